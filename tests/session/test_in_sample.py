@@ -307,3 +307,18 @@ def test_evaluate_reports_in_sample_problems(recorded: Recorded) -> None:
     assert lines[1].startswith("in-sample: few_seen was trained on 3 of the 12 problems (3 of them")
     assert lines[2].startswith("silent does not record its training problems")
     assert len(lines) == 3
+
+
+def test_a_replay_says_in_what_its_kernels_differ_from_those_that_the_model_learnt(
+    recorded: Recorded, judged: Judge, tmp_path: Path
+) -> None:
+    from tile_oracle.record.dataset_file import write_dataset
+
+    oracle = load_records(recorded.oracle)
+    write_dataset(oracle.assign(toolchain="nvcc 13.0.88"), tmp_path / "nvcc.parquet")
+    at_home = judged(recorded.model.name, "--allow=no-baseline")
+    assert at_home.document["extrapolating"]["travel"] == ""
+    away = judged(recorded.model.name, f"--oracle={tmp_path / 'nvcc.parquet'}", "--allow=no-baseline")
+    note = away.document["extrapolating"]["travel"]
+    assert "these kernels are built by nvcc 13.0.88, the model's by " in note
+    assert "built by nvcc 13.0.88" in " ".join(away.output.split())

@@ -205,9 +205,11 @@ def _as_text(
 
 
 def outside_note(problem: Problem, candidates: Candidates) -> list[str]:
-    """A line when the problem is outside of what its model was trained on."""
+    """A line when the problem is outside of what its model was trained on, and one when the kernels are
+    built or run otherwise than those that it was trained on."""
     reasons = candidates.outside(problem)
-    return [f"outside of its training: {'; '.join(reasons)}"] if reasons else []
+    outside = [f"outside of its training: {'; '.join(reasons)}"] if reasons else []
+    return outside + ([candidates.travel] if candidates.travel else [])
 
 
 def _kernels_outside(picks: list[Pick], candidates: Candidates) -> list[str]:
@@ -245,7 +247,9 @@ def _as_json(
         "load_us": round(1e6 * load_s, 1),
         "pick_us": round(1e6 * pick_s, 1),
         "outside_training": list(candidates.outside(problem)),
-        "notes": [note for note in dict.fromkeys(pick.note for pick in picks) if note],
+        "notes": [
+            note for note in dict.fromkeys([*(pick.note for pick in picks), candidates.travel]) if note
+        ],
         "picks": [
             {
                 "kernel": pick.kernel.name,

@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
+from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.model.predictor import Predictor, find_model_of
 from tile_oracle.model.store import named_model_folder, read_manifest, shipped_models
 from tile_oracle.operation import operation_named
@@ -59,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--build-dir",
         metavar="DIR",
-        help="prebuilt kernels (`tile-oracle build`): for a model that reads metrics of binaries, those "
-        "that its folder lacks",
+        help="prebuilt kernels (`tile-oracle build`): a model that reads metrics of binaries reads theirs "
+        "instead of those in its folder",
     )
     parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="kernels to show (default: %(default)s)"
@@ -83,18 +85,23 @@ def run(args: argparse.Namespace) -> int:
             kernels = list(pool_of_kind(problem.kind, predictor.spec.arch, args.kernel_set))
         else:
             kernels = [k for k in kernels_named(folder, args.kernels) if k.matches(problem)]
+        travel = ""
         if args.build_dir:
             if not predictor.reads_code:
                 raise ModelError(f"{folder} does not use facts of binaries: leave --build-dir out")
             predictor = predictor.knowing(CodeTable.of_build(args.build_dir, [k.name for k in kernels]))
+            toolchain = PrebuiltFolder(Path(args.build_dir)).facts.toolchain
+            travel = travel_note([folder], MadeBy.of_names(toolchain))
         if not kernels:
             words = operation_named(problem.op).kind_words
             raise ModelError(f"no kernel matches {problem.id}: {words} must be the problem's")
-        _print(predictor, problem, predictor.rank(problem, kernels)[: max(args.top, 1)], args.json)
+        _print(predictor, problem, predictor.rank(problem, kernels)[: max(args.top, 1)], travel, args.json)
     return 0
 
 
-def _print(predictor: Predictor, problem: Problem, ranked: list[tuple[Kernel, float]], as_json: bool) -> None:
+def _print(
+    predictor: Predictor, problem: Problem, ranked: list[tuple[Kernel, float]], travel: str, as_json: bool
+) -> None:
     arch, model = load_arch(predictor.spec.arch), predictor.folder.name
     refusals = {kernel.name: arch.problem_refusal(kernel, problem) for kernel, _ in ranked}
     scores = predictor.ranker.orders_only
@@ -113,11 +120,13 @@ def _print(predictor: Predictor, problem: Problem, ranked: list[tuple[Kernel, fl
         ]
         units = {name: unit for name, (unit, _) in said.items()}
         found = {"problem": problem.id, "model": model, "units": units, "picks": picks}
-        print(json.dumps({**found, "outside_training": list(outside)}))
+        print(json.dumps({**found, "outside_training": list(outside), "travel": travel}))
         return
     print(f"{problem.id}  ({model}{', which orders kernels and predicts no TFLOPS' * scores})")
     if outside:
         print(f"      outside of its training: {'; '.join(outside)}")
+    if travel:
+        print(f"      {travel}")
     for place, (kernel, tflops) in enumerate(ranked):
         reason = refusals[kernel.name]
         refused = f"  (refuses this problem: {reason})" if reason else ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 HELP = "write SHA-256 digests of model folders' files, so that damage to them is noticed"
 
@@ -24,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Writes the digest of every file of a model folder into its train_manifest.json, and into each of "
         "its baselines the digest of the oracle beside it. A manifest of an older version also gets the "
-        "list of training problems, from training.parquet or out_of_fold.parquet. Nothing else changes."
+        "list of training problems, from training.parquet or out_of_fold.parquet, and the compilers, devices "
+        "and drivers of its training.parquet. Nothing else changes."
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -41,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     from tile_oracle.errors import GateError, ModelError
     from tile_oracle.model.model_folder import repack
     from tile_oracle.model.store import SPEC_FILE, baseline_files, is_model_folder
-    from tile_oracle.training.trained_on import with_problems
     from tile_oracle.vouched_files import seal_baseline, seal_folder
 
     for folder in args.models:
@@ -49,9 +51,17 @@ def run(args: argparse.Namespace) -> int:
             raise ModelError(f"{folder} is not a model folder: it has no {SPEC_FILE}")
         if args.pack:
             repack(folder)
-        files = seal_folder(folder, ModelError, partial(with_problems, folder))
+        files = seal_folder(folder, ModelError, partial(_complete, folder))
         baselines = baseline_files(folder)
         for baseline in baselines:
             seal_baseline(baseline, GateError)
         print(f"{folder}: {files} files and {len(baselines)} baselines sealed")
     return 0
+
+
+def _complete(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest with what those of older versions lack."""
+    from tile_oracle.model.made_by import with_made_by
+    from tile_oracle.training.trained_on import with_problems
+
+    return with_made_by(folder, with_problems(folder, manifest))

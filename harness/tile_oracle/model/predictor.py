@@ -127,8 +127,9 @@ class Predictor:
         return any(member.schema.optional for member in tree_members(self.ranker))
 
     def knowing(self, code: CodeTable) -> Predictor:
-        """The predictor with metrics of further binaries; those in its own folder take precedence."""
-        return replace(self, ranker=self.ranker.knowing(code)) if self.reads_code else self
+        """The predictor with the metrics of the binaries at hand, which replace those of its folder: another
+        compiler gives a kernel other registers and spills."""
+        return replace(self, ranker=self.ranker.of_binaries(code)) if self.reads_code else self
 
     @cached_property
     def measured_kernels(self) -> frozenset[str]:

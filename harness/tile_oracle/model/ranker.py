@@ -6,7 +6,7 @@ the lowest weighted mean of the members' scores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -119,7 +119,14 @@ class Ranker:
 
     def knowing(self, code: CodeTable) -> Ranker:
         """The ranker with metrics of further binaries; those that it already has take precedence."""
-        return replace(self, members=tuple(_knowing(member, code) for member in self.members))
+        return self._with_code(lambda own: own.over(code))
+
+    def of_binaries(self, code: CodeTable) -> Ranker:
+        """The ranker with the metrics of the binaries at hand in place of those that it remembers."""
+        return self._with_code(code.over)
+
+    def _with_code(self, changed: Callable[[CodeTable], CodeTable]) -> Ranker:
+        return replace(self, members=tuple(_with_code(member, changed) for member in self.members))
 
     def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Predicted ln(latency in ms) of every row, in the order of the picks within each problem.
@@ -174,10 +181,10 @@ def tree_members(ranker: Ranker) -> list[TreeMember]:
     return [member for member in members if isinstance(member, TreeMember)]
 
 
-def _knowing(member: Member, code: CodeTable) -> Member:
+def _with_code(member: Member, changed: Callable[[CodeTable], CodeTable]) -> Member:
     if isinstance(member, CorrectionMember):
-        return replace(member, trees=replace(member.trees, code=member.trees.code.over(code)))
-    return replace(member, code=member.code.over(code)) if isinstance(member, TreeMember) else member
+        return replace(member, trees=replace(member.trees, code=changed(member.trees.code)))
+    return replace(member, code=changed(member.code)) if isinstance(member, TreeMember) else member
 
 
 def _group_mean(values: Array, groups: npt.NDArray[np.int64]) -> Array:

@@ -11,6 +11,7 @@ from tile_oracle.errors import KernelError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.supervisor import Applied, Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
+from tile_oracle.model.made_by import MadeBy
 from tile_oracle.problem import Problem
 from tile_oracle.registry.tuned import Surroundings
 from tile_oracle.target.base import DataFiles, DeviceInfo, Target
@@ -42,6 +43,13 @@ class Machine:
     def device_name(self) -> str:
         """The device's name if it is known without opening the device, else ""."""
         return self.target.device_name if self.target is not None else ""
+
+    @property
+    def made_by(self) -> MadeBy:
+        """What builds and runs kernels here, as far as it is known without opening the device."""
+        builder = self.target.builder if self.target is not None else None
+        toolchain = None if builder is None else builder.toolchain
+        return MadeBy.of_names("" if toolchain is None else toolchain.identity, self.device_name)
 
     def may_run(self, kernel: Kernel, problem: Problem) -> bool:
         """Whether the kernel source has code for the kernel, the architecture's limits allow it, and it has

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tile_oracle.errors import ModelError
@@ -73,7 +74,7 @@ class Pools:
                 f"{kind_text(problem.kind)}: {without_code[0]}"
             )
         kernels = [kernel for kernel, why in zip(kernels, without_code, strict=True) if not why]
-        return load_candidates(
+        loaded = load_candidates(
             problem,
             arch.name,
             kernels,
@@ -83,3 +84,4 @@ class Pools:
             self._say,
             self._machine.device_name,
         )
+        return replace(loaded, here=self._machine.made_by)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tile_oracle.errors import BuildError, ModelError, TargetError
 from tile_oracle.kernel import Kernel
+from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.model.predictor import Predictor, find_model_of
 from tile_oracle.model.store import model_places
 from tile_oracle.problem import Problem, kind_text
@@ -50,7 +51,7 @@ class Candidates:
     """The pool of a kind of problem and its ranker, None without a model, with the reason in `why`.
 
     model: the model folder's name, "" without one. engine: native or python. order_only: whether the
-    predictions are scores, not TFLOPS. folder: the model folder.
+    predictions are scores, not TFLOPS. folder: the model folder. here: what builds and runs kernels here.
     """
 
     kernels: tuple[Kernel, ...]
@@ -60,6 +61,13 @@ class Candidates:
     why: str = ""
     order_only: bool = False
     folder: Path | None = None
+    here: MadeBy = field(default_factory=MadeBy)
+
+    @cached_property
+    def travel(self) -> str:
+        """In what compiler or device differ from the model's, in one line; "" if nothing known does. Raises
+        ModelError for a folder that cannot be read."""
+        return travel_note([self.folder], self.here) if self.folder is not None and self.ranker else ""
 
     def outside(self, problem: Problem) -> tuple[str, ...]:
         """In what the problem lies outside of what the model was trained on. Empty without a model, and for

@@ -278,6 +278,8 @@ def scope_notes(data: ReportData) -> list[str]:
         notes.append("the model does not record its training problems: whether it is in-sample is unknown")
     if data.extrapolating.note:
         notes.append(one_line(data.extrapolating.note, 300))
+    if data.extrapolating.travel:
+        notes.append(one_line(data.extrapolating.travel, 500))
     if data.extrapolating.abstained:
         problem, reason = next(iter(data.extrapolating.abstained.items()))
         abstained = count(len(data.extrapolating.abstained), "problem")

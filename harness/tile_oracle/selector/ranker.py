@@ -42,7 +42,7 @@ class NativeRanker:
         cls, folder: Path | str, kernels: Sequence[Kernel], code: CodeTable | None = None
     ) -> NativeRanker:
         """Loads the model of a folder for these candidates, which are of one kind of problem. code: facts of
-        further kernels' binaries, for a model that uses them (Predictor.knowing).
+        the binaries at hand, for a model that uses them (Predictor.knowing).
 
         Raises ModelError if the folder cannot be read, for kernels of another kind than the model's, and for
         features that native code does not support (the message names them; Predictor supports them). Raises

@@ -72,7 +72,7 @@ class NativeModel:
             return ()
 
         ranker = ranker_of(folder, spec, keep)
-        return cls(folder, spec, ranker if code is None else ranker.knowing(code), forests)
+        return cls(folder, spec, ranker if code is None else ranker.of_binaries(code), forests)
 
 
 def problem_fields(op: str) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from tile_oracle.judge.baseline import make_baseline
 from tile_oracle.judge.baseline_file import save_baseline
 from tile_oracle.judge.scope import NOTHING_JUDGED
 from tile_oracle.judge.verdict import CANNOT_TELL, FAILED, IN_SAMPLE, INCOMPLETE, NO_BASELINE, NO_MODEL
+from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import digest_of
@@ -145,7 +146,9 @@ def analyse_set(
         candidates=_candidates(session, choice, part, lacking),
         settled_by=_settling_command(session, part, folder),
     )
-    return replace(data, extrapolating=_extrapolating(data, ranges, part, abstains=options.abstain))
+    extrapolating = _extrapolating(data, ranges, part, abstains=options.abstain)
+    travel = travel_note(dict.fromkeys(choice.folders.values()), MadeBy.of_records(own))
+    return replace(data, extrapolating=replace(extrapolating, travel=travel))
 
 
 def _extrapolating(data: ReportData, ranges: Ranges, part: ProblemSet, *, abstains: bool) -> Extrapolating:

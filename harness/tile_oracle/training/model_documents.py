@@ -11,6 +11,7 @@ import lightgbm as lgb
 import pandas as pd
 
 from tile_oracle.errors import ModelError
+from tile_oracle.model.made_by import MADE_BY_KEY, MadeBy
 from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.ranker import Ranker, tree_members
@@ -86,6 +87,7 @@ def manifest_of(
         "seed": seed,
         "kernels": sorted(rows["kernel"].unique()),
         PROBLEMS_KEY: problem_digests(rows),
+        MADE_BY_KEY: MadeBy.of_records(records).as_json(),
         "harness_version": __version__,
         "lightgbm_version": lgb.__version__,
     }

@@ -1,0 +1,119 @@
+"""What a model's measurements were made with: compilers, devices and drivers.
+
+The same kernel has other times when another compiler builds it or another device runs it. A model folder
+names what its training records were made with (`made_by` in train_manifest.json), so that a session, a replay
+or a pick elsewhere can say so. Folders of older versions and published folders have no such entry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.model.store import TRAINING_FILE, read_manifest
+from tile_oracle.record.dataset import load_records
+from tile_oracle.vouched_files import MANIFEST_FILE
+
+MADE_BY_KEY = "made_by"
+"""In train_manifest.json: {"toolchains": {identity: rows}, "devices": {...}, "drivers": {...}}."""
+
+COST = "on one H200 picks reached 97.4 % of clang's kernels and 95.0 % of the same kernels built by nvcc"
+"""What such a difference has cost (docs/heuristic.md, ten problems of forward_smoke)."""
+
+_COLUMNS = {"toolchains": "toolchain", "devices": "device", "drivers": "driver"}
+_PROGRAM = re.compile(r"(AMD clang|clang|nvcc|ptxas|hipcc|g\+\+|gcc) (\d+(?:\.\d+)*)")
+
+
+@dataclass(frozen=True)
+class MadeBy:
+    """Identities of toolchains, names of devices and drivers -> number of measurements; empty: unknown."""
+
+    toolchains: Mapping[str, int] = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)
+    drivers: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_records(cls, records: pd.DataFrame) -> MadeBy:
+        """What the ok measurements of records were made with."""
+        ok = records[records["status"] == "ok"] if "status" in records else records
+        return cls(**{name: _counts(ok, column) for name, column in _COLUMNS.items()})
+
+    @classmethod
+    def of_names(cls, toolchain: str = "", device: str = "", driver: str = "") -> MadeBy:
+        """One toolchain, device and driver; "" for an unknown one."""
+        return cls(*({name: 1} if name else {} for name in (toolchain, device, driver)))
+
+    @classmethod
+    def of_model(cls, folder: Path) -> MadeBy:
+        """What a model folder states. Raises ModelError for an invalid manifest."""
+        stated = read_manifest(folder).get(MADE_BY_KEY, {})
+        names = [one.name for one in fields(cls)]
+        try:
+            return cls(**{name: {str(k): int(v) for k, v in stated.get(name, {}).items()} for name in names})
+        except (AttributeError, TypeError, ValueError):
+            raise ModelError(
+                f"{folder / MANIFEST_FILE}: {MADE_BY_KEY} does not hold numbers of measurements by name"
+            ) from None
+
+    def as_json(self) -> dict[str, dict[str, int]]:
+        return {one.name: dict(getattr(self, one.name)) for one in fields(self)}
+
+
+def with_made_by(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of an older folder with what its training records were made with. A manifest that states
+    it, and one of a folder without training records, is unchanged. Raises RecordError."""
+    if MADE_BY_KEY in manifest or not (folder / TRAINING_FILE).is_file():
+        return dict(manifest)
+    return {**manifest, MADE_BY_KEY: MadeBy.of_records(load_records(folder / TRAINING_FILE)).as_json()}
+
+
+def differences(model: MadeBy, here: MadeBy) -> list[str]:
+    """In what the measurements or binaries here differ from the model's, one phrase each. Unknown names are
+    not compared. Toolchains are compared by compiler, assembler and their versions: who packaged them does
+    not change the code."""
+    found = []
+    if model.toolchains and here.toolchains:
+        known = {program for name in model.toolchains for program in _programs(name)}
+        other = [name for name in here.toolchains if not set(_programs(name)) <= known]
+        if other:
+            found.append(f"built by {other[0]}, the model's by {_most(model.toolchains)}")
+    for how, ours, theirs in (
+        ("run on", here.devices, model.devices),
+        ("run by", here.drivers, model.drivers),
+    ):
+        # The driver of a CPU is the system's kernel, whose release does not change the times.
+        strange = [name for name in ours if name not in theirs and not name.startswith("Linux ")]
+        if theirs and strange:
+            found.append(f"{how} {strange[0]}, the model's {how.split()[1]} {_most(theirs)}")
+    return found
+
+
+def travel_note(folders: Iterable[Path], here: MadeBy) -> str:
+    """One line that says in what the kernels here differ from those that the models learnt, and what that has
+    cost; "" if nothing known differs. Raises ModelError for an invalid manifest."""
+    said = dict.fromkeys(phrase for one in folders for phrase in differences(MadeBy.of_model(one), here))
+    if not said:
+        return ""
+    return f"not as the model learnt them: these kernels are {'; '.join(said)} ({COST})"
+
+
+def _counts(records: pd.DataFrame, column: str) -> dict[str, int]:
+    if column not in records:
+        return {}
+    counts = records[column].dropna().astype(str).value_counts()
+    return {str(name): int(count) for name, count in sorted(counts.items()) if name}
+
+
+def _programs(toolchain: str) -> list[tuple[str, ...]]:
+    """The programs of a toolchain's identity with their versions; the whole identity if it names none."""
+    return [match.groups() for match in _PROGRAM.finditer(toolchain)] or [(toolchain,)]
+
+
+def _most(counts: Mapping[str, int]) -> str:
+    return max(sorted(counts), key=lambda name: counts[name])

@@ -1,0 +1,82 @@
+"""A model states what its measurements were made with, and where it is used says what differs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tile_oracle.commands.seal import _complete
+from tile_oracle.errors import ModelError
+from tile_oracle.model.made_by import COST, MadeBy, differences, travel_note
+from tile_oracle.model.store import shipped_models
+from tile_oracle.training.model_documents import MADE_BY_KEY
+
+ZIG = "clang 22.1.8 (ziglang 0.17.0), ptxas 13.0"
+H200 = shipped_models() / "grouped_conv_forward_bf16_sm_90"
+
+
+def test_the_ok_measurements_count() -> None:
+    records = pd.DataFrame(
+        {
+            "status": ["ok", "ok", "unsupported"],
+            "toolchain": [ZIG, ZIG, None],
+            "device": ["NVIDIA H200", "NVIDIA H200", "other"],
+        }
+    )
+    assert MadeBy.of_records(records) == MadeBy({ZIG: 2}, {"NVIDIA H200": 2}, {})
+
+
+@pytest.mark.parametrize(
+    ("toolchain", "differs"),
+    [
+        ("clang 22.1.8 (ziglang 0.17.1), ptxas 13.0", False),
+        ("clang 21.1.0, ptxas 13.0", True),
+        ("clang 22.1.8 (ziglang 0.17.0), ptxas 12.8", True),
+        ("nvcc 13.0.88", True),
+        ("someone's compiler", True),
+        ("", False),
+    ],
+)
+def test_compiler_and_assembler_are_compared_by_their_versions(toolchain: str, differs: bool) -> None:
+    found = differences(MadeBy.of_names(ZIG), MadeBy.of_names(toolchain))
+    assert found == ([f"built by {toolchain}, the model's by {ZIG}"] if differs else [])
+
+
+def test_device_and_driver_are_named() -> None:
+    model, here = MadeBy.of_names(ZIG, "NVIDIA H200", "580"), MadeBy.of_names("", "NVIDIA H100", "570")
+    assert differences(model, here) == [
+        "run on NVIDIA H100, the model's on NVIDIA H200",
+        "run by 570, the model's by 580",
+    ]
+    assert differences(MadeBy(), here) == []  # an older folder states nothing
+    linux = (MadeBy.of_names(driver=f"Linux {release}") for release in ("6.1", "6.2"))
+    assert differences(*linux) == []  # a CPU has no driver
+
+
+def test_a_shipped_model_of_clangs_kernels_says_that_nvcc_differs_and_what_it_costs() -> None:
+    made_by = MadeBy.of_model(H200)
+    assert [name.partition(" (")[0] for name in made_by.toolchains] == ["clang 22.1.8"] * 2
+    assert list(made_by.devices) == ["NVIDIA H200"]
+    assert travel_note([H200], made_by) == ""
+    note = travel_note([H200, H200], MadeBy.of_names("nvcc 13.0.88", "NVIDIA H200"))
+    assert "built by nvcc 13.0.88, the model's by clang 22.1.8" in note
+    assert note.count("nvcc 13.0.88") == 1
+    assert COST in note
+    assert "\n" not in note
+
+
+def test_an_invalid_entry_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "train_manifest.json").write_text(json.dumps({MADE_BY_KEY: {"toolchains": ["clang"]}}))
+    with pytest.raises(ModelError, match="made_by does not hold numbers"):
+        MadeBy.of_model(tmp_path)
+
+
+def test_seal_adds_the_entry_to_an_older_manifest_and_keeps_one_that_is_there(tmp_path: Path) -> None:
+    assert _complete(tmp_path, {"problems": {}}) == {"problems": {}}  # no training records
+    there = {"problems": {}, MADE_BY_KEY: {"devices": {"x": 1}}}
+    assert _complete(tmp_path, there) == there
+    records = pd.DataFrame({"status": ["ok"], "toolchain": [ZIG]})
+    assert MadeBy.of_records(records).as_json()["toolchains"] == {ZIG: 1}
