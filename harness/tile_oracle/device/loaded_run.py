@@ -15,9 +15,9 @@ class Run:
     """How a loaded kernel runs one problem.
 
     workspace_bytes: size of its workspace. needs: the resources of a launch, for messages. launches: returns
-    the launches, given the addresses of both operands, the output and the workspace.
+    the launches, given the addresses of the operands in their order, of the output and of the workspace.
     """
 
     workspace_bytes: int
     needs: str
-    launches: Callable[[int, int, int, int], Launches]
+    launches: Callable[..., Launches]

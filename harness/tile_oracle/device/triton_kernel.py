@@ -14,7 +14,7 @@ from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launc
 from tile_oracle.problem import Problem
 from tile_oracle.triton.archive import ArchivedArgument, ArchivedLaunch, Variant, read_archive
 from tile_oracle.triton.expression import ExpressionError, evaluate
-from tile_oracle.triton.views import FIRST, OUT, SECOND, WORKSPACE, values_of
+from tile_oracle.triton.views import OPERANDS, OUT, WORKSPACE, values_of
 
 _ALIGNMENT = 256
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
@@ -52,9 +52,10 @@ class TritonPlan:
     needs: str
     planned: tuple[_Planned, ...]
 
-    def launches(self, first: int, second: int, out: int, workspace: int) -> tuple[Launch, ...]:
-        """The launches for these addresses."""
-        places = {FIRST: first, SECOND: second, OUT: out, WORKSPACE: workspace}
+    def launches(self, *addresses: int) -> tuple[Launch, ...]:
+        """The launches for the addresses of the operands, of the result and of the workspace."""
+        *operands, out, workspace = addresses
+        places = {**dict(zip(OPERANDS, operands, strict=False)), OUT: out, WORKSPACE: workspace}
         return tuple(
             Launch(one.loaded.function, one.geometry, Arguments(*_packed(one, places)))
             for one in self.planned

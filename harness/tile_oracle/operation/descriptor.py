@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tile_oracle.operation.on_gpu import OnGpu
     from tile_oracle.operation.search_axes import SearchAxes
     from tile_oracle.problem import Problem
+    from tile_oracle.triton.views import ProblemView
 
 Belongs = Callable[[Any], bool]
 """Whether a problem of the operation is in a slice."""
@@ -98,6 +99,7 @@ class Operation:
     ck_tile: its part for CK Tile; None without adapted CK Tile kernels.
     on_device: its part in a worker process.
     on_gpu: its part for launching kernels on a GPU; None if they run on no GPU.
+    triton_view: what declarations of Triton kernels see of its problems; None without such kernels.
     arguments: both operands and the result of a problem, as arrays for `Registry.run`; None if it takes no
     arrays.
     features: the features of its models; None without models.
@@ -141,6 +143,7 @@ class Operation:
     ck_tile: Callable[[], CkTileUnits] | None = None
     on_device: Callable[[], OnDevice] | None = None
     on_gpu: Callable[[], OnGpu] | None = None
+    triton_view: Callable[[], type[ProblemView]] | None = None
     arguments: Callable[[Any], tuple[Argument, Argument, Argument]] | None = None
     features: Callable[[], OperationFeatures] | None = None
     search: Callable[[], SearchAxes] | None = None

@@ -54,14 +54,15 @@ def _values(launch: Any, view: Any, problem: Any, tuner: Any) -> dict[str, Any]:
     """The values of the arguments that no configuration sets, as a launch would pass them."""
     from tile_oracle.arch import load_arch
     from tile_oracle.triton.expression import Expression, evaluate
-    from tile_oracle.triton.views import Pointer, values_of
+    from tile_oracle.triton.views import OPERANDS, OUT, Pointer, values_of
 
     numbers = values_of(problem, load_arch(view.arch).hardware.num_cus)
     given: Mapping[str, Any] = (
         launch.arguments(view) if launch.arguments is not None else view.usual_arguments()
     )
     language = importlib.import_module("triton.language")
-    shapes = dict(zip(("first", "second", "out"), problem.operand_shapes, strict=True))
+    *operands, out = problem.operand_shapes
+    shapes = {**dict(zip(OPERANDS, operands, strict=False)), OUT: out}
 
     def value(one: Any) -> Any:
         if isinstance(one, Expression):

@@ -195,9 +195,8 @@ class Specifier:
             "workspace_bytes": workspace,
             "constraints": constraints,
         }
-        if view.op == "gemm" and "split_k" not in _all_names(unit):
-            unit["constraints"] = [*constraints, [["==", "split_k", 1], "it does not split the depth itself"]]
-        return kernel, unit
+        implied = view.implied(_all_names(unit))
+        return kernel, unit | {"constraints": [*constraints, *map(list, implied)]}
 
     def _arguments(
         self,
@@ -208,7 +207,7 @@ class Specifier:
         options: Mapping[str, Any],
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """All arguments by name with the options, as grids see them; and the arguments alone."""
-        given = launch.arguments(view) if launch.arguments is not None else view.usual_arguments()  # type: ignore[attr-defined]
+        given = launch.arguments(view) if launch.arguments is not None else view.usual_arguments()
         found: dict[str, Any] = {}
         for parameter in jit.params:
             name = parameter.name
@@ -224,7 +223,7 @@ class Specifier:
                     "in arguments, or in every configuration"
                 )
         if launch.arguments is not None:
-            known = {*jit.arg_names, *view.usual_arguments()}  # type: ignore[attr-defined]
+            known = {*jit.arg_names, *view.usual_arguments()}
             extra = [name for name in given if name not in known]
             if extra:
                 raise FileFailure(f"{self._file}:{self._line}: {jit.__name__} has no argument {extra[0]}")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.operation.on_gpu import OnGpu
     from tile_oracle.operation.search_axes import SearchAxes
+    from tile_oracle.triton.views import ProblemView
 
 
 def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
@@ -59,6 +60,12 @@ def _ck_tile() -> CkTileUnits:
     from tile_oracle.operations.gemm import ck_tile
 
     return ck_tile
+
+
+def _triton_view() -> type[ProblemView]:
+    from tile_oracle.operations.gemm.triton_view import GemmView
+
+    return GemmView
 
 
 def _on_device() -> OnDevice:
@@ -115,6 +122,7 @@ GEMM = Operation(
     ck_tile=_ck_tile,
     on_device=_on_device,
     on_gpu=_on_gpu,
+    triton_view=_triton_view,
     arguments=arguments,
     features=_features,
     search=_search,

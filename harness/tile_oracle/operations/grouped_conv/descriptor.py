@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.operation.on_gpu import OnGpu
     from tile_oracle.operation.search_axes import SearchAxes
+    from tile_oracle.triton.views import ProblemView
 
 _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 
@@ -93,6 +94,12 @@ def _ck_tile() -> CkTileUnits:
     return ck_tile
 
 
+def _triton_view() -> type[ProblemView]:
+    from tile_oracle.operations.grouped_conv.triton_view import GroupedConvView
+
+    return GroupedConvView
+
+
 def _on_device() -> OnDevice:
     from tile_oracle.operations.grouped_conv import on_device
 
@@ -155,6 +162,7 @@ GROUPED_CONV = Operation(
     ck_tile=_ck_tile,
     on_device=_on_device,
     on_gpu=_on_gpu,
+    triton_view=_triton_view,
     arguments=arguments,
     features=_features,
     search=_search,

@@ -1,0 +1,89 @@
+"""What a declaration of a Triton kernel sees of a grouped convolution."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from tile_oracle.operation import Kind
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.triton.expression import Expression, number
+from tile_oracle.triton.views import FIRST, OUT, SECOND, Pointer, ProblemView
+
+_NUMBERS = (
+    *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "Do", "Ho", "Wo"),
+    *("stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w"),
+    *("dilation_d", "dilation_h", "dilation_w", "C_per_group", "K_per_group"),
+)
+_ARRAYS = {"forward": ("x", "w", "y"), "bwd_data": ("dy", "w", "dx"), "bwd_weight": ("x", "dy", "dw")}
+
+
+class GroupedConvView(ProblemView):
+    """A grouped convolution. The numbers are the problem's fields: N, C, K, G, Di, Hi, Wi, Z, Y, X, Do, Ho,
+    Wo, stride_d ... dilation_w; C and K are totals over the groups, C_per_group and K_per_group of one group.
+
+    Arrays lie as N[D]HWGC, GK[Z]YXC and N[D]HWGK. x, w, y: of forward; dy, w, dx: of bwd_data; x, dy, dw: of
+    bwd_weight.
+    """
+
+    op = "grouped_conv"
+    numbers = _NUMBERS
+    kinds = MappingProxyType({"direction": ("forward",), "dtype": ("bf16", "fp16"), "ndim": (2,)})
+
+    N: Expression
+    C: Expression
+    K: Expression
+    G: Expression
+    Di: Expression
+    Hi: Expression
+    Wi: Expression
+    Z: Expression
+    Y: Expression
+    X: Expression
+    Do: Expression
+    Ho: Expression
+    Wo: Expression
+    stride_d: Expression
+    stride_h: Expression
+    stride_w: Expression
+    pad_d: Expression
+    pad_h: Expression
+    pad_w: Expression
+    dilation_d: Expression
+    dilation_h: Expression
+    dilation_w: Expression
+    C_per_group: Expression
+    K_per_group: Expression
+    x: Pointer
+    w: Pointer
+    y: Pointer
+    dx: Pointer
+    dw: Pointer
+    dy: Pointer
+
+    def __init__(self, kind: Kind, arch: str) -> None:
+        super().__init__(kind, arch)
+        self.direction, self.ndim = str(kind.words["direction"]), int(kind.words["ndim"])
+        for name in _NUMBERS:
+            setattr(self, name, number(name))
+        x = self.N * self.Di * self.Hi * self.Wi * self.C
+        y = self.N * self.Do * self.Ho * self.Wo * self.K
+        w = self.K * self.Z * self.Y * self.X * self.C_per_group
+        sizes = {"x": x, "dx": x, "y": y, "dy": y, "w": w, "dw": w}
+        for role, name in zip((FIRST, SECOND, OUT), _ARRAYS[self.direction], strict=True):
+            dtype = self.result_dtype if role == OUT else self.dtype
+            setattr(self, name, Pointer(role, dtype, sizes[name]))
+
+    def usual_arguments(self) -> dict[str, object]:
+        """The numbers under their names, and each array under NAME_ptr."""
+        arrays = {f"{name}_ptr": getattr(self, name) for name in _ARRAYS[self.direction]}
+        return arrays | {name: getattr(self, name) for name in _NUMBERS}
+
+    def contiguous(self) -> tuple[str, ...]:
+        """The channels, in all groups and in one."""
+        return ("C", "K", "C_per_group", "K_per_group")
+
+    @classmethod
+    def values(cls, problem: GroupedConvProblem) -> dict[str, int]:
+        """The values of `numbers`. 2D convolutions have a depth of 1."""
+        found = {name: int(getattr(problem, name)) for name in cls.numbers if "_per_" not in name}
+        return found | {f"{name}_per_group": found[name] // found["G"] for name in ("C", "K")}
