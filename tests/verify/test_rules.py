@@ -272,6 +272,32 @@ def test_tiles_of_two_buffers_need_one() -> None:
     assert rules(_TILES.format(published="s_nop 0", free="s_nop 0"), 2) == ["loop-barrier"]
 
 
+def test_a_tile_is_multiplied_on_a_path_that_is_not_the_next_line() -> None:
+    """The loop begins in its middle, and behind it a register of the tile holds a result that is stored."""
+    body = """s_branch .LBB0_2
+.LBB0_1:
+v_mfma_f32_16x16x16_bf16 v[20:23], v[10:11], v[12:13], v[20:23]
+s_cbranch_scc0 .LBB0_3
+.LBB0_2:
+s_waitcnt vmcnt(0) lgkmcnt(0)
+s_barrier
+ds_read_b64 v[10:11], v1
+s_waitcnt lgkmcnt(0)
+s_cbranch_scc1 .LBB0_1
+s_mov_b32 m0, s4
+s_nop 0
+global_load_lds_dwordx4 v[8:9], off
+s_branch .LBB0_1
+.LBB0_3:
+s_waitcnt vmcnt(0)
+s_nop 10
+v_cvt_f16_f32_sdwa v10, v20 dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD
+s_nop 1
+global_store_dword v[8:9], v10, off"""
+    assert rules(body, 2) == []
+    assert "race" in rules(body, 1)
+
+
 _ROLLED = """s_load_dword s9, s[0:1], 0x0
 v_mov_b32_e32 v4, 0
 .LBB0_1:
@@ -301,6 +327,12 @@ s_cmp_lg_u32 s8, 0
 s_cbranch_scc1 .LBB0_1"""
 """Two buffers, and steps along k that the compiler unrolled by four only: the counter s4 is 0, then 4."""
 
+_BY_VCC = """s_cselect_b64 s[14:15], -1, 0
+{}
+s_and_b64 vcc, exec, s[14:15]
+s_cbranch_vccnz .LBB0_4
+s_cmp_lg_u32 s9, 0"""
+
 
 @pytest.mark.parametrize(
     ("first", "compare", "then", "expected"),
@@ -312,6 +344,13 @@ s_cbranch_scc1 .LBB0_1"""
         ("0", "s_cmp_lg_u32 s4, s9", "s_nop 0", ["loop-barrier"]),
         ("0", "s_cmp_lg_u32 s4, 0", "s_and_b32 s7, s9, 1", ["loop-barrier"]),
         ("2", "s_cmp_lg_u32 s4, 2", "s_nop 0", ["loop-barrier"]),
+        ("0", "s_cmp_lg_u32 s4, 0", _BY_VCC.format("s_or_b64 s[14:15], s[14:15], s[18:19]"), []),
+        (
+            "0",
+            "s_cmp_lg_u32 s4, 0",
+            _BY_VCC.format("s_and_b64 s[14:15], s[14:15], s[18:19]"),
+            ["loop-barrier"],
+        ),
     ],
     ids=[
         "writes in its first iteration",
@@ -321,6 +360,8 @@ s_cbranch_scc1 .LBB0_1"""
         "compares with an unknown number",
         "loses the comparison",
         "counts past its end and round",
+        "in its first iteration at most, by vcc",
+        "by vcc and something unknown",
     ],
 )
 def test_a_loop_of_constant_length_writes_lds_once(

@@ -106,3 +106,44 @@ def shortest_path(graph: Graph, begin: int, end: int) -> tuple[int, ...]:
                         return tuple(reversed(path))
             queue.append(following)
     return (begin,) if begin == end else ()
+
+
+def strong_components(edges: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The strongly connected components of a graph, by Tarjan's algorithm. edges: successors of each node."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    on_stack: set[int] = set()
+    stack: list[int] = []
+    found: list[list[int]] = []
+    for root in range(len(edges)):
+        if root in index:
+            continue
+        work = [(root, 0)]
+        while work:
+            node, step = work.pop()
+            if step == 0:
+                index[node] = low[node] = len(index)
+                stack.append(node)
+                on_stack.add(node)
+            for position in range(step, len(edges[node])):
+                following = edges[node][position]
+                if following not in index:
+                    work.append((node, position + 1))
+                    work.append((following, 0))
+                    break
+                if following in on_stack:
+                    low[node] = min(low[node], index[following])
+            else:
+                if low[node] == index[node]:
+                    component: list[int] = []
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        component.append(member)
+                        if member == node:
+                            break
+                    found.append(component)
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[node])
+    return found

@@ -8,9 +8,11 @@ every kernel.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tile_oracle.verify.graph import Block, Graph
 from tile_oracle.verify.instructions import Instruction
 from tile_oracle.verify.registers import VECTOR_REGISTERS, register_mask
 from tile_oracle.verify.rules import Defect
@@ -18,39 +20,62 @@ from tile_oracle.verify.rules import Defect
 TILE, EXCHANGED, OTHER = "tile", "exchanged", "other"
 """Uses of an LDS read: multiplied by a matrix instruction; stored to memory; anything else."""
 
-_LOOKED_AT = 600
+_LOOKED_AT = 1000
+"""Instructions behind a read that are looked at, on all paths together."""
 _NO_SITE = 1 << 30
 
 _Frozen = tuple[int, int, int]
 NOTHING: _Frozen = (_NO_SITE, _NO_SITE, _NO_SITE)
 
 
-def classify_reads(code: Sequence[Instruction]) -> dict[int, str]:
-    """Index of each LDS read -> the use of its data, judged by the first instructions after it in the
-    text."""
-    return {at: _use_of(code, at) for at, one in enumerate(code) if one.lds_read and one.loads}
+def classify_reads(code: Sequence[Instruction], graph: Graph) -> dict[int, str]:
+    """Index of each LDS read -> the use of its data, judged by the instructions behind it on all paths."""
+    return {
+        at: _use_of(code, graph, block, at)
+        for block in graph.blocks
+        for at in range(block.begin, block.end)
+        if code[at].lds_read and code[at].loads
+    }
 
 
-def _use_of(code: Sequence[Instruction], begin: int) -> str:
-    followed = code[begin].loads
-    for at in range(begin + 1, min(begin + _LOOKED_AT, len(code))):
-        one = code[at]
-        read = one.reads & followed
-        if read:
-            if one.matrix is not None:
-                if one.matrix.ab & followed:
+def _use_of(code: Sequence[Instruction], graph: Graph, block: Block, read: int) -> str:
+    """TILE if the data are multiplied on any path, else EXCHANGED if they are stored on any, else OTHER."""
+    found = OTHER
+    looked_at = 0
+    seen: set[int] = set()
+    waiting = deque([(block, read + 1, code[read].loads)])
+    while waiting and looked_at < _LOOKED_AT:
+        block, at, followed = waiting.popleft()
+        while at < block.end and followed and looked_at < _LOOKED_AT:
+            looked_at += 1
+            one = code[at]
+            at += 1
+            if one.reads & followed:
+                use = _use_by(one, followed)
+                if use == TILE:
                     return TILE
-                return OTHER
-            if one.memory:
-                stored = one.counts_vm and not one.loads and not one.to_lds and not _is_scratch(one)
-                return EXCHANGED if stored and _data_of(one) & followed else OTHER
-            if not one.vector:
-                return OTHER
-            followed |= one.writes & VECTOR_REGISTERS
-        followed &= ~(0 if read else one.writes | one.loads)
-        if not followed:
-            return OTHER
-    return OTHER
+                if use:
+                    found = EXCHANGED if EXCHANGED in (use, found) else OTHER
+                    followed = 0
+                    break
+                followed |= one.writes & VECTOR_REGISTERS
+            else:
+                followed &= ~(one.writes | one.loads)
+        if followed and at == block.end:
+            behind = [number for number in block.successors if number not in seen]
+            seen.update(behind)
+            waiting += [(graph.blocks[number], graph.blocks[number].begin, followed) for number in behind]
+    return found
+
+
+def _use_by(one: Instruction, followed: int) -> str:
+    """The use of data by an instruction that reads them; "" if it computes other data from them."""
+    if one.matrix is not None:
+        return TILE if one.matrix.ab & followed else OTHER
+    if one.memory:
+        stored = one.counts_vm and not one.loads and not one.to_lds and not _is_scratch(one)
+        return EXCHANGED if stored and _data_of(one) & followed else OTHER
+    return "" if one.vector else OTHER
 
 
 def _is_scratch(one: Instruction) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tile_oracle.verify.counted_loops import Part, repeated
 from tile_oracle.verify.counters import IN_FLIGHT, IN_FLIGHT_SINCE_BARRIER, LANDED_SINCE_BARRIER, Counters
 from tile_oracle.verify.graph import Block, Graph
 from tile_oracle.verify.instructions import LDS, SCALAR_LOAD, Instruction
@@ -126,83 +125,38 @@ def check_wait_states(state: WaitStates, one: Instruction) -> Iterator[Defect]:
 
 
 def loops_without_barrier(graph: Graph, code: Sequence[Instruction]) -> Iterator[tuple[int, int]]:
-    """(index of an LDS write, index of an LDS read) in each loop that may repeat the write without a barrier.
+    """(index of an LDS write, index of an LDS read) on a path without a barrier from the write to itself.
 
-    Blocks are split at barriers. The remaining strongly connected components are loops without one.
+    graph: its blocks end at barriers; several of them may have the same instructions.
     """
-    parts = _parts(graph, code)
-    for component in _strong_components([part.successors for part in parts]):
-        if len(component) == 1 and component[0] not in parts[component[0]].successors:
-            continue
-        places = [at for number in sorted(component) for at in range(parts[number].begin, parts[number].end)]
-        writes = [at for at in places if code[at].lds_write or code[at].to_lds]
-        reads = [at for at in places if code[at].lds_read]
-        if writes and reads:
-            write = repeated(parts, component, writes, code)
-            if write is not None:
-                yield write, reads[0]
-
-
-def _parts(graph: Graph, code: Sequence[Instruction]) -> list[Part]:
-    """The blocks, split behind their barriers."""
-    ranges: list[tuple[int, int]] = []
-    first: dict[int, int] = {}
-    ends_block: dict[int, Block] = {}
+    edges = [() if code[block.end - 1].barrier else block.successors for block in graph.blocks]
+    back: list[list[int]] = [[] for _ in edges]
+    for number, successors in enumerate(edges):
+        for following in successors:
+            back[following].append(number)
+    copies: dict[int, list[int]] = {}
     for block in graph.blocks:
-        begin = block.begin
-        first[block.number] = len(ranges)
-        for at in range(block.begin, block.end):
-            if code[at].barrier:
-                ranges.append((begin, at))
-                begin = at + 1
-        ends_block[len(ranges)] = block
-        ranges.append((begin, block.end))
-    parts: list[Part] = []
-    for number, (begin, end) in enumerate(ranges):
-        ended = ends_block.get(number)
-        following = [] if ended is None else [first[one] for one in ended.successors]
-        branches = ended is not None and bool(code[ended.end - 1].branch)
-        taken = following[0] if branches and following else None
-        parts.append(Part(begin, end, taken, following[-1] if following else None))
-    return parts
+        copies.setdefault(block.begin, []).append(block.number)
+    for same in copies.values():
+        block = graph.blocks[same[0]]
+        writes = [at for at in _places(block) if code[at].lds_write or code[at].to_lds]
+        round_ = _reached(edges, same) & _reached(back, same) if writes else set()
+        reads = [at for number in round_ for at in _places(graph.blocks[number]) if code[at].lds_read]
+        if reads:
+            yield writes[0], min(reads)
 
 
-def _strong_components(edges: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Tarjan's algorithm without recursion."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    on_stack: set[int] = set()
-    stack: list[int] = []
-    found: list[list[int]] = []
-    for root in range(len(edges)):
-        if root in index:
-            continue
-        work = [(root, 0)]
-        while work:
-            node, step = work.pop()
-            if step == 0:
-                index[node] = low[node] = len(index)
-                stack.append(node)
-                on_stack.add(node)
-            for position in range(step, len(edges[node])):
-                following = edges[node][position]
-                if following not in index:
-                    work.append((node, position + 1))
-                    work.append((following, 0))
-                    break
-                if following in on_stack:
-                    low[node] = min(low[node], index[following])
-            else:
-                if low[node] == index[node]:
-                    component: list[int] = []
-                    while True:
-                        member = stack.pop()
-                        on_stack.discard(member)
-                        component.append(member)
-                        if member == node:
-                            break
-                    found.append(component)
-                if work:
-                    parent = work[-1][0]
-                    low[parent] = min(low[parent], low[node])
-    return found
+def _places(block: Block) -> range:
+    return range(block.begin, block.end)
+
+
+def _reached(edges: Sequence[Sequence[int]], begin: Sequence[int]) -> set[int]:
+    """The nodes that a path of at least one step reaches."""
+    seen: set[int] = set()
+    waiting = [following for number in begin for following in edges[number]]
+    while waiting:
+        number = waiting.pop()
+        if number not in seen:
+            seen.add(number)
+            waiting += edges[number]
+    return seen

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 
 from tile_oracle.verify import bounds, counters, lds_use, wait_states
 from tile_oracle.verify.assembly import Assembly, Function, parse_assembly
 from tile_oracle.verify.bounds import Addresses, Segments, segments_of
+from tile_oracle.verify.counted_loops import split_at_barriers, unrolled
 from tile_oracle.verify.counters import Counters
 from tile_oracle.verify.findings import Finding, FunctionReport, Report
 from tile_oracle.verify.graph import Block, Graph, control_flow, reverse_postorder, shortest_path
@@ -111,27 +113,36 @@ class _Verification:
         self._chip = chip
         self._calls_wait = calls_wait
         self._is_called = calls_wait and not function.settings
-        self._lds_use = LdsUse(classify_reads(code), buffers)
+        self._lds_use = LdsUse(classify_reads(code, graph), buffers)
         self._function, self._code, self._graph = function, code, graph
         dynamic = not function.settings or function.settings.get("group_segment_fixed_size", 0) == 0
         self._segments: Segments = segments_of(function.settings, dynamic)
 
     def findings(self) -> list[Finding]:
-        """The findings sorted by line, one for each rule, line and cause."""
+        """The findings sorted by line, one for each rule, line and cause.
+
+        If there are any, loops without a barrier are unrolled by the constants in scalar registers, and only
+        what is found again counts.
+        """
+        found = self._found(split_at_barriers(self._graph, self._code))
+        if found:
+            found = self._found(unrolled(self._graph, self._code))
+        return found
+
+    def _found(self, graph: Graph) -> list[Finding]:
+        """The findings in a graph whose blocks end at barriers."""
         found: dict[tuple[str, int, int | None, str], Finding] = {}
-        for number, state in sorted(self._fixpoint().items()):
-            for at, defect in self._check(self._graph.blocks[number], self._thaw(state)):
+        for number, state in sorted(self._fixpoint(graph).items()):
+            for at, defect in self._check(graph.blocks[number], self._thaw(state)):
                 key = (defect.rule, at, defect.cause, defect.what if defect.cause is None else "")
                 if key not in found:
                     found[key] = self._finding(at, defect)
-        for write, read in loops_without_barrier(self._graph, self._code):
-            defect = Defect(
-                "loop-barrier", "a loop may write and read LDS again without a barrier in between", write
-            )
-            found["loop-barrier", read, write, ""] = self._finding(read, defect)
+        for write, read in loops_without_barrier(graph, self._code):
+            what = "a loop may write and read LDS again without a barrier in between"
+            found["loop-barrier", read, write, ""] = self._finding(read, Defect("loop-barrier", what, write))
         return sorted(found.values(), key=lambda one: (one.line, one.cause_line, one.rule))
 
-    def _fixpoint(self) -> dict[int, _Frozen]:
+    def _fixpoint(self, graph: Graph) -> dict[int, _Frozen]:
         """The state at the entry of every reachable block."""
         at_entry = (
             counters.NOTHING,
@@ -139,14 +150,13 @@ class _Verification:
             Addresses.at_entry(self._segments).freeze(),
             lds_use.NOTHING,
         )
-        order = reverse_postorder(self._graph)
+        order = reverse_postorder(graph)
         rank = {number: place for place, number in enumerate(order)}
         entry: dict[int, _Frozen] = {0: at_entry}
-        waiting = {0}
+        waiting = [(0, 0)]
         while waiting:
-            number = min(waiting, key=rank.__getitem__)
-            waiting.discard(number)
-            block = self._graph.blocks[number]
+            number = heapq.heappop(waiting)[1]
+            block = graph.blocks[number]
             state = self._thaw(entry[number])
             count, states, addresses, use = state
             for at in range(block.begin, block.end):
@@ -167,7 +177,8 @@ class _Verification:
                 joined = after if there is None else _join(there, after)
                 if joined != there:
                     entry[following] = joined
-                    waiting.add(following)
+                    if (rank[following], following) not in waiting:
+                        heapq.heappush(waiting, (rank[following], following))
         return entry
 
     def _thaw(self, frozen: _Frozen) -> _State:
