@@ -62,7 +62,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
     ("arguments", "message"),
     [
         ((), "the following arguments are required: COMMAND"),
-        (("measure",), "invalid choice: 'measure'"),
+        (("measure",), "there is no command 'measure'"),
         (("problems", "--nonsense"), "unrecognized arguments: --nonsense"),
     ],
 )
@@ -152,3 +152,36 @@ def test_the_overview_agrees_with_each_commands_module() -> None:
     """The overview must not import every module, so the lines stand twice."""
     for name, line in cli._COMMANDS.items():
         assert line == cli.command_module(name).HELP
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["docter"], "there is no command 'docter': did you mean doctor?"),
+        (["xyzzy"], "`tile-oracle --help` lists the commands"),
+        (
+            ["cache", "--unused-four", "3d"],
+            "unrecognized arguments: --unused-four 3d; did you mean --unused-for?",
+        ),
+        (["cache", "3d"], "unrecognized arguments: 3d"),
+    ],
+)
+def test_a_misspelt_command_or_option_gets_a_suggestion(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [(["ker"], "kernels"), (["cache", "--pru"], "--prune"), (["kernels", "--ver"], "--verify")],
+)
+def test_bash_completes_commands_and_options(words: list[str], completed: str) -> None:
+    script = run("--print-completion", "bash").stdout
+    typed = " ".join(["tile-oracle", *words])
+    asked = f"COMP_WORDS=({typed}); COMP_CWORD={len(words)}; _shtab_tile_oracle; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [completed]

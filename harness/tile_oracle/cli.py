@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from tile_oracle.errors import HarnessError
 from tile_oracle.version import __version__
@@ -78,12 +79,43 @@ _TOOLS = ("crawl", "results", "study", "ablation")
 """Commands of earlier versions that are now tools of a checkout."""
 
 
-def make_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser. Of the commands' modules only that of `only` is imported."""
-    parser = argparse.ArgumentParser(
+_SHELLS = ("bash", "zsh", "tcsh")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that suggests the option or command that was meant."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Refuses options that this parser does not know."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            close = [meant for word in unknown if (meant := self._option_like(word))]
+            hint = f"; did you mean {close[0]}?" if close else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found, unknown
+
+    def _option_like(self, word: str) -> str | None:
+        name = word.partition("=")[0]
+        close = difflib.get_close_matches(name[:100], self._option_string_actions, 1, cutoff=0.7)
+        return close[0] if close and name.startswith("--") else None
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.dest == "command" and value not in _COMMANDS:
+            close = difflib.get_close_matches(str(value)[:100], _COMMANDS, 1)
+            hint = f"did you mean {close[0]}?" if close else "`tile-oracle --help` lists the commands"
+            raise argparse.ArgumentError(None, f"there is no command {str(value)[:100]!r}: {hint}")
+        super()._check_value(action, value)
+
+
+def make_parser(only: str | None = None, *, whole: bool = False) -> argparse.ArgumentParser:
+    """The parser. Of the commands' modules only that of `only` is imported; whole: all of them."""
+    parser = _Parser(
         prog="tile-oracle", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"tile-oracle {__version__}")
+    parser.add_argument(
+        "--print-completion", choices=_SHELLS, help="print a completion script for this shell (docs/usage.md)"
+    )
     parser.epilog = "\n\n".join(
         f"{what}:\n" + "\n".join(f"  {name:<15}{line}" for name, line in group.items())
         for what, group in _GROUPS.items()
@@ -92,13 +124,14 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
         metavar="COMMAND", dest="command", required=True, help="one of those below"
     )
     for name in _COMMANDS:
-        if name != only:
+        if name != only and not whole:
             commands.add_parser(name)
             continue
         module = command_module(name)
-        sub = commands.add_parser(
-            name, description=module.HELP, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        text = {"description": module.HELP, "formatter_class": argparse.RawDescriptionHelpFormatter}
+        if whole:
+            text["help"] = _COMMANDS[name]  # shtab completes the commands that have it; --help has groups
+        sub = commands.add_parser(name, **cast(Any, text))
         module.add_arguments(sub)
         sub.set_defaults(run=module.run)
     return parser
@@ -142,6 +175,8 @@ def _run(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
+    if arguments and arguments[0].startswith("--print-completion"):
+        return _print_completion(arguments)
     # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
     named = next((word for word in arguments if word in _COMMANDS), None)
     args = make_parser(named).parse_args(arguments)
@@ -150,6 +185,16 @@ def _run(arguments: list[str]) -> int:
     except HarnessError as error:
         print(f"tile-oracle {args.command}: {error}", file=sys.stderr)
         return 2
+
+
+def _print_completion(arguments: Sequence[str]) -> int:
+    """Prints the completion script of every command and option."""
+    import shtab
+
+    asked = argparse.ArgumentParser(prog="tile-oracle", add_help=False)
+    asked.add_argument("--print-completion", choices=_SHELLS, required=True)
+    print(shtab.complete(make_parser(whole=True), asked.parse_args(arguments).print_completion))
+    return 0
 
 
 if __name__ == "__main__":

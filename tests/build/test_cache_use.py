@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,11 +22,11 @@ NOW_S = time.time()
 DAY_S = 24 * 3600.0
 
 
-def put(folder: Path, number: int, days_unused: float, size: int = 1000) -> str:
+def put(folder: Path, number: int, days_unused: float, size: int = 1000, what: str = "arch") -> str:
     cache, key = BuildCache(folder), content_key({"number": number})
     with cache.work_folder() as work:
         (work / "out.so").write_bytes(bytes(size))
-        place = cache.add(key, work / "out.so", "int x;", {"arch": "cpu"}).path.parent
+        place = cache.add(key, work / "out.so", "int x;", {what: "cpu"}).path.parent
     used_s = NOW_S - days_unused * DAY_S
     os.utime(place, (used_s, used_s))
     return key
@@ -89,20 +90,27 @@ def test_the_command_shows_and_prunes(tmp_path: Path, capsys: pytest.CaptureFixt
     where = ["cache", "--build-dir", str(tmp_path)]
     assert main(where) == 0
     shown = capsys.readouterr().out
-    assert "2 kernels" in shown
+    assert "2 entries" in shown
     assert "damaged" in shown
-    assert "1 kernel, 0.0 MiB unused for 30 days" in shown
+    assert "1 entry, 0.0 MiB unused for 30 days" in shown
     assert main([*where, "--prune", "--unused-for", "30d", "--dry-run"]) == 0
-    assert "would remove 1 kernel" in capsys.readouterr().out
+    assert "would remove 1 entry" in capsys.readouterr().out
     assert main([*where, "--prune", "--unused-for", "30d"]) == 0
-    assert "removed 1 kernel" in capsys.readouterr().out
+    assert "removed 1 entry" in capsys.readouterr().out
     assert len(entries_in(tmp_path)) == 1
+
+
+def test_the_native_selector_is_not_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path, 1, 0, what="what")  # selector.native_library writes no architecture
+    assert main(["cache", "--build-dir", str(tmp_path), "--json"]) == 0
+    assert [one["what"] for one in json.loads(capsys.readouterr().out)["contents"]] == ["cpu"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--prune"], "--unused-for"),
+        (["--prune", "--keep", "1GiB", "--json"], "--json shows"),
         (["--keep", "1GiB"], "add --prune"),
         (["--dry-run"], "add --prune"),
     ],

@@ -25,15 +25,15 @@ _SUFFIX = ".entry"
 
 @dataclass(frozen=True)
 class EntryUse:
-    """One entry: size on disk, time of the last build or lookup (seconds since the epoch), architecture.
+    """One entry: size on disk, time of the last build or lookup (seconds since the epoch), and what it is.
 
-    arch is "damaged" when the entry's facts cannot be read.
+    what: the kernel's architecture, "native selector", or "damaged" if the entry's facts cannot be read.
     """
 
     key: str
     bytes: int
     used_s: float
-    arch: str
+    what: str
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def entries_in(folder: Path) -> list[EntryUse]:
         with suppress(OSError):
             size = sum(file.stat().st_size for file in place.iterdir())
             found.append(
-                EntryUse(place.name.removesuffix(_SUFFIX), size, place.stat().st_mtime, _arch(place))
+                EntryUse(place.name.removesuffix(_SUFFIX), size, place.stat().st_mtime, _what(place))
             )
     return sorted(found, key=lambda entry: (entry.used_s, entry.key))
 
@@ -129,9 +129,9 @@ def _removed(cache: BuildCache, entry: EntryUse) -> bool:
     return True
 
 
-def _arch(place: Path) -> str:
+def _what(place: Path) -> str:
     try:
         facts = json.loads((place / "entry.json").read_bytes())
-        return str(facts["arch"])
+        return str(facts["arch"] if "arch" in facts else facts["what"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "damaged"

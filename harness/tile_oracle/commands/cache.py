@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tile_oracle.build.cache import default_cache_folder
@@ -18,7 +19,7 @@ HELP = "show what the cache of compiled kernels holds, and remove what is no lon
 
 _EXAMPLES = """\
 examples:
-  tile-oracle cache                                 how many kernels, how large, when last used
+  tile-oracle cache                                 how many entries, how large, when last used
   tile-oracle cache --prune --unused-for 30d        remove what no session has used for 30 days
   tile-oracle cache --prune --keep 2GiB --dry-run   what would be removed, least recently used first, down to
   2 GiB
@@ -50,19 +51,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="with --prune: only list what would be removed"
     )
+    parser.add_argument("--json", action="store_true", help="the contents as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the cache's contents by architecture, or what pruning removed."""
+    """Prints the cache's contents by kind, or what pruning removed."""
     folder = (args.build_dir or default_cache_folder()).absolute()
     limits = (args.unused_for, args.keep)
     if args.prune and limits == (None, None):
         return _usage("--prune needs --unused-for TIME, --keep SIZE, or both")
+    if args.prune and args.json:
+        return _usage("--json shows the contents: leave out --prune or --json")
     if not args.prune and (limits != (None, None) or args.dry_run):
         return _usage("--unused-for, --keep and --dry-run say what --prune removes: add --prune")
     now_s = time.time()
     if not args.prune:
-        print(_contents(folder, entries_in(folder), now_s))
+        show_contents = _as_json if args.json else _contents
+        print(show_contents(folder, entries_in(folder), now_s))
         return 0
     with ProgressLine(sys.stderr) as line:
 
@@ -81,13 +86,33 @@ def _usage(problem: str) -> int:
 
 def _contents(folder: Path, entries: Sequence[EntryUse], now_s: float) -> str:
     if not entries:
-        return f"{folder}: no compiled kernels"
+        return f"{folder}: empty"
     lines = [f"{folder}: {_amount(entries)}"]
-    for arch in sorted({entry.arch for entry in entries}):
-        own = [entry for entry in entries if entry.arch == arch]
-        old = [entry for entry in own if now_s - entry.used_s > 30 * _DAY_S]
-        lines.append(f"  {arch:<10} {_amount(own)}" + (f"; {_amount(old)} unused for 30 days" if old else ""))
+    for what, own, old in _groups(entries, now_s):
+        lines.append(f"  {what:<15} {_amount(own)}" + (f"; {_amount(old)} unused for 30 days" if old else ""))
     return "\n".join(lines)
+
+
+def _groups(
+    entries: Sequence[EntryUse], now_s: float
+) -> Iterator[tuple[str, list[EntryUse], list[EntryUse]]]:
+    """What, its entries, and those of them that were not used for 30 days."""
+    for what in sorted({entry.what for entry in entries}):
+        own = [entry for entry in entries if entry.what == what]
+        yield what, own, [entry for entry in own if now_s - entry.used_s > 30 * _DAY_S]
+
+
+def _as_json(folder: Path, entries: Sequence[EntryUse], now_s: float) -> str:
+    contents = [
+        {
+            "what": what,
+            "entries": len(own),
+            "bytes": sum(entry.bytes for entry in own),
+            "unused_for_30_days": len(old),
+        }
+        for what, own, old in _groups(entries, now_s)
+    ]
+    return json.dumps({"folder": str(folder), "contents": contents})
 
 
 def _said(done: Pruned, dry_run: bool) -> str:
@@ -99,7 +124,7 @@ def _said(done: Pruned, dry_run: bool) -> str:
 
 def _amount(entries: Sequence[EntryUse]) -> str:
     mib = sum(entry.bytes for entry in entries) / 2**20
-    return f"{len(entries):,} kernel{'s' if len(entries) != 1 else ''}, {mib:,.1f} MiB"
+    return f"{len(entries):,} entr{'ies' if len(entries) != 1 else 'y'}, {mib:,.1f} MiB"
 
 
 def _duration(text: str) -> float:

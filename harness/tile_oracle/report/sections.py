@@ -440,7 +440,8 @@ def _environment(data: ReportData) -> View:
         "device": run.device,
         "tile-oracle": run.harness_version,
         "replayed": run.replayed,
-        "baseline": run.baseline_file and run.baseline_file + ("" if data.baseline else " (not there yet)"),
+        "baseline": run.baseline_file
+        and run.baseline_file + ("" if data.baseline else " (none before this run)"),
         **run.environment,
     }
     known = [{name: value for name, value in part.items() if value} for part in (about, run.options)]

@@ -11,13 +11,14 @@ _NAMED_FAILURES = 3
 _LABEL_WIDTH = 14
 
 
-def summary_lines(data: ReportData, width: int = 100) -> list[str]:
+def summary_lines(data: ReportData, width: int = 100, *, with_baseline: bool = True) -> list[str]:
     """The summary of a run as lines of at most `width` characters (at least 60), without colour.
 
-    Only a line with a long word, such as a path, may be wider.
+    Only a line with a long word, such as a path, may be wider. with_baseline: name the baseline's file.
     """
     width = max(width, 60)
-    blocks = [_head(data), _figures(data), _worst(data), _failures(data), _verdict(data), _files(data)]
+    files = _files(data, with_baseline=with_baseline)
+    blocks = [_head(data), _figures(data), _worst(data), _failures(data), _verdict(data), files]
     lines: list[str] = []
     for block in blocks:
         if block and lines:
@@ -148,13 +149,14 @@ def _verdict(data: ReportData) -> list[str]:
     return lines + [f"  {note}" for note in wording.verdict_notes(data)]
 
 
-def _files(data: ReportData) -> list[str]:
+def _files(data: ReportData, *, with_baseline: bool) -> list[str]:
     lines = []
     if data.run.folder:
         lines.append(_pairs("report", ("", f"{wording.one_line(data.run.folder, 1000)}/report.html")))
-    if data.run.baseline_file:
-        absent = "" if data.baseline else " (not there yet)"
-        lines.append(_pairs("baseline", ("", wording.one_line(data.run.baseline_file, 1000) + absent)))
+    if data.run.baseline_file and with_baseline:
+        path = wording.one_line(data.run.baseline_file, 1000)
+        found = path if data.baseline else f"none yet; --update-baseline writes {path}"
+        lines.append(_pairs("baseline", ("", found)))
     return lines
 
 

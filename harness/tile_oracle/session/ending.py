@@ -184,10 +184,11 @@ class EndHooks:
                 yellow=bool(open_ones) and not failed,
                 green=not open_ones,
             )
-            for line in summary_lines(conclusion.data, terminal_columns(terminalreporter)):
+            columns, note = terminal_columns(terminalreporter), conclusion.baseline_note
+            for line in summary_lines(conclusion.data, columns, with_baseline=not note):
                 terminalreporter.write_line(line)
-            if conclusion.baseline_note:
-                terminalreporter.write_line(conclusion.baseline_note)
+            if note:
+                terminalreporter.write_line(note)
             self._write_outcomes(terminalreporter, conclusion)
         for note in dict.fromkeys([*self.session.notes, *self.state.notes]):
             terminalreporter.write_line(f"note: {note}")
