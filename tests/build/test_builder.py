@@ -169,6 +169,7 @@ def test_a_compile_error_is_a_status_with_its_log(
         futures = [builder.submit(make_kernel(tile_m)) for tile_m in (13, 16)]
         bad, good = (future.result() for future in futures)
         assert (bad.status, bad.binary, good.status) == ("build_error", None, "ok")
+        assert bad.toolchain == good.toolchain != ""
         assert "thirteen rows are one too many" in bad.log
         assert str(builder.cache.folder) not in bad.log
         assert builder.stats().failed == 1
@@ -189,6 +190,7 @@ def test_workers_of_one_session_share_a_failure(make_builder: MakeBuilder, make_
         first, second = one.need(make_kernel(13)), two.need(make_kernel(13))
     assert (second.status, second.cached, second.seconds) == ("build_error", True, 0.0)
     assert second.log == first.log
+    assert second.toolchain == first.toolchain != ""
 
 
 @pytest.mark.parametrize(
@@ -394,7 +396,7 @@ def test_compilers_yield_to_kernels(
         ({"jobs": 0}, "jobs = 0"),
         ({"timeout_s": float("nan")}, "timeout"),
         ({"timeout_s": -1.0}, "timeout"),
-        ({"arch": "gfx906", "include": None}, "known are cpu, gfx950, sm_90"),
+        ({"arch": "gfx906", "include": None}, "known are cpu, gfx950, gfx942, gfx90a, sm_90"),
         ({"arch": "gfx906"}, "gfx906"),
         ({"arch": "gfx950", "isa": "x86-64-v3"}, "--isa x86-64-v3 is for cpu"),
         ({"isa": "x86-64-v9"}, "not known"),

@@ -39,6 +39,22 @@ def test_doctor_shows_what_was_detected(capsys: pytest.CaptureFixture[str]) -> N
     assert "run .ci/ck_tile_headers.py" in section
 
 
+def test_doctor_warns_of_a_hipcc_that_loses_waits(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hipcc = tmp_path / "hipcc"
+    monkeypatch.setattr("tile_oracle.build.ck_tile.toolchain._hipcc", lambda: str(hipcc))
+    for clang, warned in (("20.0.0git", True), ("23.0.0git", False)):
+        hipcc = tmp_path / clang / "hipcc"
+        hipcc.parent.mkdir()
+        hipcc.write_text(f"#!/bin/sh\necho HIP version: 7.0.51831\necho AMD clang version {clang} x\n")
+        hipcc.chmod(0o755)
+        main(["doctor", "--ck-tile", str(DOUBLE)])
+        section = capsys.readouterr().out.split(f"CK Tile in {DOUBLE}:")[1].split("\n\n")[0]
+        assert "ok      compiler: hipcc 7.0.51831, CK Tile" in section
+        assert (f"--ck-tile {DOUBLE} --verify" in section) == warned
+
+
 def test_doctor_looks_into_rocm_by_itself(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     main(["doctor"])
     assert "CK Tile in" not in capsys.readouterr().out

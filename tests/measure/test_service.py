@@ -234,3 +234,4 @@ def test_statuses_other_than_ok_are_recorded_with_their_detail_and_no_times(
     assert (failed["samples"] == 0).all()
     assert failed["source_hash"].notna().tolist()[:2] == [True, True]
     assert failed["source_hash"].isna().tolist()[3]
+    assert failed["toolchain"].iloc[[0, 1, 3]].str.startswith("clang ").all()

@@ -87,6 +87,7 @@ def test_a_kernel_with_a_finding_is_refused_on_request(before: Builder) -> None:
     result = before.need(KERNELS["gemm"])
     assert result.status == "build_error"
     assert "an LDS write may be outstanding at the barrier" in result.log
+    assert result.toolchain.startswith("clang ")
     # The binary is in the cache; a builder without the request uses it as before.
     with Builder(
         "gfx950", build_dir=before.cache.folder, include=before.headers.folder, runs_here=False

@@ -39,3 +39,10 @@ class BuildResult:
     """Whether the binary came from the cache or a prebuilt folder."""
     interrupted: bool = False
     """Whether the compiler was killed from outside on every attempt. The kernel itself may well compile."""
+    failed_with: str = ""
+    """The toolchain that was tried, where there is no binary to name it."""
+
+    @property
+    def toolchain(self) -> str:
+        """The toolchain of the binary, or of the attempt to make one; "" when none was needed."""
+        return self.failed_with if self.binary is None else self.binary.toolchain

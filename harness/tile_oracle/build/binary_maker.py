@@ -104,12 +104,21 @@ class BinaryMaker:
             return self._found(compiler, kernel, key, entry)
         failed = self.cache.log_since(key, began)
         if failed is not None:
-            return BuildResult(kernel, "build_error", None, failed, 0.0, cached=True)
+            return BuildResult(
+                kernel, "build_error", None, failed, 0.0, cached=True, failed_with=compiler.toolchain
+            )
         make = partial(compiler.make, kernel.name, unit, key, self._verifier.looking_at(kernel))
         entry, ended = compiler.make_again_if_killed(make, run_fewer)
         if entry is None:
             return BuildResult(
-                kernel, "build_error", None, ended.log, ended.seconds, False, interrupted=ended.killed
+                kernel,
+                "build_error",
+                None,
+                ended.log,
+                ended.seconds,
+                cached=False,
+                interrupted=ended.killed,
+                failed_with=compiler.toolchain,
             )
         binary = compiler.binary(key, entry)
         return self._judged(BuildResult(kernel, "ok", binary, ended.log, ended.seconds, cached=False))

@@ -54,7 +54,8 @@ class CodeVerifier:
         if self._mode != REFUSE or not findings:
             return result
         log = "\n".join(["error: the machine code lacks required waits", *findings[0].lines()])
-        return replace(result, status="build_error", binary=None, log=log)
+        made_by = result.binary.toolchain
+        return replace(result, status="build_error", binary=None, log=log, failed_with=made_by)
 
     def report(self, kernel: Kernel, binary: Binary, assembly: Callable[[Kernel], str]) -> Report:
         """The report stored beside the binary. If there is none, verifies `assembly(kernel)`."""

@@ -62,6 +62,11 @@ class Compiler:
         """Hash of everything but the translation unit that determines a binary."""
         return content_key(self._key_parts)
 
+    @property
+    def toolchain(self) -> str:
+        """The toolchain as recorded."""
+        return self._toolchain.identity
+
     def key(self, unit: str) -> str:
         """The cache key of a translation unit."""
         return content_key(self._key_parts | {"source": unit})

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import platform
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -152,6 +153,11 @@ def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
     found.append(Finding(NOTE, "pipelines", pipelines or "none that are known"))
     arch = _amd_shown(amd_presence())[0]
     found.append(_compiler(lambda: find_ck_tile_toolchain("auto", arch, headers).identity))
+    with contextlib.suppress(HarnessError):
+        # hipcc's identity is HIP's version; the fingerprint has the clang's.
+        if _loses_waits(find_ck_tile_toolchain("auto", arch, headers).fingerprint):
+            advice = f"{_LOST}: tile-oracle build --ck-tile {shlex.quote(str(folder))} --verify ..."
+            found.append(Finding(NOTE, _WAITS, advice))
     return tuple(found)
 
 
@@ -169,9 +175,9 @@ def _of_the_pool(api: CkTileApi, direction: str) -> str:
 def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
     yield Finding(GOOD if presence.usable else BAD, DEVICE, _counted(presence))
     yield _compiler(lambda: find_gpu_toolchain("auto", arch).identity)
-    warning = _known_defects(_identity("auto", arch) or "") if arch in AMD_ARCHS else None
-    if warning is not None:
-        yield Finding(NOTE, "its waits", warning)
+    if arch in AMD_ARCHS and _loses_waits(_identity("auto", arch) or ""):
+        own = "tile-oracle's kernels wait by themselves, others may not: tile-oracle kernels --verify FILE"
+        yield Finding(NOTE, _WAITS, f"{_LOST}; {own}")
     names = gpu_toolchain_names(GPU_MACHINES[arch])[1:]
     others = {name: identity for name in names if (identity := _identity(name, arch)) is not None}
     if others:
@@ -179,17 +185,14 @@ def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
         yield Finding(NOTE, "also there", ", ".join(found))
 
 
-def _known_defects(identity: str) -> str | None:
-    """The known bugs of a compiler for AMD's GPUs, by its identity; None if there are none."""
-    match = re.search(r"clang (\d+)\.(\d+)\.(\d+)", identity)
-    if match is None or tuple(map(int, match.groups())) > _LAST_WITH_LOST_WAITS:
-        return None
-    return (
-        "this clang loses waits before barriers in loop headers and counts copies to LDS wrongly; "
-        "tile-oracle's kernels wait by themselves, others may not: tile-oracle kernels --verify FILE"
-    )
+def _loses_waits(said: str) -> bool:
+    """Whether a compiler for AMD's GPUs has known bugs in its waits, by its identity or fingerprint."""
+    match = re.search(r"clang (?:version )?(\d+)\.(\d+)\.(\d+)", said)
+    return match is not None and tuple(map(int, match.groups())) <= _LAST_WITH_LOST_WAITS
 
 
+_WAITS = "its waits"
+_LOST = "this clang loses waits before barriers in loop headers and counts copies to LDS wrongly"
 _LAST_WITH_LOST_WAITS = (22, 1, 8)
 """The newest clang known to have both bugs (LLVM issue 211684, pull request 179305)."""
 

@@ -196,10 +196,11 @@ class MeasureService:
         if measurement.status == "unsupported" and measurement.check == "none":
             return row  # refused by a rule: it may never have been built
         future = target.build(measurement.kernel)
-        binary = future.result().binary if future.done() and future.exception() is None else None
-        if binary is not None:
+        built = future.result() if future.done() and future.exception() is None else None
+        if built is not None and built.toolchain:
+            row["toolchain"] = built.toolchain
+        if built is not None and (binary := built.binary) is not None:
             row |= {
-                "toolchain": binary.toolchain,
                 "flags": " ".join(binary.flags),
                 "source_hash": binary.source_hash,
                 "binary_bytes": binary.bytes,
