@@ -49,6 +49,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "problems": "list the problem sets, describe some of them, or convert a file of problems to CSV",
         "kernels": "list and count the kernels of a rule set, explain refusals and names",
         "report": "make the report of a run again from its parquet files",
+        "history": "show all runs of a folder over time: figures, what changed, and steps told from noise",
         "features": "list the feature schemas, or compute the features of a problem and a kernel",
     },
     "Train and judge": {

@@ -1,0 +1,84 @@
+"""`tile-oracle history`: all runs of a folder over time, as a page, a table or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+HELP = "show all runs of a folder over time: figures, what changed, and steps told from noise"
+
+PAGE = "history.html"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle history                            reads reports/, writes reports/history.html
+  tile-oracle history ~/nights/forward           the state folder of `tile-oracle night`
+  tile-oracle history --github artefacts         artefacts of a workflow, downloaded side by side
+  tile-oracle history reports --json -           everything as JSON, to the terminal's output
+
+Only complete runs are searched for steps. A step has a 95 % interval of its size, an interval of the time at
+which it began, and a p-value (permutation test); above 0.01 it is open. docs/history.md has the methods.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle history`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Reads the reports of all runs below FOLDER and writes one page over them: one series for each "
+        "problem set, kernel set and architecture, replays apart. Prints the newest runs and the steps."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "folder", nargs="?", type=Path, metavar="FOLDER", help="where the runs are (default: reports)"
+    )
+    parser.add_argument(
+        "--github",
+        type=Path,
+        metavar="DIR",
+        help="read unpacked artefacts that lie side by side in DIR; a run in several of them counts once",
+    )
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="PAGE", help=f"where the page goes (default: FOLDER/{PAGE})"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the history as JSON; -: print it")
+    parser.add_argument(
+        "--no-cache", action="store_true", help="read every run again, and keep no summaries in FOLDER"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the page and prints the table; 0. Raises RecordError."""
+    from tile_oracle.atomic_file import write_atomically
+    from tile_oracle.errors import RecordError
+    from tile_oracle.history.document import history_document
+    from tile_oracle.history.group import groups_of
+    from tile_oracle.history.page import history_html
+    from tile_oracle.history.runs import read_runs
+    from tile_oracle.history.wording import terminal_lines
+
+    if args.folder is not None and args.github is not None:
+        raise RecordError("give FOLDER or --github DIR, not both")
+    root = args.github or args.folder or Path("reports")
+    runs = read_runs(root, artefacts=args.github is not None, use_cache=not args.no_cache)
+    groups = groups_of(runs.runs, runs.names)
+    page = args.out or root / PAGE
+    outputs = {page: history_html(runs, groups, page)}
+    document = json.dumps(history_document(groups, runs.notes), indent=1, allow_nan=False) + "\n"
+    if args.json not in (None, "-"):
+        outputs[Path(args.json)] = document
+    for path, text in outputs.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, text.encode("utf-8"))
+        except OSError as error:
+            raise RecordError(
+                f"cannot write {path}: {error.strerror or error}; choose another place"
+            ) from None
+    if args.json == "-":
+        sys.stdout.write(document)
+    else:
+        print("\n".join([*terminal_lines(groups, runs.notes), "", f"page  {page}"]))
+    return 0

@@ -1,0 +1,203 @@
+"""Runs that can be compared as one series, and what changed from one to the next."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.history.steps import OddValue, Step, find_steps, odd_last
+from tile_oracle.history.summary import MADE_BY, NameTable, RunSummary
+
+Array = npt.NDArray[np.float64]
+
+PICK, ORACLE = "pick", "oracle"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of every run. name: the field of RunSummary, or "speed"."""
+
+    name: str
+    title: str
+    unit: str
+    digits: int
+
+
+FIGURES = (
+    Figure("mean", "mean efficiency", "%", 2),
+    Figure("median", "median efficiency", "%", 2),
+    Figure("p10", "P10 efficiency", "%", 2),
+    Figure("worst", "worst efficiency", "%", 2),
+    Figure("coverage", "coverage", "%", 2),
+    Figure("speed", "speed of the oracles", "%", 2),
+    Figure("device_hours", "GPU hours", "h", 3),
+    Figure("pairs_per_s", "pairs per second", "/s", 2),
+)
+JUDGED = ("mean", "median", "p10", "worst", "speed", "pairs_per_s")
+"""The figures that are searched for steps."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A change of what made a run, compared with the run before. at: index of the run."""
+
+    at: int
+    what: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A problem whose pick or oracle is another kernel than in the run before that knew it. tflops: of the
+    oracle, efficiency: of the pick (fraction), before and after; NaN if unknown."""
+
+    at: int
+    problem: str
+    what: str
+    before: str
+    after: str
+    efficiency: tuple[float, float]
+    tflops: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Trend:
+    """One figure's steps and its odd last value. at: the runs' indices, in the order of `values`."""
+
+    figure: Figure
+    at: Sequence[int]
+    values: Array
+    steps: Sequence[Step]
+    odd: OddValue | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one problem set, kernel set and architecture, oldest first, all measured or all replayed."""
+
+    problem_set: str
+    kernel_set: str
+    target: str
+    replayed: bool
+    runs: Sequence[RunSummary]
+    names: NameTable
+
+    @property
+    def title(self) -> str:
+        parts = [
+            self.problem_set or "?",
+            self.target,
+            f"kernel set {self.kernel_set}" if self.kernel_set else "",
+        ]
+        return ", ".join(part for part in parts if part) + (", replayed" if self.replayed else "")
+
+    @cached_property
+    def speed(self) -> Sequence[float | None]:
+        """Geometric mean of the oracles' TFLOPS of each run, percent of the first run with oracles, over the
+        problems of both. It falls when the device or all kernels become slower, which efficiency hides."""
+        first = next((run for run in self.runs if np.isfinite(run.tflops).any()), None)
+        if first is None:
+            return [None] * len(self.runs)
+        return [_relative_speed(first, run) for run in self.runs]
+
+    def values(self, figure: Figure) -> Sequence[float | None]:
+        """A figure of every run."""
+        if figure.name == "speed":
+            return self.speed
+        return [getattr(run, figure.name) for run in self.runs]
+
+    @cached_property
+    def trends(self) -> Sequence[Trend]:
+        """The figures with their steps, of the complete runs."""
+        found = []
+        for figure in FIGURES:
+            if figure.name not in JUDGED:
+                continue
+            pairs = [
+                (at, value)
+                for at, value in enumerate(self.values(figure))
+                if value is not None and math.isfinite(value) and self.runs[at].complete
+            ]
+            values = np.array([value for _, value in pairs], dtype=np.float64)
+            steps = find_steps(values)
+            odd = odd_last(values, steps) if len(values) else None
+            found.append(Trend(figure, [at for at, _ in pairs], values, steps, odd))
+        return found
+
+    @cached_property
+    def marks(self) -> Sequence[Mark]:
+        """Where device, driver, toolchain, sources or model changed."""
+        found = []
+        last: dict[str, str] = {}
+        for at, run in enumerate(self.runs):
+            for what in MADE_BY:
+                now = getattr(run, what)
+                if now and last.get(what, now) != now:
+                    found.append(Mark(at, what, last[what], now))
+                if now:
+                    last[what] = now
+        return found
+
+    @cached_property
+    def changes(self) -> Sequence[Change]:
+        """Every change of a problem's pick or oracle, oldest first."""
+        return list(self._changes())
+
+    @cached_property
+    def changed_by_run(self) -> Counter[tuple[int, str]]:
+        """(index of the run, "pick" or "oracle") -> problems that changed."""
+        return Counter((change.at, change.what) for change in self.changes)
+
+    def _changes(self) -> Iterator[Change]:
+        size = len(self.names.names)
+        last = {what: np.zeros(size, dtype=np.int32) for what in (PICK, ORACLE)}
+        efficiency, tflops = np.full(size, np.nan), np.full(size, np.nan)
+        for at, run in enumerate(self.runs):
+            for what, kernels in ((PICK, run.picks), (ORACLE, run.oracles)):
+                before = last[what][run.problems]
+                for row in np.flatnonzero((before != kernels) & (before != 0) & (kernels != 0)):
+                    problem = run.problems[row]
+                    yield Change(
+                        at,
+                        self.names.name(problem),
+                        what,
+                        self.names.name(before[row]),
+                        self.names.name(kernels[row]),
+                        (float(efficiency[problem]), float(run.efficiency[row])),
+                        (float(tflops[problem]), float(run.tflops[row])),
+                    )
+                last[what][run.problems] = np.where(kernels != 0, kernels, before)
+            efficiency[run.problems], tflops[run.problems] = run.efficiency, run.tflops
+
+
+def groups_of(runs: Sequence[RunSummary], names: NameTable) -> list[Group]:
+    """The groups, sorted by problem set. Nights without a run join a measured group of their set."""
+    sorted_runs: dict[tuple[str, str, str, bool], list[RunSummary]] = {}
+    for run in runs:
+        if run.folder:
+            key = (run.problem_set, run.kernel_set, run.target, run.replayed)
+            sorted_runs.setdefault(key, []).append(run)
+    for run in runs:
+        if not run.folder:
+            fits = [key for key in sorted_runs if key[0] == run.problem_set and not key[3]]
+            fits = [key for key in fits if any(one.device == run.device for one in sorted_runs[key])] or fits
+            sorted_runs.setdefault(fits[0] if fits else (run.problem_set, "", "", False), []).append(run)
+    return [
+        Group(*key, runs=sorted(members, key=lambda run: (run.when, run.folder)), names=names)
+        for key, members in sorted(sorted_runs.items())
+    ]
+
+
+def _relative_speed(first: RunSummary, run: RunSummary) -> float | None:
+    _, here, there = np.intersect1d(first.problems, run.problems, assume_unique=True, return_indices=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.log(run.tflops[there] / first.tflops[here])
+    ratio = ratio[np.isfinite(ratio)]
+    return 100.0 * math.exp(float(ratio.mean())) if len(ratio) else None

@@ -1,0 +1,159 @@
+"""The history as one static page: charts, steps, runs and changed picks of each group."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from tile_oracle.history.chart import Drawn, Point, history_chart
+from tile_oracle.history.group import FIGURES, ORACLE, PICK, Change, Group, Trend
+from tile_oracle.history.runs import Runs
+from tile_oracle.history.summary import REPORT, RunSummary
+from tile_oracle.history.wording import HEADINGS, day, mark_text, number, run_rows, trend_sentences
+from tile_oracle.static_page import clean, render
+
+_TEMPLATES = Path(__file__).with_name("page")
+_MOST_PROBLEMS = 200
+_MOST_MARKS = 60
+_TOGETHER = ("mean", "median", "p10", "worst")
+_BY_NAME = {figure.name: figure for figure in FIGURES}
+_STATES = {"passed": "good", "failed": "bad"}
+
+
+def history_html(runs: Runs, groups: Sequence[Group], page: Path) -> str:
+    """The page as text. page: where it will lie, for links to the runs' reports."""
+    return render(
+        _TEMPLATES,
+        "history.html",
+        title=f"History of {runs.root.name}",
+        root=runs.root,
+        count=len(runs.runs),
+        notes=list(runs.notes),
+        groups=[_view(group, runs.root, page.resolve().parent, place) for place, group in enumerate(groups)],
+    )
+
+
+def _view(group: Group, root: Path, home: Path, place: int) -> dict[str, Any]:
+    links = [_link(run, root, home) for run in group.runs]
+    last = group.runs[-1]
+    tiles = [(number(figure, group.values(figure)[-1]), figure.title) for figure in FIGURES]
+    return {
+        "id": f"group-{place}",
+        "title": group.title,
+        "count": len(group.runs),
+        "state": last.state or "unknown",
+        "css": _STATES.get(last.state, "open"),
+        "when": day(last.when),
+        "tiles": [tile for tile in tiles if tile[0] != "-"],
+        "steps": trend_sentences(group),
+        "charts": _charts(group, links),
+        "marks": [
+            (day(group.runs[mark.at].when), mark_text(mark)) for mark in reversed(group.marks[-_MOST_MARKS:])
+        ],
+        "headings": HEADINGS,
+        "rows": list(zip(run_rows(group), reversed(links), strict=True)),
+        "last_changes": [_change(one) for one in group.changes if one.at == len(group.runs) - 1],
+        "problems": _problems(group),
+        "problems_left": max(0, len({one.problem for one in group.changes}) - _MOST_PROBLEMS),
+    }
+
+
+def _link(run: RunSummary, root: Path, home: Path) -> str:
+    if not run.folder or not run.has_report:
+        return ""
+    return quote(os.path.relpath(root / run.folder / REPORT, home))
+
+
+def _charts(group: Group, links: Sequence[str]) -> list[tuple[str, Markup]]:
+    """(caption, chart) of the efficiencies together and of each other figure."""
+    marks: dict[int, str] = {}
+    for mark in group.marks:
+        before = marks.get(mark.at)
+        marks[mark.at] = mark_text(mark) if before is None else f"{before}; {mark_text(mark)}"
+    points = [
+        Point(f"{day(run.when)}, {clean(run.name)}", link, not run.complete)
+        for run, link in zip(group.runs, links, strict=True)
+    ]
+    days = [run.when[:10] for run in group.runs]
+    levels = {trend.figure.name: _levels(trend.at, trend) for trend in group.trends}
+    together = [
+        Drawn(_BY_NAME[name].title, group.values(_BY_NAME[name]), levels.get(name, ())) for name in _TOGETHER
+    ]
+    drawn = [("Efficiency, percent of the oracle", together)]
+    drawn.append(
+        (
+            "Mean efficiency, percent",
+            [Drawn("mean", group.values(_BY_NAME["mean"]), levels.get("mean", ()))],
+        )
+    )
+    drawn += [
+        (
+            f"{figure.title.capitalize() if figure.name != 'device_hours' else figure.title}, {figure.unit}",
+            [Drawn(figure.title, group.values(figure), levels.get(figure.name, ()))],
+        )
+        for figure in FIGURES
+        if figure.name not in _TOGETHER
+    ]
+    charts = [(caption, history_chart(caption, lines, points, days, marks)) for caption, lines in drawn]
+    return [(caption, chart) for caption, chart in charts if chart]
+
+
+def _levels(at: Sequence[int], trend: Trend) -> list[tuple[int, int, float]]:
+    """The levels between the steps; none without a step."""
+    if not trend.steps:
+        return []
+    starts = [0, *(step.at for step in trend.steps)]
+    ends = [*starts[1:], len(at)]
+    heights = [trend.steps[0].before, *(step.after for step in trend.steps)]
+    return [
+        (at[start], at[end - 1], height) for start, end, height in zip(starts, ends, heights, strict=True)
+    ]
+
+
+def _problems(group: Group) -> list[dict[str, Any]]:
+    """The problems that changed pick or oracle, those of the newest change first."""
+    changes: dict[str, list[Change]] = defaultdict(list)
+    for change in group.changes:
+        changes[change.problem].append(change)
+    order = sorted(changes, key=lambda problem: (-changes[problem][-1].at, problem))
+    return [
+        {
+            "problem": problem,
+            "picks": sum(one.what == PICK for one in changes[problem]),
+            "oracles": sum(one.what == ORACLE for one in changes[problem]),
+            "when": day(group.runs[changes[problem][-1].at].when),
+            **_change(changes[problem][-1]),
+        }
+        for problem in order[:_MOST_PROBLEMS]
+    ]
+
+
+def _change(change: Change) -> dict[str, Any]:
+    shared = _shared_words(change.before, change.after)
+    before, after = change.tflops
+    ratio = f"{100 * (after / before - 1):+.1f} %" if math.isfinite(before) and before > 0 < after else "-"
+    return {
+        "problem": change.problem,
+        "what": change.what,
+        "before": change.before[shared:],
+        "after": change.after[shared:],
+        "efficiency": " -> ".join(f"{100 * v:.1f}" if math.isfinite(v) else "-" for v in change.efficiency),
+        "tflops": ratio,
+    }
+
+
+def _shared_words(first: str, second: str) -> int:
+    """The length of the words, each with its underscore, that two names begin with."""
+    length = 0
+    for one, other in zip(first.split("_"), second.split("_"), strict=False):
+        if one != other:
+            break
+        length += len(one) + 1
+    return length

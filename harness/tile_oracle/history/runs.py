@@ -1,0 +1,107 @@
+"""Finds the runs below a folder: reports/, the state folder of nights, or downloaded artefacts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tile_oracle.errors import RecordError
+from tile_oracle.history.cache import read_summaries
+from tile_oracle.history.summary import VERDICT, NameTable, RunSummary
+from tile_oracle.night.history import Entry, read_history
+
+_DEEPEST = 7
+_NIGHTS = "history.csv"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """All runs of a folder, oldest first, with the numbers of their names, and why others are missing."""
+
+    root: Path
+    runs: Sequence[RunSummary]
+    names: NameTable
+    notes: Sequence[str] = ()
+
+
+def read_runs(root: Path, *, artefacts: bool = False, use_cache: bool = True) -> Runs:
+    """The runs below `root` and, from histories of nights, nights whose runs are gone.
+
+    artefacts: `root` holds unpacked artefacts side by side. A run that several of them hold is read once, and
+    its name says which artefact it is from. Raises RecordError if there is no run.
+    """
+    root = root.resolve()
+    if not root.is_dir():
+        raise RecordError(f"{root} is not a folder: give the folder that holds the runs, such as reports")
+    folders, histories = _walk(root)
+    found, names, unreadable = read_summaries(root, folders, use_cache=use_cache)
+    notes = [f"not shown: {line}" for line in unreadable]
+    if artefacts:
+        whole = len(found)
+        found = [_named_by_artefact(run) for run in _once(found)]
+        if whole > len(found):
+            notes.append(f"runs in several artefacts, shown once: {whole - len(found)}")
+    for path in histories:
+        found += list(_nights_without_runs(read_history(path), found))
+    if not found:
+        why = f"; {unreadable[0]}" if unreadable else f": it holds no {VERDICT}"
+        raise RecordError(f"there is no run with a report in {root}{why}")
+    return Runs(root, sorted(found, key=lambda run: (run.when, run.folder, run.name)), names, notes)
+
+
+def _walk(root: Path) -> tuple[list[Path], list[Path]]:
+    """The folders with a verdict, and the histories of nights; links are not followed."""
+    folders, histories = [], []
+    for here, below, files in os.walk(root):
+        place = Path(here)
+        below[:] = sorted(name for name in below if name != "measurements" and not name.startswith("."))
+        if len(place.relative_to(root).parts) >= _DEEPEST:
+            below.clear()
+        if VERDICT in files:
+            folders.append(place)
+        if _NIGHTS in files:
+            histories.append(place / _NIGHTS)
+    return folders, histories
+
+
+def _once(runs: Sequence[RunSummary]) -> list[RunSummary]:
+    found: dict[tuple[str, str, str], RunSummary] = {}
+    for run in runs:
+        found.setdefault((run.name, run.when, run.problem_set), run)
+    return list(found.values())
+
+
+def _named_by_artefact(run: RunSummary) -> RunSummary:
+    return replace(run, name=f"{run.folder.partition('/')[0]}: {run.name}")
+
+
+def _nights_without_runs(entries: Sequence[Entry], runs: Sequence[RunSummary]) -> Iterator[RunSummary]:
+    """Nights with figures whose runs were removed. A night's name is the UTC time of its start."""
+    there = {(part, run.problem_set) for run in runs for part in run.folder.split("/")}
+    newest = {(entry.night, entry.problem_set): entry for entry in entries if entry.mean_percent}
+    for entry in newest.values():
+        if (entry.night, entry.problem_set) in there:
+            continue
+        problems, covered = _float(entry.problems), _float(entry.covered)
+        yield RunSummary(
+            folder="",
+            name=f"night {entry.night}",
+            when=entry.ended.replace("Z", "+00:00"),
+            state=entry.outcome,
+            problem_set=entry.problem_set,
+            complete=not entry.outcome.startswith(("incomplete", "interrupted", "killed")),
+            device=entry.device,
+            mean=_float(entry.mean_percent),
+            median=_float(entry.median_percent),
+            p10=_float(entry.p10_percent),
+            coverage=100.0 * covered / problems if problems and covered is not None else None,
+        )
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,206 @@
+"""Steps in a series of nightly values: where the level changed, by how much, and whether noise explains it.
+
+0. Single odd nights are set to the median of five nights around them (Hampel's filter, Journal of the
+   American Statistical Association 69, 1974, at 4 sigma): they are neither levels nor noise.
+1. Candidates are the change points of the least-squares fit of a piecewise constant level with a penalty for
+   each of them, found exactly by optimal partitioning (Jackson et al., IEEE Signal Processing Letters 12,
+   2005). The penalty is 3 sigma^2 ln n (the modified BIC of Zhang and Siegmund, Biometrics 63, 2007). sigma
+   is robust: the median absolute difference of neighbours, so that steps and outliers hardly raise it.
+2. A candidate is a step if a permutation test rejects that its two levels are one: the largest standardized
+   CUSUM over all splits of the two segments, against that of random orders (Antoch and Huskova, Statistics
+   and Probability Letters 53, 2001). The others are reported as not settled.
+3. The interval of a step's size is Welch's (Biometrika 34, 1947). The interval of its place is a bootstrap of
+   the residuals of both segments (Antoch, Huskova and Veraverbeke, Journal of Nonparametric Statistics 5,
+   1995).
+
+Nights count as independent. A level has at least LEAST values; `odd_last` tests the last night alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+LEAST = 3
+"""The fewest values of a level."""
+SIGNIFICANCE = 0.01
+"""The largest p-value of a step."""
+CONFIDENCE = 0.95
+
+_PERMUTATIONS = 1999
+_DRAWS = 400
+_SEED = 20260
+_MAD = 1.4826
+_ODD_SIGMAS = 4.0
+_AROUND = 2
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of level. at: index of the first value of the new level; first, last: the interval of that
+    index. before, after: the levels. low, high: the interval of after - before. settled: the permutation test
+    rejects noise."""
+
+    at: int
+    first: int
+    last: int
+    before: float
+    after: float
+    low: float
+    high: float
+    p_value: float
+
+    @property
+    def change(self) -> float:
+        """The new level less the old one."""
+        return self.after - self.before
+
+    @property
+    def settled(self) -> bool:
+        """Whether noise does not explain the step."""
+        return self.p_value <= SIGNIFICANCE
+
+
+@dataclass(frozen=True)
+class OddValue:
+    """The last value, if it lies outside of the range that the values of its level predict for one more."""
+
+    value: float
+    low: float
+    high: float
+
+
+def find_steps(values: Array) -> list[Step]:
+    """The steps of a series, oldest first. values: finite, in the order of time."""
+    values = _without_odd(np.asarray(values, dtype=np.float64))
+    ends = [0, *_change_points(values), len(values)]
+    rng = np.random.default_rng(_SEED)
+    return [
+        _step(values, start, at, end, rng) for start, at, end in zip(ends, ends[1:], ends[2:], strict=False)
+    ]
+
+
+def odd_last(values: Array, steps: list[Step]) -> OddValue | None:
+    """The last value, if it differs from the others since the last step by more than their scatter.
+
+    The range is the prediction interval of one more normal value (Hahn and Meeker, Statistical Intervals,
+    1991, section 4.7) at 1 - SIGNIFICANCE; at least LEAST + 2 other values are needed.
+    """
+    import scipy.stats  # not at the top: it is slow to import
+
+    others = np.asarray(values[steps[-1].at if steps else 0 : -1], dtype=np.float64)
+    if len(others) < LEAST + 2:
+        return None
+    centre, scatter = float(others.mean()), float(others.std(ddof=1))
+    reach = float(scipy.stats.t.ppf(1 - SIGNIFICANCE / 2, len(others) - 1))
+    reach *= scatter * math.sqrt(1 + 1 / len(others))
+    last = float(values[-1])
+    tiny = 1e-9 * max(abs(centre), abs(last))
+    return OddValue(last, centre - reach, centre + reach) if abs(last - centre) > reach + tiny else None
+
+
+def noise_of(values: Array) -> float:
+    """Robust standard deviation of the values around their level; that of the differences if more than half
+    of them are 0."""
+    difference = np.diff(values)
+    if not len(difference):
+        return 0.0
+    robust = _MAD * float(np.median(np.abs(difference)))
+    return (robust or float(np.sqrt(np.mean(difference**2)))) / math.sqrt(2)
+
+
+def _without_odd(values: Array) -> Array:
+    """The values, with single odd ones replaced by the median of those around them. Two nights at an end are
+    compared with the five at that end."""
+    window = 2 * _AROUND + 1
+    if len(values) < window:
+        return values
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
+    medians = np.pad(medians, _AROUND, mode="edge")
+    return np.asarray(np.where(np.abs(values - medians) > _ODD_SIGMAS * noise_of(values), medians, values))
+
+
+def _change_points(values: Array) -> list[int]:
+    """The indices where a new level begins."""
+    count = len(values)
+    sigma = noise_of(values)
+    if count < 2 * LEAST or sigma <= 1e-12 * float(np.abs(values).max()):
+        return []
+    shifted = values - values.mean()
+    sums = np.concatenate([[0.0], np.cumsum(shifted)])
+    squares = np.concatenate([[0.0], np.cumsum(shifted**2)])
+    penalty = 3.0 * sigma**2 * math.log(count)
+    best = np.full(count + 1, np.inf)
+    best[0] = -penalty
+    previous = np.zeros(count + 1, dtype=np.int64)
+    for end in range(LEAST, count + 1):
+        starts = np.arange(0, end - LEAST + 1)
+        rest = squares[end] - squares[starts] - (sums[end] - sums[starts]) ** 2 / (end - starts)
+        cost = best[starts] + rest + penalty
+        chosen = int(cost.argmin())
+        best[end], previous[end] = cost[chosen], chosen
+    found: list[int] = []
+    end = count
+    while end > 0:
+        end = int(previous[end])
+        found.append(end)
+    return sorted(one for one in found if one)
+
+
+def _step(values: Array, start: int, at: int, end: int, rng: np.random.Generator) -> Step:
+    both, place = values[start:end], at - start
+    before, after = both[:place], both[place:]
+    low, high = _welch(before, after)
+    first, last = _place_interval(before, after, rng)
+    return Step(
+        at,
+        start + min(first, place),
+        start + max(last, place),
+        float(before.mean()),
+        float(after.mean()),
+        low,
+        high,
+        _permutation_p(both, rng),
+    )
+
+
+def _splits(rows: Array) -> Array:
+    """The standardized CUSUM of every split of each row that leaves LEAST values on both sides."""
+    count = rows.shape[1]
+    left = np.arange(LEAST, count - LEAST + 1)
+    sums = np.cumsum(rows - rows.mean(axis=1, keepdims=True), axis=1)[:, left - 1]
+    return np.asarray(np.abs(sums) / np.sqrt(left * (count - left) / count))
+
+
+def _permutation_p(both: Array, rng: np.random.Generator) -> float:
+    seen = float(_splits(both[None, :]).max())
+    random = rng.permuted(np.broadcast_to(both, (_PERMUTATIONS, len(both))), axis=1)
+    as_large = int((_splits(random).max(axis=1) >= seen * (1 - 1e-12)).sum())
+    return (1 + as_large) / (1 + _PERMUTATIONS)
+
+
+def _place_interval(before: Array, after: Array, rng: np.random.Generator) -> tuple[int, int]:
+    """The interval of the index, within both segments, at which the second one begins."""
+    parts = [side.mean() + rng.choice(side - side.mean(), (_DRAWS, len(side))) for side in (before, after)]
+    found = LEAST + _splits(np.hstack(parts)).argmax(axis=1)
+    low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
+    return int(low), int(high)
+
+
+def _welch(before: Array, after: Array) -> tuple[float, float]:
+    """The interval of the difference of two means."""
+    import scipy.stats
+
+    change = float(after.mean() - before.mean())
+    errors = [float(side.var(ddof=1)) / len(side) for side in (before, after)]
+    total = sum(errors)
+    if total <= 0:
+        return change, change
+    dof = total**2 / sum(e**2 / (len(s) - 1) for e, s in zip(errors, (before, after), strict=True))
+    reach = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, dof)) * math.sqrt(total)
+    return change - reach, change + reach

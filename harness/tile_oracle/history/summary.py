@@ -1,0 +1,223 @@
+"""What the history keeps of a run: its figures, what made them, and each problem's pick and oracle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.errors import RecordError, first_line
+from tile_oracle.record.dataset import measurements_folder
+from tile_oracle.record.journal import parts_in
+from tile_oracle.record.run import purpose_of
+from tile_oracle.record.sealed_parquet import read_table
+from tile_oracle.sealed_json import check_seal
+
+VERDICT, SELECTION, REPORT = "verdict.json", "selection.parquet", "report.html"
+
+Codes = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+MADE_BY = ("device", "driver", "toolchain", "sources", "model")
+"""The fields of a summary that say what made a run; the page marks their changes."""
+
+
+class NameTable:
+    """Names of problems and kernels as numbers: the runs of a folder share most of them. 0 is "", no name."""
+
+    def __init__(self, names: list[str] | None = None) -> None:
+        self.names = names or [""]
+        self._codes = {name: code for code, name in enumerate(self.names)}
+
+    def code(self, name: object) -> int:
+        """The number of a name; new names are added."""
+        text = "" if name is None else str(name)
+        found = self._codes.get(text)
+        if found is None:
+            found = self._codes[text] = len(self.names)
+            self.names.append(text)
+        return found
+
+    def codes(self, names: list[Any]) -> Codes:
+        """The numbers of several names."""
+        return np.array([self.code(name) for name in names], dtype=np.int32)
+
+    def name(self, code: int) -> str:
+        """The name of a number."""
+        return self.names[int(code)]
+
+
+def _no_codes() -> Codes:
+    return np.zeros(0, dtype=np.int32)
+
+
+def _no_floats() -> Floats:
+    return np.zeros(0)
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run, or one night whose run is gone (`folder` is "").
+
+    folder: relative to the folder that was read. when: UTC, ISO 8601. sources: hash of kernel sources and
+    toolchain. mean to worst, coverage: percent, None if unknown. complete: every pair was measured. pairs: as
+    measured in the run. device_hours: of the device's own clock over all timed and warm-up runs.
+    pairs_per_s: measurements / time from the first to the last. problems, picks, oracles: numbers of a
+    NameTable, sorted by problem; efficiency (fraction) and tflops of the oracle, NaN if unknown, in the same
+    order.
+    """
+
+    folder: str
+    name: str
+    when: str
+    state: str = ""
+    problem_set: str = ""
+    kernel_set: str = ""
+    target: str = ""
+    replayed: bool = False
+    complete: bool = True
+    device: str = ""
+    driver: str = ""
+    toolchain: str = ""
+    sources: str = ""
+    model: str = ""
+    mean: float | None = None
+    median: float | None = None
+    p10: float | None = None
+    worst: float | None = None
+    coverage: float | None = None
+    pairs: int = 0
+    new_failures: int = 0
+    device_hours: float | None = None
+    pairs_per_s: float | None = None
+    has_report: bool = False
+    problems: Codes = field(default_factory=_no_codes)
+    picks: Codes = field(default_factory=_no_codes)
+    oracles: Codes = field(default_factory=_no_codes)
+    efficiency: Floats = field(default_factory=_no_floats)
+    tflops: Floats = field(default_factory=_no_floats)
+
+
+def summarize(folder: Path, shown_as: str, names: NameTable) -> RunSummary:
+    """The summary of a run's folder, from its report files. Raises RecordError for damaged ones."""
+    verdict = _verdict(folder / VERDICT)
+    run, figures = _part(verdict, "run"), _part(verdict, "efficiency")
+    made, scope = _part(run, "environment"), _part(verdict, "scope")
+    replayed = bool(_text(run, "replayed"))
+    problems, choices = _choices(folder / SELECTION, names)
+    spent = (None, None) if replayed else _spent(folder, {names.name(code) for code in problems})
+    failures = _part(verdict, "verdict").get("new_failures")
+    return RunSummary(
+        folder=shown_as,
+        name=_text(run, "name") or folder.name,
+        when=_text(run, "created"),
+        state=_text(verdict, "state"),
+        problem_set=_text(run, "problem_set"),
+        kernel_set=_text(run, "kernel_set"),
+        target=_text(run, "arch") or _text(run, "target"),
+        replayed=replayed,
+        complete=scope.get("complete") is not False,
+        device=_text(run, "device"),
+        driver=_text(made, "driver"),
+        toolchain=_text(made, "toolchain"),
+        sources=_sources(folder),
+        model=_text(_part(verdict, "model"), "name") or _text(_part(verdict, "model"), "kind"),
+        mean=_number(figures, "mean_percent"),
+        median=_number(figures, "median_percent"),
+        p10=_number(figures, "p10_percent"),
+        worst=_number(figures, "min_percent"),
+        coverage=_number(figures, "coverage_percent"),
+        pairs=int(_number(scope, "measured") or 0),
+        new_failures=len(failures) if isinstance(failures, list) else 0,
+        device_hours=spent[0],
+        pairs_per_s=spent[1],
+        has_report=(folder / REPORT).is_file(),
+        problems=problems,
+        **choices,
+    )
+
+
+def _verdict(path: Path) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise RecordError(
+            f"{path} is not JSON ({first_line(error)}); `tile-oracle report` writes it again"
+        ) from None
+    if not isinstance(found, dict):
+        raise RecordError(f"{path} is not a verdict; `tile-oracle report` writes it again")
+    check_seal(found, path, RecordError, "`tile-oracle report` writes it again")
+    return found
+
+
+def _choices(path: Path, names: NameTable) -> tuple[Codes, dict[str, Any]]:
+    if not path.is_file():
+        return _no_codes(), {}
+    columns = ("problem", "pick_kernel", "oracle_kernel", "efficiency", "oracle_tflops")
+    table = read_table(path, columns)
+    if missing := set(columns) - set(table.column_names):
+        raise RecordError(
+            f"{path} lacks the column {sorted(missing)[0]!r}; `tile-oracle report` writes it again"
+        )
+    rows = table.to_pydict()
+    problems = names.codes(rows["problem"])
+    order = np.argsort(problems, kind="stable")
+    return problems[order], {
+        "picks": names.codes(rows["pick_kernel"])[order],
+        "oracles": names.codes(rows["oracle_kernel"])[order],
+        "efficiency": np.array(rows["efficiency"], dtype=np.float64)[order],
+        "tflops": np.array(rows["oracle_tflops"], dtype=np.float64)[order],
+    }
+
+
+def _spent(folder: Path, problems: set[str]) -> tuple[float | None, float | None]:
+    """Device hours and measurements per second of these problems; a run of several problem sets has its
+    measurements in the folder above its reports."""
+    for run in (folder, folder.parent):
+        parts = parts_in(measurements_folder(run)) if measurements_folder(run).is_dir() else []
+        if parts:
+            break
+    else:
+        return None, None
+    busy_ms, measured, times = 0.0, 0, []
+    has_busy = False
+    for part in parts:
+        frame = read_table(part, ("problem", "busy_ms", "time")).to_pandas()
+        if not {"problem", "time"} <= set(frame.columns):
+            continue
+        frame = frame[frame["problem"].isin(problems)]
+        measured += len(frame)
+        times += [] if frame["time"].isna().all() else [frame["time"].min(), frame["time"].max()]
+        if "busy_ms" in frame and frame["busy_ms"].notna().any():
+            has_busy, busy_ms = True, busy_ms + float(frame["busy_ms"].sum())
+    seconds = (max(times) - min(times)).total_seconds() if times else 0.0
+    return busy_ms / 3.6e6 if has_busy else None, (measured - 1) / seconds if seconds > 0 else None
+
+
+def _sources(folder: Path) -> str:
+    for run in (folder, folder.parent):
+        found = purpose_of(run).get("sources and toolchain")
+        if isinstance(found, str):
+            return found[:12]
+    return ""
+
+
+def _part(document: dict[str, Any], name: str) -> dict[str, Any]:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(document: dict[str, Any], name: str) -> str:
+    found = document.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def _number(document: dict[str, Any], name: str) -> float | None:
+    found = document.get(name)
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None

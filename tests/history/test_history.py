@@ -1,0 +1,190 @@
+"""The history of folders of runs: series, changes, links, the cache, nights, artefacts."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.history.made_runs import KERNEL, noisy_means, write_nights, write_run
+from tile_oracle.cli import main
+from tile_oracle.errors import RecordError
+from tile_oracle.history.cache import CACHE
+from tile_oracle.history.group import ORACLE, PICK, Group, groups_of
+from tile_oracle.history.runs import read_runs
+from tile_oracle.night.history import Entry, add_to_history
+
+
+def groups_in(root: Path, **options: bool) -> list[Group]:
+    found = read_runs(root, **options)
+    return groups_of(found.runs, found.names)
+
+
+def test_a_run_has_its_figures(tmp_path: Path) -> None:
+    write_run(tmp_path / "one", mean=93.0, measure_s=6.0)
+    ((run,),) = (group.runs for group in groups_in(tmp_path))
+    assert (run.mean, run.median, run.p10, run.worst, run.coverage) == (93.0, 95.0, 83.0, 73.0, 100.0)
+    assert run.device_hours == pytest.approx(4 * 0.09 / 3600)
+    assert run.pairs_per_s == pytest.approx(0.5)
+    assert run.sources == "a" * 12
+
+
+def test_problem_sets_and_replays_are_series_of_their_own(tmp_path: Path) -> None:
+    write_run(tmp_path / "one")
+    write_run(tmp_path / "two", number=1, problem_set="bwd_data_smoke")
+    write_run(tmp_path / "three", number=2, replayed="oracle.parquet", measure_s=6.0)
+    found = groups_in(tmp_path)
+    assert [(g.problem_set, g.replayed) for g in found] == [
+        ("bwd_data_smoke", False),
+        ("forward_smoke", False),
+        ("forward_smoke", True),
+    ]
+    assert found[2].runs[0].device_hours is None  # a replay uses no device
+
+
+def test_what_changed_and_when(tmp_path: Path) -> None:
+    write_nights(
+        tmp_path,
+        [95.0] * 6,
+        picks=lambda n: {0: 2} if n >= 4 else {},
+        oracles=lambda n: {3: 3} if n == 2 else {},
+        environment=lambda n: {"driver": "new" if n >= 3 else "old"},
+        sources=lambda n: ("a" if n < 5 else "b") * 64,
+        speed=lambda n: 1.0 if n < 3 else 0.9,
+    )
+    (group,) = groups_in(tmp_path)
+    assert [(mark.at, mark.what) for mark in group.marks] == [(3, "driver"), (5, "sources")]
+    assert [(one.at, one.what, one.problem[15:26]) for one in group.changes] == [
+        (2, ORACLE, "n1-c64-k256"),
+        (3, ORACLE, "n1-c64-k256"),
+        (4, PICK, "n1-c64-k64-"),
+    ] or [(one.at, one.what) for one in group.changes] == [(2, ORACLE), (3, ORACLE), (4, PICK)]
+    assert group.changes[0].after == KERNEL.format(3, 8, 8, 8)
+    assert group.speed == pytest.approx([100, 100, 100, 90, 90, 90])
+
+
+def test_a_run_that_lacks_a_problem_hides_no_change(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", number=0)
+    write_run(tmp_path / "b", number=1, problems=2)
+    write_run(tmp_path / "c", number=2, picks={4: 2})
+    (group,) = groups_in(tmp_path)
+    assert [(one.at, one.what) for one in group.changes] == [(2, PICK)]
+
+
+def test_the_page_links_reports_and_names_the_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    means = noisy_means(24, 1, noise=0.1)
+    means[12:] -= 2
+    write_nights(tmp_path / "re ports", means, sources=lambda n: ("a" if n < 12 else "b") * 64)
+    assert main(["history", str(tmp_path / "re ports"), "-o", str(tmp_path / "pages" / "h.html")]) == 0
+    assert "step: mean efficiency" in capsys.readouterr().out
+    page = (tmp_path / "pages" / "h.html").read_text()
+    links = set(re.findall(r'href="([^"#]+)"', page))
+    assert "../re%20ports/night-0023/report.html" in links
+    assert len(links) == 24
+    assert "changed there: sources aaaaaaaaaaaa -&gt; bbbbbbbbbbbb" in page
+    assert "<script" not in page
+
+
+def test_foreign_text_is_escaped(tmp_path: Path) -> None:
+    write_run(tmp_path / "one", device="<script>alert(1)</script>", problem_set="<b>")
+    write_run(tmp_path / "two", number=1, device="x\x1b[31m", problem_set="<b>")
+    assert main(["history", str(tmp_path)]) == 0
+    page = (tmp_path / "history.html").read_text()
+    assert "<script>alert" not in page
+    assert "<b>" not in page.split("<h2>")[1].split("</h2>")[0]
+    assert "\x1b" not in page
+
+
+def test_json_lists_every_run_and_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_nights(tmp_path, [95.0, 95.5], picks=lambda n: {0: n + 1})
+    assert main(["history", str(tmp_path), "--json", "-"]) == 0
+    (group,) = json.loads(capsys.readouterr().out)["groups"]
+    assert [run["mean"] for run in group["runs"]] == [95.0, 95.5]
+    assert [change["what"] for change in group["changes"]] == ["pick"]
+
+
+def test_the_second_reading_reads_only_new_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_nights(tmp_path, [95.0] * 3, picks=lambda n: {n: 2}, measure_s=lambda n: 5.0)
+    before = groups_in(tmp_path)[0]
+    write_run(tmp_path / "later", number=9)
+    read: list[str] = []
+    from tile_oracle.history import cache
+
+    real = cache.summarize
+    monkeypatch.setattr(
+        cache, "summarize", lambda folder, *rest: read.append(folder.name) or real(folder, *rest)
+    )
+    after = groups_in(tmp_path)[0]
+    assert read == ["later"]
+    assert after.changes[: len(before.changes)] == before.changes or len(after.changes) > len(before.changes)
+    assert [run.device_hours for run in after.runs[:3]] == [run.device_hours for run in before.runs]
+    assert (tmp_path / CACHE).stat().st_size < 20_000
+
+
+@pytest.mark.parametrize("damage", [b"", b"rubbish", None])
+def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: bytes | None) -> None:
+    write_run(tmp_path / "one")
+    first = groups_in(tmp_path)[0].runs[0]
+    path = tmp_path / CACHE
+    flipped = bytearray(path.read_bytes())
+    flipped[len(flipped) // 2] ^= 1
+    path.write_bytes(bytes(flipped) if damage is None else damage)
+    assert groups_in(tmp_path)[0].runs[0].mean == first.mean
+
+
+def test_a_damaged_run_is_named_and_the_others_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "good")
+    bad = write_run(tmp_path / "bad", number=1)
+    verdict = bad / "verdict.json"
+    verdict.write_text(verdict.read_text().replace("95.0", "99.0", 1))
+    assert main(["history", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert f"not shown: {verdict} is damaged" in said
+    assert "1 run" in said
+
+
+def test_incomplete_runs_are_shown_but_not_searched_for_steps(tmp_path: Path) -> None:
+    for number in range(12):
+        run = write_run(tmp_path / f"n{number:02}", number=number, mean=95 + 0.01 * (number % 3))
+        if number > 6:
+            verdict = json.loads((run / "verdict.json").read_text())
+            verdict["scope"]["complete"] = False
+            verdict["efficiency"]["mean_percent"] = 50.0
+            for key in ("sha256", "sha256_of"):
+                del verdict[key]
+            (run / "verdict.json").write_text(json.dumps(verdict))
+    (group,) = groups_in(tmp_path)
+    assert len(group.runs) == 12
+    assert not any(trend.steps for trend in group.trends)
+
+
+def test_nights_whose_runs_are_gone_stay_in_the_series(tmp_path: Path) -> None:
+    write_run(tmp_path / "nights" / "20260110T020000Z" / "forward_smoke-1", number=9)
+    figures = ("forward_smoke", "5", "5", "94.00", "96.00", "84.00", "AMD Instinct MI350X", "forward_smoke-1")
+    nights = ("20260109T020000Z", "20260110T020000Z")
+    rows = [Entry(night, f"2026-01-{night[6:8]}T03:00:00Z", "0", "passed", *figures) for night in nights]
+    add_to_history(tmp_path / "kept" / "history.csv", rows)
+    (group,) = groups_in(tmp_path)
+    assert [(run.folder != "", run.mean) for run in group.runs] == [(False, 94.0), (True, 95.0)]
+
+
+def test_artefacts_side_by_side_count_a_run_once(tmp_path: Path) -> None:
+    write_run(tmp_path / "100" / "night-0" / "r1")
+    write_run(tmp_path / "101" / "night-0" / "r1")
+    write_run(tmp_path / "101" / "night-0" / "r2", number=1)
+    found = read_runs(tmp_path, artefacts=True)
+    assert [run.name for run in found.runs] == ["100: r1", "101: r2"]
+    assert found.notes == ["runs in several artefacts, shown once: 1"]
+
+
+def test_a_folder_without_runs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(RecordError, match="not a folder"):
+        read_runs(tmp_path / "none")
