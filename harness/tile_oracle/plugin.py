@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError
-from tile_oracle.session.options import add_options, read_options
+from tile_oracle.session.options import add_options, option_flags, read_options
 from tile_oracle.session.outcome import Outcome, read_allowed
 from tile_oracle.session.suite_names import REPLAY_SUITE, SUITE, SUITE_ID, is_only_suite, name_suite
 
@@ -32,6 +32,16 @@ _PLUGIN_NAME = "tile_oracle_session"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
+    """Puts the project's defaults before the arguments, which override them."""
+    from tile_oracle.session.project_defaults import default_arguments
+
+    try:
+        args[:0] = default_arguments(early_config.rootpath, option_flags())
+    except HarnessError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 from tile_oracle.errors import HarnessError
 from tile_oracle.night.history import Entry, add_to_history, history_lines, read_history
 from tile_oracle.night.state import NightState, Unfinished
-from tile_oracle.session.outcome import Outcome
+from tile_oracle.session.outcome import STEP_SUMMARY, Outcome
 
 HELP = "measure and judge by night, from a scheduler: resumes, keeps baselines and a history"
 
@@ -135,7 +136,9 @@ def _pytest(command: Sequence[str]) -> int:
         """A terminal's Ctrl-C reaches pytest by itself."""
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    process = subprocess.Popen(command)
+    # The night writes a summary of its own (--summary).
+    environment = {name: value for name, value in os.environ.items() if name != STEP_SUMMARY}
+    process = subprocess.Popen(command, env=environment)
     try:
         signal.signal(signal.SIGINT, stay)
         signal.signal(signal.SIGTERM, pass_on)

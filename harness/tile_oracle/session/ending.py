@@ -65,6 +65,22 @@ class EndHooks:
             # pytest's own statuses 1 to 4 take precedence over a verdict.
             ended = most_severe(self.state.outcomes - self.session.options.allowed)
             session.exitstatus = ended or exitstatus
+        if not self.state.is_worker and not self.config.getoption("collectonly"):
+            self._publish(session)
+
+    def _publish(self, session: pytest.Session) -> None:
+        """Writes what programs read. A file that cannot be written fails the session."""
+        from tile_oracle.session.published import append_step_summary, write_report_json
+
+        state, path = self.state, self.session.options.report_json
+        try:
+            append_step_summary(state.conclusions)
+            if path is not None:
+                status = int(session.exitstatus)
+                write_report_json(path, state.conclusions, state.outcomes, status, state.trouble)
+        except HarnessError as error:
+            state.trouble = state.trouble or str(error)
+            session.exitstatus = session.exitstatus or Outcome.FAILED
 
     def _settle(self, session: pytest.Session, interrupted: bool) -> None:
         """Measures suspects again, before the worker closes. pytest-xdist's controller starts a worker for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tile_oracle.errors import HarnessError
 from tile_oracle.session.outcome import ALLOWABLE, Outcome, read_allowed
@@ -121,6 +121,11 @@ def add_options(parser: pytest.Parser) -> None:
         help="where runs are kept (default: reports/ beside the pytest rootdir)",
     )
     add(
+        "--report-json",
+        metavar="FILE",
+        help="write the session's outcome as JSON: exit status, outcomes, the verdict on each set",
+    )
+    add(
         "--run-name",
         metavar="NAME",
         help="name of the run's folder (default: from the sets, target and time)",
@@ -219,6 +224,26 @@ def add_options(parser: pytest.Parser) -> None:
         )
 
 
+class _Names:
+    """Records what add_options registers."""
+
+    def __init__(self) -> None:
+        self.flags: dict[str, bool] = {}
+
+    def getgroup(self, *_: str) -> _Names:
+        return self
+
+    def addoption(self, name: str, **attributes: object) -> None:
+        self.flags[name.removeprefix("--")] = attributes.get("action") == "store_true"
+
+
+def option_flags() -> dict[str, bool]:
+    """The options without their leading dashes, and whether they are flags."""
+    names = _Names()
+    add_options(cast("pytest.Parser", names))
+    return names.flags
+
+
 @dataclass(frozen=True)
 class SessionOptions:
     """The options, read and converted: durations in seconds, paths as paths.
@@ -238,6 +263,7 @@ class SessionOptions:
     build_dir: Path | None
     build_jobs: int | None
     report_dir: Path
+    report_json: Path | None
     run_name: str | None
     resume: bool
     budget_s: float | None
@@ -309,6 +335,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         build_dir=path("--build-dir") or folder,
         build_jobs=value("--build-jobs"),
         report_dir=path("--report-dir") or home / "reports",
+        report_json=path("--report-json"),
         run_name=value("--run-name"),
         resume=value("--resume"),
         budget_s=None if budget is None else duration_s("--budget", budget),

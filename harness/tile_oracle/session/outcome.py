@@ -32,6 +32,9 @@ class Outcome(IntEnum):
         return self.option if self is Outcome.IN_SAMPLE else self.name.lower().replace("_", " ")
 
 
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The variable in which GitHub names the file for the summary of a workflow's step."""
+
 MEANINGS: Mapping[Outcome, str] = {
     Outcome.PASSED: "every criterion is met",
     Outcome.FAILED: "a criterion or a test failed",
