@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from tile_oracle.commands.pick import add_registry_arguments, open_registry, outside_note
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
+from tile_oracle.commands.tune_set import add_set_arguments, replay_set, tune_set
 from tile_oracle.errors import TargetError, TunedError
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
@@ -24,6 +26,8 @@ examples:
   tile-oracle tune forward-fp32-n1-c64-k64-i28x28-f1x1 --budget 20s --target cpu
   tile-oracle tune my_shapes.csv --budget 2m --kernel-set full
   tile-oracle tune --from-records reports/my_run
+  tile-oracle tune --problem-set forward_validation_300 --budget 30m      a new GPU, without a model
+  tile-oracle tune --replay oracle.parquet --measurements 10              what that reaches, by replay
 
 Tuned results are what `tile-oracle pick` and tile_oracle.registry.Registry use first. They are used only if
 device, toolchain and kernel source match the measurement; stale results are reported and not used.
@@ -38,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.add_argument("problems", nargs="*", metavar="PROBLEM", help=PROBLEM_HELP)
     parser.add_argument(
-        "--budget", default="60s", metavar="TIME", help="time for each problem (default: %(default)s)"
+        "--budget", metavar="TIME", help="time for each problem (default: 60s), or for --problem-set"
     )
     parser.add_argument("--kernels", type=int, metavar="N", help="measure at most N kernels (default: all)")
     parser.add_argument(
@@ -49,19 +53,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep the oracles of runs, without measuring anything",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress, only the results")
+    add_set_arguments(parser)
     add_registry_arguments(parser, arch=False)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures and keeps; 1 when a problem has no kernel that is ok. Raises HarnessError."""
-    if bool(args.problems) == bool(args.from_records):
-        raise TunedError("give problems to measure, or runs by --from-records, and not both")
-    budget_s = duration_s("--budget", args.budget)
+    of_set = bool(args.replay or args.problem_set)
+    if sum((bool(args.problems), bool(args.from_records), of_set)) != 1:
+        raise TunedError(
+            "give problems to measure, runs by --from-records, or a set by --problem-set or --replay, and "
+            "only one of them"
+        )
+    if of_set:
+        return replay_set(args) if args.replay else tune_set(args)
+    budget_s = duration_s("--budget", args.budget or "60s")
     problems = problems_of_arguments(args.problems)
     status = 0
     with open_registry(args, None) as registry:
         if args.from_records:
-            return _seed(registry, args.from_records)
+            return seed_from_records(registry, args.from_records)
         for problem in problems:
             if not args.quiet:
                 print(f"{problem.id}:", file=sys.stderr, flush=True)
@@ -103,7 +114,8 @@ class _Progress:
         print(line, file=sys.stderr, flush=True)
 
 
-def _seed(registry: Registry, runs: list[str]) -> int:
+def seed_from_records(registry: Registry, runs: list[str], say: TextIO | None = None) -> int:
+    """Keeps the oracles of runs as tuned results; 1 when there is none. Raises HarnessError."""
     assert registry.tuned is not None
     found = entries_of_records(load_records([Path(run) for run in runs]))
     of_arch = [entry for entry in found.entries if entry.arch == registry.arch]
@@ -114,6 +126,7 @@ def _seed(registry: Registry, runs: list[str]) -> int:
     print(
         f"{len(of_arch)} tuned results from records"
         + "".join(f"; {count} problems {reason}" for reason, count in sorted(left_out.items()))
-        + f": {registry.tuned.path}"
+        + f": {registry.tuned.path}",
+        file=say,
     )
     return 0 if of_arch else 1

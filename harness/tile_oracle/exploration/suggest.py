@@ -63,7 +63,7 @@ def suggest(
     if any(problem.op != op for problem in problems):
         raise ModelError(f"the records are of {op}: suggestions are for problems of the same operation")
     aliases = explain_aliases(rows, find_aliases(rows), hardware_features(arch))
-    table = _candidates(problems, kernels, load_arch(arch))
+    table = candidate_pairs(problems, kernels, load_arch(arch))
     log_times = ensemble_log_times(rows, aliases, table, arch, seed)
     mean, spread = log_times.mean(axis=0), log_times.std(axis=0)
     codes = pd.factorize(table["problem"])[0]
@@ -176,7 +176,9 @@ def _resampled(groups: npt.NDArray[np.int64], seed: int) -> Iterator[Array]:
         yield np.maximum(drawn, _TRACE)
 
 
-def _candidates(problems: Sequence[Problem], kernels: Sequence[Kernel], arch: Arch) -> pd.DataFrame:
+def candidate_pairs(problems: Sequence[Problem], kernels: Sequence[Kernel], arch: Arch) -> pd.DataFrame:
+    """A row for every pair that the architecture's rules allow: the fields of problem and kernel, `problem`
+    (id) and `kernel` (name). Raises ModelError if there is none."""
     frames = []
     for kind in sorted({p.kind for p in problems}):
         of_kind = [p for p in problems if p.kind == kind]

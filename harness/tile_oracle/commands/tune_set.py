@@ -1,0 +1,231 @@
+"""`tile-oracle tune --problem-set` and `--replay`: a cold start over a problem set."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.commands.pick import open_registry
+from tile_oracle.errors import ModelError
+from tile_oracle.session.options import duration_s
+
+BUDGET = "30m"
+"""Default budget of a problem set."""
+
+
+def add_set_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of a cold start."""
+    group = parser.add_argument_group("a problem set without a model (cold start)")
+    group.add_argument(
+        "--problem-set",
+        metavar="SET",
+        help="measure what teaches most about all problems of a set together, within one --budget "
+        f"(default: {BUDGET})",
+    )
+    group.add_argument(
+        "--run-name", metavar="NAME", help="folder of the rounds below --report-dir; the same name resumes"
+    )
+    group.add_argument("--report-dir", metavar="DIR", type=Path, default=Path("reports"), help="(reports)")
+    group.add_argument(
+        "--replay",
+        metavar="ORACLE",
+        type=Path,
+        help="measure nothing: show the curve on records that have every pair, beside random choice",
+    )
+    group.add_argument(
+        "--measurements",
+        type=int,
+        default=10,
+        metavar="N",
+        help="with --replay: measurements a problem (default: %(default)s)",
+    )
+    group.add_argument("--with-suggest", action="store_true", help="with --replay: `suggest` beside it, slow")
+    group.add_argument("--seed", type=int, default=0, help="seed of the choice (default: %(default)s)")
+    group.add_argument("--json", action="store_true", help="the curve as one JSON object")
+    group.add_argument("--html", metavar="FILE", type=Path, help="also write the curve as a page")
+
+
+def replay_set(args: argparse.Namespace) -> int:
+    """The simulated curve. Raises HarnessError."""
+    from tile_oracle.cores import usable_cores
+    from tile_oracle.exploration.cold_start_simulation import (
+        COLD_START,
+        RANDOM,
+        WAYS,
+        Exhaustive,
+        Point,
+        simulate_cold_start,
+    )
+    from tile_oracle.problem_set import load_problem_set
+    from tile_oracle.record.dataset import load_records
+
+    records = load_records([args.replay])
+    if args.problem_set:
+        ids = {problem.id for problem in load_problem_set(args.problem_set).problems}
+        records = records[records["problem"].isin(ids)]
+        if records.empty:
+            raise ModelError(f"{args.replay} has no problem of {args.problem_set}: leave --problem-set out")
+    exhaustive = Exhaustive(records, args.seed, usable_cores())
+    show = None if args.json else _show_point
+    if show is not None:
+        kernels = exhaustive.start.table["kernel"].nunique()
+        print(
+            f"{exhaustive.start.problems} problems x {kernels} kernels, {len(exhaustive.latency_ms):,} pairs"
+        )
+        print(f"{'':<12}{'measured':>10}{'a problem':>11}{'mean %':>9}{'P10 %':>9}{'regret %':>10}")
+    ways = WAYS if args.with_suggest else (COLD_START, RANDOM)
+    points: list[Point] = simulate_cold_start(exhaustive, args.measurements, ways, show)
+    rows = [
+        {
+            "way": one.way,
+            "measured": one.measurements,
+            "per_problem": one.per_problem,
+            "mean_percent": one.mean_percent,
+            "p10_percent": one.p10_percent,
+            "expected_regret_percent": one.expected_regret_percent,
+        }
+        for one in points
+    ]
+    if args.json:
+        print(json.dumps({"replayed": str(args.replay), "seed": args.seed, "curve": rows}))
+    if args.html:
+        _write_page(args.html, f"Regret of a cold start, replayed from {args.replay.name}", rows)
+    return 0
+
+
+def tune_set(args: argparse.Namespace) -> int:
+    """Measures a problem set by rounds and keeps the best kernels. Raises HarnessError."""
+    from tile_oracle.commands.tune import seed_from_records
+    from tile_oracle.cores import usable_cores
+    from tile_oracle.exploration.cold_start import ColdStart, one_operation, transferable
+    from tile_oracle.exploration.tune_rounds import TuneRounds
+    from tile_oracle.problem_set import load_problem_set
+
+    budget_s = duration_s("--budget", args.budget or BUDGET)
+    problem_set = load_problem_set(args.problem_set)
+    one_operation(problem_set.problems)
+    with open_registry(args, None) as registry:
+        arch = str(registry.arch)
+        of_kind = {problem.kind: registry.candidates(problem).kernels for problem in problem_set.problems}
+        kernels = list(dict.fromkeys(kernel for pool in of_kind.values() for kernel in pool))
+        settings = {
+            "problem set": problem_set.sha256,
+            "arch": arch,
+            "kernel set": args.kernel_set,
+            "seed": args.seed,
+        }
+        rounds = TuneRounds(
+            (args.report_dir / (args.run_name or f"tune-{problem_set.name}-{arch}")).resolve(),
+            ColdStart.of(
+                problem_set.problems,
+                kernels,
+                arch,
+                transferable(problem_set.problems, arch),
+                args.seed,
+                usable_cores(),
+            ),
+            _session_options(args),
+            settings,
+        )
+        rounds.load()
+        if not (args.json or args.quiet):
+            print(
+                f"{rounds.start.problems} problems, {len(rounds.start.table):,} pairs on {arch}; "
+                f"{rounds.folder}"
+            )
+        rounds.run(budget_s, None if args.json or args.quiet else _show_round)
+        curve = rounds.curve()
+        if args.json:
+            print(json.dumps({"folder": str(rounds.folder), "arch": arch, "curve": curve}))
+        page = args.html or rounds.folder / "curve.html"
+        _write_page(
+            page, f"Cold start on {problem_set.name}, {arch}", [{"way": "measured", **p} for p in curve]
+        )
+        runs = [str(rounds.folder / one.name) for one in rounds.rounds]
+        say = sys.stderr if args.json else sys.stdout
+        print(f"curve: {page}", file=say)
+        return seed_from_records(registry, runs, say)
+
+
+def _session_options(args: argparse.Namespace) -> list[str]:
+    """What the sessions of the rounds get from the command's own options."""
+    named = Path(args.problem_set).expanduser()
+    options = [
+        *("-q", "-p", "no:cacheprovider"),
+        f"--problem-set={named.resolve() if named.is_file() else args.problem_set}",
+        f"--target={args.target}",
+        f"--kernel-set={args.kernel_set}",
+        f"--toolchain={args.toolchain}",
+    ]
+    for name, value in (
+        ("--build-dir", args.build_dir),
+        ("--ck-tile", args.ck_tile),
+        ("--kernel-source", args.kernel_source),
+    ):
+        options += [f"{name}={value}"] if value else []
+    return options
+
+
+def _show_point(point: Any) -> None:
+    print(
+        f"{point.way:<12}{point.measurements:>10,}{point.per_problem:>11.1f}{point.mean_percent:>9.2f}"
+        f"{point.p10_percent:>9.2f}{point.regret_percent:>10.2f}",
+        flush=True,
+    )
+
+
+def _show_round(rounds: Any) -> None:
+    one = rounds.rounds[-1]
+    expected = one.expected_regret_percent
+    regret = "" if expected is None else f", expected regret before it {expected:.1f} %"
+    print(
+        f"{one.name}: {one.pairs:,} pairs in {one.seconds:.0f} s; {one.per_problem:.1f} a problem{regret}",
+        flush=True,
+    )
+
+
+def _write_page(path: Path, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A page with the curve: regret (percent) against measurements a problem."""
+    from html import escape
+
+    from tile_oracle.report.charts import Line, lines
+
+    ways = list(dict.fromkeys(str(row["way"]) for row in rows))
+    drawn = [
+        Line(
+            way,
+            [(row["per_problem"], 100 - row["mean_percent"]) for row in rows if row["way"] == way],
+            f"series-{number}",
+            True,
+        )
+        for number, way in enumerate(ways)
+    ]
+    most = max((row["per_problem"] for row in rows), default=1.0)
+    top = max((100 - row["mean_percent"] for row in rows), default=1.0)
+    chart = lines(
+        drawn,
+        x_range=(0.0, max(most, 1.0)),
+        y_range=(0.0, max(top, 1.0)),
+        x_name="measurements a problem",
+        y_name="mean regret, %",
+    )
+    style = (
+        "body{font:15px sans-serif;max-width:52em;margin:2em auto;color:#222;background:#fff}"
+        ".line{fill:none;stroke-width:2}.series-0{stroke:#1b6ac9;fill:#1b6ac9}"
+        ".series-1{stroke:#c9541b;fill:#c9541b}.series-2{stroke:#5b8f2f;fill:#5b8f2f}.line{fill:none}"
+        "text{font-size:11px;fill:#444;stroke:none}.axis,.grid{stroke:#ccc}.key{width:22px;height:8px}"
+        ".legend{list-style:none;padding:0}"
+    )
+    page = (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>\n'
+        f"<style>{style}</style>\n<h1>{escape(title)}</h1>\n{chart}\n</html>\n"
+    )
+    try:
+        write_atomically(path, page.encode())
+    except OSError as error:
+        raise ModelError(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,270 @@
+"""Chooses what to measure first where nothing is known: a new GPU or library, and no model.
+
+The opening measures two kernels of every problem. The first is the best by a prior: the operations and the
+traffic of a compute unit, and the models of other architectures, as an average of ranks. The second is drawn
+from the best third, so that the models see more than one kind of kernel.
+
+Then every round fits an ensemble of ln(time) trees to all measurements so far, of all problems together, and
+takes the pairs with the highest expected regret: the mean improvement over the best kernel measured for the
+problem, as a fraction of its time. Problems whose best kernel is nearly certain get no further measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.stats import norm
+
+from tile_oracle.arch import load_arch
+from tile_oracle.errors import ModelError
+from tile_oracle.exploration.suggest import candidate_pairs
+from tile_oracle.features.columns import Column
+from tile_oracle.features.feature_table import Array, FeatureSchema
+from tile_oracle.features.hardware import hardware_features
+from tile_oracle.features.schemas import flops_of, schema_named
+from tile_oracle.kernel import Kernel
+from tile_oracle.model.model_folder import read_spec
+from tile_oracle.model.physics import PhysicalModel
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.store import MANY_DEVICES, model_folders, shipped_models
+from tile_oracle.model.tree_targets import target_named
+from tile_oracle.model.trees import TreeData, TreeSettings, grow, raw_predictions
+from tile_oracle.operation import operation_named
+from tile_oracle.oracle import records_op
+from tile_oracle.problem import Problem
+from tile_oracle.training.recipe import OWN, WITH_LAUNCH, Recipe, TreePart
+
+OPENING = 2
+"""Measurements of every problem before the first model."""
+
+_PHYSICAL = ("log2_compute", "log2_cu_traffic")
+"""The physical prior: columns that grow with a kernel's time; both schemas of our own have them."""
+_DRAWN_FROM = 3
+_ENSEMBLE = 4
+_TREES = TreeSettings(
+    trees=250,
+    learning_rate=0.06,
+    num_leaves=31,
+    min_child_samples=5,
+    subsample=0.7,
+    reg_lambda=1.0,
+)
+_MODEL_ERROR = 0.12
+"""Added to the ensemble's standard deviation of ln(time): errors that its members share."""
+_LEVEL_SHRINK = 1.0
+_MOST_AT_ONCE = 4
+_NEXT_OF_PROBLEM = 0.7
+"""A further pair of one problem in a round counts less, because the first may make it needless."""
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ColdStart:
+    """All pairs that the architecture's rules allow, and the choice among them.
+
+    `table`: one row per pair: the fields of problem and kernel, `problem` (id) and `kernel` (name).
+    `transferred`: models of other architectures, for the prior.
+    """
+
+    table: pd.DataFrame
+    arch: str
+    transferred: tuple[Predictor, ...] = ()
+    seed: int = 0
+    threads: int = 1
+    problem_of: Rows = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "problem_of", np.asarray(pd.factorize(self.table["problem"])[0]))
+
+    @classmethod
+    def of(
+        cls,
+        problems: Sequence[Problem],
+        kernels: Sequence[Kernel],
+        arch: str,
+        transferred: Sequence[Predictor] = (),
+        seed: int = 0,
+        threads: int = 1,
+    ) -> ColdStart:
+        """The pairs of problems of one operation with the kernels of a pool. Raises ModelError if there is
+        none."""
+        table = candidate_pairs(problems, kernels, load_arch(arch)).reset_index(drop=True)
+        return cls(table, arch, tuple(transferred), seed, threads)
+
+    @property
+    def problems(self) -> int:
+        """The number of problems with a candidate."""
+        return int(self.problem_of.max(initial=-1)) + 1
+
+    def choose(self, latency_ms: Array, count: int) -> tuple[Rows, float]:
+        """Numbers of the `count` pairs to measure next, most useful first, and the expected regret: the mean
+        over the problems of what the best unmeasured pair is expected to improve, as a fraction (NaN before
+        the first model).
+
+        latency_ms: (pairs,): NaN for an unmeasured pair, infinite for one that failed. Fewer pairs come back
+        if fewer are unmeasured, or while problems lack measurements of the opening.
+        """
+        done = np.bincount(self.problem_of[~np.isnan(latency_ms)], minlength=self.problems)
+        opening = self._opening(latency_ms, done)
+        if len(opening) or not np.isfinite(latency_ms).any():
+            return opening[:count], float("nan")
+        value = self._expected_regret(latency_ms)
+        best = np.zeros(self.problems)
+        np.maximum.at(best, self.problem_of, np.maximum(value, 0.0))
+        order = np.lexsort((-value, self.problem_of))
+        place = _place_in_group(self.problem_of[order])
+        keep = (place < _MOST_AT_ONCE) & (value[order] >= 0)
+        order, place = order[keep], place[keep]
+        ranked = order[np.argsort(-value[order] * _NEXT_OF_PROBLEM**place, kind="stable")]
+        return ranked[:count], float(best.mean())
+
+    # ---- the opening -------------------------------------------------------------------------
+
+    def _opening(self, latency_ms: Array, done: Rows) -> Rows:
+        """The first measurements that problems lack: all first ones, then all second ones."""
+        random = np.random.default_rng(self.seed)
+        firsts, seconds = [], []
+        order = np.lexsort((self._prior, self.problem_of))
+        for rows in np.split(order, np.cumsum(np.bincount(self.problem_of))[:-1]):
+            lacking = OPENING - int(done[self.problem_of[rows[0]]])
+            drawn = random.random(len(rows))  # drawn in any case: a resumed session draws alike
+            free = np.flatnonzero(np.isnan(latency_ms[rows]))
+            if lacking >= OPENING and len(free):
+                firsts.append(rows[free[0]])
+                free = free[1:]
+            if lacking >= 1 and len(free):
+                third = free[: max(1, -(-len(rows) // _DRAWN_FROM))]
+                seconds.append(rows[third[np.argmin(drawn[third])]])
+        return np.array([*firsts, *seconds], dtype=np.int64)
+
+    @cached_property
+    def _prior(self) -> Array:
+        """A score per pair; the lowest of a problem is expected to be the fastest."""
+        schema = operation_named(self._op).for_models.own
+        names = [name for name in _PHYSICAL if name in schema.names]
+        scores = [schema.compute(self._columns, hardware_features(self.arch), names).sum(axis=1)]
+        scores += [score for one in self.transferred if (score := self._transferred(one)) is not None]
+        ranks = [pd.Series(score).groupby(self.problem_of).rank(pct=True).to_numpy() for score in scores]
+        return np.asarray(np.nan_to_num(np.nanmean(ranks, axis=0), nan=1.0))
+
+    def _transferred(self, predictor: Predictor) -> Array | None:
+        """Another architecture's prediction, NaN for problems of other ranks than the model's; its physical
+        model alone if it has one, which extrapolates better."""
+        ndims = predictor.spec.ndims
+        known = self.table["ndim"].isin(ndims).to_numpy() if ndims and "ndim" in self.table else None
+        rows = self.table if known is None else self.table[known]
+        if rows.empty:
+            return None
+        ranker = predictor.ranker
+        physical = next((one for one in ranker.members if isinstance(one, PhysicalModel)), None)
+        if physical is not None:
+            found = physical.log_time(rows, hardware_features(predictor.spec.arch))
+        else:
+            found = ranker.log_time(rows, pd.factorize(rows["problem"])[0], self.threads)
+        score = np.full(len(self.table), np.nan)
+        score[slice(None) if known is None else known] = found
+        return score
+
+    # ---- the models --------------------------------------------------------------------------
+
+    def _expected_regret(self, latency_ms: Array) -> Array:
+        """Expected improvement of every unmeasured pair over the best of its problem, as a fraction of its
+        time; -1 for measured ones."""
+        measured, ok = ~np.isnan(latency_ms), np.isfinite(latency_ms)
+        log_time = np.log(latency_ms[ok])
+        data = TreeData(self._features[ok], log_time - self._level[ok], None, self.problem_of[ok])
+        target, names = target_named("log_time"), self._schema.names
+        members = []
+        for number in range(_ENSEMBLE):
+            seed = self.seed * _ENSEMBLE + number
+            booster = grow(target, data, _TREES, seed, self.threads, names)
+            members.append(raw_predictions([booster], self._features, self.threads) + self._level)
+        mean, spread = np.mean(members, axis=0), np.std(members, axis=0)
+        mean += self._level_errors(log_time - mean[ok], ok)
+        spread = np.sqrt(spread**2 + _MODEL_ERROR**2)
+        best = np.full(self.problems, np.inf)
+        np.minimum.at(best, self.problem_of[ok], log_time)
+        # A problem without a working kernel yet: every kernel is better than none.
+        best = np.where(np.isfinite(best), best, np.nanmax(np.where(np.isfinite(best), best, np.nan)) + 1.0)
+        gap = (best[self.problem_of] - mean) / spread
+        value = spread * (gap * norm.cdf(gap) + norm.pdf(gap)) * self._works(latency_ms)
+        return np.asarray(np.where(measured, -1.0, value))
+
+    def _level_errors(self, error: Array, ok: npt.NDArray[np.bool_]) -> Array:
+        """The mean error of each problem's measured pairs, shrunk towards 0, at every pair."""
+        of = self.problem_of[ok]
+        count = np.bincount(of, minlength=self.problems)
+        level = np.bincount(of, error, minlength=self.problems) / (count + _LEVEL_SHRINK)
+        return np.asarray(level[self.problem_of])
+
+    def _works(self, latency_ms: Array) -> Array:
+        """The estimated share of problems for which each pair's kernel works, from its failures so far."""
+        codes = pd.factorize(self.table["kernel"])[0]
+        tried = np.bincount(codes[~np.isnan(latency_ms)], minlength=codes.max() + 1)
+        worked = np.bincount(codes[np.isfinite(latency_ms)], minlength=codes.max() + 1)
+        return np.asarray(((worked + 1) / (tried + 1))[codes])
+
+    @property
+    def _op(self) -> str:
+        return records_op(self.table)
+
+    @cached_property
+    def _schema(self) -> FeatureSchema:
+        """Features of the launch on GPUs, of tiles and problem on a CPU. Metrics of binaries are not read:
+        the kernels need not be built yet."""
+        own = OWN if self.arch == MANY_DEVICES else WITH_LAUNCH
+        recipe = Recipe("cold_start", "", (TreePart("log_time", own),)).for_op(self._op)
+        return schema_named(recipe.trees[0].schema)
+
+    @cached_property
+    def _features(self) -> Array:
+        return np.asarray(self._schema.compute(self._columns, hardware_features(self.arch)))
+
+    @cached_property
+    def _level(self) -> Array:
+        """ln(operations): what a problem's times are measured against."""
+        return np.asarray(np.log(flops_of(self._columns)))
+
+    @cached_property
+    def _columns(self) -> dict[str, Column]:
+        return {str(name): self.table[name].to_numpy() for name in self.table}
+
+
+def transferable(problems: Sequence[Problem], arch: str) -> list[Predictor]:
+    """The shipped models of other GPUs for these kinds of problem; none for a CPU, whose kernels differ."""
+    if arch == MANY_DEVICES:
+        return []
+    found = []
+    for folder in model_folders(shipped_models()):
+        spec = read_spec(folder)
+        fits = any(
+            operation_named(kind.op).model_type == spec.op_type
+            and kind.dtype == spec.dtype
+            and spec.direction in (None, kind.words.get("direction"))
+            for kind in {problem.kind for problem in problems}
+        )
+        if fits and spec.arch not in (arch, MANY_DEVICES):
+            found.append(Predictor.load(folder))
+    return found
+
+
+def one_operation(problems: Sequence[Problem]) -> None:
+    """Raises ModelError unless the problems are of one operation, direction and type."""
+    kinds = {(problem.op, problem.dtype, problem.kind.words.get("direction")) for problem in problems}
+    if len(kinds) != 1:
+        raise ModelError(
+            f"the problems are of {len(kinds)} kinds, whose kernels have nothing in common: tune one "
+            "operation, direction and data type at a time"
+        )
+
+
+def _place_in_group(groups: Rows) -> Rows:
+    """The place of each row in its group, from 0; groups: sorted."""
+    first = np.searchsorted(groups, groups, side="left")
+    return np.asarray(np.arange(len(groups)) - first)

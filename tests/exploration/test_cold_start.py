@@ -1,0 +1,151 @@
+"""A cold start: what is measured first where there is no model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.made_records import make_kernels, make_problems, make_records
+from tile_oracle.cli import main
+from tile_oracle.errors import ModelError
+from tile_oracle.exploration.cold_start import OPENING, one_operation, transferable
+from tile_oracle.exploration.cold_start_simulation import (
+    COLD_START,
+    RANDOM,
+    Exhaustive,
+    simulate_cold_start,
+)
+from tile_oracle.problem import problem_from_id
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset_file import write_dataset
+
+
+@pytest.fixture(scope="module")
+def exhaustive() -> Exhaustive:
+    return Exhaustive(make_records(make_problems(24, seed=8), make_kernels()))
+
+
+def test_the_opening_gives_every_problem_two_kernels_the_best_by_the_prior_first(
+    exhaustive: Exhaustive,
+) -> None:
+    start = exhaustive.start
+    nothing = np.full(len(start.table), np.nan)
+    chosen, regret = start.choose(nothing, OPENING * start.problems)
+    assert np.isnan(regret)
+    assert np.bincount(start.problem_of[chosen]).tolist() == [OPENING] * start.problems
+    firsts = chosen[: start.problems]
+    least = pd.Series(start._prior).groupby(start.problem_of).min()
+    assert np.array_equal(start._prior[firsts], least.to_numpy())
+    # A start that was cut goes on with the pairs that are missing.
+    half = nothing.copy()
+    half[chosen[:10]] = exhaustive.latency_ms[chosen[:10]]
+    rest, _ = start.choose(half, OPENING * start.problems)
+    assert set(rest.tolist()) == set(chosen[10:].tolist())
+
+
+def test_then_unmeasured_pairs_that_may_improve_their_problem_are_chosen(exhaustive: Exhaustive) -> None:
+    start = exhaustive.start
+    known = np.full(len(start.table), np.nan)
+    chosen, _ = start.choose(known, OPENING * start.problems)
+    known[chosen] = exhaustive.latency_ms[chosen]
+    again, regret = start.choose(known, 30)
+    assert len(set(again.tolist())) == 30
+    assert np.isnan(known[again]).all()
+    assert 0 < regret < 1
+    assert np.bincount(start.problem_of[again]).max() <= 4
+    assert np.array_equal(again, start.choose(known, 30)[0])
+
+
+def test_a_kernel_that_fails_everywhere_is_not_tried_again_and_again(exhaustive: Exhaustive) -> None:
+    start = exhaustive.start
+    known = np.full(len(start.table), np.nan)
+    chosen, _ = start.choose(known, OPENING * start.problems)
+    known[chosen] = exhaustive.latency_ms[chosen]
+    favourite = start.table["kernel"][start.choose(known, 1)[0][0]]
+    of_it = (start.table["kernel"] == favourite).to_numpy()
+    wanted = of_it[start.choose(known, 24)[0]].sum()
+    known[np.flatnonzero(of_it)[:12]] = np.inf
+    assert of_it[start.choose(known, 24)[0]].sum() < wanted
+
+
+@pytest.mark.slow
+def test_by_replay_it_loses_less_than_half_of_what_random_choice_loses(exhaustive: Exhaustive) -> None:
+    points = simulate_cold_start(exhaustive, 6, (COLD_START, RANDOM))
+    last = {point.way: point for point in points}
+    assert last[COLD_START].measurements == 6 * 24
+    assert last[COLD_START].regret_percent < 0.5 * last[RANDOM].regret_percent
+    for way in (COLD_START, RANDOM):
+        means = [point.mean_percent for point in points if point.way == way]
+        assert means == sorted(means)
+    with pytest.raises(ModelError, match="more than the 2 of the opening"):
+        simulate_cold_start(exhaustive, 2)
+
+
+def test_models_of_other_gpus_are_transferred_and_those_of_cpus_are_not() -> None:
+    problem = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
+    assert [one.spec.arch for one in transferable([problem], "sm_90")] == ["gfx950"]
+    assert [one.spec.arch for one in transferable([problem], "gfx950")] == ["sm_90"]
+    assert transferable([problem], "cpu") == []
+    weight = problem_from_id("bwd_weight-bf16-n1-c64-k64-i56x56-f3x3-p1")
+    with pytest.raises(ModelError, match="of 2 kinds"):
+        one_operation([problem, weight])
+
+
+def test_the_command_shows_the_curve_and_writes_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    oracle = tmp_path / "oracle.parquet"
+    records = make_records(make_problems(12, seed=8), make_kernels())
+    write_dataset(records.assign(time=pd.Timestamp("2026-01-01", tz="UTC")), oracle)
+    asked = ["tune", "--replay", str(oracle), "--measurements", "3"]
+    assert main([*asked, "--json", "--html", str(tmp_path / "curve.html")]) == 0
+    curve = json.loads(capsys.readouterr().out)["curve"]
+    assert [one["way"] for one in curve] == [COLD_START] * 9 + [RANDOM] * 9
+    assert curve[8]["per_problem"] == 3
+    page = (tmp_path / "curve.html").read_text()
+    assert page.count("<svg") >= 1
+    assert "measurements a problem" in page
+    assert main(["tune", "forward_smoke", "--replay", str(oracle)]) == 2
+    assert "only one of them" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_on_a_device_rounds_are_sessions_that_record_and_a_stopped_one_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ids = [f"forward-fp32-n1-c16-k{k}-i9x9-f3x3-p1" for k in (16, 32, 48)]
+    table = pd.DataFrame([problem_from_id(one).as_row() for one in ids])
+    table.to_csv("layers.csv", index=False)
+    asked = [
+        "tune",
+        "--problem-set",
+        "layers.csv",
+        "--target",
+        "cpu",
+        "--kernel-set",
+        "tiny",
+        "--run-name=new",
+    ]
+    asked += ["--toolchain", "ziglang", "--tuned", str(tmp_path / "tuned"), "--json"]
+    assert main([*asked, "--budget", "1s"]) == 0  # a round that has begun a problem finishes it
+    first = json.loads(capsys.readouterr().out)["curve"]
+    assert [one["name"] for one in first] == ["round-01"]
+    assert main([*asked, "--budget", "10m"]) == 0
+    shown = capsys.readouterr()
+    curve = json.loads(shown.out)["curve"]
+    assert curve[0]["name"] == "round-01"
+    assert len(curve) > 1
+    records = load_records(sorted((tmp_path / "reports" / "new").glob("round-*/")))
+    pairs = records.drop_duplicates(["problem", "kernel"])
+    assert len(pairs) == curve[-1]["measured"] > first[0]["measured"]
+    assert set(records["problem"]) == set(ids)
+    assert curve[-1]["mean_percent"] == 100.0
+    assert "3 tuned results from records" in shown.err
+    assert "measurements a problem" in (tmp_path / "reports" / "new" / "curve.html").read_text()
+    assert main([*asked, "--budget", "10m", "--seed", "1"]) == 2
+    assert "is of another seed (0)" in capsys.readouterr().err
