@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
-from typing import TextIO
 
 from tile_oracle.commands.pick import add_registry_arguments, open_registry, outside_note
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
-from tile_oracle.commands.tune_set import add_set_arguments, replay_set, tune_set
+from tile_oracle.commands.tune_set import add_set_arguments, replay_set, seed_from_records, tune_set
 from tile_oracle.errors import TargetError, TunedError
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
-from tile_oracle.record.dataset import load_records
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.registry import Registry
-from tile_oracle.registry.seed import entries_of_records
 from tile_oracle.session.options import duration_s
 
 HELP = "measure the pool for problems and keep the best kernels for picking"
@@ -112,21 +108,3 @@ class _Progress:
         figure = f"{measurement.tflops:.4g} TFLOPS" if measurement.ok else measurement.status
         line = f"{place:>9}  {figure:<16}  {measurement.kernel.name}"
         print(line, file=sys.stderr, flush=True)
-
-
-def seed_from_records(registry: Registry, runs: list[str], say: TextIO | None = None) -> int:
-    """Keeps the oracles of runs as tuned results; 1 when there is none. Raises HarnessError."""
-    assert registry.tuned is not None
-    found = entries_of_records(load_records([Path(run) for run in runs]))
-    of_arch = [entry for entry in found.entries if entry.arch == registry.arch]
-    registry.tuned.add(of_arch)
-    left_out = dict(found.left_out)
-    if others := len(found.entries) - len(of_arch):
-        left_out[f"not of {registry.arch}"] = others
-    print(
-        f"{len(of_arch)} tuned results from records"
-        + "".join(f"; {count} problems {reason}" for reason, count in sorted(left_out.items()))
-        + f": {registry.tuned.path}",
-        file=say,
-    )
-    return 0 if of_arch else 1

@@ -7,11 +7,14 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.commands.pick import open_registry
 from tile_oracle.errors import ModelError
+from tile_oracle.record.dataset import load_records
+from tile_oracle.registry import Registry
+from tile_oracle.registry.seed import entries_of_records
 from tile_oracle.session.options import duration_s
 
 BUDGET = "30m"
@@ -62,7 +65,6 @@ def replay_set(args: argparse.Namespace) -> int:
         simulate_cold_start,
     )
     from tile_oracle.problem_set import load_problem_set
-    from tile_oracle.record.dataset import load_records
 
     records = load_records([args.replay])
     if args.problem_set:
@@ -100,7 +102,6 @@ def replay_set(args: argparse.Namespace) -> int:
 
 def tune_set(args: argparse.Namespace) -> int:
     """Measures a problem set by rounds and keeps the best kernels. Raises HarnessError."""
-    from tile_oracle.commands.tune import seed_from_records
     from tile_oracle.cores import usable_cores
     from tile_oracle.exploration.cold_start import ColdStart, one_operation, transferable
     from tile_oracle.exploration.tune_rounds import TuneRounds
@@ -150,6 +151,24 @@ def tune_set(args: argparse.Namespace) -> int:
         say = sys.stderr if args.json else sys.stdout
         print(f"curve: {page}", file=say)
         return seed_from_records(registry, runs, say)
+
+
+def seed_from_records(registry: Registry, runs: list[str], say: TextIO | None = None) -> int:
+    """Keeps the oracles of runs as tuned results; 1 when there is none. Raises HarnessError."""
+    assert registry.tuned is not None
+    found = entries_of_records(load_records([Path(run) for run in runs]))
+    of_arch = [entry for entry in found.entries if entry.arch == registry.arch]
+    registry.tuned.add(of_arch)
+    left_out = dict(found.left_out)
+    if others := len(found.entries) - len(of_arch):
+        left_out[f"not of {registry.arch}"] = others
+    print(
+        f"{len(of_arch)} tuned results from records"
+        + "".join(f"; {count} problems {reason}" for reason, count in sorted(left_out.items()))
+        + f": {registry.tuned.path}",
+        file=say,
+    )
+    return 0 if of_arch else 1
 
 
 def _session_options(args: argparse.Namespace) -> list[str]:
