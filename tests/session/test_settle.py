@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.pytest_project import PROBLEMS, Project
+from tile_oracle.errors import RecordError
+from tile_oracle.record.run import Run
+from tile_oracle.session.conclusion import conclude
+from tile_oracle.session.settle import settle
 
 JUDGED = ("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget", "1ms", "--samples", "5")
+
+
+@pytest.mark.parametrize("step", [settle, lambda session, selected: conclude(session, "", selected)])
+def test_a_folder_that_cannot_be_listed_is_an_error_not_an_empty_run(
+    step: Callable[[Any, dict[str, int]], object], tmp_path: Path
+) -> None:
+    run = Run(tmp_path / ("x" * 300), {})  # the system lists no folder with a name of this length
+    options = SimpleNamespace(settle_budget_s=1.0, model="auto")
+    with pytest.raises(RecordError, match="measurements cannot be read: File name too long"):
+        step(SimpleNamespace(run=run, options=options, left_s=None), {})
 
 
 @pytest.mark.slow

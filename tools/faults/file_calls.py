@@ -192,7 +192,7 @@ def _with_pytest(outcome: Outcome, library: Path, scratch: Path, count: int, see
         fault = Fault(choose.randrange(1, 120), choose.choice(ERRORS))
         faulty = faulty_environment(library, folder / "reports", fault.at, fault.number)
         status, output = _pytest(folder, faulty)
-        lines = ["a traceback is shown"] if "Traceback (most recent" in output else []
+        lines = [f"a traceback is shown: {line}" for line in _tracebacks(output)]
         again, text = _pytest(folder, environment(library))
         counts["pytest sessions"] = counts.get("pytest sessions", 0) + 1
         counts["pytest sessions refused"] = counts.get("pytest sessions refused", 0) + (status != 0)
@@ -204,6 +204,12 @@ def _with_pytest(outcome: Outcome, library: Path, scratch: Path, count: int, see
             lines += _unlike(swept, (), _PAIRS)
         failures += [f"pytest, {fault.name}: {line}" for line in lines]
     return Outcome(outcome.faults + count, counts, failures, outcome.sizes)
+
+
+def _tracebacks(output: str) -> list[str]:
+    """The last line of each traceback in a session's output."""
+    parts = output.split("Traceback (most recent call last):\n")[1:]
+    return [next(line for line in [*part.splitlines(), ""] if not line.startswith(" ")) for part in parts]
 
 
 def _pytest(folder: Path, variables: dict[str, str]) -> tuple[int, str]:

@@ -38,7 +38,7 @@ from tile_oracle.judge.criteria import FAIL, Criteria
 from tile_oracle.judge.noise import Margin, margins
 from tile_oracle.judge.verdict import Verdict, judge
 from tile_oracle.model.store import shipped_models
-from tile_oracle.oracle import final_measurements, find_oracles, problems_of
+from tile_oracle.oracle import final_measurements, find_oracles, key_columns, problems_of, records_op
 from tile_oracle.problem import Problem
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.schema import ROUND_FINAL
@@ -53,24 +53,30 @@ _LARGEST_OF_MANY = 9.0
 _NEAR = 2.0
 _FOUND, _NOT_FAILED = 0.95, 0.98
 _OF_FEW_SAMPLES = 0.005
+_TIMING_COLUMNS = (
+    *("time", "round", "problem", "kernel", "status", "detail", "cache"),
+    *("latency_ms", "latency_min_ms", "spread", "samples", "tflops"),
+)
 
 
 @dataclass(frozen=True)
 class Recording:
     """A recorded run that can be measured again in simulation.
 
-    rows: leaders and picks. options: rows of the kernels that can replace a pick. losses: problem -> (kernel,
-    loss in points) of these options. scatter: standard deviation of the log latency between rounds, without
-    drift. drifts: of the log latency, one per problem of the recording.
+    rows: leaders and picks. spare: rows of the kernels that can replace a pick. options: (problem, kernel) ->
+    positions in `spare`. losses: problem -> kernels of these options, and their losses in points. scatter:
+    standard deviation of the log latency between rounds, without drift. drifts: of the log latency, one per
+    problem of the recording.
     """
 
     path: Path
     name: str
     rows: pd.DataFrame
-    options: dict[tuple[str, str], pd.DataFrame]
+    spare: pd.DataFrame
+    options: dict[tuple[str, str], np.ndarray]
     problems: tuple[Problem, ...]
     picks: pd.Series
-    losses: dict[str, pd.DataFrame]
+    losses: dict[str, tuple[np.ndarray, np.ndarray]]
     scatter: float
     drifts: np.ndarray
 
@@ -93,7 +99,7 @@ def recordings() -> list[Path]:
 @cache
 def load(path: Path) -> Recording:
     """Loads a shipped oracle with the picks of its baseline."""
-    records = load_records(path)
+    records = _judged_columns(load_records(path))
     accepted = load_baseline(path.with_suffix(".json"))
     assert accepted is not None
     final = final_measurements(records)
@@ -115,7 +121,7 @@ def load(path: Path) -> Recording:
     again = chosen[(chosen["round"] >= ROUND_FINAL) & (chosen["status"] == "ok")]
     leaders = pd.MultiIndex.from_frame(again[["problem", "kernel"]].drop_duplicates())
     wanted = pd.MultiIndex.from_tuples(list(picks.items())).union(leaders)
-    exchangeable = chosen[pairs.isin(pd.MultiIndex.from_frame(losses[["problem", "kernel"]]))]
+    spare = chosen[pairs.isin(pd.MultiIndex.from_frame(losses[["problem", "kernel"]]))]
     both = chosen[pairs.isin(leaders) & (chosen["status"] == "ok")]
     wide = both.pivot_table(index=["problem", "kernel"], columns="round", values="latency_ms")
     change = np.log(wide[1] / wide[0]).dropna()
@@ -124,42 +130,57 @@ def load(path: Path) -> Recording:
         path,
         f"{path.parents[2].name}/{path.parent.name}",
         chosen[pairs.isin(wanted)].reset_index(drop=True),
-        dict(list(exchangeable.groupby(["problem", "kernel"]))),
+        spare,
+        dict(spare.groupby(["problem", "kernel"]).indices),
         problems_of(chosen),
         picks,
-        dict(list(losses.groupby("problem"))),
+        {
+            str(problem): (one["kernel"].to_numpy(), one["loss"].to_numpy())
+            for problem, one in losses.groupby("problem")
+        },
         1.4826 * float((change - drift).abs().median()) / np.sqrt(2),
         change.groupby("problem").median().to_numpy(),
     )
 
 
+def _judged_columns(records: pd.DataFrame) -> pd.DataFrame:
+    """Only the columns that a verdict depends on, texts as objects: both make each simulated run cheaper."""
+    wanted = {*key_columns(records_op(records)), *_TIMING_COLUMNS}
+    rows = records[[name for name in records.columns if name in wanted]]
+    texts = [name for name in rows.columns if pd.api.types.is_string_dtype(rows[name])]
+    return rows.astype(dict.fromkeys(texts, object))
+
+
 def planted(recording: Recording, kind: str, rng: np.random.Generator) -> tuple[pd.Series, pd.DataFrame]:
     """The picks of the changed model, and the rows of the recording with those of the replacements.
     Raises ValueError if the pool has no kernels with the wanted loss."""
-    picks, found = recording.picks.copy(), []
+    if kind == "unchanged":
+        return recording.picks, recording.rows
+    picks = recording.picks.copy()
     if kind == "mean":
-        left = MEAN_POINTS * len(picks)
+        left, chosen = MEAN_POINTS * len(picks), []
         for problem in rng.permutation(sorted(recording.losses)):
-            options = recording.losses[problem]
-            fitting = options[options["loss"] <= min(left, _LARGEST_OF_MANY)]
+            kernels, losses = recording.losses[problem]
+            fitting = np.flatnonzero(losses <= min(left, _LARGEST_OF_MANY))
             if len(fitting):
-                one = fitting.iloc[int(rng.integers(len(fitting)))]
-                picks[problem], left = one["kernel"], left - one["loss"]
-                found.append(recording.options[problem, one["kernel"]])
+                one = fitting[int(rng.integers(len(fitting)))]
+                picks[problem], left = kernels[one], left - losses[one]
+                chosen.append((problem, kernels[one]))
             if left < 1.0:  # of 300 points
                 break
         else:
             raise ValueError(f"{recording.name}: no pick can be replaced to lose the last {left:.1f} points")
-    elif kind == "problem":
+        found = recording.spare.iloc[np.concatenate([recording.options[pair] for pair in chosen])]
+    else:
         for problem in rng.permutation(sorted(recording.losses)):
-            options = recording.losses[problem]
-            near = options[(options["loss"] - PROBLEM_POINTS).abs() < _NEAR]
+            kernels, losses = recording.losses[problem]
+            near = np.flatnonzero(np.abs(losses - PROBLEM_POINTS) < _NEAR)
             if len(near):
                 break
-        one = near.iloc[int(rng.integers(len(near)))]
-        picks[problem] = one["kernel"]
-        found.append(_with_exact_loss(recording, problem, one["kernel"], one["loss"]))
-    rows = pd.concat([recording.rows, *found], ignore_index=True)
+        one = near[int(rng.integers(len(near)))]
+        picks[problem] = kernels[one]
+        found = _with_exact_loss(recording, problem, kernels[one], losses[one])
+    rows = pd.concat([recording.rows, found], ignore_index=True)
     # A replacement may already be a leader: the later rows are the scaled ones.
     return picks, rows.drop_duplicates(["problem", "kernel", "round"], keep="last", ignore_index=True)
 
@@ -168,7 +189,7 @@ def _with_exact_loss(recording: Recording, problem: str, kernel: str, loss: floa
     """The replacement's rows, scaled slightly so that its problem loses exactly `loss` points."""
     before = float(baseline_of(recording, REPLAY).efficiencies[problem] or 0.0)
     factor = (before - loss / 100) / (before - PROBLEM_POINTS / 100)
-    rows = recording.options[problem, kernel]
+    rows = recording.spare.iloc[recording.options[problem, kernel]]
     return rows.assign(latency_ms=rows["latency_ms"] * factor, tflops=rows["tflops"] / factor)
 
 

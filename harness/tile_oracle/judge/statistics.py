@@ -200,6 +200,7 @@ class Changes:
     def __init__(self, now: Side, then: Side) -> None:
         self._sides = (100.0 * now.efficiency, 100.0 * then.efficiency)
         self._drawn: tuple[Array, Array] | None = None
+        self._noise: dict[Statistic, Array] = {}
         if now.sigma.any() or then.sigma.any():
             rng = np.random.default_rng(_SEED)
             count = max(200, min(_DRAWS, _MOST_DRAWN // len(now.efficiency)))
@@ -210,10 +211,12 @@ class Changes:
         change = float(statistic(self._sides[0]) - statistic(self._sides[1]))
         if self._drawn is None:
             return change, change
-        drawn = statistic(self._drawn[0]) - statistic(self._drawn[1])
-        # Centred on the measured change: adding noise to noisy values shifts the statistics of both runs
-        # alike.
-        low, high = np.quantile(drawn - np.median(drawn), [1.0 - confidence, confidence])
+        if statistic not in self._noise:  # a criterion asks for two confidences
+            drawn = statistic(self._drawn[0]) - statistic(self._drawn[1])
+            # Centred on the measured change: adding noise to noisy values shifts the statistics of both runs
+            # alike.
+            self._noise[statistic] = drawn - np.median(drawn)
+        low, high = np.quantile(self._noise[statistic], [1.0 - confidence, confidence])
         return change + float(low), change + float(high)
 
 

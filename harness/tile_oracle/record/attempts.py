@@ -140,7 +140,11 @@ class Attempts:
 
 def _read_deaths(folder: Path, boot: str) -> list[_Death]:
     deaths = []
-    for path in sorted(folder.glob(_GLOB)):
+    try:
+        paths = sorted(folder.glob(_GLOB))
+    except OSError:
+        return []  # as on a full disk: deaths are not detected, measurements continue
+    for path in paths:
         with suppress(OSError):
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:

@@ -19,6 +19,7 @@ from tile_oracle.record.journal import (
     Journal,
     Tell,
     forget_lost,
+    names_in,
     journals_in,
     parts_in,
     read_lines,
@@ -59,6 +60,12 @@ class Run:
     @property
     def measurements(self) -> Path:
         return measurements_folder(self.folder)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether anything was recorded. Raises RecordError if the folder cannot be listed: that is not
+        "nothing"."""
+        return bool(names_in(self.measurements, "", ""))
 
 
 def open_run(

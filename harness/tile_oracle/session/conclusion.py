@@ -22,6 +22,7 @@ from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import digest_of
+from tile_oracle.record.journal import names_in
 from tile_oracle.record.not_built import not_built
 from tile_oracle.report.data import (
     THROTTLED,
@@ -69,7 +70,7 @@ def conclude(
     reports on the same records by problem set, which are reused. Raises HarnessError.
     """
     run = session.run
-    if run is None or not any(run.measurements.glob("*")):
+    if run is None or not run.has_files:
         return []
     known = analysed or {}
     records = load_records(run.folder) if stopped or not known else None
@@ -311,7 +312,7 @@ def _ranked_by(choice: ModelChoice, data: ReportData) -> str:
     digests = []
     for folder in dict.fromkeys(choice.folders.values()):
         digest = hashlib.sha256()
-        for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        for path in (path for path in names_in(folder, "", "") if path.is_file()):
             digest.update(f"{path.name} {digest_of(path)}\n".encode())
         digests.append(f"{folder.name} sha256:{digest.hexdigest()}")
     return ", ".join(digests)

@@ -17,7 +17,7 @@ from tile_oracle.model.store import is_model_folder, model_folders, oracle_devic
 from tile_oracle.problem_set import ProblemSet, load_problem_sets, problem_set_of_ids
 from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.dataset_file import digest_of, read_about
-from tile_oracle.record.journal import PART_GLOB
+from tile_oracle.record.journal import names_in, parts_in
 from tile_oracle.record.run import purpose_of
 from tile_oracle.session.models import AUTO, NONE, OUT_OF_FOLD
 from tile_oracle.session.options import SessionOptions
@@ -183,7 +183,7 @@ def _digest(paths: Sequence[Path]) -> str:
     digest = hashlib.sha256()
     for path in paths:
         folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
-        for file in sorted(folder.glob(PART_GLOB)) or sorted(folder.glob("*.parquet")) or [path]:
+        for file in parts_in(folder) or names_in(folder, "", ".parquet") or [path]:
             digest.update(digest_of(file).encode())
     return digest.hexdigest()
 

@@ -16,6 +16,7 @@ from tile_oracle.oracle import final_measurements
 from tile_oracle.problem import Problem
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.journal import names_in
 from tile_oracle.record.run import Run
 from tile_oracle.session.recording import Recording
 
@@ -69,7 +70,7 @@ class Replay:
                 [(problem, kernel) for problem, kernels in asked.items() for kernel in kernels]
             )
             chosen = of_problems[pd.MultiIndex.from_frame(of_problems[["problem", "kernel"]]).isin(wanted)]
-        if any(run.measurements.glob("*.parquet")):
+        if names_in(run.measurements, "", ".parquet"):
             there = load_records(run.folder)
             known = pd.MultiIndex.from_frame(there[["problem", "kernel"]])
             chosen = chosen[~pd.MultiIndex.from_frame(chosen[["problem", "kernel"]]).isin(known)]

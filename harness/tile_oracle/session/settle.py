@@ -58,7 +58,7 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
     selected: number of requested pairs by problem id. Raises HarnessError.
     """
     run, budget = session.run, _budget_s(session)
-    if run is None or budget <= 0 or not any(run.measurements.iterdir()):
+    if run is None or budget <= 0 or not run.has_files:
         return Settlement()
     if session.options.model == NONE:  # nothing is judged
         return Settlement()
