@@ -6,7 +6,8 @@
 //     to_negate_columns, to_flip_sign     other inputs, and what must come of them
 //     to_reference, to_reference_long     the convolution by its definition, accumulated in fp32
 //     to_product, to_product_long         the same of a GEMM
-//     to_compare, to_count_other          a verdict in device memory
+//     to_compare, to_within,
+//     to_count_other                      a verdict in device memory
 #pragma once
 
 #if defined(__AMDGCN__)
@@ -494,6 +495,45 @@ TO_WORK_KERNEL to_compare(const void *got, const void *want, long long count, in
     if ((u64)at < first) first = (u64)at;
     if (a == poison) ++unwritten;
     else if ((a & ~sign) > infinity) ++nan;
+  }
+  if (!wrong) return;
+  TO_WORK_ADD(verdict->wrong, wrong);
+  TO_WORK_LOWER(verdict->first, first);
+  if (unwritten) TO_WORK_ADD(verdict->unwritten, unwritten);
+  if (nan) TO_WORK_ADD(verdict->nan, nan);
+}
+
+// `got` has rows of `width` values, and bounds are there for `rows` of them: those at multiples of `step`; with step 0
+// rows i, i + rows, ... have the same bounds. Values without bounds must be numbers.
+TO_WORK_KERNEL to_within(const void *got, const void *low, const void *high, long long count, int dtype,
+                         to_work::Verdict *verdict, long long width, long long rows, long long step) {
+  using namespace to_work;
+  u64 wrong = 0, first = ~0ull, unwritten = 0, nan = 0;
+  for (i64 i = first_index(); i < count; i += grid_stride()) {
+    i64 row = i / width, column = i % width, bound = -1;
+    if (!step) bound = row % rows * width + column;
+    else if (row % step == 0 && row / step < rows) bound = row / step * width + column;
+    u32 value, least = 0, most = 0, sign, infinity, poison;
+    if (dtype == FP32) {
+      value = ((const u32 *)got)[i];
+      if (bound >= 0) least = ((const u32 *)low)[bound], most = ((const u32 *)high)[bound];
+      sign = 0x80000000u, infinity = 0x7F800000u, poison = 0xFFFFFFFFu;
+    } else {
+      value = ((const u16 *)got)[i];
+      if (bound >= 0) least = ((const u16 *)low)[bound], most = ((const u16 *)high)[bound];
+      sign = 0x8000u, infinity = dtype == BF16 ? 0x7F80u : 0x7C00u, poison = 0xFFFFu;
+    }
+    const bool number = (value & ~sign) <= infinity;
+    if (number && bound < 0) continue;
+    // In this order of integers, numbers are ordered as their values are, and both zeros are 0.
+    const i64 place = value & sign ? -(i64)(value & ~sign) : (i64)value;
+    const i64 from = least & sign ? -(i64)(least & ~sign) : (i64)least;
+    const i64 to = most & sign ? -(i64)(most & ~sign) : (i64)most;
+    if (number && from <= place && place <= to) continue;
+    ++wrong;
+    if ((u64)i < first) first = (u64)i;
+    if (value == poison) ++unwritten;
+    else if (!number) ++nan;
   }
   if (!wrong) return;
   TO_WORK_ADD(verdict->wrong, wrong);

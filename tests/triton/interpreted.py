@@ -70,10 +70,11 @@ def run(
         arguments = dict(launch["constants"])
         for name, _, value in launch["arguments"]:
             if isinstance(value, dict):
-                assert value["offset"] == 0
-                arguments[name] = arrays[value["pointer"]]
+                array = arrays[value["pointer"]]
+                offset = evaluate(value["offset"], values) // array.values.itemsize
+                arguments[name] = array if not offset else Tensor(array.values[offset:], "fp32")
             else:
-                arguments[name] = evaluate(value, values)
+                arguments[name] = value if isinstance(value, float) else evaluate(value, values)
         grid = tuple(evaluate(axis, values) for axis in launch["grid"])
         functions[launch["number"]][grid](**arguments)
 
@@ -97,22 +98,48 @@ def main(path: str) -> None:
         functions = [
             getattr(one, "fn", one) if type(one).__name__ == "Autotuner" else one for one in functions
         ]
-        first, second, out = problem.operand_shapes
-        arrays = {
-            "first": small_integers(first, problem.dtype, 1),
-            "second": small_integers(second, problem.dtype, 2),
-            "out": Tensor(np.full(out, np.nan, _TYPES[problem.result_dtype]), problem.result_dtype),
-        }
-        run(unit, functions, problem, arrays, case["compute_units"])
-        got = arrays["out"].values.astype(np.float64)
-        want = expected(problem, arrays).astype(_TYPES[problem.result_dtype]).astype(np.float64)
-        wrong = np.argwhere(~(got == want))
-        where = tuple(map(int, wrong[0])) if len(wrong) else ()
-        print(
-            "ok"
-            if not len(wrong)
-            else f"{len(wrong)} wrong, first at {where}: {got[where]} not {want[where]}"
-        )
+        print(of_case(unit, functions, problem, case["compute_units"]))
+
+
+def of_case(unit: dict[str, Any], functions: list[Any], problem: Any, units: int) -> str:
+    """ok, or what is wrong."""
+    from tile_oracle.triton.views import OPERANDS
+
+    *operands, out = problem.operand_shapes
+    result = Tensor(np.full(out, np.nan, _TYPES[problem.result_dtype]), problem.result_dtype)
+    if problem.op in ("gemm", "grouped_conv"):
+        made = [small_integers(shape, problem.dtype, number) for number, shape in enumerate(operands, 1)]
+    else:
+        made, low, high = with_bounds(problem)
+    arrays = {**dict(zip(OPERANDS, made, strict=False)), "out": result}
+    run(unit, functions, problem, arrays, units)
+    got = result.values.astype(np.float64)
+    if problem.op in ("gemm", "grouped_conv"):
+        low = high = expected(problem, arrays).astype(_TYPES[problem.result_dtype]).astype(np.float64)
+    wrong = np.argwhere(~((low <= got) & (got <= high)))
+    if not len(wrong):
+        return "ok"
+    where = tuple(map(int, wrong[0]))
+    return f"{len(wrong)} wrong, first at {where}: {got[where]} not {low[where]} to {high[where]}"
+
+
+def with_bounds(problem: Any) -> tuple[list[Tensor], Any, Any]:
+    """Operands whose values are far from zero, and the least and largest right values."""
+    from tile_oracle.number_formats import decode
+    from tile_oracle.operation.on_gpu import on_gpu
+
+    rows: Any = on_gpu(problem.op)
+    random = np.random.default_rng(3)
+    height = int(np.prod(problem.operand_shapes[-1][:-1]))
+    first = rows.first(problem, random, height, far=True)
+    others = rows.others(problem, random, None)
+    shape = problem.operand_shapes[-1]
+    low, high = (
+        decode(one, problem.result_dtype).astype(np.float64).reshape(shape)
+        for one in rows.bounds(problem, first, others, np.arange(height))
+    )
+    stored = [first.reshape(problem.operand_shapes[0]), *others]
+    return [Tensor(one.view(_TYPES[problem.dtype]), problem.dtype) for one in stored], low, high
 
 
 def expected(problem: Any, arrays: dict[str, Tensor]) -> Any:

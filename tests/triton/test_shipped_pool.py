@@ -18,6 +18,8 @@ from tile_oracle.kernel import NamedKernel
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.rms_norm.problem import RmsNormProblem
+from tile_oracle.operations.softmax.problem import SoftmaxProblem
 from tile_oracle.problem import Problem
 
 pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
@@ -33,6 +35,8 @@ def hopper() -> TritonSource:
 def small(kernel: NamedKernel) -> bool:
     """Small tiles: the interpreter takes long for large ones."""
     values = kernel.configuration
+    if "BLOCK_M" not in values:
+        return int(values["BLOCK"]) <= 4096
     return int(values["BLOCK_M"]) * int(values["BLOCK_N"]) <= 64 * 128
 
 
@@ -58,7 +62,7 @@ def interpret(tmp_path: Path, told: list[dict[str, object]]) -> list[str]:
 
 
 def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
-    assert len(hopper.kinds) == 8 + 2
+    assert len(hopper.kinds) == 8 + 2 + 2 * 3
     for layout in GEMM_LAYOUTS:
         pool = hopper.pool(Kind.of("gemm", dtype="bf16", layout=layout))
         assert {kernel.function for kernel in pool if isinstance(kernel, NamedKernel)} == {
@@ -101,12 +105,44 @@ def test_convolutions_are_right(hopper: TritonSource, tmp_path: Path) -> None:
     assert said == ["ok"] * len(told)
 
 
+# Not bf16: the interpreter cuts it off instead of rounding.
+ROWS = {
+    "softmax_rows": (SoftmaxProblem("fp32", 9, 100), SoftmaxProblem("fp16", 37, 500)),
+    "softmax_online": (SoftmaxProblem("fp16", 2, 3001), SoftmaxProblem("fp32", 2, 2100)),
+    "softmax_split": (SoftmaxProblem("fp16", 2, 9001), SoftmaxProblem("fp32", 1, 20000)),
+    "rms_norm_rows": (RmsNormProblem("fp16", 9, 100), RmsNormProblem("fp32", 37, 500)),
+    "rms_norm_walk": (RmsNormProblem("fp16", 2, 3001), RmsNormProblem("fp32", 2, 2100)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ROWS)
+def test_rows_are_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
+    told = [
+        one
+        for problem in ROWS[function]
+        for one in cases(
+            hopper,
+            (
+                kernel
+                for kernel in hopper.pool(problem.kind)
+                if isinstance(kernel, NamedKernel) and kernel.function == function
+            ),
+            [problem],
+        )
+    ]
+    assert len(told) >= 2
+    said = interpret(tmp_path, told[:2] + told[-2:])
+    assert set(said) == {"ok"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
 def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch: str) -> None:
     source = open_triton(arch, "")
     conv = source.pool(Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2))
-    pool = (*source.pool(Kind.of("gemm", dtype="bf16", layout="rrr")), *conv)
+    rows = [one for op in ("softmax", "rms_norm") for one in source.pool(Kind.of(op, dtype="bf16"))]
+    pool = (*source.pool(Kind.of("gemm", dtype="bf16", layout="rrr")), *conv, *rows)
     of_function = {
         kernel.function: kernel for kernel in pool if isinstance(kernel, NamedKernel) and small(kernel)
     }

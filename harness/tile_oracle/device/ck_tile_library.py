@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tile_oracle.device.gpu_abi import EXTENTS, Unlaunchable
 from tile_oracle.device.runtime.driver import LibraryLaunch
-from tile_oracle.operation.on_gpu import on_gpu
+from tile_oracle.operation.on_gpu import native_on_gpu
 from tile_oracle.problem import Problem
 
 ABI_VERSION = 1
@@ -111,7 +111,7 @@ class CkTileLibrary:
 def ck_problem(problem: Problem, in0: int, in1: int, out: int, workspace: int) -> CkProblem:
     """The structure for a problem. in0, in1: its operands (`operand_shapes`)."""
     made = CkProblem(in0 or None, in1 or None, out or None, workspace or None)
-    for name, value in on_gpu(problem.op).ck_tile_members(problem).items():
+    for name, value in native_on_gpu(problem.op).ck_tile_members(problem).items():
         setattr(made, name, value)
     return made
 

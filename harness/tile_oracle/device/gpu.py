@@ -19,8 +19,8 @@ import numpy.typing as npt
 from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
 from tile_oracle.device.callers_data import CallersData
 from tile_oracle.device.gpu_abi import Unlaunchable
+from tile_oracle.device.gpu_data import GpuData, OperandSet
 from tile_oracle.device.gpu_lock import GpuLock
-from tile_oracle.device.gpu_operands import Operands, OperandSet, memory_needed_bytes
 from tile_oracle.device.gpu_timer import FLIPS, GpuTimer, Timed
 from tile_oracle.device.gpu_verdict import beside, explain, repeated, wrong_or_flaky
 from tile_oracle.device.gpu_work import (
@@ -33,6 +33,7 @@ from tile_oracle.device.loaded_kernel import LoadedKernel, load_kernel
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.roofline import Limits
 from tile_oracle.device.runtime.driver import Driver, RuntimeFailure, RuntimeMissing
+from tile_oracle.operation.on_gpu import on_gpu
 from tile_oracle.problem import Problem
 from tile_oracle.target.base import DataFiles, DeviceInfo
 from tile_oracle.target.device_state import DeviceState, StateReader, StateWatch
@@ -87,7 +88,7 @@ class GpuDevice:
         self._work = DeviceWork(driver, work)
         self._kernels: dict[Path, LoadedKernel] = {}
         self._timers: dict[Path, Timed] = {}
-        self._loaded: Operands | None = None
+        self._loaded: GpuData | None = None
 
     @property
     def cold_cache(self) -> bool:
@@ -104,9 +105,10 @@ class GpuDevice:
     def load(self, problem: Problem, seed: int) -> None:
         try:
             self._unload()
-            self._refuse_unless_there_is(memory_needed_bytes(problem), "data and reference")
+            part = on_gpu(problem.op)
+            self._refuse_unless_there_is(part.gpu_memory_bytes(problem), "data and reference")
             self.claim()
-            self._loaded = Operands(self._driver, self._work, problem, seed)
+            self._loaded = part.gpu_data(self._driver, self._work, problem, seed)
         except RuntimeFailure as failure:
             self._end_if_sticky(failure)
             raise ProblemRefused(f"the device cannot prepare it: {failure}") from None
@@ -178,9 +180,9 @@ class GpuDevice:
                 f"{there / 2**30:.1f} GiB are free"
             )
 
-    def _check(self, loaded: Operands, kernel: LoadedKernel, plan: Run) -> CheckResult:
+    def _check(self, loaded: GpuData, kernel: LoadedKernel, plan: Run) -> CheckResult:
         workspace, problem = loaded.exact_workspace(plan.workspace_bytes), loaded.problem
-        count = math.prod(problem.operand_shapes[2])
+        count = math.prod(problem.operand_shapes[-1])
         launches = [
             _launches(plan, checked.inputs, checked.out, _address(workspace)) for checked in loaded.sets
         ]
@@ -189,8 +191,7 @@ class GpuDevice:
 
             def run(number: int = number, checked: OperandSet = checked) -> Findings:
                 self._run_once(launches[number], checked.out, workspace)
-                address = checked.expected.address
-                return self._work.find(problem, checked.out, workspace, address, checked.sample)
+                return self._work.find(problem, checked.out, workspace, checked.expected, checked.sample)
 
             failure = beside(found[number])
             if failure is not None:
@@ -203,13 +204,13 @@ class GpuDevice:
                     self._work, loaded.problem, checked, again.verdict if again.verdict.wrong else first
                 )
                 if number:
-                    wrong += f" ({checked.pattern.name}; data {checked.where})"
+                    wrong += f" ({checked.name}; data {checked.where})"
                 runs = chain([again], repeated(run))
                 return replace(wrong_or_flaky(wrong, first, runs), kind="full", points=count)
         return CheckResult("ok", "", "full", count, facts=self._facts(kernel))
 
     def _run_on_all_sets(
-        self, loaded: Operands, launches: Sequence[Launches], workspace: Buffer | None
+        self, loaded: GpuData, launches: Sequence[Launches], workspace: Buffer | None
     ) -> list[Findings]:
         """Runs on each set of operands and checks the results, waiting for the device only once."""
         began = time.monotonic()
@@ -217,8 +218,7 @@ class GpuDevice:
             self._work.begin_looks()
             for checked, one in zip(loaded.sets, launches, strict=True):
                 self._start(one, checked.out, workspace)
-                address = checked.expected.address
-                self._work.look(loaded.problem, checked.out, workspace, address, checked.sample)
+                self._work.look(loaded.problem, checked.out, workspace, checked.expected, checked.sample)
             return self._work.end_looks()
         finally:
             self.kernel_seconds += time.monotonic() - began
@@ -258,7 +258,7 @@ class GpuDevice:
         loaded, timer = self._require(), self._timers[binary]
         timed, problem = loaded.sets[0], loaded.problem
         try:
-            found = self._work.find(problem, timed.out, None, timed.expected.address)
+            found = self._work.find(problem, timed.out, None, timed.expected, timed.sample)
             failure = beside(found)
             if failure is not None:
                 return replace(failure, detail=f"{failure.detail} when it was timed")
@@ -270,7 +270,7 @@ class GpuDevice:
                 timed.out.poison()
                 for launch in timer.launches:
                     self._driver.launch(launch)
-                return self._work.find(problem, timed.out, None, timed.expected.address)
+                return self._work.find(problem, timed.out, None, timed.expected, timed.sample)
 
             alone = run().verdict
             result = wrong_or_flaky(wrong, alone, repeated(run))
@@ -347,7 +347,7 @@ class GpuDevice:
 
     # ---- the rest -----------------------------------------------------------------------------
 
-    def _require(self) -> Operands:
+    def _require(self) -> GpuData:
         assert self._loaded is not None, "load() comes first"
         return self._loaded
 
@@ -361,8 +361,7 @@ def _address(workspace: Buffer | None) -> int:
 
 
 def _launches(plan: Run, inputs: Sequence[Buffer], out: Buffer, scratch: int) -> Launches:
-    first, second = (operand.address for operand in inputs)
-    return plan.launches(first, second, out.address, scratch)
+    return plan.launches(*(operand.address for operand in inputs), out.address, scratch)
 
 
 def _end(failure: RuntimeFailure) -> NoReturn:

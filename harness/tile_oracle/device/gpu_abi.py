@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from tile_oracle.device.runtime.driver import Geometry
-from tile_oracle.operation.on_gpu import on_gpu
+from tile_oracle.operation.on_gpu import native_on_gpu
 from tile_oracle.problem import Problem
 
 ABI_VERSION = 1
@@ -51,7 +51,7 @@ def gpu_args(
     problem: Problem, in0: int, in1: int, out: int, workspace: int, split_k: int
 ) -> GpuArgs | GpuGemmArgs:
     """The argument structure for a problem and the addresses of its data."""
-    return on_gpu(problem.op).gpu_args(problem, in0, in1, out, workspace, split_k)
+    return native_on_gpu(problem.op).gpu_args(problem, in0, in1, out, workspace, split_k)
 
 
 class Unlaunchable(Exception):
@@ -113,7 +113,7 @@ def plan_launch(problem: Problem, info: LaunchInfo, compute_units: int) -> Launc
     """Grid, splits and workspace, by the formulas of kernels/gpu/abi.h. Raises Unlaunchable."""
     if info.direction not in problem.kind.words.values():
         raise Unlaunchable(f"the kernel is for {info.direction}")
-    return on_gpu(problem.op).plan_launch(problem, info, compute_units)
+    return native_on_gpu(problem.op).plan_launch(problem, info, compute_units)
 
 
 def ceil_div(value: int, step: int) -> int:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from tile_oracle.device.base import CheckResult
-from tile_oracle.device.gpu_operands import OperandSet
-from tile_oracle.device.gpu_work import DeviceWork, Findings, Verdict
+from tile_oracle.device.gpu_data import OperandSet
+from tile_oracle.device.gpu_work import DeviceWork, Findings, Verdict, Within
 from tile_oracle.number_formats import STORAGE, decode
 from tile_oracle.problem import Problem
 
@@ -46,14 +46,21 @@ def _value(work: DeviceWork, problem: Problem, address: int, index: int) -> floa
 
 
 def explain(work: DeviceWork, problem: Problem, checked: OperandSet, verdict: Verdict) -> str:
-    """How many values are wrong; index, value and exact value of the first one."""
-    shape = problem.operand_shapes[2]
+    """How many values are wrong; index, value and exact value or bounds of the first one."""
+    shape = problem.operand_shapes[-1]
     at = verdict.first or 0
     count = math.prod(shape)
     got = _value(work, problem, checked.out.address, at)
     text = f"got {got:g}"
-    if checked.sample is None or count <= checked.sample:
-        text += f", exact {_value(work, problem, checked.expected.address, at):g}"
+    if isinstance(checked.expected, Within):
+        place = checked.expected.place(at)
+        if place is not None:
+            low, high = (
+                _value(work, problem, one, place) for one in (checked.expected.low, checked.expected.high)
+            )
+            text += f", right is {low:g} to {high:g}"
+    elif checked.sample is None or count <= checked.sample:
+        text += f", exact {_value(work, problem, checked.expected, at):g}"
     else:
         count = checked.sample
     where = ", ".join(str(int(i)) for i in np.unravel_index(at, shape))

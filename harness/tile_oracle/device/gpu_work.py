@@ -21,7 +21,7 @@ from tile_oracle.device.gpu_abi import WORK_DTYPES
 from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launch
 from tile_oracle.device.stray_values import POISON_BYTE
 from tile_oracle.number_formats import STORAGE
-from tile_oracle.operation.on_gpu import on_gpu
+from tile_oracle.operation.on_gpu import native_on_gpu
 from tile_oracle.problem import Problem, gemm_shape
 
 GUARD_BYTES = 256 << 10
@@ -39,7 +39,7 @@ WORK_KERNELS = (
         "to_product",
         "to_product_long",
     ),
-    *("to_compare", "to_count_other"),
+    *("to_compare", "to_within", "to_count_other"),
 )
 """The kernels that device_work.hpp exports."""
 
@@ -72,6 +72,30 @@ def operand_bytes(problem: Problem) -> tuple[int, int, int]:
     first, second, out = (math.prod(shape) for shape in problem.operand_shapes)
     size, result_size = STORAGE[problem.dtype].itemsize, STORAGE[problem.result_dtype].itemsize
     return (first * size, second * size, out * result_size)
+
+
+@dataclass(frozen=True)
+class Within:
+    """What a result must be that is no exact sum: a least and a largest value for each value of some rows.
+
+    low, high: addresses of the bounds, `rows` rows of `width` values in the result's format. step: they are
+    for every `step`-th row; 0: the result's rows repeat after `rows` rows. Values without bounds must be
+    numbers.
+    """
+
+    low: int
+    high: int
+    width: int
+    rows: int
+    step: int
+
+    def place(self, index: int) -> int | None:
+        """Where the bounds of a value are, or None."""
+        row, column = divmod(index, self.width)
+        if not self.step:
+            return row % self.rows * self.width + column
+        bounded = row % self.step == 0 and row // self.step < self.rows
+        return row // self.step * self.width + column if bounded else None
 
 
 @dataclass(frozen=True)
@@ -177,7 +201,7 @@ class DeviceWork:
         self, problem: Problem, first: int, second: int, out: int, sample: int | None = None
     ) -> None:
         """Computes the result by its definition; `sample`: only that many values, evenly spaced."""
-        name, args = on_gpu(problem.op).by_definition(problem, first, second, out)
+        name, args = native_on_gpu(problem.op).by_definition(problem, first, second, out)
         values, stride = _sample(problem, sample)
         extent = (c_longlong(values), c_longlong(stride))
         if gemm_shape(problem)[2] >= _LONG_SUM and values <= _FEW_VALUES:
@@ -205,11 +229,13 @@ class DeviceWork:
         problem: Problem,
         out: Buffer,
         workspace: Buffer | None,
-        expected: int,
+        expected: int | Within,
         sample: int | None = None,
     ) -> Findings:
-        """Checks a run's output, and the guard zones of output and workspace. expected: 0 skips the
-        values."""
+        """Checks a run's output, and the guard zones of output and workspace.
+
+        expected: the address of the expected values, of which there may be a sample, or bounds; 0 skips them.
+        """
         self.begin_looks()
         self.look(problem, out, workspace, expected, sample)
         return self.end_looks()[0]
@@ -224,7 +250,7 @@ class DeviceWork:
         problem: Problem,
         out: Buffer,
         workspace: Buffer | None,
-        expected: int,
+        expected: int | Within,
         sample: int | None = None,
     ) -> None:
         """Queues the checks of `find` for the last launch; at most _MOST_LOOKS times."""
@@ -232,7 +258,9 @@ class DeviceWork:
         self._count_damage(out, 0)
         if workspace is not None:
             self._count_damage(workspace, 1)
-        if expected:
+        if isinstance(expected, Within):
+            self._compare_within(problem, out.address, expected)
+        elif expected:
             self._compare(problem, out.address, expected, sample)
         self._looks += 1
 
@@ -266,6 +294,16 @@ class DeviceWork:
             _blocks(values),
             *(c_void_p(got), c_void_p(want), c_longlong(values), _dtype(problem.result_dtype)),
             *(self._slot(2), c_longlong(1 if packed else stride)),
+        )
+
+    def _compare_within(self, problem: Problem, got: int, want: Within) -> None:
+        values = math.prod(problem.operand_shapes[-1])
+        self._run(
+            "to_within",
+            _blocks(values),
+            *(c_void_p(got), c_void_p(want.low), c_void_p(want.high), c_longlong(values)),
+            *(_dtype(problem.result_dtype), self._slot(2)),
+            *(c_longlong(want.width), c_longlong(want.rows), c_longlong(want.step)),
         )
 
     def _count_damage(self, buffer: Buffer, slot: int, guard: int = GUARD_BYTE) -> None:

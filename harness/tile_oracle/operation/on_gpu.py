@@ -1,20 +1,33 @@
-"""The part of an operation for launching its kernels on a GPU. Only a worker process imports it."""
+"""The part of an operation for running its kernels on a GPU. Only a worker process imports it."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tile_oracle.errors import OperationError
 from tile_oracle.operation.registry import operation_named
 
 if TYPE_CHECKING:
     from tile_oracle.device.gpu_abi import GpuArgs, GpuGemmArgs, LaunchInfo, LaunchPlan
+    from tile_oracle.device.gpu_data import GpuData
+    from tile_oracle.device.gpu_work import DeviceWork
+    from tile_oracle.device.runtime.driver import Driver
 
 
 class OnGpu(Protocol):
     """Implemented by a module with these functions."""
+
+    def gpu_data(self, driver: Driver, work: DeviceWork, problem: Any, seed: int) -> GpuData:
+        """A problem's operands and results on the device."""
+
+    def gpu_memory_bytes(self, problem: Any) -> int:
+        """Device memory that `gpu_data` needs."""
+
+
+class NativeOnGpu(OnGpu, Protocol):
+    """The same of an operation with kernels in kernels/gpu."""
 
     def gpu_args(
         self, problem: Any, in0: int, in1: int, out: int, workspace: int, split_k: int
@@ -38,3 +51,8 @@ def on_gpu(op: str) -> OnGpu:
     if launched is None:
         raise OperationError(f"the operation {op} runs on no GPU: its descriptor needs on_gpu")
     return launched()
+
+
+def native_on_gpu(op: str) -> NativeOnGpu:
+    """The GPU part of an operation that has kernels in kernels/gpu."""
+    return cast(NativeOnGpu, on_gpu(op))

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from tile_oracle.errors import OperationError
 from tile_oracle.operation.descriptor import Operation
@@ -22,14 +23,15 @@ from tile_oracle.operation.descriptor import Operation
 ENTRY_POINTS = "tile_oracle.operations"
 """The entry point group."""
 
-_OWN = {
-    "grouped_conv": "tile_oracle.operations.grouped_conv.descriptor:GROUPED_CONV",
-    "gemm": "tile_oracle.operations.gemm.descriptor:GEMM",
-    "softmax": "tile_oracle.operations.softmax.descriptor:SOFTMAX",
-    "rms_norm": "tile_oracle.operations.rms_norm.descriptor:RMS_NORM",
-}
 DEFAULT_OPERATION = "grouped_conv"
 """The operation of tables that name none, as older records do."""
+_FOLDER = Path(__file__).parents[1] / "operations"
+_OWN = {
+    folder.name: f"tile_oracle.operations.{folder.name}.descriptor:{folder.name.upper()}"
+    for folder in sorted(_FOLDER.iterdir(), key=lambda one: (one.name != DEFAULT_OPERATION, one.name))
+    if (folder / "descriptor.py").is_file()
+}
+"""The package's own: each folder of operations/ with a descriptor, in which it has the folder's name."""
 
 
 def find_operation(name: str) -> Operation | None:

@@ -55,8 +55,7 @@ def mismatch(stored: Array, dtype: str, wanted: Reference) -> str | None:
     missing = unwritten(stored)
     if missing:
         return missing
-    slack = np.abs(wanted.value) * wanted.relative + TINY
-    low, high = (_rounded(np.asarray(wanted.value + sign * slack), dtype, sign) for sign in (-1, 1))
+    low, high = bounds_of(wanted, dtype)
     out = decode(stored, dtype)
     wrong = ~((low <= out) & (out <= high))  # NaN is wrong
     if not wrong.any():
@@ -66,6 +65,15 @@ def mismatch(stored: Array, dtype: str, wanted: Reference) -> str | None:
     return (
         f"{wrong.sum():,} of {out.size:,} values wrong, at ({row}, {column}) got {out[at]:g}, "
         f"right is {low[at]:g} to {high[at]:g}"
+    )
+
+
+def bounds_of(wanted: Reference, dtype: str) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """The least and the largest right values."""
+    slack = np.abs(wanted.value) * wanted.relative + TINY
+    return (
+        _rounded(np.asarray(wanted.value - slack), dtype, -1),
+        _rounded(np.asarray(wanted.value + slack), dtype, 1),
     )
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.json_tree import JsonTree
     from tile_oracle.operation.on_device import OnDevice
+    from tile_oracle.operation.on_gpu import OnGpu
+    from tile_oracle.triton.views import ProblemView
 
 
 def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
@@ -35,6 +37,19 @@ def _on_device() -> OnDevice:
     from tile_oracle.operations.softmax import on_device
 
     return on_device
+
+
+def _on_gpu() -> OnGpu:
+    from tile_oracle.operations.rowwise.on_gpu import RowsOnGpu
+    from tile_oracle.operations.softmax.on_device import definition
+
+    return RowsOnGpu(definition)
+
+
+def _triton_view() -> type[ProblemView]:
+    from tile_oracle.operations.rowwise.triton_view import SoftmaxView
+
+    return SoftmaxView
 
 
 def _features() -> OperationFeatures:
@@ -70,5 +85,7 @@ SOFTMAX = Operation(
     problem_refusals=lambda arch, kernel, problem: iter(()),
     cpu_source=cpu_source,
     on_device=_on_device,
+    on_gpu=_on_gpu,
+    triton_view=_triton_view,
     features=_features,
 )

@@ -1,0 +1,153 @@
+"""Results with error bounds on a GPU: rows that the operation's reference on the host knows bounds for.
+
+Row r of a result depends on row r of the first operand and on the other operands. There are two sets:
+
+timing     The operands do not repeat. Some rows, evenly spaced, have bounds; other values must be numbers.
+           Before every second batch of timed runs these rows of the first operand change, with their
+           bounds.
+repeating  Operands and result repeat after some rows, so a reference of few rows has bounds for all values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
+from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Within
+from tile_oracle.device.runtime.driver import Driver, Launch
+from tile_oracle.device.stray_values import POISON_BYTE
+from tile_oracle.number_formats import STORAGE, Array
+from tile_oracle.problem import Problem
+
+_ROUNDS = 4
+"""Different contents of the rows that change between batches."""
+_MADE_VALUES = 1 << 24
+"""At most this many values of the first operand are random; a larger one repeats them."""
+
+Rows = npt.NDArray[np.int64]
+
+
+class BoundedRows(Protocol):
+    """What an operation says about its operands and results. All values are in their storage formats."""
+
+    def first(self, problem: Any, random: np.random.Generator, rows: int, *, far: bool) -> Array:
+        """Rows of the first operand. far: values that are large, or far from zero."""
+
+    def others(self, problem: Any, random: np.random.Generator, rows: int | None) -> list[Array]:
+        """The other operands. rows: the result's rows repeat after so many, if those of the first do."""
+
+    def bounds(self, problem: Any, first: Array, others: Sequence[Array], rows: Rows) -> tuple[Array, Array]:
+        """The least and the largest right values of some rows of the result. first: these rows alone."""
+
+    def period(self, problem: Any) -> int:
+        """After how many rows the repeating operands repeat."""
+
+    def sample(self, problem: Any) -> int:
+        """The number of rows whose bounds are computed for timed runs."""
+
+
+class BoundedData(GpuData):
+    """See the module."""
+
+    def __init__(
+        self, driver: Driver, work: DeviceWork, problem: Problem, seed: int, rows: BoundedRows
+    ) -> None:
+        super().__init__(driver, problem)
+        self._work, self._seed, self._rows = work, seed, rows
+        self._size, self._result_size = (
+            STORAGE[one].itemsize for one in (problem.dtype, problem.result_dtype)
+        )
+        shapes = problem.operand_shapes
+        self._height, self._width = math.prod(shapes[-1][:-1]), shapes[-1][-1]
+        self._stored: list[list[Array]] = []
+        self._round = 0
+        self._others: list[Array] = []
+        self._turns: list[tuple[Array, bytes, bytes]] = []
+        self._timed_set()
+        self._repeating_set()
+        driver.synchronize()
+
+    def _timed_set(self) -> None:
+        problem, random = self.problem, np.random.default_rng((self._seed, 0))
+        count = min(self._height, self._rows.sample(problem))
+        step = self._height // count
+        self._bounded = np.arange(count) * step
+        self._others = self._rows.others(problem, random, None)
+        length = math.prod(problem.operand_shapes[0]) // self._height
+        made = max(1, min(self._height, _MADE_VALUES // length))
+        whole = np.resize(self._rows.first(problem, random, made, far=False), (self._height, length))
+        for _ in range(_ROUNDS):
+            first = self._rows.first(problem, random, count, far=False)
+            low, high = self._rows.bounds(problem, first, self._others, self._bounded)
+            self._turns.append((first, low.tobytes(), high.tobytes()))
+        whole[self._bounded] = self._turns[0][0]
+        size = count * self._width * self._result_size
+        low_at, high_at = (self.buffer(size).address for _ in range(2))
+        expected = Within(low_at, high_at, self._width, count, step)
+        self._put("normal deviates", [whole, *self._others], 0, expected)
+        self._turn()
+
+    def _repeating_set(self) -> None:
+        problem, random = self.problem, np.random.default_rng((self._seed, 1))
+        period = min(self._height, self._rows.period(problem))
+        first = self._rows.first(problem, random, period, far=True)
+        others = self._rows.others(problem, random, period)
+        low, high = self._rows.bounds(problem, first, others, np.arange(period))
+        size = period * self._width * self._result_size
+        low_at, high_at = (self.buffer(size).address for _ in range(2))
+        self._driver.copy_in(low_at, low.tobytes())
+        self._driver.copy_in(high_at, high.tobytes())
+        whole = np.resize(first, (self._height, first.shape[1]))
+        name = f"rows that repeat after {period:,}"
+        self._put(name, [whole, *others], SKEW_BYTES, Within(low_at, high_at, self._width, period, 0))
+
+    def _put(self, name: str, operands: list[Array], skew: int, expected: Within) -> None:
+        """Copies operands to the device. NaN around them spoils the result of a kernel that reads there."""
+        inputs: list[Buffer] = []
+        for values in operands:
+            inputs.append(self.buffer(values.nbytes, POISON_BYTE, skew))
+            self._driver.copy_in(inputs[-1].address, values.tobytes())
+        out = self.buffer(self._height * self._width * self._result_size, skew=skew)
+        where = f"{skew} bytes beyond a 256-byte boundary" if skew else "at 256-byte boundaries"
+        self._stored.append(operands)
+        self.sets.append(OperandSet(name, where, tuple(inputs), out, expected))
+
+    def _turn(self) -> None:
+        """Puts the current content into the rows that change."""
+        timed = self.sets[0]
+        assert isinstance(timed.expected, Within)
+        first, low, high = self._turns[self._round % _ROUNDS]
+        whole = self._stored[0][0]
+        whole[self._bounded] = first
+        bytes_of_row = whole.shape[1] * self._size
+        for row, values in zip(self._bounded, first, strict=True):
+            self._driver.copy_in(timed.inputs[0].address + int(row) * bytes_of_row, values.tobytes())
+        self._driver.copy_in(timed.expected.low, low)
+        self._driver.copy_in(timed.expected.high, high)
+
+    def changed(self) -> bool:
+        return any(
+            self._driver.copy_out(buffer.address, buffer.size_bytes) != values.tobytes()
+            for one, stored in zip(self.sets, self._stored, strict=True)
+            for buffer, values in zip(one.inputs, stored, strict=True)
+        )
+
+    def renew(self) -> None:
+        self._round += 1
+        self._turn()
+        self.sets[0].out.poison()
+
+    def sign_flips(self, count: int) -> list[Launch]:
+        values, first = self._stored[0][0].size, self.sets[0].inputs[0].address
+        return [self._work.sign_flip(self.problem, first, values * i // count) for i in range(count)]
+
+
+def bounded_memory_bytes(problem: Problem) -> int:
+    """Two sets of operands and results, with guard zones, and bounds of at most one whole result each."""
+    result = math.prod(problem.operand_shapes[-1]) * STORAGE[problem.result_dtype].itemsize
+    return 2 * problem.bytes + 4 * result + 2 * (len(problem.operand_shapes) + 3) * 2 * GUARD_BYTES

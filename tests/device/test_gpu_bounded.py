@@ -1,0 +1,169 @@
+"""Results with error bounds on an emulated GPU: kernels on rows are checked and timed as on a GPU.
+
+The kernels here are Python functions on the emulated device's memory, which is this process's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.kernels.emulated_gpu.compiler import WORK_LAUNCHERS
+from tests.kernels.emulated_gpu.device import EmulatedGpu
+from tests.kernels.emulated_gpu.driver import EmulatedDriver
+from tile_oracle.build.source import device_work_source
+from tile_oracle.device import gpu
+from tile_oracle.device.gpu import GpuDevice
+from tile_oracle.device.loaded_run import Launches, Run
+from tile_oracle.device.runtime.driver import Launch, LibraryLaunch
+from tile_oracle.number_formats import STORAGE, Array, decode, encode
+from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
+from tile_oracle.operations.softmax.problem import SoftmaxProblem
+from tile_oracle.problem import Problem
+
+Compute = Callable[[list[Array]], Array]
+"""Operands in fp64 -> the result."""
+
+
+class CallingDriver(EmulatedDriver):
+    """Also runs functions of Python, each of which takes 300 microseconds."""
+
+    def launch(self, launch: Launch | LibraryLaunch) -> None:
+        if isinstance(launch, Launch):
+            super().launch(launch)
+        else:
+            launch.start(0)
+            self._now_ns += 300_000.0
+
+
+class PythonKernel:
+    """See tile_oracle.device.loaded_kernel.LoadedKernel."""
+
+    def __init__(self, compute: Compute) -> None:
+        self.compute = compute
+
+    def plan(self, problem: Problem) -> Run:
+        def launches(*addresses: int) -> Launches:
+            *operands, out, _ = addresses
+
+            def start(stream: int) -> int:
+                stored = [
+                    np.frombuffer(
+                        ctypes.string_at(at, int(np.prod(shape)) * STORAGE[problem.dtype].itemsize),
+                        STORAGE[problem.dtype],
+                    ).reshape(shape)
+                    for at, shape in zip(operands, problem.operand_shapes, strict=False)
+                ]
+                result = self.compute([decode(one, problem.dtype).astype(np.float64) for one in stored])
+                data = encode(result, problem.dtype).tobytes()
+                ctypes.memmove(out, data, len(data))
+                return 0
+
+            return (LibraryLaunch("python", start),)
+
+        return Run(0, "nothing", launches)
+
+    def facts(self) -> Mapping[str, int]:
+        return {}
+
+    def unload(self) -> None:
+        """Has nothing to free."""
+
+
+def softmax(operands: list[Array]) -> Array:
+    terms = np.exp(operands[0] - operands[0].max(axis=1, keepdims=True))
+    return np.asarray(terms / terms.sum(axis=1, keepdims=True))
+
+
+def rms_norm(operands: list[Array]) -> Array:
+    x, w = operands
+    return np.asarray(x / np.sqrt((x * x).mean(axis=1, keepdims=True) + EPSILON) * w)
+
+
+def neighbour(operands: list[Array]) -> Array:
+    return np.roll(softmax(operands), 1, axis=0)
+
+
+def not_a_number(operands: list[Array]) -> Array:
+    result = softmax(operands)
+    result[-1, -1] = np.inf - np.inf
+    return result
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedGpu:
+    return EmulatedGpu(tmp_path_factory.mktemp("emulated"))
+
+
+@pytest.fixture
+def device(emulated: EmulatedGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuDevice]:
+    """A device whose binaries are named after the functions above."""
+    library = emulated.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90")
+    opened = GpuDevice(CallingDriver(emulated, "sm_90", tmp_path), library)
+    monkeypatch.setattr(gpu, "load_kernel", lambda driver, path, units: PythonKernel(globals()[path.name]))
+    yield opened
+    opened.idle()
+
+
+@pytest.mark.parametrize(
+    ("problem", "kernel"),
+    [
+        (SoftmaxProblem("bf16", 300, 70), "softmax"),
+        (SoftmaxProblem("fp32", 5, 1000), "softmax"),
+        (RmsNormProblem("fp16", 70, 33), "rms_norm"),
+    ],
+    ids=lambda value: getattr(value, "id", value),
+)
+def test_a_right_kernel_is_checked_and_timed(device: GpuDevice, problem: Problem, kernel: str) -> None:
+    device.load(problem, 3)
+    checked = device.check(Path(kernel))
+    assert (checked.status, checked.detail) == ("ok", "")
+    assert checked.points == np.prod(problem.operand_shapes[-1])
+    for _ in range(3):
+        assert device.sample(Path(kernel), 2).tolist() == [300_000.0] * 2
+    assert device.verify(Path(kernel)).status == "ok"
+    assert not device.inputs_changed()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [("neighbour", r"right is \S+ to \S+"), ("not_a_number", "1 of 21,000 values are NaN")],
+)
+def test_a_wrong_kernel_is_found(device: GpuDevice, kernel: str, said: str) -> None:
+    device.load(SoftmaxProblem("bf16", 300, 70), 3)
+    checked = device.check(Path(kernel))
+    assert checked.status == "wrong"
+    assert re.search(said, checked.detail), checked.detail
+
+
+def test_an_earlier_result_is_wrong_when_it_was_timed(
+    device: GpuDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.load(SoftmaxProblem("bf16", 300, 70), 3)
+    results: list[Array] = []
+
+    def first_result(operands: list[Array]) -> Array:
+        results.append(softmax(operands))
+        return results[0]
+
+    monkeypatch.setitem(globals(), "first_result", first_result)
+    device.sample(Path("first_result"), 2)
+    result = device.verify(Path("first_result"))
+    assert result.status == "wrong"
+    assert result.detail.startswith("when it was timed, ")
+
+
+def test_a_changed_operand_is_noticed(device: GpuDevice) -> None:
+    device.load(RmsNormProblem("bf16", 20, 40), 3)
+    for checked in device._require().sets:
+        for operand in checked.inputs:
+            before = ctypes.string_at(operand.address, 2)
+            ctypes.memmove(operand.address, bytes([before[0] ^ 1, before[1]]), 2)
+            assert device.inputs_changed()
+            ctypes.memmove(operand.address, before, 2)
+    assert not device.inputs_changed()
