@@ -30,12 +30,16 @@ def file_of(module: str) -> Path | None:
 def imports(module: str) -> frozenset[str]:
     """Our modules that a module imports, also inside functions, but not only for types.
 
-    All parts of a descriptor count but the worker's. Modules named by strings, like the operations in
-    `operation.registry`, also count.
+    All parts of a descriptor count but the worker's. Modules named by strings also count, and so do the
+    operations that `operation.registry` finds by their folders.
     """
     file = file_of(module)
     assert file is not None
     found = set()
+    if module == "operation.registry":
+        found |= {
+            f"operations.{path.parent.name}.descriptor" for path in ROOT.glob("operations/*/descriptor.py")
+        }
     for node in _executed(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tile_oracle":
             inside = (node.module or "").partition(".")[2]

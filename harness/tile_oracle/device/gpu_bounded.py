@@ -11,12 +11,10 @@ repeating  Operands and result repeat after some rows, so a reference of few row
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from tile_oracle.device.bounded_rows import BoundedRows
 from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Within
 from tile_oracle.device.runtime.driver import Driver, Launch
@@ -28,27 +26,6 @@ _ROUNDS = 4
 """Different contents of the rows that change between batches."""
 _MADE_VALUES = 1 << 24
 """At most this many values of the first operand are random; a larger one repeats them."""
-
-Rows = npt.NDArray[np.int64]
-
-
-class BoundedRows(Protocol):
-    """What an operation says about its operands and results. All values are in their storage formats."""
-
-    def first(self, problem: Any, random: np.random.Generator, rows: int, *, far: bool) -> Array:
-        """Rows of the first operand. far: values that are large, or far from zero."""
-
-    def others(self, problem: Any, random: np.random.Generator, rows: int | None) -> list[Array]:
-        """The other operands. rows: the result's rows repeat after so many, if those of the first do."""
-
-    def bounds(self, problem: Any, first: Array, others: Sequence[Array], rows: Rows) -> tuple[Array, Array]:
-        """The least and the largest right values of some rows of the result. first: these rows alone."""
-
-    def period(self, problem: Any) -> int:
-        """After how many rows the repeating operands repeat."""
-
-    def sample(self, problem: Any) -> int:
-        """The number of rows whose bounds are computed for timed runs."""
 
 
 class BoundedData(GpuData):

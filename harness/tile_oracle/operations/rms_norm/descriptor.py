@@ -36,14 +36,13 @@ def _refusals(arch: Arch, kernel: RmsNormKernel) -> Iterator[str]:
 def _on_device() -> OnDevice:
     from tile_oracle.operations.rms_norm import on_device
 
-    return on_device
+    return on_device.WORKER
 
 
 def _on_gpu() -> OnGpu:
-    from tile_oracle.operations.rms_norm.on_device import definition
-    from tile_oracle.operations.rowwise.on_gpu import RowsOnGpu
+    from tile_oracle.operations.rms_norm import on_device
 
-    return RowsOnGpu(definition)
+    return on_device.WORKER
 
 
 def _triton_view() -> type[ProblemView]:

@@ -6,19 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
-from tile_oracle.operations.rowwise.on_device import (
-    UNIT,
-    Exact,
-    Reference,
-    RowData,
-    bytes_read,
-    cpu_arguments,
-    error_of_sum,
-    least_flops,
-)
-
-__all__ = ["bytes_read", "cpu_arguments", "cpu_data", "definition", "least_flops"]
+from tile_oracle.device.bounded_rows import UNIT, Exact, error_of_sum
+from tile_oracle.operations.rms_norm.problem import EPSILON
+from tile_oracle.operations.rowwise.on_device import Reference, RowsInWorker
 
 _FACTOR, _PRODUCTS = 5 * UNIT, 2 * UNIT
 
@@ -32,6 +22,4 @@ def definition(operands: Sequence[Exact]) -> Reference:
     return Reference(value, np.full(value.shape, of_mean / 2 + _FACTOR + _PRODUCTS))
 
 
-def cpu_data(problem: RmsNormProblem, seed: int) -> RowData:
-    """Operands and results for the target cpu."""
-    return RowData(problem, seed, definition)
+WORKER = RowsInWorker(definition)

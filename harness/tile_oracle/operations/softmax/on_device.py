@@ -6,19 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tile_oracle.operations.rowwise.on_device import (
-    UNIT,
-    Exact,
-    Reference,
-    RowData,
-    bytes_read,
-    cpu_arguments,
-    error_of_sum,
-    least_flops,
-)
-from tile_oracle.operations.softmax.problem import SoftmaxProblem
-
-__all__ = ["bytes_read", "cpu_arguments", "cpu_data", "definition", "least_flops"]
+from tile_oracle.device.bounded_rows import UNIT, Exact, error_of_sum
+from tile_oracle.operations.rowwise.on_device import Reference, RowsInWorker
 
 _EXPONENTIAL, _QUOTIENT = 8 * UNIT, 4 * UNIT
 _PER_DISTANCE = 3 * UNIT
@@ -36,6 +25,4 @@ def definition(operands: Sequence[Exact]) -> Reference:
     return Reference(value, np.asarray(of_term + of_sum + _QUOTIENT))
 
 
-def cpu_data(problem: SoftmaxProblem, seed: int) -> RowData:
-    """Operands and results for the target cpu."""
-    return RowData(problem, seed, definition)
+WORKER = RowsInWorker(definition)

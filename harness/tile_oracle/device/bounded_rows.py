@@ -1,0 +1,73 @@
+"""Operations whose results are right within bounds: what they say about operands and results.
+
+Row r of a result depends on row r of the first operand and on the other operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.number_formats import Array, decode, encode
+
+UNIT = 2.0**-24
+"""Unit roundoff of fp32, in which kernels compute."""
+CONFIDENCE = 8.0
+Rows = npt.NDArray[np.int64]
+Exact = npt.NDArray[np.float64]
+
+
+class BoundedRows(Protocol):
+    """All values are in their storage formats. Arrays of rows have two axes, others those of the problem."""
+
+    def first(self, problem: Any, random: np.random.Generator, rows: int, *, far: bool) -> Array:
+        """Rows of the first operand. far: values that are large, or far from zero."""
+
+    def others(self, problem: Any, random: np.random.Generator, rows: int | None) -> list[Array]:
+        """The other operands. rows: the result's rows repeat after so many, if those of the first do."""
+
+    def bounds(self, problem: Any, first: Array, others: Sequence[Array], rows: Rows) -> tuple[Array, Array]:
+        """The least and the largest right values of some rows of the result. first: these rows alone."""
+
+    def period(self, problem: Any) -> int:
+        """After how many rows the repeating operands of a GPU repeat."""
+
+    def sample(self, problem: Any) -> int:
+        """The number of rows whose bounds are computed for timed runs on a GPU."""
+
+
+def error_of_sum(terms: int) -> float:
+    """Relative error of a sum of positive numbers in fp32, in any order.
+
+    8 sqrt(n) u: roundings that are independent with mean zero exceed it with a probability below 1e-13
+    (N. Higham, T. Mary, A New Approach to Probabilistic Rounding Error Analysis, 2019).
+    """
+    return float(CONFIDENCE * np.sqrt(terms) * UNIT)
+
+
+def rounded_bounds(value: Exact, slack: Exact, dtype: str) -> tuple[Array, Array]:
+    """value - slack and value + slack, rounded to the data type as kernels round; in its storage format."""
+    return encode(_outside(value - slack, -1), dtype), encode(_outside(value + slack, 1), dtype)
+
+
+def _outside(values: Exact, sign: int) -> npt.NDArray[np.float32]:
+    """Values as the nearest fp32 below (sign -1) or above (1)."""
+    single = values.astype(np.float32)
+    inside = sign * single.astype(np.float64) < sign * values
+    return np.where(inside, np.nextafter(single, np.float32(sign * np.inf)), single)
+
+
+def outside(stored: Array, low: Array, high: Array, dtype: str) -> str | None:
+    """How many values are not within their bounds, and the first; None when all are."""
+    out, least, most = (decode(one, dtype).reshape(stored.shape) for one in (stored, low, high))
+    wrong = ~((least <= out) & (out <= most))  # NaN is wrong
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return (
+        f"{wrong.sum():,} of {out.size:,} values wrong, at ({', '.join(map(str, at))}) got {out[at]:g}, "
+        f"right is {least[at]:g} to {most[at]:g}"
+    )

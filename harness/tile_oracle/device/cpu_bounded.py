@@ -1,0 +1,120 @@
+"""Results with error bounds on the target cpu. Every value is compared with a reference on the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tile_oracle.device.bounded_rows import BoundedRows, outside
+from tile_oracle.device.guarded_memory import GuardedBuffer, holding
+from tile_oracle.device.native_clock import Watch
+from tile_oracle.device.stray_values import POISON_BYTE, unwritten
+from tile_oracle.number_formats import STORAGE, Array
+from tile_oracle.problem import Problem
+
+_ROUNDS, _WATCHED = 4, 16
+
+
+@dataclass(frozen=True)
+class BoundedCheck:
+    """One set of operands. See tile_oracle.device.cpu_data.CpuCheck."""
+
+    name: str
+    where: str
+    inputs: tuple[GuardedBuffer, ...]
+    out: GuardedBuffer
+    problem: Problem
+    bounds: tuple[Array, Array]
+    kind: str = "full"
+
+    @property
+    def count(self) -> int:
+        """Number of values compared: all."""
+        return math.prod(self.problem.operand_shapes[-1])
+
+    def mismatch(self) -> str | None:
+        """What is wrong with the result, or None."""
+        return _mismatch(self.out, self.problem, self.bounds)
+
+
+class BoundedTimed:
+    """Random operands, others for every batch of runs, at the same addresses."""
+
+    def __init__(self, data: BoundedCpuData) -> None:
+        self._data, self.problem, self._round = data, data.problem, 0
+        self._rounds = [data.operands(2 + number, far=False) for number in range(_ROUNDS)]
+        self._bounds: list[tuple[Array, Array] | None] = [None] * _ROUNDS
+        self.inputs = tuple(holding(one, flush=False) for one in self._rounds[0])
+        size = STORAGE[self.problem.result_dtype].itemsize
+        count = math.prod(self.problem.operand_shapes[-1])
+        self.out = GuardedBuffer(count * size, flush=False)
+        places = np.unique(np.linspace(0, count - 1, _WATCHED).astype(np.int64))
+        # The last byte of a finite result is never 0xFF: none is that large and negative.
+        watched = (places * size + size - 1 + self.out.address).astype(np.uint64)
+        self.watch = Watch(np.zeros(0, np.uint64), watched)
+
+    def renew(self) -> None:
+        """Takes the next operands and poisons the result."""
+        self._round = (self._round + 1) % _ROUNDS
+        for buffer, values in zip(self.inputs, self._rounds[self._round], strict=True):
+            buffer.writable(values.dtype, values.shape)[:] = values
+        self.out.fill(POISON_BYTE)
+
+    def mismatch(self) -> str | None:
+        """What is wrong with the last result, or None."""
+        bounds = self._bounds[self._round]
+        if bounds is None:
+            bounds = self._bounds[self._round] = self._data.bounds(self._rounds[self._round])
+        return _mismatch(self.out, self.problem, bounds)
+
+
+class BoundedCpuData:
+    """See tile_oracle.device.cpu_data.CpuData."""
+
+    def __init__(self, problem: Problem, seed: int, rows: BoundedRows) -> None:
+        self.problem, self._seed, self._rows = problem, seed, rows
+        self.sets = [
+            self._set("normal deviates", self.operands(0, far=False), flush=True),
+            self._set("large values", self.operands(1, far=True), flush=False),
+        ]
+        self._timed: BoundedTimed | None = None
+
+    def operands(self, number: int, *, far: bool) -> list[Array]:
+        """Operands of a set in their storage format."""
+        random, shape = np.random.default_rng((self._seed, number)), self.problem.operand_shapes[0]
+        rows = math.prod(self.problem.operand_shapes[-1][:-1])
+        first = self._rows.first(self.problem, random, rows, far=far)
+        return [first.reshape(shape), *self._rows.others(self.problem, random, None)]
+
+    def bounds(self, operands: Sequence[Array]) -> tuple[Array, Array]:
+        """The least and the largest right values."""
+        rows = math.prod(self.problem.operand_shapes[-1][:-1])
+        first = operands[0].reshape(rows, -1)
+        return self._rows.bounds(self.problem, first, operands[1:], np.arange(rows))
+
+    def _set(self, name: str, operands: list[Array], *, flush: bool) -> BoundedCheck:
+        skew = 0 if flush else STORAGE[self.problem.dtype].itemsize
+        inputs = tuple(holding(one, flush=flush, skew=skew) for one in operands)
+        size = math.prod(self.problem.operand_shapes[-1]) * STORAGE[self.problem.result_dtype].itemsize
+        out = GuardedBuffer(size, flush=flush, skew=skew)
+        where = "before a guard page" if flush else "skewed"
+        return BoundedCheck(name, where, inputs, out, self.problem, self.bounds(operands))
+
+    @property
+    def timed(self) -> BoundedTimed:
+        """The operands that runs are timed with."""
+        if self._timed is None:
+            self._timed = BoundedTimed(self)
+        return self._timed
+
+    def inputs(self) -> list[tuple[int, int]]:
+        """Address and size (bytes) of all operands that no run may change."""
+        return [(buffer.address, buffer.size) for one in self.sets for buffer in one.inputs]
+
+
+def _mismatch(out: GuardedBuffer, problem: Problem, bounds: tuple[Array, Array]) -> str | None:
+    stored = out.view(STORAGE[problem.result_dtype], problem.operand_shapes[-1])
+    return unwritten(stored) or outside(stored, *bounds, problem.result_dtype)
