@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where it is set, every process compiles every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-ck-tile pool wheels lint benchmark faults gpu-kit clean
+.PHONY: demo test test-slow test-ck-tile pool wheels lint docs benchmark faults gpu-kit clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke --allow no-baseline
@@ -59,6 +59,10 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The documentation as a site in build/site. A warning is an error.
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs/site . build/site
+
 benchmark: $(VENV)/installed-dev
 	$(BIN)/python -m pytest benchmarks --benchmark-only $(PYTEST_ARGS)
 
@@ -72,6 +76,10 @@ $(BIN)/python:
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
+
+$(VENV)/installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	touch $@ $(VENV)/installed
 
 $(VENV)/installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"

@@ -113,6 +113,14 @@ def test_the_reader_s_own_test_runs(reader: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_site_has_the_page(page: Path) -> None:
+    """`make docs` fails for a page that no table of contents lists; this says so sooner."""
+    contents = (ROOT / "docs" / "index.md").read_text().splitlines()
+    listed = page.stem if page.parent.name == "docs" else f"../{page.stem}"
+    assert page.stem == "index" or listed in contents
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("http"):
