@@ -62,6 +62,14 @@ def change(pattern: str, which: int, old: str, new: str) -> Callable[[list[str]]
     return mutate
 
 
+def copies_behind_barrier(lines: list[str]) -> list[str]:
+    """Moves the wait for copies to LDS behind the barrier, but not the one for other accesses to LDS."""
+    at = _places(lines, r"s_waitcnt vmcnt\(0\) lgkmcnt\(0\)")[0]
+    assert lines[at + 1] == "\ts_barrier"
+    moved = ["\ts_waitcnt lgkmcnt(0)", lines[at + 1], "\ts_waitcnt vmcnt(0)"]
+    return [*lines[:at], *moved, *lines[at + 2 :]]
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One mistake in one of the kernels, by a short name."""
@@ -108,6 +116,7 @@ MUTANTS = (
     Mutant("async", "a wait for an exchanged address loosened", loosen(_LGKM, 12)),
     Mutant("async", "wait state behind m0 dropped", drop(r"^\ts_nop 0$", 3)),
     Mutant("async", "barrier behind copies to LDS dropped", drop(_BARRIER, 1)),
+    Mutant("async", "wait for copies moved behind the barrier", copies_behind_barrier),
     Mutant("two_buffers", "a wait before a barrier dropped", drop(_LGKM, -3)),
     Mutant("two_buffers", "the loop's only barrier dropped", drop(_BARRIER, 0)),
     Mutant("two_buffers", "a wait for a vector load loosened", loosen(_VM, 6)),
