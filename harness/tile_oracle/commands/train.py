@@ -31,6 +31,7 @@ examples:
   tile-oracle train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
   tile-oracle train run.parquet -o models/w --weights mine.csv        columns problem,weight
   tile-oracle train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
+  tile-oracle train few.parquet -o models/a --adapt models/mine       corrects a model for another compiler
 
 Records of GEMM train the same recipes on GEMM's features (published: 72); there the recipe default is
 ln(time) with four seeds. Recipes that read metrics of binaries store them in the folder: see
@@ -81,6 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--warm-start", metavar="FOLDER", help="grow further trees on every target of an existing model"
     )
     parser.add_argument(
+        "--adapt",
+        metavar="FOLDER",
+        help="train no trees: correct an existing model by these records, of another compiler, device or "
+        "driver, with a shift of every kernel's score",
+    )
+    parser.add_argument(
         "--warm-trees",
         type=int,
         default=200,
@@ -114,6 +121,8 @@ def run(args: argparse.Namespace) -> int:
     if args.threads < 1 or args.folds < 2:
         raise ModelError("--threads must be at least 1 and --folds at least 2")
     records = load_records(args.records)
+    if args.adapt:
+        return _adapt(args, records)
     effort = Effort(args.seed, args.threads, None if args.quiet else _say)
     targets = tuple(name.strip() for name in args.target.split(",")) if args.target else ()
     model = train(
@@ -139,6 +148,21 @@ def run(args: argparse.Namespace) -> int:
         path = save_beside(out_of_fold_baseline(model, out.name, records, args.baseline), out)
         effort.say(f"baseline: {path}")
     print(_summary(model, out, time.monotonic() - started))
+    return 0
+
+
+def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
+    from tile_oracle.training.adapt import adapted, save_adapted
+
+    if args.warm_start or args.recipe or args.compact or args.also or args.weights or args.hard_examples:
+        raise ModelError("--adapt keeps a model's trees: leave out the options that train new ones")
+    predictor, shifts = adapted(Path(args.adapt), records, args.threads)
+    save_adapted(predictor, shifts, records, args.out)
+    words = ", ".join(f"{name} {100 * value:.1f} %" for name, value in shifts.deviation.items())
+    print(
+        f"{args.adapt}, corrected by {shifts.measurements:,} measurements of {shifts.problems:,} problems\n"
+        f"standard deviations: {words}\nwritten to {args.out}"
+    )
     return 0
 
 

@@ -40,11 +40,18 @@ class Aliases:
     """`representative`: name of a measured kernel -> the name that represents it.
     `offset`: ln(time) of a name over its representative's, shrunk towards 0; it breaks ties of twins.
     `because`: representative -> why its names are one kernel.
+    `shift`: name -> change of its score by measurements elsewhere (training.adapt); with or without aliases.
     """
 
     representative: Mapping[str, str] = field(default_factory=dict)
     offset: Mapping[str, float] = field(default_factory=dict)
     because: Mapping[str, str] = field(default_factory=dict)
+    shift: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def change_scores(self) -> bool:
+        """Whether a kernel may be predicted otherwise than by its own fields alone."""
+        return bool(self.representative or self.shift)
 
     def groups(self) -> dict[str, list[str]]:
         """Representative -> its names, for groups of several."""
@@ -59,6 +66,7 @@ class Aliases:
             {name: chosen.get(stands, stands) for name, stands in self.representative.items()},
             self.offset,
             {chosen.get(stands, stands): why for stands, why in self.because.items()},
+            self.shift,
         )
 
     def stand_in(self, name: str, kernel: Kernel | None = None) -> tuple[str, float]:
@@ -69,6 +77,13 @@ class Aliases:
         wins a tie with the measured one: on short problems the measured pipeline of the known pair is up to 2
         microseconds slower.
         """
+        shift = self.shift.get(name, 0.0)
+        if not self.representative:
+            return name, shift
+        stands, offset = self._stand_in(name, kernel)
+        return stands, offset + shift
+
+    def _stand_in(self, name: str, kernel: Kernel | None) -> tuple[str, float]:
         known = self.representative.get(name)
         if known is not None:
             return known, self.offset.get(name, 0.0)
@@ -104,6 +119,7 @@ class Aliases:
             "representative": dict(self.representative),
             "offset": {name: value for name, value in self.offset.items() if value},
             "because": dict(self.because),
+            **({"shift": dict(self.shift)} if self.shift else {}),
         }
 
     @classmethod
@@ -113,6 +129,7 @@ class Aliases:
             {str(k): str(v) for k, v in value.get("representative", {}).items()},
             {str(k): float(v) for k, v in value.get("offset", {}).items()},
             {str(k): str(v) for k, v in value.get("because", {}).items()},
+            {str(k): float(v) for k, v in value.get("shift", {}).items()},
         )
 
 

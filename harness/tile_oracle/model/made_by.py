@@ -61,6 +61,11 @@ class MadeBy:
                 f"{folder / MANIFEST_FILE}: {MADE_BY_KEY} does not hold numbers of measurements by name"
             ) from None
 
+    def and_of(self, other: MadeBy) -> MadeBy:
+        """The measurements of both."""
+        names = [one.name for one in fields(self)]
+        return MadeBy(*(_sum(getattr(self, name), getattr(other, name)) for name in names))
+
     def as_json(self) -> dict[str, dict[str, int]]:
         return {one.name: dict(getattr(self, one.name)) for one in fields(self)}
 
@@ -100,7 +105,10 @@ def travel_note(folders: Iterable[Path], here: MadeBy) -> str:
     said = dict.fromkeys(phrase for one in folders for phrase in differences(MadeBy.of_model(one), here))
     if not said:
         return ""
-    return f"not as the model learnt them: these kernels are {'; '.join(said)} ({COST})"
+    return (
+        f"not as the model learnt them: these kernels are {'; '.join(said)} ({COST}); "
+        "`tile-oracle train RECORDS --adapt MODEL` corrects it by a few measurements"
+    )
 
 
 def _counts(records: pd.DataFrame, column: str) -> dict[str, int]:
@@ -108,6 +116,10 @@ def _counts(records: pd.DataFrame, column: str) -> dict[str, int]:
         return {}
     counts = records[column].dropna().astype(str).value_counts()
     return {str(name): int(count) for name, count in sorted(counts.items()) if name}
+
+
+def _sum(ours: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, int]:
+    return {name: ours.get(name, 0) + theirs.get(name, 0) for name in sorted({*ours, *theirs})}
 
 
 def _programs(toolchain: str) -> list[tuple[str, ...]]:

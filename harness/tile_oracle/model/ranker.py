@@ -135,7 +135,7 @@ class Ranker:
         ...) of each row. If a relative member decides the order, each problem's mean level comes from the
         absolute members; without any, the fastest kernel of a problem is set to ln(1 ms).
         """
-        if self.aliases.representative:
+        if self.aliases.change_scores:
             rows, offset = self.aliases.canonical(rows)
             return np.asarray(self._log_time(rows, groups, threads) + offset)
         return self._log_time(rows, groups, threads)

@@ -123,7 +123,7 @@ class _Standing:
 
     @classmethod
     def of_pool(cls, aliases: Aliases, kernels: Sequence[Kernel]) -> _Standing:
-        if not aliases.representative:
+        if not aliases.change_scores:
             found = [(kernel.name, 0.0) for kernel in kernels]
         else:
             found = [aliases.stand_in(kernel.name, kernel) for kernel in kernels]
@@ -131,7 +131,7 @@ class _Standing:
         numbers: dict[str, int] = {}
         of = [numbers.setdefault(name, len(numbers)) for name, _ in found]
         standing = tuple(by_name.get(name) or parse_kernel_name(name) for name in numbers)
-        offsets = np.array([offset for _, offset in found]) if aliases.representative else None
+        offsets = np.array([offset for _, offset in found]) if aliases.change_scores else None
         return cls(tuple(numbers), standing, np.array(of), offsets)
 
 

@@ -1,0 +1,254 @@
+"""Corrects a model by a few measurements made elsewhere: with another compiler, device or driver.
+
+The trees stay. Every kernel gets a shift of its score, estimated from the residuals of the new measurements:
+
+    ln(time) = level of the problem + scale x score + shift of the kernel + noise
+
+A shift is the sum of three effects: of the pipeline and its flags, of the tile, and of the kernel itself, so
+that kernels that were not measured are corrected, too. The effects are shrunk towards 0 by empirical Bayes:
+their variances and the noise's are estimated from the measurements (EM). Where the new side measures as the
+old one, the variances and with them the shifts become small. Scores of models that only order kernels have no
+unit; `scale` makes ln(time) of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.feature_table import Array
+from tile_oracle.features.groups import group_codes
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.model.made_by import MADE_BY_KEY, MadeBy
+from tile_oracle.model.physics import nearness
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.ranker import tree_members
+from tile_oracle.model.store import CODE_FILE, SPEC_FILE, json_bytes, read_manifest, write_folder
+from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests, trained_on
+from tile_oracle.training.training_rows import training_rows
+from tile_oracle.user_file import read_bytes
+from tile_oracle.vouched_files import FILES, MANIFEST_FILE, check_bytes
+
+LEAST_MEASUREMENTS = 20
+"""Fewer pairs say nothing about variances."""
+
+_ROUNDS = 60
+_MOST_BYTES = 256 << 20
+_START_VARIANCE = 0.01
+_LEAST_VARIANCE = 1e-8
+_LEAST_SCALE, _MOST_SCALE = 1e-4, 1e2
+_TILE = ("tile_m", "tile_n", "tile_k")
+_NOT_OF_THE_CODE = frozenset({*_TILE, "direction", "dtype", "ndim", "op", "layout"})
+
+Codes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """`shift`: kernel -> change of its score. `scale`: ln(time) per unit of the score. `deviation`: standard
+    deviations of the effects (pipeline, tile, kernel) and of the noise, in ln(time)."""
+
+    shift: Mapping[str, float]
+    scale: float
+    deviation: Mapping[str, float]
+    measurements: int
+    problems: int
+
+
+def estimate_shifts(
+    problems: Codes,
+    kernels: Iterable[str],
+    score: Array,
+    log_time: Array,
+    known: Iterable[str] = (),
+    *,
+    scale: float | None = None,
+) -> Shifts:
+    """The shifts of these kernels and of `known` ones.
+
+    problems: the problem number of each measurement, (rows,). score: the model's, (rows,). log_time:
+    ln(latency in ms), (rows,). scale: None to estimate it. Raises ModelError for too few measurements.
+    """
+    names = [str(name) for name in kernels]
+    pairs_of = np.bincount(problems)
+    if len(names) < LEAST_MEASUREMENTS or (pairs_of > 1).sum() < 2:
+        raise ModelError(
+            f"{len(names)} ok measurements of {int((pairs_of > 0).sum())} problems cannot correct a model: "
+            f"it takes {LEAST_MEASUREMENTS}, with several kernels of a problem"
+        )
+    root = np.sqrt(nearness(log_time, problems))
+    if scale is None:
+        scale = _scale(problems, score, log_time, root)
+    every = sorted({*names, *map(str, known)})
+    effects = _effects(every)
+    place = {name: row for row, name in enumerate(every)}
+    at = np.array([place[name] for name in names])
+    columns = np.concatenate([_one_hot(codes)[at] for codes in effects.values()], axis=1)
+    part = np.repeat(np.arange(len(effects)), [codes.max() + 1 for codes in effects.values()])
+    residual = _within(problems, log_time - scale * score, root)
+    design = _within(problems, columns, root)
+    freedom = len(names) - int((pairs_of > 0).sum())
+    found, variances, noise = _empirical_bayes(design, residual, part, freedom)
+    total = sum((found[part == number][codes] for number, codes in enumerate(effects.values())), np.zeros(1))
+    deviation = {name: float(np.sqrt(one)) for name, one in zip(effects, variances, strict=True)}
+    return Shifts(
+        {name: float(value / scale) for name, value in zip(every, total, strict=True)},
+        scale,
+        {**deviation, "noise": float(np.sqrt(noise))},
+        len(names),
+        int((pairs_of > 0).sum()),
+    )
+
+
+def adapted(folder: Path, records: pd.DataFrame, threads: int = 1) -> tuple[Predictor, Shifts]:
+    """The model of a folder, corrected by records.
+
+    Metrics of binaries in the records replace the model's. Raises ModelError for records of another
+    architecture, direction or type, and for too few measurements.
+    """
+    predictor = Predictor.load(folder, threads).knowing(CodeTable.of(records))
+    spec = predictor.spec
+    for name, wanted in (("arch", spec.arch), ("dtype", spec.dtype), ("direction", spec.direction)):
+        if wanted is not None and name in records:
+            others = sorted(set(records[name].dropna().astype(str)) - {wanted})
+            if others:
+                raise ModelError(f"{folder} is of {name} {wanted}, the records have {others[0]}")
+    rows = training_rows(records).table
+    groups = group_codes(rows)
+    before = predictor.ranker
+    score = before.log_time({str(name): rows[name].to_numpy() for name in rows}, groups, threads)
+    shifts = estimate_shifts(
+        groups,
+        rows["kernel"],
+        score,
+        np.log(rows["latency_ms"].to_numpy(dtype=np.float64)),
+        predictor.measured_kernels,
+        scale=None if before.orders_only else 1.0,
+    )
+    old = before.aliases
+    names = sorted({*old.shift, *shifts.shift})
+    total = {name: old.shift.get(name, 0.0) + shifts.shift.get(name, 0.0) for name in names}
+    aliases = replace(old, shift=total)
+    changed = replace(predictor, spec=replace(spec, aliases=aliases.as_json()))
+    return replace(changed, ranker=replace(before, aliases=aliases)), shifts
+
+
+def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, out: Path | str) -> None:
+    """Writes the folder of an adapted model: the old one's trees, the shifts, and the metrics of binaries.
+
+    The manifest keeps the old one's lists, adds the problems and the makers of the new measurements, and says
+    how the model was adapted. Cross-validation and study of the old model are not copied: they do not judge
+    this one. Raises ModelError.
+    """
+    old = predictor.folder
+    manifest = read_manifest(old)
+    made_by, now = MadeBy.of_model(old), MadeBy.of_records(records)
+    files = {
+        path.name: read_bytes(path, _MOST_BYTES)
+        for path in sorted(old.iterdir())
+        if path.name.startswith(("model_", "physical_", "feature_importances_"))
+    }
+    for path in files:
+        check_bytes(old / path, files[path], ModelError)
+    files[SPEC_FILE] = json_bytes(predictor.spec.as_json())
+    codes = [member.code for member in tree_members(predictor.ranker) if member.schema.optional]
+    if codes:
+        files[CODE_FILE] = json_bytes(codes[0].as_json())
+    files[MANIFEST_FILE] = json_bytes(
+        {
+            **{name: value for name, value in manifest.items() if name != FILES},
+            PROBLEMS_KEY: {
+                **trained_on(old).problems,
+                **problem_digests(training_rows(records).table),
+            },
+            MADE_BY_KEY: made_by.and_of(now).as_json(),
+            "adapted": {
+                "from": old.resolve().name,
+                "by": now.as_json(),
+                "measurements": shifts.measurements,
+                "problems": shifts.problems,
+                "scale": shifts.scale,
+                "deviation_log_time": dict(shifts.deviation),
+            },
+        }
+    )
+    write_folder(Path(out), files)
+
+
+def _effects(names: list[str]) -> dict[str, Codes]:
+    """Effect -> its level for every kernel, (kernels,)."""
+    kernels = [parse_kernel_name(name) for name in names]
+    return {
+        "pipeline": _codes([_pipeline(kernel) for kernel in kernels]),
+        "tile": _codes([tuple(kernel.as_row().get(name) for name in _TILE) for kernel in kernels]),
+        "kernel": np.arange(len(names)),
+    }
+
+
+def _pipeline(kernel: Kernel) -> tuple[tuple[str, Any], ...]:
+    """The flags and the pipeline: the fields that are no sizes."""
+    row = kernel.as_row()
+    return tuple(
+        (name, row[name])
+        for name in sorted(row)
+        if name not in _NOT_OF_THE_CODE and isinstance(row[name], str | bool)
+    )
+
+
+def _codes(levels: list[Any]) -> Codes:
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(level, len(numbers)) for level in levels])
+
+
+def _one_hot(codes: Codes) -> Array:
+    return np.eye(int(codes.max()) + 1)[codes]
+
+
+def _scale(problems: Codes, score: Array, log_time: Array, root: Array) -> float:
+    """The slope of ln(time) over the score within problems."""
+    x, y = _within(problems, score, root), _within(problems, log_time, root)
+    slope = float(x @ y / max(float(x @ x), 1e-300))
+    if not _LEAST_SCALE < slope < _MOST_SCALE:
+        raise ModelError(
+            "the model's order of these kernels has nothing to do with their times here: train a model of "
+            "its own on these records"
+        )
+    return slope
+
+
+def _within(problems: Codes, values: Array, root: Array) -> Array:
+    """Weighted values without the weighted mean of their problem. root: square roots of the weights."""
+    weight = root**2
+    total = np.bincount(problems, weight)
+    columns = values.reshape(len(values), -1)
+    centred = np.empty(columns.shape)
+    for number in range(columns.shape[1]):
+        mean = np.bincount(problems, weight * columns[:, number]) / np.maximum(total, 1e-300)
+        centred[:, number] = (columns[:, number] - mean[problems]) * root
+    return centred.reshape(values.shape)
+
+
+def _empirical_bayes(design: Array, residual: Array, part: Codes, freedom: int) -> tuple[Array, Array, float]:
+    """Posterior means of the effects, the variance of each part's effects, and of the noise."""
+    product, right = design.T @ design, design.T @ residual
+    parts = int(part.max()) + 1
+    size = np.bincount(part)
+    variance = np.full(parts, _START_VARIANCE)
+    noise = max(float(residual @ residual) / max(freedom, 1), _LEAST_VARIANCE)
+    mean = np.zeros(len(part))
+    for _ in range(_ROUNDS):
+        spread = np.linalg.inv(product / noise + np.diag(1 / variance[part]))
+        mean = spread @ right / noise
+        second = mean**2 + np.diag(spread)
+        error = residual - design @ mean
+        noise = max(float(error @ error + np.sum(product * spread)) / max(freedom, 1), _LEAST_VARIANCE)
+        variance = np.maximum(np.bincount(part, second) / size, _LEAST_VARIANCE)
+    return mean, variance, noise

@@ -1,0 +1,127 @@
+"""A model is corrected by a few measurements of another compiler."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.made_records import make_kernels, make_problems, make_records
+from tile_oracle.cli import main
+from tile_oracle.errors import ModelError
+from tile_oracle.model.aliases import Aliases
+from tile_oracle.model.made_by import MadeBy
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.store import read_manifest
+from tile_oracle.oracle import problems_of
+from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.training.adapt import adapted, estimate_shifts, save_adapted
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
+
+KERNELS = make_kernels(("compv3", "mem"))
+SLOWER = {kernel.name: 1.5 for kernel in KERNELS if kernel.pipeline == "compv3"}
+"""What the other compiler does: one pipeline gets slower by half."""
+
+
+def measured_elsewhere(problems: int, seed: int) -> pd.DataFrame:
+    records = make_records(make_problems(problems, seed=seed), KERNELS)
+    times = records["latency_ms"] * records["kernel"].map(SLOWER).fillna(1.0)
+    ratio = records["latency_ms"] / times
+    return records.assign(latency_ms=times, tflops=records["tflops"] * ratio, toolchain="nvcc 13.0.88")
+
+
+@pytest.fixture(scope="module", params=["log_time", "lambdarank"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / request.param
+    recipe = recipe_named(request.param).with_trees(150)
+    train(make_records(make_problems(40, seed=1), KERNELS), recipe, n_splits=2).save(folder)
+    return folder
+
+
+def efficiency(predictor: Predictor, records: pd.DataFrame) -> float:
+    tflops = records.set_index(["problem", "kernel"])["tflops"]
+    found = [
+        tflops[problem.id, predictor.select(problem, KERNELS).name] / tflops[problem.id].max()
+        for problem in problems_of(records)
+    ]
+    return float(np.mean(found))
+
+
+def test_a_few_measurements_of_other_problems_recover_the_picks(folder: Path, tmp_path: Path) -> None:
+    new = measured_elsewhere(30, seed=9)
+    before = efficiency(Predictor.load(folder), new)
+    few = measured_elsewhere(60, seed=5).groupby("problem").sample(5, random_state=0).head(200)
+    few = few[~few["problem"].isin(new["problem"])]
+    predictor, shifts = adapted(folder, few)
+    save_adapted(predictor, shifts, few, tmp_path / "adapted")
+    after = Predictor.load(tmp_path / "adapted")
+    assert efficiency(after, new) > before + 0.5 * (1 - before)
+    slow, fast = (
+        np.mean([value for name, value in shifts.shift.items() if (name in SLOWER) == slower])
+        for slower in (True, False)
+    )
+    assert shifts.scale * (slow - fast) == pytest.approx(np.log(1.5), rel=0.25)
+    assert shifts.deviation["noise"] < 0.3
+    problem = problems_of(new)[0]
+    native = NativeRanker.load(tmp_path / "adapted", KERNELS)
+    ranked = [kernel.name for kernel, _ in after.rank(problem, KERNELS)]
+    assert [kernel.name for kernel, _ in native.rank(problem)] == ranked
+    assert ranked != [kernel.name for kernel, _ in Predictor.load(folder).rank(problem, KERNELS)]
+    manifest = read_manifest(tmp_path / "adapted")
+    assert manifest["adapted"]["measurements"] == len(few)
+    assert set(few["problem"]) < set(manifest["problems"])
+    assert "nvcc 13.0.88" in MadeBy.of_model(tmp_path / "adapted").toolchains
+
+
+def test_where_nothing_differs_the_shifts_are_small(folder: Path) -> None:
+    same = make_records(make_problems(60, seed=5), KERNELS).groupby("problem").sample(5, random_state=0)
+    _, shifts = adapted(folder, same)
+    assert max(abs(value) * shifts.scale for value in shifts.shift.values()) < 0.12
+    new = make_records(make_problems(30, seed=9), KERNELS)
+    assert efficiency(adapted(folder, same)[0], new) > efficiency(Predictor.load(folder), new) - 0.01
+
+
+def test_effects_of_unmeasured_kernels_follow_their_pipeline() -> None:
+    random = np.random.default_rng(0)
+    names = [kernel.name for kernel in KERNELS]
+    problems = np.repeat(np.arange(40), 6)
+    kernels = [names[2 + int(one)] for one in random.integers(0, len(names) - 2, 240)]
+    score = random.normal(0, 1, 240)
+    slow = np.array([name in SLOWER for name in kernels])
+    time = 0.2 * score + 0.3 * slow + random.normal(0, 0.02, 240) + random.normal(0, 1, 40)[problems]
+    found = estimate_shifts(problems, kernels, score, time, names)
+    assert found.scale == pytest.approx(0.2, rel=0.15)
+    unmeasured = {name in SLOWER: found.scale * found.shift[name] for name in names[:2]}
+    assert unmeasured[True] - unmeasured[False] == pytest.approx(0.3, abs=0.08)
+
+
+def test_too_few_measurements_and_other_kinds_are_errors(folder: Path) -> None:
+    few = measured_elsewhere(3, seed=5)
+    with pytest.raises(ModelError, match="it takes 20"):
+        adapted(folder, few.head(10))
+    with pytest.raises(ModelError, match="is of arch gfx950, the records have sm_90"):
+        adapted(folder, few.assign(arch="sm_90"))
+
+
+def test_shifts_survive_json_and_need_no_aliases() -> None:
+    aliases = Aliases(shift={"a": 0.5})
+    assert Aliases.from_json(json.loads(json.dumps(aliases.as_json()))) == aliases
+    assert aliases.change_scores
+    assert not Aliases().change_scores
+    assert "shift" not in Aliases().as_json()
+
+
+def test_the_command_adapts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = measured_elsewhere(20, seed=5).assign(time=pd.Timestamp("2026-01-01", tz="UTC"))
+    write_dataset(few, tmp_path / "few.parquet")
+    asked = ["train", str(tmp_path / "few.parquet"), "--adapt", str(folder), "-o", str(tmp_path / "out")]
+    assert main(asked) == 0
+    assert f"corrected by {len(few):,} measurements of 20 problems" in capsys.readouterr().out
+    assert Predictor.load(tmp_path / "out").ranker.aliases.shift
+    assert main([*asked, "--recipe", "log_time"]) == 2
+    assert "leave out the options" in capsys.readouterr().err
