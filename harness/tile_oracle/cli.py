@@ -55,7 +55,7 @@ _GROUPS: dict[str, dict[str, str]] = {
     "Train and judge": {
         "train": "train a model that picks kernels, from recorded measurements",
         "evaluate": "judge a model's picks by recorded measurements",
-        "compare": "compare a new model with an old one and say whether it may replace it",
+        "compare": "compare two runs, oracle files or baselines by their times, or two models",
         "retrain-check": "validate the current model, train a new one, validate it, compare",
         "suggest": "name the pairs to measure next, from the records so far",
         "search": "search an architecture's kernels for those that a model expects to be fast",

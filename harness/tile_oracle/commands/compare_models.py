@@ -1,4 +1,4 @@
-"""`tile-oracle compare`: compares an old model with a new one; the exit status is the verdict."""
+"""`tile-oracle compare --records`: compares an old model with a new one; the exit status is the verdict."""
 
 from __future__ import annotations
 
@@ -12,33 +12,6 @@ from tile_oracle.evaluation.compare import Comparison, compare
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.record.dataset import load_records
-
-HELP = "compare a new model with an old one and say whether it may replace it"
-
-_EXAMPLES = """\
-examples:
-  tile-oracle compare models/old models/new --records measured.parquet
-  tile-oracle compare published_picks.csv models/new --records measured.parquet --json delta.json
-
-The verdict applies the gate's criteria with the old model as the baseline: mean and median within 0.5
-points, P10 within 2, no problem more than 10 points worse, coverage not lower. Exit status: 0 passed,
-1 failed.
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle compare`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (
-        "Both models rank the measured kernels of the same problems; intervals are paired bootstrap."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument("old", metavar="OLD", help="a model folder, or a CSV file of picks")
-    parser.add_argument("new", metavar="NEW", help="a model folder, or a CSV file of picks")
-    parser.add_argument(
-        "--records", nargs="+", required=True, metavar="RECORDS", help="measurements to judge by"
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the comparison as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

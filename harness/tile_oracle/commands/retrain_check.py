@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tile_oracle.commands.compare import render
+from tile_oracle.commands.compare_models import render
 from tile_oracle.commands.evaluate import rankings_of
 from tile_oracle.commands.options import add_training
 from tile_oracle.errors import ModelError

@@ -1,0 +1,126 @@
+"""`tile-oracle compare`: two runs, oracle files or baselines by their times; two models with --records."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from tile_oracle.errors import HarnessError, RecordError
+
+HELP = "compare two runs, oracle files or baselines by their times, or two models"
+
+FAIL_ON = ("slower", "cannot-tell", "oracle-changed", "pick-changed", "lost", "failing", "gone")
+
+_EXAMPLES = """\
+examples:
+  tile-oracle compare reports/monday reports/tuesday
+  tile-oracle compare baselines/old.json reports/tuesday --by pick --fail-on slower,failing
+  tile-oracle compare driver_1.parquet driver_2.parquet --html compare.html --markdown compare.md
+  tile-oracle compare models/old models/new --records measured.parquet
+
+Without --records, OLD and NEW are measurements: a run's folder, an oracle file or other records, or a
+baseline. Every problem that both have is faster, slower, the same or cannot be told; intervals are 95 %.
+Exit status: 0, or 1 if --fail-on names something that was found.
+
+With --records, OLD and NEW are models: folders, or CSV files of picks. Both rank the kernels of the same
+records, and the gate's criteria are applied with the old model as the baseline: mean and median within 0.5
+points, P10 within 2, no problem more than 10 points worse, coverage not lower. Exit status: 0 passed, 1
+failed.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle compare`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Compares two sets of measurements problem by problem, or two models on one set."
+    parser.epilog = _EXAMPLES
+    parser.add_argument("old", metavar="OLD", help="a run, records, an oracle file or a baseline; or a model")
+    parser.add_argument("new", metavar="NEW", help="the same for the new side")
+    parser.add_argument(
+        "--records", nargs="+", metavar="RECORDS", help="compare models, judged by these measurements"
+    )
+    parser.add_argument(
+        "--by", choices=("oracle", "pick"), default="oracle", help="whose time is compared (default: oracle)"
+    )
+    parser.add_argument(
+        "--same",
+        type=float,
+        default=1.0,
+        metavar="PERCENT",
+        help="a problem whose interval lies within this change is the same (default: 1)",
+    )
+    parser.add_argument(
+        "--fail-on",
+        default="",
+        metavar="WHAT,...",
+        help=f"exit with 1 if any of these was found: {', '.join(FAIL_ON)}",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the comparison as JSON; - prints it")
+    parser.add_argument("--markdown", metavar="FILE", help="write the comparison as Markdown; - prints it")
+    parser.add_argument("--html", metavar="FILE", help="write the comparison as a page")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the comparison; the exit status of --fail-on or of the models' verdict. Raises HarnessError."""
+    if args.records:
+        given = [name for name in ("markdown", "html", "fail_on") if getattr(args, name)]
+        if given:
+            name = given[0].replace("_", "-")
+            raise HarnessError(f"--{name} is for measurements: leave it out, or leave out --records")
+        from tile_oracle.commands import compare_models
+
+        return compare_models.run(args)
+    return _measurements(args)
+
+
+def _measurements(args: argparse.Namespace) -> int:
+    from tile_oracle.comparison.compare import compare_sides
+    from tile_oracle.comparison.page import comparison_html
+    from tile_oracle.comparison.side import read_side
+    from tile_oracle.comparison.wording import comparison_document, markdown, terminal_lines
+
+    wanted = [word.strip() for word in args.fail_on.split(",") if word.strip()]
+    if unknown := [word for word in wanted if word not in FAIL_ON]:
+        raise HarnessError(f"--fail-on {unknown[0]!r} is unknown: use {', '.join(FAIL_ON)}")
+    if not 0 <= args.same < 100:
+        raise HarnessError(f"--same {args.same:g}: give a change in percent, from 0 to 100")
+    old, new = read_side(Path(args.old)), read_side(Path(args.new))
+    comparison = compare_sides(old, new, by=args.by, margin_percent=args.same)
+    document = json.dumps(comparison_document(comparison), indent=1, allow_nan=False) + "\n"
+    outputs = [(args.json, document), (args.markdown, markdown(comparison))]
+    if args.html:
+        outputs.append((args.html, comparison_html(comparison)))
+    if "-" not in (args.json, args.markdown):
+        print("\n".join(terminal_lines(comparison)))
+    for place, text in outputs:
+        if place:
+            _write(place, text)
+    counts = comparison.counts
+    found = {
+        "slower": counts["slower"],
+        "cannot-tell": counts["cannot tell"] + len(comparison.untimed),
+        "oracle-changed": len(comparison.oracles_changed),
+        "pick-changed": len(comparison.picks_changed),
+        "lost": len(comparison.lost or ()),
+        "failing": len(comparison.failing),
+        "gone": len(comparison.gone),
+    }
+    bad = [f"{word}: {found[word]}" for word in wanted if found[word]]
+    if bad:
+        print(f"--fail-on: {', '.join(bad)}", file=sys.stderr)
+    return 1 if bad else 0
+
+
+def _write(place: str, text: str) -> None:
+    from tile_oracle.atomic_file import write_atomically
+
+    if place == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(Path(place), text.encode("utf-8"))
+    except OSError as error:
+        raise RecordError(f"cannot write {place}: {error.strerror or error}; choose another place") from None

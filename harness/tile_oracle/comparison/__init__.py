@@ -1,0 +1,1 @@
+"""Compares the measurements of two runs, oracle files, baselines or files of records."""

@@ -1,0 +1,290 @@
+"""Compares two sides problem by problem: faster, slower, the same, or not to be told.
+
+A problem's change is ln(new latency / old latency) of its oracles, or of its picks. Its standard error adds
+those of both latencies and the part by which two sessions differ beyond the noise within each of them. That
+part comes from kernels that both sides measured: the scatter of their changes around the common change, less
+what the errors explain (a random-effects model; Paule and Mandel, Journal of Research of the National Bureau
+of Standards 87, 1982), estimated robustly so that real changes do not count as noise.
+
+With a margin of m percent, and the 95 % interval of the change:
+
+- *same*: the interval lies within the margin (two one-sided tests; Schuirmann, Journal of Pharmacokinetics
+  and Biopharmaceutics 15, 1987);
+- *slower*, *faster*: the interval does not contain 0, also after the correction for the number of problems
+  (Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995, false discovery rate 5 %);
+- *cannot tell*: all others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.comparison.side import Pair, Side, Time
+from tile_oracle.errors import RecordError
+from tile_oracle.judge.failures import FAILURE_STATUSES
+
+Array = npt.NDArray[np.float64]
+
+FASTER, SLOWER, SAME, UNKNOWN = "faster", "slower", "same", "cannot tell"
+OUTCOMES = (SLOWER, FASTER, UNKNOWN, SAME)
+
+ORACLE, PICK = "oracle", "pick"
+
+CONFIDENCE = 0.95
+FALSE_DISCOVERIES = 0.05
+MARGIN_PERCENT = 1.0
+
+_MAD = 1.4826
+
+
+@dataclass(frozen=True)
+class Change:
+    """A ratio of new to old latency, with its 95 % interval, in percent: +5 is 5 % slower."""
+
+    percent: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ProblemChange:
+    """One problem: the kernels and latencies of both sides, the change, and the outcome."""
+
+    problem: str
+    old_kernel: str
+    new_kernel: str
+    old_ms: float
+    new_ms: float
+    change: Change
+    outcome: str
+
+
+@dataclass(frozen=True)
+class NewFailure:
+    """A pair that fails on the new side and did not fail on the old one. before: its old status, "" if the
+    old side does not say."""
+
+    problem: str
+    kernel: str
+    before: str
+    status: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sides compared. by: whose times, "oracle" or "pick". problems: of both sides, by id. gone, new:
+    problems of one side only; untimed: problems of both without a time on one of them. mean: of all problems,
+    geometric. alike: of pairs that both measured, geometric: a device or clock that changed moves all
+    kernels. between_percent: standard deviation between the sessions. oracles_changed, picks_changed:
+    (problem, old kernel, new kernel). gained, lost: kernels of one side only, None if a side does not list
+    its kernels. failing: newly failing pairs."""
+
+    old: Side
+    new: Side
+    by: str
+    margin_percent: float
+    problems: Sequence[ProblemChange]
+    gone: Sequence[str]
+    added: Sequence[str]
+    untimed: Sequence[str]
+    mean: Change | None
+    alike: Change | None
+    between_percent: float
+    oracles_changed: Sequence[tuple[str, str, str]]
+    picks_changed: Sequence[tuple[str, str, str]]
+    gained: Sequence[str] | None
+    lost: Sequence[str] | None
+    failing: Sequence[NewFailure]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Outcome -> problems."""
+        found = Counter(one.outcome for one in self.problems)
+        return {outcome: found[outcome] for outcome in OUTCOMES}
+
+    def with_outcome(self, outcome: str) -> Sequence[ProblemChange]:
+        """The problems with this outcome, the largest change first."""
+        chosen = [one for one in self.problems if one.outcome == outcome]
+        return sorted(chosen, key=lambda one: (-abs(one.change.percent), one.problem))
+
+
+def compare_sides(
+    old: Side, new: Side, *, by: str = ORACLE, margin_percent: float = MARGIN_PERCENT
+) -> Comparison:
+    """Compares the problems that both sides have. Raises RecordError if there are none, or no picks."""
+    shared = old.problems & new.problems
+    if not shared:
+        raise RecordError(f"{old.name} and {new.name} have no problem in common")
+    chosen = [_chosen(side, by) for side in (old, new)]
+    timed = sorted(problem for problem in shared if all(problem in one for one in chosen))
+    pairs = [(chosen[0][problem], chosen[1][problem]) for problem in timed]
+    common, between = _between_sessions(old, new)
+    return Comparison(
+        old,
+        new,
+        by,
+        margin_percent,
+        _judged(timed, pairs, between, margin_percent),
+        sorted(old.problems - new.problems),
+        sorted(new.problems - old.problems),
+        sorted(shared - set(timed)),
+        _mean(pairs, between),
+        common,
+        100 * between,
+        _moved(old.oracles, new.oracles, shared),
+        _moved(old.picks, new.picks, shared),
+        *_kernels(old, new, shared),
+        _newly_failing(old, new, shared),
+    )
+
+
+def _chosen(side: Side, by: str) -> dict[str, Time]:
+    """Problem -> the time that is compared."""
+    kernels = side.oracles if by == ORACLE else side.picks
+    if by == PICK and not kernels:
+        raise RecordError(f"{side.name} has no picks: compare by oracles, or give the run's folder")
+    found = ((problem, side.times.get((problem, kernel))) for problem, kernel in kernels.items())
+    return {problem: time for problem, time in found if time is not None}
+
+
+def _is_same_data(old: Time, new: Time) -> bool:
+    """Whether both are one measurement, as in a replay."""
+    return old.kernel == new.kernel and math.isclose(old.latency_ms, new.latency_ms, rel_tol=1e-9)
+
+
+def _between_sessions(old: Side, new: Side) -> tuple[Change | None, float]:
+    """The common change of the pairs that both measured, and the standard deviation between sessions of a
+    log latency's change."""
+    shared = [pair for pair in old.times if pair in new.times]
+    if not shared:
+        return None, 0.0
+    changes = np.array([_log_change(old.times[pair], new.times[pair]) for pair in shared])
+    variances = np.array([old.times[pair].sigma ** 2 + new.times[pair].sigma ** 2 for pair in shared])
+    if not changes.any():
+        return Change(0.0, 0.0, 0.0), 0.0
+    centre = float(np.median(changes))
+    scatter = _MAD * float(np.median(np.abs(changes - centre)))
+    between = math.sqrt(max(0.0, scatter**2 - float(np.median(variances))))
+    by_problem: dict[str, list[float]] = {}
+    for pair, change in zip(shared, changes, strict=True):
+        by_problem.setdefault(pair[0], []).append(float(change))
+    means = np.array([np.mean(values) for values in by_problem.values()])
+    # Kernels of a problem change together, so the problems are the sample.
+    error = float(means.std(ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else scatter
+    return _as_change(float(means.mean()), _quantile(max(len(means) - 1, 1)) * error), between
+
+
+def _judged(
+    problems: Sequence[str], pairs: Sequence[tuple[Time, Time]], between: float, margin_percent: float
+) -> list[ProblemChange]:
+    import scipy.stats  # not at the top: it is slow to import
+
+    if not problems:
+        return []
+    logs = np.array([_log_change(*pair) for pair in pairs])
+    errors = np.array([_error(*pair, between) for pair in pairs])
+    dof = np.array([_freedom(*pair) for pair in pairs])
+    reach = scipy.stats.t.ppf((1 + CONFIDENCE) / 2, dof) * errors
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(errors > 0, np.abs(logs) / errors, np.where(logs != 0, np.inf, 0.0))
+    p_values = 2 * scipy.stats.t.sf(ratio, dof)
+    is_real = _discoveries(p_values)
+    found = []
+    for problem, (old, new), log, width, real in zip(problems, pairs, logs, reach, is_real, strict=True):
+        change = _as_change(float(log), float(width))
+        if -margin_percent <= change.low and change.high <= margin_percent:
+            outcome = SAME
+        elif real and (change.low > 0 or change.high < 0):
+            outcome = SLOWER if change.low > 0 else FASTER
+        else:
+            outcome = UNKNOWN
+        found.append(
+            ProblemChange(problem, old.kernel, new.kernel, old.latency_ms, new.latency_ms, change, outcome)
+        )
+    return found
+
+
+def _discoveries(p_values: Array) -> npt.NDArray[np.bool_]:
+    """Which p-values stand at the false discovery rate."""
+    order = np.argsort(p_values)
+    limits = FALSE_DISCOVERIES * np.arange(1, len(p_values) + 1) / len(p_values)
+    below = np.flatnonzero(p_values[order] <= limits)
+    found = np.zeros(len(p_values), dtype=bool)
+    if len(below):
+        found[order[: below[-1] + 1]] = True
+    return found
+
+
+def _mean(pairs: Sequence[tuple[Time, Time]], between: float) -> Change | None:
+    """The geometric mean of the changes. The problems are given, so only their measurements vary."""
+    if not pairs:
+        return None
+    logs = np.array([_log_change(*pair) for pair in pairs])
+    error = math.sqrt(sum(_error(*pair, between) ** 2 for pair in pairs)) / len(pairs)
+    return _as_change(float(logs.mean()), _quantile(math.inf) * error)
+
+
+def _log_change(old: Time, new: Time) -> float:
+    return 0.0 if _is_same_data(old, new) else math.log(new.latency_ms / old.latency_ms)
+
+
+def _error(old: Time, new: Time, between: float) -> float:
+    return 0.0 if _is_same_data(old, new) else math.sqrt(old.sigma**2 + new.sigma**2 + between**2)
+
+
+def _freedom(old: Time, new: Time) -> float:
+    """Degrees of freedom of the sum of both variances (Welch and Satterthwaite)."""
+    parts = [(time.sigma**2, time.dof) for time in (old, new)]
+    total = sum(part for part, _ in parts)
+    return total**2 / sum(part**2 / dof for part, dof in parts) if total > 0 else min(old.dof, new.dof)
+
+
+def _quantile(dof: float) -> float:
+    import scipy.stats
+
+    return float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, dof))
+
+
+def _as_change(log: float, reach: float) -> Change:
+    return Change(*(100 * math.expm1(one) for one in (log, log - reach, log + reach)))
+
+
+def _moved(
+    old: Mapping[str, str], new: Mapping[str, str], shared: Iterable[str]
+) -> list[tuple[str, str, str]]:
+    both = sorted(problem for problem in shared if problem in old and problem in new)
+    return [(problem, old[problem], new[problem]) for problem in both if old[problem] != new[problem]]
+
+
+def _kernels(
+    old: Side, new: Side, shared: frozenset[str]
+) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+    """The kernels that only the new side and only the old side measured on the shared problems."""
+    if not (old.has_kernels and new.has_kernels):
+        return None, None
+    before, after = (
+        {kernel for problem, kernel in side.statuses if problem in shared} for side in (old, new)
+    )
+    return sorted(after - before), sorted(before - after)
+
+
+def _newly_failing(old: Side, new: Side, shared: frozenset[str]) -> list[NewFailure]:
+    found = []
+    for (problem, kernel), status in sorted(new.statuses.items()):
+        if problem not in shared or status not in FAILURE_STATUSES:
+            continue
+        before = _status(old, (problem, kernel))
+        if before is not None and before not in FAILURE_STATUSES:
+            found.append(NewFailure(problem, kernel, before, status))
+    return found
+
+
+def _status(side: Side, pair: Pair) -> str | None:
+    """A pair's status; None if the side did not measure it. A baseline names all of its failures."""
+    return side.statuses.get(pair, None if side.has_kernels else "")
