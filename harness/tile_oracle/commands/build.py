@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tile_oracle.build.binary import BuildResult
@@ -13,7 +13,7 @@ from tile_oracle.build.builder import REFUSE, Builder
 from tile_oracle.build.kernel_source import KernelSource, PoolSource
 from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
-from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain
+from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
 from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, KernelError
@@ -22,7 +22,7 @@ from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.operation import operation_named, operation_names
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
-from tile_oracle.pool import pool_of_kind, rules_of
+from tile_oracle.pool import load_rule_set, pool_of_kind, rules_of
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.problem_set import load_problem_sets
 
@@ -38,6 +38,7 @@ examples:
   tile-oracle build -o ck --arch gfx950 --ck-tile composable_kernel --kernel-set profiler
                                                                     CK Tile's own kernels
   tile-oracle build -o mine --arch sm_90 --kernels my_kernels.py    kernels written in Triton
+  tile-oracle build -o few --arch sm_90 --kernels few.json          the list of `tile-oracle portfolio`
 
 instruction sets:
   native (this machine's), x86-64, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a, armv8.2-a, armv8.4-a,
@@ -112,6 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Builds, reports, and returns 1 when a kernel did not compile. Raises HarnessError."""
+    take_kernel_list(args)
     option = kernel_source_option(args.kernel_source, args.ck_tile, args.kernels)
     source = open_kernel_source(args.arch, option)
     kernels = _pool(args, source)
@@ -141,8 +143,9 @@ def _pool(args: argparse.Namespace, source: KernelSource | None) -> list[Kernel]
     kernels: list[Kernel] = []
     if isinstance(source, PoolSource):
         return own_kernels(source, args, where)
-    for kind in _kinds(args):
-        kernels += pool_of_kind(kind, args.arch, rules_of(args.kernel_set, args.ck_tile), where)
+    rules = rules_of(args.kernel_set, args.ck_tile)
+    for kind in _kinds(args, load_rule_set(rules).kinds):
+        kernels += pool_of_kind(kind, args.arch, rules, where)
     return kernels
 
 
@@ -192,8 +195,8 @@ def _in_source(source: KernelSource, kernels: Iterable[Kernel]) -> tuple[list[Ke
     return there, lines
 
 
-def _kinds(args: argparse.Namespace) -> list[Kind]:
-    """The kinds of problem whose kernels to build, sorted."""
+def _kinds(args: argparse.Namespace, listed: Sequence[Kind] = ()) -> list[Kind]:
+    """The kinds of problem whose kernels to build, sorted. listed: what is built if no option says it."""
     words = (args.op, args.direction, args.layout, args.dtype, args.ndim)
     if args.problem_set is not None:
         if any(word is not None for word in words):
@@ -202,6 +205,8 @@ def _kinds(args: argparse.Namespace) -> list[Kind]:
             )
         problems = load_problem_sets(args.problem_set).problems
         return sorted({problem.kind for problem in problems}, key=kind_text)
+    if listed and all(word is None for word in words):
+        return sorted(listed, key=kind_text)
     operation = operation_named(args.op or operation_names()[0])
     given = {"direction": args.direction, "layout": args.layout, "ndim": args.ndim, "dtype": args.dtype}
     for name, word in given.items():

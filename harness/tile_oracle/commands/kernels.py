@@ -26,7 +26,7 @@ from tile_oracle.commands.kernel_facts import (
     verdict_lines,
 )
 from tile_oracle.commands.kernel_verify import file_lines, verified_lines, verify_file, verify_kernels
-from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain
+from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
 from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import RuleError
@@ -209,6 +209,7 @@ def run(args: argparse.Namespace) -> int:
         raise RuleError("--sample is for --facts and --verify: give one of them, or leave --sample out")
     if args.json:
         raise RuleError("--json is for --diff: give --diff A B, or leave --json out")
+    take_kernel_list(args)
     if args.kernels is not None:
         from tile_oracle.commands.own_kernels import show_own_kernels
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tile_oracle.errors import RuleError
+
+DEFAULT_KERNEL_SET = "default"
+"""The kernel set where none is given."""
+
 
 def add_build_dir(parser: argparse.ArgumentParser) -> None:
     """The cache of compiled kernels."""
@@ -19,8 +24,17 @@ def add_kernels(parser: argparse.ArgumentParser) -> None:
         "--kernels",
         metavar="FILE",
         help="kernels that are written in Triton: a Python file that declares them (tile_oracle.triton), or "
-        "triton: those that ship",
+        "triton: those that ship; or a .json file of --kernel-set, such as a list of `portfolio`",
     )
+
+
+def take_kernel_list(args: argparse.Namespace) -> None:
+    """Moves a .json file of --kernels to --kernel-set, which reads it. Raises RuleError if both are given."""
+    if args.kernels is None or not args.kernels.endswith(".json"):
+        return
+    if args.kernel_set != DEFAULT_KERNEL_SET:
+        raise RuleError(f"--kernels {args.kernels} and --kernel-set {args.kernel_set}: leave one out")
+    args.kernels, args.kernel_set = None, args.kernels
 
 
 def add_toolchain(parser: argparse.ArgumentParser) -> None:

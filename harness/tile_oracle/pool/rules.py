@@ -33,7 +33,7 @@ The sets `profiler` and `tests` do not ship with tile-oracle: they are read from
 config files (tile_oracle.pool.ck_builder), and their names include the checkout: `profiler@DIR` (`rules_of`).
 A set may also be one such file, by its path (`nhwgc_bf16.conf`, or `nhwgc_bf16.conf@DIR` with a checkout). A
 .json file may also be a kernel list of Composable Kernel's dispatcher or tile_engine
-(tile_oracle.operation.kernel_lists).
+(tile_oracle.operation.kernel_lists), or a list of kernel names (tile_oracle.pool.named_kernels).
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ from tile_oracle.pool.ck_builder import (
     read_builder_configs,
     read_builder_file,
 )
+from tile_oracle.pool.named_kernels import KERNELS, listed_kinds, read_named_kernels
 
 _LISTED_OP = "grouped_conv"
 """The operation of kernel lists and CK Builder config files, which do not name it."""
@@ -82,6 +83,11 @@ class RuleSet:
     notes: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
     of_library: bool = False
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds that the set has kernels of, if it names each kernel; none for a set of rules."""
+        return tuple(kind for blocks in self.blocks.values() for kind in listed_kinds(blocks))
 
     def archs(self, op: str) -> tuple[str, ...]:
         """The architectures that the set has kernels of an operation for."""
@@ -154,6 +160,8 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str =
     tree = JsonTree.read(path, _MOST_BYTES)
     if isinstance(tree.value, dict) and not {INSTANCES, TRAITS}.isdisjoint(tree.value):
         return _of_kernel_list(tree, name, checkout)
+    if isinstance(tree.value, dict) and KERNELS in tree.value:
+        return RuleSet(name, *read_named_kernels(tree))
     readers = {one.rules_key: one for one in operations()}
     given = [key for key in readers if isinstance(tree.value, dict) and key in tree.value]
     needed = given[0] if given else next(iter(readers))

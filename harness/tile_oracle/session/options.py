@@ -96,7 +96,8 @@ def add_options(parser: pytest.Parser) -> None:
         default="",
         help="where the candidates come from, separated by commas: native (the kernels of --kernel-set, the "
         "default); kernels written in Triton: a Python file that declares them (tile_oracle.triton), a "
-        "folder that `tile-oracle build --kernels` made, or triton for those that ship; and libraries whose "
+        "folder that `tile-oracle build --kernels` made, or triton for those that ship; a .json file of "
+        "--kernel-set, such as a list of `tile-oracle portfolio`; and libraries whose "
         "algorithms are candidates: on sm_90 cublaslt (GEMM) and cudnn (convolution), on AMD's GPUs "
         "hipblaslt (GEMM); cudnn=PATH says where the library is",
     )
@@ -320,12 +321,15 @@ def read_options(config: pytest.Config) -> SessionOptions:
     kernel_budget = duration_s("--kernel-budget", value("--kernel-budget"))
     timeout, budget = value("--kernel-timeout"), value("--budget")
     triton, libraries = split_kernels(value("--kernels"))
-    kernels, folder = _kernels(triton, value("--kernel-set"), here)
+    kernel_set = value("--kernel-set")
+    if triton is not None and triton.endswith(".json"):
+        kernel_set, triton = _listed(triton, kernel_set), None
+    kernels, folder = _kernels(triton, kernel_set, here)
     _check_numbers(config)
     return SessionOptions(
         problem_set=value("--problem-set"),
-        kernel_set=value("--kernel-set") or (Path(kernels).name if kernels else DEFAULT_KERNEL_SET),
-        kernel_set_asked=value("--kernel-set") is not None,
+        kernel_set=kernel_set or (Path(kernels).name if kernels else DEFAULT_KERNEL_SET),
+        kernel_set_asked=kernel_set is not None,
         kernel_filter=value("--kernel-filter"),
         pairs=path("--pairs"),
         target=value("--target"),
@@ -376,6 +380,13 @@ def _check_numbers(config: pytest.Config) -> None:
         raise HarnessError(f"--library-algorithms {most} is not from 1 to {_MOST_ALGORITHMS:,}")
     if jobs is not None and jobs < 1:
         raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")
+
+
+def _listed(path: str, kernel_set: str | None) -> str:
+    """The kernel set of a .json file of --kernels. Raises HarnessError."""
+    if kernel_set is not None:
+        raise HarnessError(f"--kernels {path} and --kernel-set {kernel_set}: leave one out")
+    return path
 
 
 def _kernels(given: str | None, kernel_set: str | None, here: Path) -> tuple[str | None, Path | None]:

@@ -1,0 +1,318 @@
+"""`tile-oracle portfolio`: the kernels that are worth their compile time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tile_oracle.commands.options import add_records
+from tile_oracle.errors import RecordError
+from tile_oracle.text_table import text_table
+
+if TYPE_CHECKING:
+    from tile_oracle.evaluation.portfolio import PoolEfficiencies, Portfolio, Summary
+
+HELP = "choose the few kernels of a pool that come closest to all of them"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle portfolio reports/my_run                           sets of 4, 8, 16, 32 and 64 kernels
+  tile-oracle portfolio training.parquet --judge unseen.parquet  and how they do on other problems
+  tile-oracle portfolio training.parquet --reach 98 -o few.json  the smallest set with a mean of 98 %
+  tile-oracle build -o few --arch sm_90 --kernels few.json       build these kernels only
+  pytest --problem-set forward_validation_300 --kernels few.json
+
+Every kind of problem (convolution: direction, data type and 2D or 3D) has kernels of its own, so each has
+its own sets. A problem's efficiency is that of the fastest kernel of the set, as a share of the fastest
+recorded one. A pair that was not measured counts as 0, so with incomplete records the figures are lower
+bounds. "none ok" counts problems on which no kernel of the set was measured ok.
+"""
+
+_SIZES = "4,8,16,32,64"
+_REACH_PERCENT = 99.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle portfolio`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Chooses sets of kernels by the mean efficiency of their fastest kernel: greedily, with swaps. The\n"
+        "bound is an upper limit of the mean of every set of that size on the same problems."
+    )
+    parser.epilog = _EXAMPLES
+    add_records(parser)
+    parser.add_argument(
+        "--sizes", default=_SIZES, metavar="N,...", help="sizes to show (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--judge",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="RECORDS",
+        help="records of other problems, on which the sets are judged, too (may be repeated)",
+    )
+    parser.add_argument(
+        "--reach",
+        type=float,
+        default=_REACH_PERCENT,
+        metavar="PERCENT",
+        help="the mean efficiency that counts as enough (default: %(default)g)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the kernels as a list for --kernels: of every kind the smallest set that reaches "
+        "--reach, or the set of --size",
+    )
+    parser.add_argument("--size", type=int, metavar="N", help="the size of the sets that -o writes")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the curves")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Records that the sets are judged by: their name, and the efficiencies of each kind."""
+
+    name: str
+    pools: Mapping[str, PoolEfficiencies]
+
+
+@dataclass(frozen=True)
+class KindResult:
+    """The portfolios of one kind of problem: of 1, 2, ... kernels. judged: for each file of --judge that has
+    problems of this kind, the summaries of the same sets."""
+
+    pool: PoolEfficiencies
+    portfolios: tuple[Portfolio, ...]
+    judged: Mapping[str, tuple[Summary, ...]]
+
+    def at(self, size: int) -> Portfolio:
+        """The set of this size; the largest where further kernels add nothing."""
+        return self.portfolios[min(size, len(self.portfolios)) - 1]
+
+    def needed(self, percent: float) -> int | None:
+        """The smallest size whose mean on the problems of the choice reaches this; None if none does."""
+        return _first(percent, [one.summary for one in self.portfolios])
+
+    def needed_when_judged(self, name: str, percent: float) -> int | None:
+        """The same on the problems of a file of --judge."""
+        return _first(percent, self.judged[name])
+
+
+def _first(percent: float, summaries: Sequence[Summary]) -> int | None:
+    sizes = (size for size, one in enumerate(summaries, start=1) if one.mean_percent >= percent)
+    return next(sizes, None)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the tables and writes the files. Raises RecordError."""
+    from tile_oracle.problem import kind_text
+    from tile_oracle.record.dataset import load_records
+
+    sizes = _sizes(args.sizes)
+    if args.size is not None and args.size < 1:
+        raise RecordError(f"--size {args.size}: a set has at least one kernel")
+    records = load_records(args.records)
+    judged = [Judged(str(path), _pools([path])) for path in args.judge]
+    archs = sorted(records["arch"].dropna().unique())
+    if len(archs) > 1:
+        raise RecordError(
+            f"the records are of {' and '.join(archs)}: kernels of several architectures are not one pool"
+        )
+    most = max(*sizes, args.size or 1)
+    found = {kind: _result(pool, judged, sizes, most) for kind, pool in _pools_of(records).items()}
+    strays = [one.name for one in judged if not set(one.pools) & set(found)]
+    if strays:
+        raise RecordError(f"{strays[0]} has no problem of {', '.join(found)}: there is nothing to judge")
+    lines: list[str] = []
+    for result in found.values():
+        lines += [*_describe(kind_text(result.pool.kind), result, sizes, args.reach), ""]
+    print("\n".join(lines[:-1]))
+    if args.output is not None:
+        print(_write_list(args.output, found, archs, args.size, args.reach))
+    if args.html is not None:
+        from tile_oracle.report.portfolio_page import Curve, portfolio_page
+
+        curves = {
+            kind: [
+                Curve("chosen on these problems", [p.summary for p in one.portfolios]),
+                *(Curve(name, list(summaries)) for name, summaries in one.judged.items()),
+            ]
+            for kind, one in found.items()
+        }
+        bounds = {kind: [p.bound_percent for p in one.portfolios] for kind, one in found.items()}
+        _write(args.html, portfolio_page(curves, bounds, "\n".join(lines)))
+    if args.json is not None:
+        document = {kind: _as_json(one, sizes) for kind, one in found.items()}
+        _write(args.json, json.dumps(document, indent=1) + "\n")
+    return 0
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        sizes = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        sizes = []
+    if not sizes or sizes[0] < 1:
+        raise RecordError(f"--sizes {text!r}: numbers from 1, joined by commas, such as {_SIZES}")
+    return sizes
+
+
+def _pools(paths: Sequence[Path]) -> dict[str, PoolEfficiencies]:
+    from tile_oracle.record.dataset import load_records
+
+    return _pools_of(load_records(paths))
+
+
+def _pools_of(records: Any) -> dict[str, PoolEfficiencies]:
+    from tile_oracle.evaluation.portfolio import pool_efficiencies
+    from tile_oracle.problem import kind_text
+
+    return {kind_text(pool.kind): pool for pool in pool_efficiencies(records)}
+
+
+def _result(pool: PoolEfficiencies, judged: Sequence[Judged], sizes: Sequence[int], most: int) -> KindResult:
+    from tile_oracle.evaluation.portfolio import Summary, choose, relaxed_bound
+    from tile_oracle.problem import kind_text
+
+    portfolios = tuple(
+        relaxed_bound(pool, one) if len(one.kernels) in sizes else one for one in choose(pool, most)
+    )
+    others = {
+        one.name: one.pools[kind_text(pool.kind)] for one in judged if kind_text(pool.kind) in one.pools
+    }
+    summaries = {
+        name: tuple(Summary.of(other.of(one.kernels)) for one in portfolios) for name, other in others.items()
+    }
+    return KindResult(pool, portfolios, summaries)
+
+
+_HEADINGS = ("kernels", "mean %", "bound %", "P10 %", "worst %", "none ok")
+
+
+def _describe(kind: str, result: KindResult, sizes: Sequence[int], reach: float) -> list[str]:
+    pool = result.pool
+    lines = [
+        f"{kind}: {len(pool.kernels)} kernels, {len(pool.problems)} problems, "
+        f"{100 * pool.measured_share:.0f} % of the pairs measured",
+        *_table([(p.summary, f"{p.bound_percent:.2f}") for p in map(result.at, sizes)], result, sizes),
+        _needs(result.needed(reach), reach, "on these problems"),
+    ]
+    if pool.without_oracle:
+        lines.append(f"left out: {len(pool.without_oracle)} problems without any ok kernel")
+    for name, summaries in result.judged.items():
+        shown = [(summaries[min(size, len(summaries)) - 1], "") for size in sizes]
+        lines += ["", f"judged by {name}:", *_table(shown, result, sizes)]
+        lines.append(_needs(result.needed_when_judged(name, reach), reach, "there"))
+    listed = result.needed(reach) or len(result.at(max(sizes)).kernels)
+    return [*lines, "", *_members(result, sizes, listed)]
+
+
+def _table(shown: Sequence[tuple[Summary, str]], result: KindResult, sizes: Sequence[int]) -> list[str]:
+    rows: list[tuple[str, ...]] = [_HEADINGS]
+    for size, (one, limit) in zip(sizes, shown, strict=True):
+        count = len(result.at(size).kernels)
+        rows.append(
+            (
+                str(size) if count == size else f"{size} (only {count} add anything)",
+                f"{one.mean_percent:.2f}",
+                limit,
+                f"{one.p10_percent:.2f}",
+                f"{one.worst_percent:.2f}",
+                str(one.problems - one.covered),
+            )
+        )
+    if not any(limit for _, limit in shown):
+        rows = [(row[0], row[1], *row[3:]) for row in rows]
+    return text_table(rows, range(1, len(rows[0])))
+
+
+def _needs(size: int | None, reach: float, where: str) -> str:
+    if size is None:
+        return f"no set of these sizes has a mean of {reach:g} % {where}"
+    return f"{size} kernels have a mean of {reach:g} % {where}"
+
+
+def _members(result: KindResult, sizes: Sequence[int], listed: int) -> list[str]:
+    """What each kernel of the set of `listed` kernels adds, and in which of the others it is."""
+    from tile_oracle.evaluation.portfolio import members
+    from tile_oracle.kernel import parse_kernel_name
+
+    rows = [("mean without it", "fastest on", "alone on", "in sets of", "kernel")]
+    for one in members(result.pool, result.at(listed).kernels):
+        inside = [str(size) for size in sizes if one.kernel in result.at(size).kernels]
+        rows.append(
+            (
+                f"-{one.loss_points:.3f}",
+                str(one.fastest_on),
+                str(one.alone_on),
+                ",".join(inside),
+                parse_kernel_name(one.kernel).short_name,
+            )
+        )
+    return [f"what each of the {listed} adds:", *text_table(rows, (0, 1, 2))]
+
+
+def _write_list(
+    path: Path, found: Mapping[str, KindResult], archs: Sequence[str], size: int | None, reach: float
+) -> str:
+    from tile_oracle.kernel.named import is_named
+    from tile_oracle.pool.named_kernels import named_kernels_json
+
+    if path.suffix != ".json":
+        raise RecordError(f"{path}: a kernel list is a .json file")
+    if not archs:
+        raise RecordError("the records name no architecture, which a kernel list needs")
+    names: list[str] = []
+    parts = []
+    for kind, result in found.items():
+        number = size or result.needed(reach) or len(result.portfolios)
+        kernels = result.at(number).kernels
+        names += kernels
+        parts.append(f"{len(kernels)} for {kind}")
+    listed = [name for name in names if not is_named(name)]
+    if not listed:
+        raise RecordError("all chosen kernels are Triton's or a library's: a list has only tile-oracle's own")
+    about = f"tile-oracle portfolio: {', '.join(parts)}"
+    _write(path, named_kernels_json(listed, archs, about))
+    left_out = len(names) - len(listed)
+    more = f"; {left_out} of Triton or a library are not in the list" if left_out else ""
+    return f"\n{path}: {len(listed)} kernels ({', '.join(parts)}){more}; use it with --kernels {path}"
+
+
+def _as_json(result: KindResult, sizes: Sequence[int]) -> dict[str, Any]:
+    from tile_oracle.evaluation.portfolio import members
+
+    pool = result.pool
+    return {
+        "kernels": len(pool.kernels),
+        "problems": len(pool.problems),
+        "without_oracle": list(pool.without_oracle),
+        "measured_share": pool.measured_share,
+        "curve": [
+            {
+                "size": size,
+                **asdict(one.summary),
+                "bound_percent": one.bound_percent,
+                "judged": {name: asdict(summaries[size - 1]) for name, summaries in result.judged.items()},
+            }
+            for size, one in enumerate(result.portfolios, start=1)
+        ],
+        "sets": {
+            str(size): [asdict(one) for one in members(pool, result.at(size).kernels)] for size in sizes
+        },
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror}") from None
