@@ -16,6 +16,7 @@ from tile_oracle.build.triton.child_process import triton_folder
 from tile_oracle.build.triton.kernel_source import TritonSource, open_triton, shipped_file
 from tile_oracle.kernel import NamedKernel
 from tile_oracle.operation import Kind
+from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.operations.rms_norm.problem import RmsNormProblem
@@ -62,7 +63,7 @@ def interpret(tmp_path: Path, told: list[dict[str, object]]) -> list[str]:
 
 
 def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
-    assert len(hopper.kinds) == 8 + 2 + 2 * 3
+    assert len(hopper.kinds) == 8 + 2 + 2 * 3 + 2 * 3 * 2
     for layout in GEMM_LAYOUTS:
         pool = hopper.pool(Kind.of("gemm", dtype="bf16", layout=layout))
         assert {kernel.function for kernel in pool if isinstance(kernel, NamedKernel)} == {
@@ -136,13 +137,37 @@ def test_rows_are_right(hopper: TritonSource, tmp_path: Path, function: str) -> 
     assert set(said) == {"ok"}
 
 
+ATTENTION = {
+    "attention_prefill": (
+        AttentionProblem("fp16", 1, 2, 1, 70, 100, 64, 1),
+        AttentionProblem("fp16", 1, 2, 2, 65, 130, 64, 0),
+    ),
+    "attention_decode": (
+        AttentionProblem("fp16", 2, 4, 2, 3, 300, 64, 1),
+        AttentionProblem("fp16", 1, 8, 1, 1, 260, 128, 0),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ATTENTION)
+def test_attention_is_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
+    told = []
+    for problem in ATTENTION[function]:
+        pool = [one for one in hopper.pool(problem.kind) if isinstance(one, NamedKernel)]
+        found = cases(hopper, (one for one in pool if one.function == function), [problem])
+        told += [found[0], found[-1]]
+    assert interpret(tmp_path, told) == ["ok"] * 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
 def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch: str) -> None:
     source = open_triton(arch, "")
     conv = source.pool(Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2))
     rows = [one for op in ("softmax", "rms_norm") for one in source.pool(Kind.of(op, dtype="bf16"))]
-    pool = (*source.pool(Kind.of("gemm", dtype="bf16", layout="rrr")), *conv, *rows)
+    heads = source.pool(Kind.of("attention", dtype="bf16", head_dim=128, causal=1))
+    pool = (*source.pool(Kind.of("gemm", dtype="bf16", layout="rrr")), *conv, *rows, *heads)
     of_function = {
         kernel.function: kernel for kernel in pool if isinstance(kernel, NamedKernel) and small(kernel)
     }

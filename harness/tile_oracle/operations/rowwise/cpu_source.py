@@ -6,7 +6,7 @@ from tile_oracle.operations.rowwise.kernel import RowKernel
 
 _NUMBERS = {"bf16": "BF16", "fp16": "FP16", "fp32": "FP32"}
 
-_BEFORE = r"""
+ELEMENTS = r"""
 #include <stdint.h>
 
 #define VISIBLE extern "C" __attribute__((visibility("default")))
@@ -34,21 +34,44 @@ typedef float Element;
 static inline float load(Element stored) { return stored; }
 static inline Element store(float value) { return value; }
 #endif
+"""
+"""Element, load and store. Needs the macro of `element_macro`."""
 
-struct Args { const Element *in, *weights; Element *out; void *workspace; int64_t rows, columns; };
-struct Clock { long seconds, nanoseconds; };
-extern "C" int clock_gettime(int, Clock *);
-
-VISIBLE int32_t to_abi_version(void) { return 1; }
-VISIBLE int64_t to_workspace_bytes(const Args *) { return 0; }
+EXPONENTIAL = r"""
+/* exp(x) for x <= 0: 2^n times Taylor's polynomial of degree 7 on [-0.35, 0.35], with an error below 5e-9.
+   n ln 2 is subtracted in two parts, the first of which has few bits. */
+static inline float exp_of(float x) {
+  if (!(x >= -87.0f)) return x != x ? x : 0.0f;
+  int n = (int)(x * 1.44269504f - 0.5f);
+  float f = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+  float p = 1.3888889e-3f + f * 1.9841270e-4f;
+  p = 4.1666667e-2f + f * (8.3333333e-3f + f * p);
+  p = 1 + f * (1 + f * (0.5f + f * (1.6666667e-1f + f * p)));
+  int32_t bits = (n + 127) << 23;
+  float scale;
+  __builtin_memcpy(&scale, &bits, 4);
+  return p * scale;
+}
 """
 
-_AFTER = r"""
+_ROWS = r"""
+struct Args { const Element *in, *weights; Element *out; void *workspace; int64_t rows, columns; };
+"""
+
+_LAUNCH = r"""
 VISIBLE int32_t to_launch(const Args *args) {
   for (int64_t row = 0; row < args->rows; ++row)
     of_row(args->in + row * args->columns, args->weights, args->out + row * args->columns, args->columns);
   return 0;
 }
+"""
+
+ENTRY_POINTS = r"""
+struct Clock { long seconds, nanoseconds; };
+extern "C" int clock_gettime(int, Clock *);
+
+VISIBLE int32_t to_abi_version(void) { return 1; }
+VISIBLE int64_t to_workspace_bytes(const Args *) { return 0; }
 
 VISIBLE int32_t to_time(const Args *args, int64_t count, uint64_t *nanoseconds) {
   for (int64_t i = 0; i < count; ++i) {
@@ -62,10 +85,17 @@ VISIBLE int32_t to_time(const Args *args, int64_t count, uint64_t *nanoseconds) 
   return 0;
 }
 """
+"""What kernels/cpu/abi.h declares, besides to_launch. Needs Args."""
+
+
+def element_macro(dtype: str) -> str:
+    """The definition that chooses the data type."""
+    return f"#define {_NUMBERS[dtype]}\n"
 
 
 def unit(kernel: RowKernel, of_row: str) -> str:
     """The translation unit of a kernel. of_row: the text of
     `static void of_row(const Element *x, const Element *w, Element *y, int64_t columns)`, in which LANES is
     the number of elements that are reduced in parallel."""
-    return f"#define {_NUMBERS[kernel.dtype]}\n#define LANES {kernel.lanes}\n{_BEFORE}\n{of_row}\n{_AFTER}"
+    lanes = f"#define LANES {kernel.lanes}\n"
+    return element_macro(kernel.dtype) + lanes + ELEMENTS + _ROWS + of_row + _LAUNCH + ENTRY_POINTS

@@ -1,0 +1,161 @@
+"""Attention in a worker process: operands, the errors that docs/verification.md derives, and calls."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tile_oracle.device.bounded_rows import CONFIDENCE, UNIT, Exact, Rows, error_of_sum, rounded_bounds
+from tile_oracle.device.cpu_bounded import BoundedCpuData
+from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
+from tile_oracle.device.gpu_work import DeviceWork
+from tile_oracle.device.guarded_memory import GuardedBuffer
+from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
+from tile_oracle.device.runtime.driver import Driver
+from tile_oracle.number_formats import STORAGE, Array, decode, encode
+from tile_oracle.operations.attention.problem import AttentionProblem
+
+_UNITS = {"bf16": 2.0**-8, "fp16": 2.0**-11}
+"""Unit roundoff of the weights before the second product."""
+_SUBNORMAL = {"bf16": 0.0, "fp16": 2.0**-25}
+"""Absolute rounding error of weights that fp16 stores as subnormal numbers."""
+_TINY = 2.0**-120
+_FAR = 4.0
+_PER_DISTANCE, _EXPONENTIAL, _RESCALING, _QUOTIENT = 3 * UNIT, 8 * UNIT, 64 * UNIT, 8 * UNIT
+_LARGEST_DISTANCE = 128.0
+
+_SAMPLE = 64
+_MOST_FLOPS = 1e11
+"""Of the reference of repeating operands on the host, in fp64, if there are smaller ones."""
+_MOST_VALUES = 1 << 24
+_PRIMES = (7, 5, 3, 2)
+_ROWS_AT_ONCE = 512
+
+
+def bounds_of_head(q: Exact, k: Exact, v: Exact, visible: Rows, dtype: str) -> tuple[Exact, Exact]:
+    """Result and allowed error of some queries of one head.
+
+    visible: how many keys each of them sees.
+    """
+    scale = q.shape[1] ** -0.5
+    scores = q @ k.T * scale
+    scores[np.arange(len(k)) >= visible[:, None]] = -np.inf
+    distance = scores.max(axis=1, keepdims=True) - scores
+    terms = np.exp(-distance)
+    total = terms.sum(axis=1, keepdims=True)
+    weights = terms / total
+    value = weights @ v
+    # A score's error, by the inequality of Cauchy and Schwarz for the sum of magnitudes.
+    norms = np.linalg.norm(q, axis=1, keepdims=True) * np.linalg.norm(k, axis=1).max()
+    of_score = (error_of_sum(q.shape[1]) + 4 * UNIT) * norms * scale
+    relative = _PER_DISTANCE * np.minimum(distance, _LARGEST_DISTANCE) + 2 * of_score
+    relative += _EXPONENTIAL + _RESCALING + _QUOTIENT + error_of_sum(len(k))
+    magnitudes = weights @ np.abs(v)
+    weighted = weights * relative
+    slack = weighted @ np.abs(v) + np.abs(value) * weighted.sum(axis=1, keepdims=True)
+    unit, subnormal = _UNITS[dtype], _SUBNORMAL[dtype]
+    squares = weights * weights
+    rounding = np.minimum(CONFIDENCE * np.sqrt(squares @ (v * v)), magnitudes)
+    of_total = np.minimum(CONFIDENCE * np.sqrt(squares.sum(axis=1, keepdims=True)), 1.0)
+    slack += unit * (rounding + of_total * np.abs(value))
+    if subnormal:
+        small = (terms < 2.0**-14).astype(np.float64)
+        slack += CONFIDENCE * subnormal / total * np.sqrt(small @ (v * v))
+    return value, slack + _TINY
+
+
+class _Args(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "workspace")),
+        *((name, ctypes.c_int64) for name in ("batch", "heads", "kv_heads", "seq_q", "seq_kv")),
+        ("scale", ctypes.c_float),
+    )
+
+
+class AttentionInWorker:
+    """See OnDevice, OnGpu and BoundedRows. Row r of the result belongs to row r of Q."""
+
+    def cpu_data(self, problem: AttentionProblem, seed: int) -> BoundedCpuData:
+        """Operands and results for the target cpu."""
+        return BoundedCpuData(problem, seed, self)
+
+    def gpu_data(self, driver: Driver, work: DeviceWork, problem: AttentionProblem, seed: int) -> BoundedData:
+        """A problem's operands and results on a GPU."""
+        return BoundedData(driver, work, problem, seed, self)
+
+    def gpu_memory_bytes(self, problem: AttentionProblem) -> int:
+        """Device memory that `gpu_data` needs."""
+        return bounded_memory_bytes(problem)
+
+    def first(self, problem: AttentionProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
+        """Normal deviates; far: four times as large, so that few keys have most of the weight."""
+        values = random.standard_normal((rows, problem.head_dim), dtype=np.float32)
+        return encode(values * np.float32(_FAR) if far else values, problem.dtype)
+
+    def others(self, problem: AttentionProblem, random: np.random.Generator, rows: int | None) -> list[Array]:
+        """K and V: normal deviates, whose heads repeat as `rows` demands."""
+        shape = problem.operand_shapes[1]
+        slice_rows = problem.group * problem.seq_q
+        count = problem.batch * problem.kv_heads if rows is None else max(1, rows // slice_rows)
+        # Large arrays repeat an odd number of rows.
+        length = count * problem.seq_kv
+        if rows is None:
+            length = min(length, (_MOST_VALUES // problem.head_dim) | 1)
+        made = [random.standard_normal((length, problem.head_dim), dtype=np.float32) for _ in range(2)]
+        return [np.resize(encode(one, problem.dtype), shape) for one in made]
+
+    def bounds(
+        self, problem: AttentionProblem, first: Array, others: Sequence[Array], rows: Rows
+    ) -> tuple[Array, Array]:
+        """The least and the largest right values of some rows."""
+        queries = decode(first, problem.dtype).astype(np.float64)
+        head, place = np.divmod(rows, problem.seq_q)
+        slices = head // problem.heads * problem.kv_heads + head % problem.heads // problem.group
+        visible = np.full(len(rows), problem.seq_kv)
+        if problem.causal:
+            visible = place + problem.seq_kv - problem.seq_q + 1
+        value, slack = (np.empty(queries.shape) for _ in range(2))
+        flat = [one.reshape(-1, problem.seq_kv, problem.head_dim) for one in others]
+        for number in np.unique(slices):
+            k, v = (decode(one[number], problem.dtype).astype(np.float64) for one in flat)
+            (chosen,) = np.nonzero(slices == number)
+            for start in range(0, len(chosen), _ROWS_AT_ONCE):
+                part = chosen[start : start + _ROWS_AT_ONCE]
+                value[part], slack[part] = bounds_of_head(queries[part], k, v, visible[part], problem.dtype)
+        return rounded_bounds(value, slack, problem.dtype)
+
+    def period(self, problem: AttentionProblem) -> int:
+        """Rows of a prime number of heads of K and V, or of one head of Q if these are too many."""
+        of_slice = problem.group * problem.seq_q
+        slices = problem.batch * problem.kv_heads
+        cost = 8.0 * of_slice * problem.seq_kv * problem.head_dim
+        for count in (*(one for one in _PRIMES if one <= slices), 1):
+            if count * cost <= _MOST_FLOPS:
+                return count * of_slice
+        return problem.seq_q
+
+    def sample(self, problem: AttentionProblem) -> int:
+        """The number of rows whose bounds are computed for timed runs."""
+        return _SAMPLE
+
+    def cpu_arguments(
+        self, problem: AttentionProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
+    ) -> ctypes.Structure:
+        """The argument of `to_launch`."""
+        sizes = (problem.batch, problem.heads, problem.kv_heads, problem.seq_q, problem.seq_kv)
+        addresses = (one.address for one in operands)
+        return _Args(*addresses, out.address, None, *sizes, problem.head_dim**-0.5)
+
+    def least_flops(self, problem: AttentionProblem) -> float:
+        """Operations that any known exact algorithm needs."""
+        return problem.flops / FEWER_PRODUCTS_OF_MATRICES
+
+    def bytes_read(self, problem: AttentionProblem) -> int:
+        """Bytes of Q, K and V: each key is visible to the last query."""
+        return STORAGE[problem.dtype].itemsize * sum(map(math.prod, problem.operand_shapes[:-1]))
+
+
+WORKER = AttentionInWorker()

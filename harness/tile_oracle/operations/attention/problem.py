@@ -1,0 +1,150 @@
+"""Attention problems: O = softmax(Q K^T / sqrt(head_dim)) V for each head."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+from tile_oracle.errors import ProblemError
+from tile_oracle.number_formats import STORAGE
+from tile_oracle.operation import Kind
+from tile_oracle.problem.fields import values_of_row
+
+ATTENTION_DTYPES = ("bf16", "fp16")
+HEAD_DIMS = (64, 128, 256)
+_MOST_ROWS = 2**24
+"""Most queries, keys and slices. A row's sum in fp32 has no useful bound above."""
+_ID = re.compile(
+    r"attention-([a-z0-9]+)-b([0-9]{1,8})-h([0-9]{1,8})-g([0-9]{1,8})-q([0-9]{1,8})-k([0-9]{1,8})-d([0-9]{1,3})"
+    r"(-causal)?"
+)
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """Attention of `batch` x `heads` heads. Raises ProblemError for values out of range.
+
+    Arrays lie as (batch, heads, seq, head_dim) with the last axis contiguous; K and V have kv_heads heads,
+    each for heads / kv_heads successive heads of Q. causal: 1 if query i sees the keys up to
+    i + seq_kv - seq_q only, else 0.
+    """
+
+    dtype: str
+    batch: int
+    heads: int
+    kv_heads: int
+    seq_q: int
+    seq_kv: int
+    head_dim: int
+    causal: int = 0
+
+    op: ClassVar[str] = "attention"
+
+    def __post_init__(self) -> None:
+        for name, known in (("dtype", ATTENTION_DTYPES), ("head_dim", HEAD_DIMS), ("causal", (0, 1))):
+            if getattr(self, name) not in known:
+                raise ProblemError(
+                    f"{name} {getattr(self, name)!r} is not one of {', '.join(map(str, known))}"
+                )
+        for name in ("batch", "heads", "kv_heads", "seq_q", "seq_kv"):
+            if not 1 <= getattr(self, name) <= _MOST_ROWS:
+                raise ProblemError(f"{name} = {getattr(self, name)} is not from 1 to {_MOST_ROWS:,}")
+        if self.heads % self.kv_heads:
+            raise ProblemError(f"heads = {self.heads} is no multiple of kv_heads = {self.kv_heads}")
+        if self.causal and self.seq_q > self.seq_kv:
+            raise ProblemError(
+                f"causal needs seq_q = {self.seq_q} to be at most seq_kv = {self.seq_kv}: the first queries "
+                "would see no key"
+            )
+        if max(self.batch * self.heads * self.seq_q, self.batch * self.kv_heads * self.seq_kv) >= 2**31:
+            raise ProblemError("an array would have more than 2^31 rows")
+
+    @property
+    def group(self) -> int:
+        """Heads of Q for each head of K and V."""
+        return self.heads // self.kv_heads
+
+    @property
+    def visible(self) -> int:
+        """Pairs of a query and a key that it sees, in one head."""
+        unseen = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
+        return self.seq_q * self.seq_kv - unseen
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """The operation and all fields."""
+        return (self.op, *(getattr(self, one.name) for one in fields(self)))
+
+    @cached_property
+    def family(self) -> tuple[Any, ...]:
+        """The key without batch and lengths."""
+        return (self.op, self.dtype, self.heads, self.kv_heads, self.head_dim, self.causal)
+
+    @cached_property
+    def kind(self) -> Kind:
+        """The fields that kernels share."""
+        return Kind.of(self.op, dtype=self.dtype, head_dim=self.head_dim, causal=self.causal)
+
+    @cached_property
+    def id(self) -> str:
+        """`attention-bf16-b1-h32-g8-q4096-k4096-d128-causal`; g: kv_heads."""
+        text = (
+            f"attention-{self.dtype}-b{self.batch}-h{self.heads}-g{self.kv_heads}-q{self.seq_q}"
+            f"-k{self.seq_kv}-d{self.head_dim}"
+        )
+        return text + "-causal" * self.causal
+
+    @classmethod
+    def from_id(cls, text: str) -> Self:
+        """The inverse of `id`. Raises ProblemError."""
+        match = _ID.fullmatch(text)
+        problem = None
+        if match is not None:
+            batch, heads, kv_heads, seq_q, seq_kv, head_dim = map(int, match.groups()[1:7])
+            causal = int(match[8] is not None)
+            problem = cls(match[1], batch, heads, kv_heads, seq_q, seq_kv, head_dim, causal)
+        if problem is None or problem.id != text:
+            raise ProblemError(
+                f"{text!r} is not an attention problem id; one looks like "
+                "attention-bf16-b1-h32-g8-q4096-k4096-d128-causal"
+            )
+        return problem
+
+    def as_row(self) -> dict[str, Any]:
+        """All fields as a flat mapping."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The inverse of `as_row`; other columns are ignored. Raises ProblemError."""
+        return cls(**values_of_row(cls, row))
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Q, K, V and the result."""
+        queries = (self.batch, self.heads, self.seq_q, self.head_dim)
+        keys = (self.batch, self.kv_heads, self.seq_kv, self.head_dim)
+        return (queries, keys, keys, queries)
+
+    @property
+    def result_dtype(self) -> str:
+        """The data type of the result."""
+        return self.dtype
+
+    @property
+    def flops(self) -> int:
+        """Both matrix products, as far as keys are visible."""
+        return 4 * self.batch * self.heads * self.visible * self.head_dim
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of operands and result."""
+        rows = 2 * self.batch * (self.heads * self.seq_q + self.kv_heads * self.seq_kv)
+        return STORAGE[self.dtype].itemsize * rows * self.head_dim
+
+    def tflops(self, latency_ms: float) -> float:
+        """TFLOPS of a run that takes this long."""
+        return self.flops / (latency_ms * 1e9)

@@ -1,0 +1,48 @@
+"""Rule blocks of attention: {"attention": [{"arch": ["cpu"], "keys": [8, 32]}]}."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tile_oracle.arch import Arch, known_archs
+from tile_oracle.json_tree import JsonTree
+from tile_oracle.operation import Kind
+from tile_oracle.operations.attention.kernel import AttentionKernel
+
+
+@dataclass(frozen=True)
+class AttentionBlock:
+    """See tile_oracle.operation.descriptor.RuleBlock."""
+
+    arch: tuple[str, ...]
+    keys: tuple[int, ...]
+
+    @property
+    def candidates(self) -> int:
+        """Number of kernels of one kind."""
+        return len(self.keys)
+
+    def covers(self, kind: Kind, arch: str) -> bool:
+        """Whether the block is for the architecture."""
+        return arch in self.arch
+
+    def kernels(self, kind: Kind, arch: Arch) -> Iterator[AttentionKernel]:
+        """One kernel per number of keys. Raises KernelError."""
+        words = kind.words
+        return (
+            AttentionKernel(kind.dtype, int(words["head_dim"]), int(words["causal"]), keys)
+            for keys in self.keys
+        )
+
+
+def read_block(tree: JsonTree) -> AttentionBlock:
+    """Reads a block. Raises RuleError."""
+    part = tree.known_members(("arch", "keys"))
+    return AttentionBlock(part["arch"].texts(known_archs()), part["keys"].integers(1))
+
+
+def refusals(arch: Arch, kernel: AttentionKernel) -> Iterator[str]:
+    """Why an architecture has no such kernel."""
+    if arch.name != "cpu":
+        yield f"arch: attention has no kernels of the project's own family for {arch.name}, only for cpu"
