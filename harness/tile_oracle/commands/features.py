@@ -8,7 +8,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import SCHEMAS, op_of_model, schema_named
-from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.kernel import kernel_of_kind
 from tile_oracle.problem import problem_from_id
 
 HELP = "list the feature schemas, or compute the features of a problem and a kernel"
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.add_argument("schema", nargs="?", metavar="SCHEMA", help="name of a schema")
     parser.add_argument("--problem", metavar="ID", help="problem id")
-    parser.add_argument("--kernel", metavar="NAME", help="kernel name")
+    parser.add_argument("--kernel", metavar="NAME", help="kernel name, full or short")
     parser.add_argument("--arch", default="gfx950", metavar="ARCH", help="(default: %(default)s)")
 
 
@@ -44,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
         raise ModelError("features of a pair need both --problem and --kernel")
     values = [""] * len(schema.names)
     if args.problem is not None:
-        problem, kernel = problem_from_id(args.problem), parse_kernel_name(args.kernel)
+        problem = problem_from_id(args.problem)
+        kernel = kernel_of_kind(problem.kind, args.kernel)
         if op_of_model(schema.op) != problem.op or not kernel.matches(problem):
             raise ModelError(f"{kernel.name} and {problem.id} do not go together under {schema.name}")
         row = schema.compute(pair_columns([problem], [kernel]), hardware_features(args.arch))[0]

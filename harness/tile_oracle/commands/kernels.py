@@ -7,6 +7,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +30,8 @@ from tile_oracle.commands.kernel_verify import file_lines, verified_lines, verif
 from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
 from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
-from tile_oracle.errors import RuleError
-from tile_oracle.kernel import Kernel, TiledKernel, parse_kernel_name, tiled
+from tile_oracle.errors import KernelError, RuleError
+from tile_oracle.kernel import Kernel, TiledKernel, kernel_of_kind, parse_kernel_name, tiled
 from tile_oracle.kernel_filter import KernelFilter, filter_fields
 from tile_oracle.operation import Operation, operation_named, operation_names
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
@@ -120,7 +121,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "name",
         nargs="?",
         metavar="NAME",
-        help="a kernel's full name: explain it; with --verify: a file to verify",
+        help="a kernel's full or short name: explain it; with --verify: a file to verify",
     )
     parser.add_argument(
         "--arch", metavar="ARCH", help=f"one of {', '.join(known_archs())} (default: all of the set)"
@@ -220,7 +221,7 @@ def run(args: argparse.Namespace) -> int:
         return 0 if one.is_clean else 1
     if args.name is not None:
         archs = (load_arch(args.arch).name,) if args.arch else None
-        print(explain_kernel(parse_kernel_name(args.name), args.name, archs))
+        print(explain_kernel(*_kernel_named(args), archs))
         return 0
     rule_set = load_rule_set(rules_of(args.kernel_set, args.ck_tile))
     where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
@@ -316,6 +317,34 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
     return 1 if find_offenders(found, arch) or not all(one.is_clean for one in verified) else 0
 
 
+def _kernel_named(args: argparse.Namespace) -> tuple[Kernel, str]:
+    """The kernel of a full name, or of a short one if the options name one kind, and its full name as given.
+    Raises KernelError."""
+    try:
+        return parse_kernel_name(args.name), args.name
+    except KernelError as error:
+        of_kinds = {}
+        for kind in operation_named(args.op).kinds(_only(args)):
+            with suppress(KernelError):
+                of_kinds[kind] = kernel_of_kind(kind, args.name)
+        if not of_kinds:
+            raise error from None
+    if len(of_kinds) > 1:
+        first = next(iter(of_kinds.values()))
+        raise KernelError(
+            f"{args.name} is the short name of kernels for {len(of_kinds)} kinds of problems: add "
+            f"{' and '.join('--' + name for name, _ in next(iter(of_kinds)).fields)}, or give a full name "
+            f"such as {first.name}"
+        )
+    (kernel,) = of_kinds.values()
+    return kernel, kernel.name
+
+
+def _only(args: argparse.Namespace) -> dict[str, tuple[str | int]]:
+    given = {"direction": args.direction, "ndim": args.ndim, "layout": args.layout, "dtype": args.dtype}
+    return {name: (value,) for name, value in given.items() if value is not None}
+
+
 def _kinds(rule_set: RuleSet, args: argparse.Namespace, where: KernelFilter | None) -> Iterator[_Kind]:
     """The selected kinds that the rule set covers. Raises RuleError when it covers none of them."""
     operation = operation_named(args.op)
@@ -326,8 +355,7 @@ def _kinds(rule_set: RuleSet, args: argparse.Namespace, where: KernelFilter | No
     for name, value in given.items():
         if value is not None and name not in operation.kind_fields:
             raise RuleError(f"--{name} is not for --op {args.op}: leave it out")
-    only = {name: (value,) for name, value in {**given, "dtype": args.dtype}.items() if value is not None}
-    kinds = sorted(operation.kinds(only), key=lambda kind: _place(operation, kind))
+    kinds = sorted(operation.kinds(_only(args)), key=lambda kind: _place(operation, kind))
     wanted = [(arch, kind) for arch in archs for kind in kinds]
     covered = [(arch, kind) for arch, kind in wanted if rule_set.covers(kind, arch)]
     # If no kind is covered, the pool of the first one raises the error that names the missing rules.

@@ -11,13 +11,13 @@ from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
-from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.kernel import Kernel, kernel_of_kind, parse_kernel_name
 from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.model.predictor import Predictor, find_model_of
 from tile_oracle.model.store import named_model_folder, read_manifest, shipped_models
 from tile_oracle.operation import operation_named
 from tile_oracle.pool import pool_of_kind
-from tile_oracle.problem import Problem, kind_text
+from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.training.training_range import TrainingRange
 
 HELP = "rank the kernels for a problem with a model"
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         if args.kernel_set:
             kernels = list(pool_of_kind(problem.kind, predictor.spec.arch, args.kernel_set))
         else:
-            kernels = [k for k in kernels_named(folder, args.kernels) if k.matches(problem)]
+            kernels = kernels_named(folder, args.kernels, problem.kind)
         travel = ""
         if args.build_dir:
             if not predictor.reads_code:
@@ -155,10 +155,10 @@ def _named_model(text: str) -> Path:
     return Path(text) if folder is None else folder
 
 
-def kernels_named(folder: Path, file: str | None) -> list[Kernel]:
+def kernels_named(folder: Path, file: str | None, kind: Kind | None = None) -> list[Kernel]:
     """The kernels that a file names, one per line; without a file, those that the model was trained on.
 
-    Raises ModelError or KernelError.
+    kind: only kernels of this kind, by full or short names. Raises ModelError or KernelError.
     """
     if file is None:
         names = read_manifest(folder).get("kernels") or ()
@@ -169,4 +169,7 @@ def kernels_named(folder: Path, file: str | None) -> list[Kernel]:
             names = Path(file).read_text(encoding="utf-8").split()
         except (OSError, UnicodeDecodeError) as error:
             raise ModelError(f"cannot read {file}: {error}") from None
-    return [parse_kernel_name(str(name)) for name in names]
+    if kind is None:
+        return [parse_kernel_name(str(name)) for name in names]
+    kernels = [kernel_of_kind(kind, str(name)) for name in names]
+    return [kernel for kernel in kernels if kernel.kind == kind]

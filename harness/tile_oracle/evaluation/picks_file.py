@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import KernelError, ModelError, first_line
-from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.kernel import kernel_of_kind
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import problem_table
 from tile_oracle.problem import Problem
@@ -86,11 +86,17 @@ def read_picks_file(path: Path | str, problems: Sequence[Problem]) -> PicksFile:
     if joined["problem"].isin(ambiguous["problem"]).any():
         raise ModelError(f"{path}: its columns {', '.join(shared)} fit more than one of the problems")
     try:
-        names = {name: parse_kernel_name(str(name)).name for name in joined[kernel].unique()}
+        kinds = {problem.id: problem.kind for problem in problems}
+        of_kind = list(zip(joined["problem"].map(kinds), joined[kernel].astype(str), strict=True))
+        names = {pair: kernel_of_kind(*pair).name for pair in set(of_kind)}
     except KernelError as error:
         raise ModelError(f"{path}: {error}") from None
     rows = pd.DataFrame(
-        {"problem": joined["problem"], "kernel": joined[kernel].map(names), "predicted_tflops": predicted}
+        {
+            "problem": joined["problem"],
+            "kernel": pd.Series([names[pair] for pair in of_kind], index=joined.index, dtype=object),
+            "predicted_tflops": predicted,
+        }
     )
     again = rows.duplicated(["problem", "kernel"])
     return PicksFile(rows[~again].reset_index(drop=True), int(again.sum()))

@@ -23,6 +23,7 @@ __all__ = [
     "NamedKernel",
     "TiledKernel",
     "kernel_from_row",
+    "kernel_of_kind",
     "parse_kernel_name",
     "tiled",
 ]
@@ -110,6 +111,19 @@ def parse_kernel_name(name: str) -> Kernel:
         return parse_named_kernel(name)
     named = (op for op in operation_names() if isinstance(name, str) and name.startswith(op + "_"))
     return operation_named(next(named, DEFAULT_OPERATION)).parse_kernel(name)
+
+
+def kernel_of_kind(kind: Kind, name: str) -> Kernel:
+    """The kernel of a full name, or of the short name of a kernel for this kind of problem. Raises
+    KernelError."""
+    try:
+        return parse_kernel_name(name)
+    except KernelError as error:
+        prefix = operation_named(kind.op).kernel_prefix(kind)
+        try:
+            return parse_kernel_name(prefix + name)
+        except (KernelError, TypeError):
+            raise error from None
 
 
 def kernel_from_row(row: Mapping[str, Any], op: str) -> Kernel:
