@@ -41,6 +41,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "build": "compile kernels ahead of time into a folder that another machine can use",
         "cache": "show what the cache of compiled kernels holds, and remove what is no longer used",
         "import": "convert published CSV or JSON results and benchmark logs into records",
+        "export-records": "write records as Kernel Tuner's cache files or as T4 results",
         "merge": "merge the records of several runs and machines into one file",
         "night": "measure and judge by night, from a scheduler: resumes, keeps baselines and a history",
         "oracle": "make the oracle file that sessions replay from recorded measurements",

@@ -28,6 +28,9 @@ they are not 1 or 0, G, strides, pads, dilations), and latency_ms. tflops and no
 GEMM rows have the dimensions M N K (and split_k where it is not 1). Anything else that a result states
 (dtype_a, layout_a, stride_a, ..., structured_sparsity) must agree with its kernel and with dense matrices.
 One call imports one operation.
+Kernel Tuner's cache files and T4 results, and NVBench's --json output are recognized: the kernel is a
+parameter or axis `kernel` with one of our names, or all of a kernel's fields; the problem is a parameter or
+axis `problem` with an id, or its dimensions.
 Sweeps of CK DSL name a kernel by tile and pipeline. Tiles other than the published ones need warp_m, ...,
 warp_tile_k as well.
 """
@@ -38,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Reads published benchmark CSV, JSON and parquet results, raw benchmark logs (JSON among other "
-        "lines), and tile-oracle's records. Contradictory rows are refused and counted. Rows whose non_zero "
+        "lines), files of Kernel Tuner and NVBench, "
+        "and tile-oracle's records. Contradictory rows are refused and counted. Rows whose non_zero "
         "count shows that the kernel did not write its output get the status wrong."
     )
     parser.epilog = _EXAMPLES

@@ -30,6 +30,9 @@ from tile_oracle.problem import Problem
 from tile_oracle.record import ck_dsl
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dialect import Dialect, dialect_of_header, dialect_of_text
+from tile_oracle.record.foreign_rows import ForeignFile
+from tile_oracle.record.kernel_tuner import kernel_tuner_document, read_kernel_tuner
+from tile_oracle.record.nvbench import nvbench_document, read_nvbench
 from tile_oracle.record.schema import arrow_schema, kernel_columns, op_of, problem_columns
 from tile_oracle.user_file import open_regular, read_bytes
 from tile_oracle.version import __version__
@@ -126,6 +129,9 @@ def import_file(
             rows = _csv_rows(path, text, header, dialect)
     else:
         text = _text(path)
+        foreign = _foreign(text)
+        if foreign is not None:
+            return _of_foreign(foreign, path, arch)
         dialect = dialect_of_text(text)
         if path.suffix.lower() == ".json":
             rows = _json_rows(path, text, dialect)
@@ -182,6 +188,49 @@ def _own(path: Path, arch: str) -> Imported:
         path.name, len(records), int(status.get("ok", 0)), int(status.get("wrong", 0)), 0, 0, refused
     )
     return Imported(kept.reset_index(drop=True), summary)
+
+
+def _foreign(text: str) -> ForeignFile | None:
+    """The measurements in a file of Kernel Tuner or NVBench; None for other text."""
+    document = kernel_tuner_document(text)
+    if document is not None:
+        return read_kernel_tuner(document)
+    document = nvbench_document(text)
+    return None if document is None else read_nvbench(document)
+
+
+def _of_foreign(foreign: ForeignFile, path: Path, arch: str) -> Imported:
+    refusals = _Refusals()
+    for reason, example in foreign.refused:
+        refusals.add(reason, example)
+    if not foreign.rows:
+        raise RecordError(
+            f"{path} holds no usable row; {refusals.shown[0] if refusals.shown else 'it is empty'}"
+        )
+    op = op_of(row.kernel.op for row in foreign.rows)
+    table = pd.DataFrame([row.as_columns() for row in foreign.rows])
+    repeat = table.groupby(["problem", "kernel"]).cumcount()
+    name, source = plain_name(path.stem), plain_name(path.name)
+    table["run"] = [name if not one else f"{name}-repeat{one + 1}" for one in repeat]
+    times = [row.time for row in foreign.rows]
+    table["time"] = pd.to_datetime(pd.Series(times, dtype=object), utc=True, errors="coerce", format="mixed")
+    counts = table["status"].value_counts()
+    kept = {
+        f"status {word}, kept as it is": int(number)
+        for word, number in counts.items()
+        if word not in ("ok", "wrong")
+    }
+    summary = ImportSummary(
+        source,
+        len(foreign.rows) + len(foreign.refused),
+        int(counts.get("ok", 0)),
+        int(counts.get("wrong", 0)),
+        0,
+        int((repeat > 0).sum()),
+        {**refusals.counts, **kept},
+        tuple(refusals.shown),
+    )
+    return Imported(_records(table.to_dict("series"), op, arch, source), summary)
 
 
 def _is_own(path: Path) -> bool:

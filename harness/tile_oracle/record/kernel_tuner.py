@@ -1,0 +1,221 @@
+"""Kernel Tuner's files: caches (schema 1.1.0 and before) and results in the T4 format (schema 1.0.0).
+
+Both list configurations of tunable parameters, one file for one problem. A kernel is the values of its
+fields; its name is written beside them, and read first. The problem is the cache's `problem_size`, which may
+be text, or the parameter `problem`, or parameters with the names of its dimensions.
+
+Times are milliseconds. Files written here state 0 for what records do not have: the times of compilation,
+verification, search and framework.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from tile_oracle.errors import RecordError
+from tile_oracle.kernel import kernel_from_row
+from tile_oracle.oracle import final_measurements, records_op
+from tile_oracle.record.foreign_rows import KERNEL_WORDS, PROBLEM_WORDS, ForeignFile
+
+CACHE_SCHEMA, T4_SCHEMA = "1.1.0", "1.0.0"
+
+_CACHE_FAILURES: Mapping[str, str] = {
+    "InvalidConfig": "unsupported",
+    "CompilationFailedConfig": "build_error",
+    "RuntimeFailedConfig": "crash",
+}
+_T4_STATUSES: Mapping[str, str] = {
+    "correct": "ok",
+    "constraints": "unsupported",
+    "compile": "build_error",
+    "runtime": "crash",
+    "timeout": "timeout",
+    "correctness": "wrong",
+}
+_AS_CACHE: Mapping[str, str] = {
+    "unsupported": "InvalidConfig",
+    "build_error": "CompilationFailedConfig",
+    **dict.fromkeys(("wrong", "flaky", "crash", "timeout"), "RuntimeFailedConfig"),
+}
+_AS_T4: Mapping[str, str] = {status: word for word, status in _T4_STATUSES.items()} | {"flaky": "correctness"}
+_UNKNOWN_TIME = "1970-01-01 00:00:00+00:00"
+
+
+def kernel_tuner_document(text: str) -> dict[str, Any] | None:
+    """The document of a cache or of T4 results; None for other text. A cache whose tuning has not ended
+    lacks its last braces."""
+    if '"tune_params_keys"' not in text and '"configuration"' not in text:
+        return None
+    for whole in (text, text.rstrip().rstrip(",") + "}}"):
+        try:
+            found = json.loads(whole)
+        except (ValueError, RecursionError):
+            continue
+        return found if isinstance(found, dict) and (_is_cache(found) or _is_t4(found)) else None
+    return None
+
+
+def read_kernel_tuner(document: Mapping[str, Any]) -> ForeignFile:
+    """The measurements in a document of `kernel_tuner_document`."""
+    return _read_cache(document) if _is_cache(document) else _read_t4(document)
+
+
+def _is_cache(document: Mapping[str, Any]) -> bool:
+    return isinstance(document.get("cache"), dict) and isinstance(document.get("tune_params_keys"), list)
+
+
+def _is_t4(document: Mapping[str, Any]) -> bool:
+    results = document.get("results")
+    return isinstance(results, list) and all(
+        isinstance(one, dict) and isinstance(one.get("configuration"), dict) for one in results
+    )
+
+
+def _read_cache(document: Mapping[str, Any]) -> ForeignFile:
+    found = ForeignFile()
+    size = document.get("problem_size")
+    around = {"problem": size} if isinstance(size, str) and "-" in size else {}
+    for key, entry in document["cache"].items():
+        if not isinstance(entry, dict):
+            found.refused.append(("an entry is not an object", str(key)[:100]))
+            continue
+        time = entry.get("time")
+        status = _CACHE_FAILURES.get(time, "") if isinstance(time, str) else "ok"
+        if not status:
+            found.refused.append(("unknown failure", str(time)[:100]))
+            continue
+        times = entry.get("times")
+        samples = times if isinstance(times, list) and times else [time]
+        found.add({**around, **entry}, status, samples, time=_text(entry.get("timestamp")))
+    return found
+
+
+def _read_t4(document: Mapping[str, Any]) -> ForeignFile:
+    found = ForeignFile()
+    for result in document["results"]:
+        measured = {
+            str(one.get("name")): one.get("value")
+            for one in result.get("measurements") or ()
+            if isinstance(one, dict)
+        }
+        status = _T4_STATUSES.get(str(result.get("invalidity")), "")
+        if not status:
+            found.refused.append(("unknown invalidity", str(result.get("invalidity"))[:100]))
+            continue
+        names = {word: measured[word] for word in (*KERNEL_WORDS, *PROBLEM_WORDS) if word in measured}
+        times = result.get("times")
+        runtimes = times.get("runtimes") if isinstance(times, dict) else None
+        samples = runtimes if isinstance(runtimes, list) and runtimes else [measured.get("time")]
+        stated = {**result["configuration"], **names}
+        found.add(stated, status, samples, time=_text(result.get("timestamp")))
+    return found
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+# ---- writing ------------------------------------------------------------------------------------
+
+
+def kernel_tuner_files(records: pd.DataFrame, *, t4: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(problem's id, document) of every problem: T4 results, or a cache. Pairs that are noisy or whose device
+    was lost say nothing about their kernels and are left out. Raises RecordError."""
+    final = final_measurements(records)
+    final = final[final["status"].isin(["ok", *_AS_CACHE])]
+    if final.empty:
+        raise RecordError("no pair of these records has a result that Kernel Tuner's files can state")
+    op = records_op(records)
+    ok = records[records["status"] == "ok"]
+    runtimes = {
+        (str(problem), str(kernel)): [float(one) for one in times]
+        for (problem, kernel), times in ok.groupby(["problem", "kernel"], observed=True)["latency_ms"]
+    }
+    for problem, rows in final.groupby("problem", observed=True):
+        listed = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+        entries = [(row, _parameters(row, op)) for row in listed]
+        yield str(problem), (_t4 if t4 else _cache)(str(problem), entries, runtimes)
+
+
+Entries = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
+Runtimes = Mapping[tuple[str, str], Sequence[float]]
+
+
+def _parameters(row: Mapping[str, Any], op: str) -> dict[str, Any]:
+    """The kernel's fields that are values of JSON."""
+    fields = kernel_from_row(row, op).as_row()
+    return {name: value for name, value in fields.items() if isinstance(value, str | int | float | bool)}
+
+
+def _cache(problem: str, entries: Entries, runtimes: Runtimes) -> dict[str, Any]:
+    keys = list(dict.fromkeys(name for _, parameters in entries for name in parameters))
+    complete = [{name: parameters.get(name) for name in keys} for _, parameters in entries]
+    if len({_key(one) for one in complete}) < len(complete):  # kernels that differ in their names alone
+        keys.append("kernel")
+        complete = [{**one, "kernel": row["kernel"]} for one, (row, _) in zip(complete, entries, strict=True)]
+    cache = {}
+    for (row, _), parameters in zip(entries, complete, strict=True):
+        is_ok = row["status"] == "ok"
+        cache[_key(parameters)] = {
+            **parameters,
+            "kernel": row["kernel"],
+            "time": float(row["latency_ms"]) if is_ok else _AS_CACHE[row["status"]],
+            **({"times": list(runtimes[row["problem"], row["kernel"]])} if is_ok else {}),
+            **dict.fromkeys(("compile_time", "verification_time", "strategy_time", "framework_time"), 0),
+            "benchmark_time": _busy_ms(row),
+            "timestamp": _timestamp(row),
+        }
+    return {
+        "schema_version": CACHE_SCHEMA,
+        "device_name": str(entries[0][0].get("device") or "unknown"),
+        "kernel_name": str(entries[0][0]["op"]),
+        "problem_size": problem,
+        "tune_params_keys": keys,
+        "tune_params": {name: list(dict.fromkeys(one[name] for one in complete)) for name in keys},
+        "objective": "time",
+        "cache": cache,
+    }
+
+
+def _t4(problem: str, entries: Entries, runtimes: Runtimes) -> dict[str, Any]:
+    results = []
+    for row, parameters in entries:
+        is_ok = row["status"] == "ok"
+        measured = [("kernel", row["kernel"], ""), ("problem", problem, "")]
+        times = dict.fromkeys(("compilation_time", "framework", "search_algorithm", "validation"), 0)
+        results.append(
+            {
+                "timestamp": _timestamp(row),
+                "configuration": dict(parameters),
+                "times": {**times, "runtimes": list(runtimes[problem, row["kernel"]]) if is_ok else []},
+                "invalidity": _AS_T4[row["status"]],
+                "correctness": 0 if row["status"] in ("wrong", "flaky") else 1,
+                "measurements": [
+                    {"name": name, "value": value, "unit": unit}
+                    for name, value, unit in (
+                        *([("time", float(row["latency_ms"]), "ms")] if is_ok else []),
+                        *measured,
+                    )
+                ],
+                "objectives": ["time"],
+            }
+        )
+    return {"results": results, "schema_version": T4_SCHEMA}
+
+
+def _key(parameters: Mapping[str, Any]) -> str:
+    return ",".join(str(value) for value in parameters.values())
+
+
+def _busy_ms(row: Mapping[str, Any]) -> float:
+    busy = row.get("busy_ms")
+    return float(busy) if busy is not None and busy == busy else 0.0
+
+
+def _timestamp(row: Mapping[str, Any]) -> str:
+    time = row.get("time")
+    return _UNKNOWN_TIME if time is None or pd.isna(time) else str(time)

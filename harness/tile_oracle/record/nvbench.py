@@ -1,0 +1,91 @@
+"""NVBench's JSON output (format 1.0.0, `--json`): states of benchmarks with axis values and summaries.
+
+The kernel is an axis called kernel, or the benchmark's name; the problem is an axis called problem, or axes
+with the names of its dimensions. Times are the means of the cold measurement, in which NVBench clears the L2
+cache before each run; without one, those of the batch measurement.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tile_oracle.record.foreign_rows import ForeignFile
+
+_IQR_OF_SIGMA = 1.349
+"""Interquartile range of a normal distribution, in standard deviations."""
+
+
+def nvbench_document(text: str) -> dict[str, Any] | None:
+    """The document of NVBench's output; None for other text."""
+    if '"benchmarks"' not in text or '"states"' not in text:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("benchmarks"), list):
+        return None
+    return found if any(isinstance(_states(one), list) for one in found["benchmarks"]) else None
+
+
+def read_nvbench(document: Mapping[str, Any]) -> ForeignFile:
+    """The measurements of all states. Skipped states are unsupported pairs."""
+    found = ForeignFile()
+    for benchmark in document["benchmarks"]:
+        for state in _states(benchmark) or ():
+            if isinstance(state, dict):
+                _add(found, str(benchmark.get("name", "")), state)
+    return found
+
+
+def _states(benchmark: Any) -> Any:
+    return benchmark.get("states") if isinstance(benchmark, dict) else None
+
+
+def _add(found: ForeignFile, name: str, state: Mapping[str, Any]) -> None:
+    axes = {
+        str(one.get("name")): _axis_value(one)
+        for one in state.get("axis_values") or ()
+        if isinstance(one, dict)
+    }
+    stated = {**axes, **{key.lower(): axes[key] for key in axes if key.lower() in ("kernel", "problem")}}
+    stated.setdefault("kernel", name)
+    if state.get("is_skipped"):
+        found.add(stated, "unsupported", [], detail=str(state.get("skip_reason") or "")[:200])
+        return
+    summaries = {str(one.get("tag")): one for one in state.get("summaries") or () if isinstance(one, dict)}
+    kind = "cold" if "nv/cold/time/gpu/mean" in summaries else "batch"
+    mean = _value(summaries, f"nv/{kind}/time/gpu/mean")
+    deviation = _value(summaries, f"nv/{kind}/time/gpu/stdev/relative")
+    count = _value(summaries, f"nv/{kind}/sample_size")
+    found.add(
+        stated,
+        "ok",
+        [None if mean is None else 1000.0 * mean],
+        spread=None if deviation is None else _IQR_OF_SIGMA * deviation,
+        count=None if count is None else int(count),
+        cache="cold" if kind == "cold" else "warm",
+    )
+
+
+def _axis_value(axis: Mapping[str, Any]) -> Any:
+    value = axis.get("value", axis.get("input_string"))
+    if isinstance(value, str) and axis.get("type") == "int64":
+        try:
+            return int(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _value(summaries: Mapping[str, Mapping[str, Any]], tag: str) -> float | None:
+    """A summary's number, which the file states as text."""
+    for entry in summaries.get(tag, {}).get("data") or ():
+        if isinstance(entry, dict) and entry.get("name") == "value":
+            try:
+                return float(entry["value"])
+            except (KeyError, TypeError, ValueError):
+                return None
+    return None
