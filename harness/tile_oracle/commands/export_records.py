@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-HELP = "write records as Kernel Tuner's cache files or as T4 results, one file for each problem"
+HELP = "write records as Kernel Tuner's cache files or as T4 results"
 
 _EXAMPLES = """\
 examples:
