@@ -22,6 +22,7 @@ from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import Launch, LibraryLaunch
 from tile_oracle.number_formats import STORAGE, Array, decode, encode
+from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
 from tile_oracle.operations.softmax.problem import SoftmaxProblem
 from tile_oracle.problem import Problem
@@ -85,6 +86,17 @@ def rms_norm(operands: list[Array]) -> Array:
     return np.asarray(x / np.sqrt((x * x).mean(axis=1, keepdims=True) + EPSILON) * w)
 
 
+def attention(operands: list[Array]) -> Array:
+    q, k, v = operands
+    k, v = (np.repeat(one, q.shape[1] // one.shape[1], axis=1) for one in (k, v))
+    scores = q @ np.swapaxes(k, 2, 3) / np.sqrt(q.shape[3])
+    return softmax([scores.reshape(-1, scores.shape[3])]).reshape(scores.shape) @ v
+
+
+def another_head(operands: list[Array]) -> Array:
+    return attention([*operands[:2], np.roll(operands[2], 1, axis=1)])
+
+
 def neighbour(operands: list[Array]) -> Array:
     return np.roll(softmax(operands), 1, axis=0)
 
@@ -116,6 +128,8 @@ def device(emulated: EmulatedGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (SoftmaxProblem("bf16", 300, 70), "softmax"),
         (SoftmaxProblem("fp32", 5, 1000), "softmax"),
         (RmsNormProblem("fp16", 70, 33), "rms_norm"),
+        (AttentionProblem("bf16", 3, 6, 3, 5, 40, 64), "attention"),
+        (AttentionProblem("fp16", 1, 2, 2, 70, 33, 128), "attention"),
     ],
     ids=lambda value: getattr(value, "id", value),
 )
@@ -131,11 +145,20 @@ def test_a_right_kernel_is_checked_and_timed(device: GpuDevice, problem: Problem
 
 
 @pytest.mark.parametrize(
-    ("kernel", "said"),
-    [("neighbour", r"right is \S+ to \S+"), ("not_a_number", "1 of 21,000 values are NaN")],
+    ("problem", "kernel", "said"),
+    [
+        (SoftmaxProblem("bf16", 300, 70), "neighbour", r"right is \S+ to \S+"),
+        (SoftmaxProblem("bf16", 300, 70), "not_a_number", "1 of 21,000 values are NaN"),
+        (
+            AttentionProblem("bf16", 3, 6, 3, 5, 40, 64),
+            "another_head",
+            r"at \(0, 0, 0, 0\) got \S+, right is",
+        ),
+    ],
+    ids=lambda value: getattr(value, "id", None),
 )
-def test_a_wrong_kernel_is_found(device: GpuDevice, kernel: str, said: str) -> None:
-    device.load(SoftmaxProblem("bf16", 300, 70), 3)
+def test_a_wrong_kernel_is_found(device: GpuDevice, problem: Problem, kernel: str, said: str) -> None:
+    device.load(problem, 3)
     checked = device.check(Path(kernel))
     assert checked.status == "wrong"
     assert re.search(said, checked.detail), checked.detail
