@@ -40,7 +40,7 @@ from tile_oracle.vouched_files import FILES, MANIFEST_FILE, check_bytes
 LEAST_MEASUREMENTS = 20
 """Fewer pairs say nothing about variances."""
 
-_ROUNDS = 60
+_ROUNDS = 30
 _MOST_BYTES = 256 << 20
 _START_VARIANCE = 0.01
 _LEAST_VARIANCE = 1e-8
@@ -88,15 +88,18 @@ def estimate_shifts(
     if scale is None:
         scale = _scale(problems, score, log_time, root)
     every = sorted({*names, *map(str, known)})
-    effects = _effects(every)
+    effects = effects_of(every)
     place = {name: row for row, name in enumerate(every)}
     at = np.array([place[name] for name in names])
     columns = np.concatenate([_one_hot(codes)[at] for codes in effects.values()], axis=1)
     part = np.repeat(np.arange(len(effects)), [codes.max() + 1 for codes in effects.values()])
     residual = _within(problems, log_time - scale * score, root)
-    design = _within(problems, columns, root)
+    # The effect of a level that was not measured is 0, and says nothing about the variances.
+    measured = columns.any(axis=0)
+    design = _within(problems, columns[:, measured], root)
     freedom = len(names) - int((pairs_of > 0).sum())
-    found, variances, noise = _empirical_bayes(design, residual, part, freedom)
+    found = np.zeros(len(part))
+    found[measured], variances, noise = _empirical_bayes(design, residual, part[measured], freedom)
     total = sum((found[part == number][codes] for number, codes in enumerate(effects.values())), np.zeros(1))
     deviation = {name: float(np.sqrt(one)) for name, one in zip(effects, variances, strict=True)}
     return Shifts(
@@ -183,7 +186,7 @@ def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, ou
     write_folder(Path(out), files)
 
 
-def _effects(names: list[str]) -> dict[str, Codes]:
+def effects_of(names: list[str]) -> dict[str, Codes]:
     """Effect -> its level for every kernel, (kernels,)."""
     kernels = [parse_kernel_name(name) for name in names]
     return {

@@ -1,0 +1,153 @@
+"""`python -m tools.adaptation`: what `train --adapt` gains, by replay.
+
+A model is adapted by some measurements of one recording and judged on the problems of another one. With
+--shift the kernels of both get other times first, as another compiler might give them: a factor of each
+pipeline, each tile and each kernel, drawn with these standard deviations of ln(time). Such a shift is made
+up: it shows what the estimate recovers, not what a real compiler changes.
+
+    python -m tools.adaptation models/mine --adapt training.parquet --judge oracle.parquet --shift 0.3,0.1,0.1
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.cores import usable_cores
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.feature_table import Array
+from tile_oracle.features.groups import group_codes
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.oracle import final_measurements
+from tile_oracle.record.dataset import load_records
+from tile_oracle.training.adapt import Codes, effects_of, estimate_shifts
+from tools.command_line import run_tool
+
+EACH = 10
+"""Measured kernels of an adapting problem: the model's first ones."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The ok pairs of a recording: `problem` numbers, `kernel` names, the model's `score`, `log_time`."""
+
+    problem: Codes
+    kernel: pd.Series
+    score: Array
+    log_time: Array
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame, predictor: Predictor) -> Scored:
+        rows = rows.reset_index(drop=True)
+        groups = group_codes(rows)
+        columns = {str(name): rows[name].to_numpy() for name in rows}
+        score = predictor.ranker.log_time(columns, groups, predictor.threads)
+        return cls(
+            groups, rows["kernel"].astype(str), score, np.log(rows["latency_ms"].to_numpy(dtype=float))
+        )
+
+    def shifted(self, shift: pd.Series) -> Scored:
+        """The same pairs with other times. shift: kernel -> change of ln(time)."""
+        return Scored(
+            self.problem,
+            self.kernel,
+            self.score,
+            self.log_time + self.kernel.map(shift).to_numpy(dtype=float),
+        )
+
+    def efficiency(self, change: Array | float = 0.0) -> tuple[float, float]:
+        """Mean and P10 of the picks' efficiency, in percent. change: of the scores, (pairs,)."""
+        table = pd.DataFrame({"problem": self.problem, "score": self.score + change, "time": self.log_time})
+        pick = table.loc[table.groupby("problem")["score"].idxmin()].set_index("problem")["time"]
+        found = 100 * np.exp(table.groupby("problem")["time"].min() - pick)
+        return float(found.mean()), float(found.quantile(0.1))
+
+    def first_picks(self, count: int, seed: int) -> Codes:
+        """Which pairs to measure: the model's first ones of random problems, `count` in all."""
+        problems = np.random.default_rng(seed).permutation(self.problem.max() + 1)[: -(-count // EACH)]
+        rank = pd.Series(self.score).groupby(self.problem).rank(method="first").to_numpy()
+        chosen = np.flatnonzero(np.isin(self.problem, problems) & (rank <= EACH))
+        return chosen[:count]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the study."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = __doc__
+    parser.add_argument("model", type=Path, metavar="MODEL")
+    parser.add_argument("--adapt", type=Path, required=True, metavar="RECORDS", help="records to adapt by")
+    parser.add_argument("--judge", type=Path, required=True, metavar="RECORDS", help="records to judge by")
+    parser.add_argument("--problems", type=int, default=0, metavar="N", help="judge on the first N problems")
+    parser.add_argument("--counts", default="200,1000", metavar="N,...", help="(default: %(default)s)")
+    parser.add_argument(
+        "--shift",
+        action="append",
+        default=[],
+        metavar="P,T,K",
+        help="standard deviations of made-up effects of pipeline, tile and kernel (may be repeated)",
+    )
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="(default: %(default)s)")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Prints a line for every shift and seed."""
+    return run_tool("adaptation", add_arguments, _study, words)
+
+
+def _study(args: argparse.Namespace) -> int:
+    new, judge = (_ok(path) for path in (args.adapt, args.judge))
+    if args.problems:
+        judge = judge[judge["problem"].isin(judge["problem"].unique()[: args.problems])]
+    new = new[~new["problem"].isin(judge["problem"].unique())]
+    names = sorted({*new["kernel"].astype(str), *judge["kernel"].astype(str)})
+    scored = []
+    for rows in (new, judge):
+        predictor = Predictor.load(args.model, usable_cores()).knowing(CodeTable.of(rows))
+        scored.append(Scored.of(rows, predictor))
+    scale = None if predictor.ranker.orders_only else 1.0
+    for text in ["0,0,0", *args.shift]:
+        deviations = [float(one) for one in text.split(",")]
+        for seed in range(args.seeds):
+            shift = _made_up(names, deviations, seed)
+            here, judged = (one.shifted(shift) for one in scored)
+            cells = [f"as it is {_said(judged.efficiency())}"]
+            for count in map(int, args.counts.split(",")):
+                rows = here.first_picks(count, seed)
+                found = estimate_shifts(
+                    pd.factorize(here.problem[rows])[0],
+                    here.kernel[rows],
+                    here.score[rows],
+                    here.log_time[rows],
+                    names,
+                    scale=scale,
+                )
+                change = judged.kernel.map(found.shift).to_numpy(dtype=float)
+                cells.append(f"{count:,}: {_said(judged.efficiency(change))}")
+            print(f"shift {text:<14} seed {seed}  {'   '.join(cells)}", flush=True)
+    return 0
+
+
+def _ok(path: Path) -> pd.DataFrame:
+    final = final_measurements(load_records([path]))
+    return final[final["status"] == "ok"]
+
+
+def _made_up(names: list[str], deviations: Sequence[float], seed: int) -> pd.Series:
+    random = np.random.default_rng(seed)
+    total = np.zeros(len(names))
+    for deviation, codes in zip(deviations, effects_of(names).values(), strict=True):
+        total += random.normal(0.0, 1.0, int(codes.max()) + 1)[codes] * deviation
+    return pd.Series(total, index=names)
+
+
+def _said(efficiency: tuple[float, float]) -> str:
+    return f"{efficiency[0]:.2f}, {efficiency[1]:.2f}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
