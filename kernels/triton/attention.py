@@ -75,7 +75,7 @@ def over_keys(
 
 # BLOCK_M, BLOCK_N, num_warps, num_stages
 HOPPER = (
-    *((128, 128, 8, 2), (128, 128, 8, 3), (128, 64, 8, 2), (128, 64, 8, 3), (128, 64, 4, 3), (128, 32, 8, 3)),
+    *((128, 128, 8, 2), (128, 64, 8, 2), (128, 64, 8, 3), (128, 64, 4, 3), (128, 32, 8, 3)),
     *((64, 128, 4, 2), (64, 64, 4, 3), (64, 64, 4, 4), (64, 32, 4, 4)),
 )
 CDNA = ((128, 64, 4, 2), (128, 64, 8, 1), (128, 32, 4, 1), (64, 64, 4, 1), (64, 32, 4, 2))
@@ -95,6 +95,8 @@ def _configs(p: AttentionView, of_hopper, of_cdna):
         sums_of_thread = m * p.head_dim // (warps * (64 if amd else 32))
         if p.head_dim == 256 and (m * n > 64 * 64 if amd else m > 32 and warps == 4):
             continue  # they spill
+        if p.head_dim == 128 and not amd and warps == 4 and m * n > 64 * 64:
+            continue
         if lds_bytes > LDS_BYTES[p.arch] or sums_of_thread > 128:
             continue
         one = {"BLOCK_M": m, "BLOCK_N": n, "num_warps": warps, "num_stages": stages}
