@@ -1,8 +1,8 @@
 """A real browser for the pages that tile-oracle writes.
 
 Chromium comes from the system (`apt-get install chromium`), Playwright drives it, and axe-core checks
-accessibility. Without a browser these tests are skipped; with CI set in the environment they fail. Screenshots
-go to the folder TILE_ORACLE_SCREENSHOTS, or else to pytest's temporary folder.
+accessibility. Without a browser these tests are skipped; with CI set in the environment they fail.
+Screenshots go to the folder TILE_ORACLE_SCREENSHOTS, or else to pytest's temporary folder.
 """
 
 from __future__ import annotations
