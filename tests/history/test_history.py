@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.history.made_runs import KERNEL, noisy_means, write_nights, write_run
+from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import RecordError
 from tile_oracle.history.cache import CACHE
 from tile_oracle.history.group import ORACLE, PICK, Group, groups_of
 from tile_oracle.history.runs import read_runs
 from tile_oracle.night.history import Entry, add_to_history
+from tile_oracle.report.data import RunInfo, analyse
+from tile_oracle.report.files import write_report
 
 
 def groups_in(root: Path, **options: bool) -> list[Group]:
@@ -184,3 +187,19 @@ def test_a_folder_without_runs_is_one_line(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err.count("\n") == 1
     with pytest.raises(RecordError, match="not a folder"):
         read_runs(tmp_path / "none")
+
+
+def test_a_run_s_own_report_is_read(tmp_path: Path) -> None:
+    """The report files as a session writes them, without an imitation."""
+    problems, kernels = make_problems(6), make_kernels()
+    records = make_records(problems, kernels)
+    ranked = records[["problem", "kernel"]].assign(predicted_tflops=records["tflops"])
+    run = RunInfo("one", "some_set", kernel_set="tiny", arch="gfx950", created="2026-01-01T00:00:00+00:00")
+    write_report(tmp_path / "one", analyse(records, problems, ranked, run=run))
+    (group,) = groups_in(tmp_path)
+    assert (group.problem_set, group.kernel_set, group.target) == ("some_set", "tiny", "gfx950")
+    (read,) = group.runs
+    assert (read.mean, read.worst, read.coverage) == (100.0, 100.0, 100.0)
+    assert {group.names.name(code) for code in read.problems} == {problem.id for problem in problems}
+    assert (read.picks == read.oracles).all()
+    assert read.has_report
