@@ -53,6 +53,11 @@ class ModelChoice:
     picks_file: Path | None = None
 
 
+def is_picks_file(model: str) -> bool:
+    """Whether --model names a CSV file of picks."""
+    return model.endswith(".csv")
+
+
 def choose_model(
     options: SessionOptions, problems: ProblemSet, target: Target, *, named: bool = False
 ) -> ModelChoice:
@@ -64,7 +69,7 @@ def choose_model(
         return ModelChoice(NONE)
     if options.model == VENDOR or (options.model == AUTO and options.sources.libraries):
         return ModelChoice(VENDOR)
-    if options.model.endswith(".csv"):
+    if is_picks_file(options.model):
         path = Path(options.model).expanduser().resolve()
         if not path.is_file():
             raise ModelError(f"--model {options.model}: there is no such file of picks")
