@@ -76,7 +76,7 @@ def measure(problem_count: int, build_dir: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as reports:
         opened = run.open_run(Path(reports), {}, stem="own", name=None, resume=False)
         log = run.RunLog(opened, "main")
-        timing = _module("measure.timing_plan").TimingPlan(exact_samples=_SAMPLES)
+        timing = _module("measure.timing_plan").TimingPlan(budget_ms=0.2, exact_samples=_SAMPLES)
         settings = _module("measure.sweep_settings").SweepSettings(timing=timing)
         supervisor_type = _module("measure.supervisor").Supervisor
         supervisor = supervisor_type(target, settings, opened.measurements)
