@@ -59,14 +59,15 @@ def add_records(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_training(parser: argparse.ArgumentParser, folds: int = 5) -> None:
-    """Training settings."""
+def add_training(parser: argparse.ArgumentParser, folds: int = 5, without_recipe: str = "") -> None:
+    """Training settings. without_recipe: what the command does without --recipe, if it is not the best known
+    recipe."""
     from tile_oracle.training.recipe import RECIPES, SUITED
 
     parser.add_argument(
         "--recipe",
         choices=sorted(RECIPES),
-        help=f"features, target and training settings (default: {SUITED})",
+        help=f"features, target and training settings (default: {without_recipe or SUITED})",
     )
     parser.add_argument(
         "--folds", type=int, default=folds, metavar="N", help="cross-validation folds (default: %(default)s)"

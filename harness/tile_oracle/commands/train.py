@@ -24,7 +24,7 @@ HELP = "train a model that picks kernels, from recorded measurements"
 
 _EXAMPLES = """\
 examples:
-  tile-oracle train reports/my_run -o models/mine                     the recipe that suits the records
+  tile-oracle train reports/my_run -o models/mine                     the recipe that does best on the records
   tile-oracle train reports/a reports/b --arch gfx950 -o models/m     several runs together
   tile-oracle train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
   tile-oracle train run.parquet -o models/s --compact                 the smallest model that is as good
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--direction", metavar="DIRECTION", help="forward, bwd_data or bwd_weight (default: the only one)"
     )
     parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16, ... (default: the only one)")
-    add_training(parser)
+    add_training(parser, without_recipe="compared by cross-validation on the records")
     parser.add_argument(
         "--target",
         metavar="NAME,...",
@@ -141,6 +141,7 @@ def run(args: argparse.Namespace) -> int:
         sources=tuple(Path(path).name for path in args.records),
         choose=_smaller(effort) if args.compact else None,
         also=load_records(args.also) if args.also else None,
+        compare_recipes=True,
     )
     model.save(args.out)
     out = Path(args.out)

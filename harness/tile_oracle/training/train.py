@@ -37,6 +37,7 @@ from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.hard_examples import mine_hard_examples
 from tile_oracle.training.model_documents import manifest_of, names_in, spec_of
 from tile_oracle.training.recipe import Recipe, recipe_named, suited_recipe
+from tile_oracle.training.recipe_choice import CANDIDATES, MANIFEST_KEY, SuitedRecipe, choose_recipe
 from tile_oracle.training.training_rows import training_rows, with_importance
 from tile_oracle.training.warm_start import WarmStart
 from tile_oracle.vouched_files import MANIFEST_FILE
@@ -113,18 +114,21 @@ def train(
     choose: RecipeSearch | None = None,
     also: pd.DataFrame | None = None,
     code: CodeTable | None = None,
+    compare_recipes: bool = False,
 ) -> TrainedModel:
     """A model for one architecture, direction and data type, cross-validated and then fitted to all rows.
 
     `arch`, `direction` and `dtype` select rows; each is optional if the records have only one.
     `recipe`: by default the one that suits the records (`suited_recipe`), or the old model's in a warm start.
-    `targets` adds published targets to the recipe's. `warm_start` grows `warm_trees` further trees on every
-    booster of an existing model with the same features; it is not cross-validated, because the old model may
-    have seen the held-out problems. `hard_example_rounds` repeats the training with more weight on the
-    badly picked problems and keeps the best round. `weights`: weights of the rows (`with_importance`).
-    `choose` searches for a better recipe first (training.compact). `also`: records with auxiliary training
-    data (training.auxiliary_rows); each fold leaves out those of its held-out shapes. `code`: metrics of
-    further binaries for the model folder.
+    `compare_recipes`: without a recipe, take the one that does best on held-out families of these records
+    (training.recipe_choice); the manifest has the comparison. `targets` adds published targets to the
+    recipe's. `warm_start` grows `warm_trees` further trees on every booster of an existing model with the
+    same features; it is not cross-validated, because the old model may have seen the held-out problems.
+    `hard_example_rounds` repeats the training with more weight on the badly picked problems and keeps the
+    best round. `weights`: weights of the rows (`with_importance`). `choose` searches for a better recipe
+    first (training.compact). `also`: records with auxiliary training data
+    (training.auxiliary_rows); each fold leaves out those of its held-out shapes. `code`: metrics of further
+    binaries for the model folder.
 
     Raises ModelError for records of several kinds or of none, for a warm start from a model that does not
     fit or together with `choose`, for invalid weights, and for `also` without usable rows or together with
@@ -134,6 +138,10 @@ def train(
     data = _training_data(records, arch, direction, dtype, weights)
     rows, kind, on = data.rows, data.kind, data.kind["arch"]
     start = None if warm_start is None else WarmStart.of(Path(warm_start), kind)
+    suited = None
+    if compare_recipes and recipe is None and start is None:
+        suited = _compared(data, trees_only=also is not None, effort=effort)
+        recipe = suited.recipe
     chosen = _recipe(recipe, data, targets, start, warm_trees)
     effort.say(f"{len(rows)} rows of {data.problems} problems; recipe {chosen.name}: {chosen.meaning}")
     _check_combination(start, choose, also, hard_example_rounds)
@@ -158,6 +166,7 @@ def train(
         **({} if start is None else start.lineage(ranker)),
         **({"hard_example_rounds": rounds} if rounds else {}),
         **({} if auxiliary is None else {"taught_by": _rows_by_direction(auxiliary)}),
+        **({} if suited is None else {MANIFEST_KEY: suited.as_json()}),
         **found.manifest,
     }
     return TrainedModel(
@@ -243,6 +252,18 @@ def _recipe(
         named = suited_recipe(data.op, data.kind["arch"], has_code=bool(CodeTable.of(data.rows).facts))
     recipe = recipe_named(named) if isinstance(named, str) else named
     return recipe.for_op(data.op).with_targets(targets)
+
+
+def _compared(data: _TrainingData, *, trees_only: bool, effort: Effort) -> SuitedRecipe:
+    """The recipe that does best on the records. If there is nothing to compare, the one that suits such
+    records."""
+    arch = data.kind["arch"]
+    first = suited_recipe(data.op, arch, has_code=bool(CodeTable.of(data.rows).facts))
+    names = tuple(dict.fromkeys((first, *CANDIDATES)))
+    suited = choose_recipe(data.rows, arch, effort, names, trees_only=trees_only)
+    for line in suited.table():
+        effort.say(line)
+    return suited
 
 
 def _auxiliary_rows(also: pd.DataFrame, kind: Mapping[str, str], effort: Effort) -> pd.DataFrame:
