@@ -30,7 +30,7 @@ from tile_oracle.training.fit import Effort
 from tile_oracle.training.recipe import Recipe, recipe_named
 
 CANDIDATES = ("default", "lambdarank", "launch", "log_time_x4", "physical_and_trees")
-"""The recipes that are compared: each is the best on some published records (docs/heuristic.md)."""
+"""The recipes that are compared: one for each way to learn, such as ranking, times and a physical model."""
 
 MANIFEST_KEY = "recipe_choice"
 
