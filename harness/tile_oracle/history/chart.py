@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 480, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 16, 26
-_MOST_DOTS = 250
+_MOST_DOTS, _LAST_DOTS = 250, 20
 
 Scale = Callable[[float], float]
 
@@ -57,14 +57,14 @@ def history_chart(
             f'y2="{HEIGHT - _BOTTOM}"/><path class="mark-head" d="M{x(at) - 4:.1f} {_TOP - 8}h8l-4 7z"/></g>'
         )
     for place, line in enumerate(drawn, 1):
+        body.append(_polylines(line.values, place, x, y))
         for first, last, level in line.levels:
             body.append(
                 f'<line class="level c{place}" x1="{x(first - 0.4):.1f}" x2="{x(last + 0.4):.1f}" '
                 f'y1="{y(level):.1f}" y2="{y(level):.1f}"/>'
             )
-        body.append(_polylines(line.values, place, x, y))
-        # Beyond this count the dots would cover each other; the table of runs has all links.
-        for at in range(max(0, count - _MOST_DOTS), count):
+        # More dots would cover each other: then only the newest runs have one. The table has all links.
+        for at in range(0 if count <= _MOST_DOTS else count - _LAST_DOTS, count):
             value = line.values[at]
             if value is not None:
                 body.append(_dot(line.name, value, place, points[at], x(at), y(value)))
