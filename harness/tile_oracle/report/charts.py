@@ -95,6 +95,30 @@ def lines(
     return _svg(described, "".join(body)) + _legend(drawn)
 
 
+def scatter(points: Sequence[tuple[float, float, str]], *, limit: Line, x_name: str, y_name: str) -> str:
+    """Dots of (x, y, name) over two logarithmic axes, and one line; all values are above 0."""
+    xs = [a for a, _, _ in points] + [a for a, _ in limit.points]
+    ys = [b for _, b, _ in points] + [b for _, b in limit.points]
+    x_range, y_range = (min(xs) / 1.1, max(xs) * 1.1), (min(ys) / 1.1, max(ys) * 1.1)
+    _, y = _scales((0.0, 1.0), y_range, logarithmic=True)
+
+    def x(value: float) -> float:
+        share = math.log(value / x_range[0]) / math.log(x_range[1] / x_range[0])
+        return _LEFT + share * (WIDTH - _LEFT - _RIGHT)
+
+    ticks = _powers(*x_range)
+    body = [_axes(x, y, x_range, y_range, x_name, y_name, logarithmic=True, x_ticks=ticks)]
+    line = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in limit.points)
+    body.append(f'<polyline class="line {limit.css}" points="{line}"/>')
+    for a, b, name in points:
+        label = escape(f"{name}: {a:.4g}, {b:.4g}")
+        body.append(
+            f'<circle class="point" cx="{x(a):.1f}" cy="{y(b):.1f}" r="2.5"><title>{label}</title></circle>'
+        )
+    described = f"{y_name} over {x_name}: {len(points):,} problems, and the line {limit.name}"
+    return _svg(described, "".join(body)) + f'<p class="note">Dashed: {escape(limit.name)}.</p>'
+
+
 def stacked_bar(parts: Sequence[tuple[str, int, str]]) -> str:
     """A stacked bar of (name, number, css class); small parts have a minimum width."""
     total = sum(number for _, number, _ in parts) or 1

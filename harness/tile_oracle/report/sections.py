@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from tile_oracle.judge.failures import Failure
 from tile_oracle.judge.verdict import FAILED, PASSED
-from tile_oracle.report import charts, wording
+from tile_oracle.report import answers, charts, pictures, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.page_table import Cell, Column, Table, number, numbers, percent, tflops, times, whole
 from tile_oracle.report.sources import source_figures
@@ -60,6 +60,21 @@ def header(data: ReportData) -> View:
         "ranked_by": data.ranked_by.sentence,
         "tiles": tiles,
     }
+
+
+def _answers(data: ReportData) -> View:
+    return {
+        "good": answers.is_it_good(data),
+        "fails": answers.where_it_fails(data),
+        "commands": answers.next_commands(data),
+    }
+
+
+def _pictures(data: ReportData) -> View | None:
+    if not data.efficiency.covered:
+        return None
+    drawn, note = pictures.figures(data)
+    return {"figures": [(caption, Markup(chart)) for caption, chart in drawn], "note": note}
 
 
 def _verdict(data: ReportData) -> View:
@@ -466,7 +481,9 @@ def _gflop(flops: float) -> str:
 
 
 SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | None]], ...] = (
+    ("answers", "Summary", _answers),
     ("verdict", "Verdict", _verdict),
+    ("pictures", "Time and limits", _pictures),
     ("efficiency", "Efficiency", _efficiency),
     ("worst", "Worst problems", _worst),
     ("slices", "Kinds of problem", _slices),

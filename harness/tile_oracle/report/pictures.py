@@ -1,0 +1,130 @@
+"""The pictures of report.html on time: performance profile, lost time, roofline, predictions.
+
+They are inline SVG of our own. A charting library would add hundreds of kilobytes to each page and needs
+scripts, whereas the report is complete without them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.arch import known_archs, load_arch
+from tile_oracle.problem import problem_from_id
+from tile_oracle.report import charts, wording
+from tile_oracle.report.data import ReportData
+from tile_oracle.report.lost_time import lost_times
+
+_WIDEST_FACTOR = 2.0
+
+
+def performance_profile(data: ReportData) -> str:
+    """Share of the problems whose pick is within a factor of the oracle's time (Dolan and Moré, 2002), one
+    curve for the run and one for the baseline. A pick that is not ok is within no factor."""
+    drawn = [charts.Line("this run", _profile(data.covered["efficiency"].astype("float64")), "first")]
+    low = drawn[0].points[0][1]
+    if data.baseline is not None:
+        accepted = [value for value in data.baseline.efficiencies.values() if value is not None]
+        if accepted:
+            drawn.append(charts.Line("baseline", _profile(pd.Series(accepted, dtype="float64")), "second"))
+            low = min(low, drawn[1].points[0][1])
+    return charts.lines(
+        drawn,
+        x_range=(1.0, _WIDEST_FACTOR),
+        y_range=(float(np.floor(min(low, 99.0) / 20.0) * 20.0), 100.0),
+        x_name="time of the pick / time of the oracle, at most",
+        y_name="problems, %",
+    )
+
+
+def _profile(efficiencies: pd.Series) -> list[tuple[float, float]]:
+    factors = np.linspace(1.0, _WIDEST_FACTOR, 201)
+    values = efficiencies.to_numpy(dtype=np.float64)
+    return [(float(factor), 100.0 * float((values * factor >= 1.0 - 1e-12).mean())) for factor in factors]
+
+
+def lost_time_curve(data: ReportData) -> str | None:
+    """Cumulative share of the lost time over the problems, most lost first; None if no time is lost."""
+    lost = lost_times(data.selection)["lost_us"].to_numpy(dtype=np.float64)
+    if not len(lost) or not lost.sum() > 0:
+        return None
+    shares = 100.0 * np.cumsum(lost) / lost.sum()
+    needed = int(np.searchsorted(shares, 99.9)) + 1
+    points = [(0.0, 0.0), *((float(place), float(share)) for place, share in enumerate(shares[:needed], 1))]
+    return charts.lines(
+        [charts.Line("lost time", points, "first")],
+        x_range=(0.0, float(max(needed, 1))),
+        y_range=(0.0, 100.0),
+        x_name="problems, most lost time first",
+        y_name="share of the lost time, %",
+    )
+
+
+def roofline(data: ReportData) -> tuple[str | None, str]:
+    """(chart, note): the oracles' TFLOPS over arithmetic intensity, under the peak and the memory bandwidth
+    of the architecture table. Without known peaks there is no chart, and the note says so."""
+    name = data.run.arch or data.run.target
+    peak = load_arch(name).peak if name in known_archs() else None
+    selection = data.selection[data.selection["oracle_tflops"].notna()]
+    if peak is None or selection.empty:
+        return None, f"No roofline: the peaks of {wording.one_line(name) or 'this device'} are not known."
+    hardware = load_arch(name).hardware
+    dtype = str(selection["dtype"].iloc[0])
+    each = peak.flops_a_cu_and_clock.get(dtype)
+    if each is None:
+        return None, f"No roofline: the peak of {name} for {wording.one_line(dtype)} is not known."
+    top = each * hardware.num_cus * hardware.max_clock_mhz * 1e6 / 1e12
+    moved = [float(problem_from_id(str(problem)).bytes) for problem in selection["problem"]]
+    intensity = selection["flops"].to_numpy(dtype=np.float64) / np.array(moved)
+    speed = selection["oracle_tflops"].to_numpy(dtype=np.float64)
+    low, high = float(intensity.min()) / 1.5, max(float(intensity.max()) * 1.5, 1.0)
+    ridge = top * 1e12 / (peak.memory_gb_s * 1e9)
+    bends = sorted({low, min(max(ridge, low), high), high})
+    corner = [(x, min(x * peak.memory_gb_s / 1e3, top)) for x in bends]
+    chart = charts.scatter(
+        [
+            (float(a), float(b), str(p))
+            for a, b, p in zip(intensity, speed, selection["problem"], strict=True)
+        ],
+        limit=charts.Line("limit", corner, "second"),
+        x_name="operations per byte, each tensor moved once",
+        y_name="TFLOPS of the oracle",
+    )
+    note = (
+        f"Limits: {top:,.0f} TFLOPS of {dtype} and {peak.memory_gb_s:,} GB/s of memory, from the "
+        "architecture table. A problem that stays in the cache can lie above the slope."
+    )
+    return chart, note
+
+
+def predicted_measured(data: ReportData) -> str | None:
+    """The picks' measured TFLOPS over the predicted; None where no prediction is in TFLOPS."""
+    chosen = data.covered[data.covered["pick_predicted_tflops"].notna() & (data.covered["pick_tflops"] > 0)]
+    chosen = chosen[chosen["pick_predicted_tflops"] > 0]
+    if chosen.empty:
+        return None
+    predicted = chosen["pick_predicted_tflops"].to_numpy(dtype=np.float64)
+    measured = chosen["pick_tflops"].to_numpy(dtype=np.float64)
+    both = np.concatenate([predicted, measured])
+    ends = (float(both.min()) / 1.2, float(both.max()) * 1.2)
+    return charts.scatter(
+        [
+            (float(a), float(b), str(p))
+            for a, b, p in zip(predicted, measured, chosen["problem"], strict=True)
+        ],
+        limit=charts.Line("exact prediction", [(end, end) for end in ends], "second"),
+        x_name="predicted TFLOPS of the pick",
+        y_name="measured TFLOPS",
+    )
+
+
+def figures(data: ReportData) -> tuple[list[tuple[str, str]], str]:
+    """(caption, SVG) of every picture that the data allows, and notes on them."""
+    roof, note = roofline(data)
+    drawn = [
+        ("Problems within a factor of the oracle's time", performance_profile(data)),
+        ("Where the time is lost", lost_time_curve(data)),
+        ("Roofline of the oracles", roof),
+        ("Predicted against measured", predicted_measured(data)),
+    ]
+    return [(caption, chart) for caption, chart in drawn if chart], note
