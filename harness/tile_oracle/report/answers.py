@@ -57,7 +57,7 @@ def where_it_fails(data: ReportData) -> list[str]:
         )
     half = int((lost["lost_us"].cumsum() < total / 2).sum()) + 1
     sentences.append(
-        f"{wording.count(half, 'problem')} of {len(lost):,} lose half of the time; "
+        f"Half of the lost time is in {wording.count(half, 'problem')} of {len(lost):,}; "
         f"the largest share is {wording.one_line(lost['problem'].iloc[0])} "
         f"({wording.percent(100.0 * float(lost['lost_us'].iloc[0]) / total)})."
     )
