@@ -8,6 +8,9 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.judge.baseline import Baseline, make_baseline
@@ -18,7 +21,7 @@ from tile_oracle.judge.statistics import (
     Side,
     between_sessions,
     change_interval,
-    finding_confidence,
+    finding_confidences,
     loss_bounds,
     paired_sides,
     with_sessions,
@@ -200,8 +203,21 @@ class TestResolution:
             side = Side(0.9 * ones, np.log(0.9) * ones, sigma * ones, 5.0 * ones)
             return side, side
 
-        assert finding_confidence(*sides(0.002, 300), 10.0, 0.95) == 0.95
-        assert finding_confidence(*sides(0.05, 300), 10.0, 0.95) > 0.99
+        assert set(finding_confidences(*sides(0.002, 300), 10.0, 0.95)) == {0.95}
+        assert finding_confidences(*sides(0.05, 300), 10.0, 0.95).min() > 0.99
+
+    @given(st.lists(st.just(0.0) | st.floats(1e-4, 0.2), min_size=1, max_size=300))
+    def test_noisy_problems_do_not_hide_the_loss_of_a_quiet_one(self, noise: list[float]) -> None:
+        sigma = np.array([0.002, *noise])
+        ones = np.ones(len(sigma))
+        side = Side(0.9 * ones, np.log(0.9) * ones, sigma, 5.0 * ones)
+        confidences = finding_confidences(side, side, 10.0, 0.95)
+        assert confidences[0] == 0.95
+        assert (confidences >= 0.95).all()
+        joint = np.sqrt(2) * 0.9 * sigma[sigma > 0]
+        quantiles = scipy.stats.t.ppf(confidences[sigma > 0], 10.0)  # two sides with 5 degrees of freedom
+        alarms = scipy.stats.t.sf(quantiles + 0.1 / joint, 10.0)
+        assert alarms.sum() <= 0.02 + 1e-5 * len(sigma)  # the strictest confidence is 0.99999
 
 
 class TestSessions:

@@ -3,8 +3,8 @@ holds with a higher one.
 
 A criterion fails if its whole interval is above the limit. It passes if the value itself is within the limit
 and a loss of twice the limit can be excluded. Else it cannot tell. The confidence for a single problem's loss
-is raised if many problems are noisy, until at most 2 of 100 unchanged runs fail
-(tile_oracle.judge.statistics.finding_confidence).
+is raised for noisy problems, until at most 2 of 100 unchanged runs fail
+(tile_oracle.judge.statistics.finding_confidences).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tile_oracle.judge.statistics import (
     Changes,
     Side,
     Statistic,
-    finding_confidence,
+    finding_confidences,
     loss_bounds,
     over_problems,
 )
@@ -104,7 +104,7 @@ def interval_largest_loss(
     if plain.outcome == NOT_APPLIED:
         return plain, np.empty(0), np.empty(0)
     _, high = loss_bounds(now, then, confidence)
-    low, _ = loss_bounds(now, then, finding_confidence(now, then, points, confidence))
+    low, _ = loss_bounds(now, then, finding_confidences(now, then, points, confidence))
     loss = 100.0 * (then.efficiency - now.efficiency)
     found = int((low > points + ROUNDING_POINTS).sum())
     over = loss > points + ROUNDING_POINTS

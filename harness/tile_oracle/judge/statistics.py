@@ -159,25 +159,35 @@ def loss_bounds(now: Side, then: Side, confidence: Array | float) -> tuple[Array
     return 100.0 * low, 100.0 * high
 
 
-def finding_confidence(now: Side, then: Side, points: float, confidence: float) -> float:
-    """The confidence at which one problem's loss counts as found: `confidence`, or as much more as keeps the
-    probability that an unchanged run fails, over all problems, at _FALSE_ALARMS or below.
+def finding_confidences(now: Side, then: Side, points: float, confidence: float) -> Array:
+    """The confidence at which each problem's loss counts as found, (problems,): `confidence`, or as much more
+    as keeps the probability that an unchanged run fails, over all problems, at _FALSE_ALARMS or below.
 
-    Without a true loss, a problem is a false alarm if noise alone exceeds `points` and the quantile.
+    Without a true loss, a problem is a false alarm if noise alone exceeds `points` and the quantile. All
+    problems get the same share of the probability: noisy ones need more confidence for it, and quiet ones,
+    whose noise hardly ever exceeds `points`, need no more than `confidence`.
     """
+    confidences = np.full(len(now.efficiency), confidence)
     error = np.stack([now.sigma * now.efficiency, then.sigma * then.efficiency]) ** 2
     joint = error.sum(axis=0)
     noisy = joint > 0
     if not noisy.any():
-        return confidence
+        return confidences
     joint, (new, old) = joint[noisy], error[:, noisy]
     dof = joint**2 / (new**2 / now.dof[noisy] + old**2 / then.dof[noisy])  # Welch and Satterthwaite
     away = points / 100.0 / np.sqrt(joint)
-    found = confidence
-    for found in (confidence, *(one for one in _STRICTER if one > confidence)):
-        if _t_beyond(_t_quantile(found, dof) + away, dof).sum() <= _FALSE_ALARMS:
+    levels = np.array([confidence, *(one for one in _STRICTER if one > confidence)])
+    alarms = np.stack([_t_beyond(_t_quantile(level, dof) + away, dof) for level in levels])
+    share, chosen = _FALSE_ALARMS, np.zeros(len(joint), dtype=np.int64)
+    while share > _FALSE_ALARMS / (2 * len(joint)):
+        # The first level at which a problem is within its share; the strictest if none is.
+        within = alarms <= share
+        chosen = np.where(within.any(axis=0), within.argmax(axis=0), len(levels) - 1)
+        if alarms[chosen, np.arange(len(joint))].sum() <= _FALSE_ALARMS:
             break
-    return found
+        share /= 2.0
+    confidences[noisy] = levels[chosen]
+    return confidences
 
 
 def _t_quantile(probability: Array | float, dof: Array) -> Array:
