@@ -25,9 +25,9 @@ def _missing(what: str) -> NoReturn:
     pytest.skip(what)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium without a window, for the whole session."""
+    """Chromium without a window. It ends with the module, because other tests count child processes."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         _missing("no chromium on PATH")

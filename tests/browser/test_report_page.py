@@ -73,6 +73,7 @@ def test_the_page_fits_its_window(
         assert fits(page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(scheme: str, report: Path, open_page: Open, serious_faults: Any) -> None:
     assert serious_faults(open_page(report, color_scheme=scheme)) == []

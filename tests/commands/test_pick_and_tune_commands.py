@@ -118,7 +118,10 @@ def test_tuning_takes_problems_or_records_and_runs_may_have_nothing_to_keep(
 ) -> None:
     kept = ["--target", "cpu", "--tuned", str(tmp_path)]
     assert main(["tune", *kept]) == 2
-    assert "give problems to measure, or runs by --from-records" in capsys.readouterr().err
+    assert (
+        "give problems to measure, runs by --from-records, or a set by --problem-set"
+        in capsys.readouterr().err
+    )
     assert main(["tune", MINE, "--from-records", "x", *kept]) == 2
     assert main(["tune", "--from-records", str(tmp_path / "none"), *kept]) == 2
     assert "no records at" in capsys.readouterr().err

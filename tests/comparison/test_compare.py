@@ -59,6 +59,7 @@ def compared(old: pd.DataFrame, new: pd.DataFrame, **options: float) -> Comparis
     return compare_sides(side_of_records("old", old), side_of_records("new", new), **options)
 
 
+@pytest.mark.slow
 def test_sessions_of_the_same_kernels_are_not_slower() -> None:
     wrong = 0
     for seed in range(4):
@@ -77,6 +78,7 @@ def test_slower_and_faster_problems_are_found() -> None:
     assert all(one.change.low < 6 < one.change.high for one in found.with_outcome(SLOWER))
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth() -> None:
     inside = total = 0
     for seed in range(4):

@@ -95,6 +95,7 @@ def test_models_of_other_gpus_are_transferred_and_those_of_cpus_are_not() -> Non
         one_operation([problem, weight])
 
 
+@pytest.mark.slow
 def test_the_command_shows_the_curve_and_writes_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
