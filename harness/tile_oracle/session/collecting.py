@@ -52,7 +52,8 @@ class CollectionHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Applies -k to pairs in a replay, where a test covers all kernels of a problem."""
+        """Applies --shard, and in a replay -k to pairs: there a test covers all kernels of a problem."""
+        self._keep_shard(items)
         if not items or not all(map(is_replay, items)) or not self.state.pairs_by_name.chooses:
             return
         kept = [item for item in items if self.state.pairs_by_name.kernels(params_of(item)["problem"])]
@@ -64,6 +65,21 @@ class CollectionHooks:
             items[:] = kept
         # Applied here: pytest would match the expression against problem tests, whose names have no kernel.
         self.config.option.keyword = ""
+
+    def _keep_shard(self, items: list[pytest.Item]) -> None:
+        """Deselects the tests of other parts' problems. Tests without a problem stay in every part."""
+        if self.session.options.shard is None:
+            return
+        from tile_oracle.session.expected_time import expected_times
+
+        plan = self.session.plan
+        counts = {problem.id: len(plan.kernels(problem)) for problem in plan.problems}
+        others = counts.keys() - self.session.options.shard.problems(expected_times(counts, None))
+        left_out = [item for item in items if getattr(params_of(item).get("problem"), "id", None) in others]
+        if left_out:
+            self.config.hook.pytest_deselected(items=left_out)
+            gone = set(map(id, left_out))
+            items[:] = [item for item in items if id(item) not in gone]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:

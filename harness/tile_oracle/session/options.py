@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from tile_oracle.errors import HarnessError
 from tile_oracle.session.outcome import ALLOWABLE, Outcome, read_allowed
+from tile_oracle.session.shards import Shard, read_shard
 
 if TYPE_CHECKING:
     import pytest
@@ -71,6 +72,12 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="measure only the pairs of this CSV file (columns problem and kernel), such as `tile-oracle "
         "suggest --csv` writes",
+    )
+    add(
+        "--shard",
+        metavar="I/N",
+        help="only part I of N of the problems, balanced by expected time, for array jobs; `tile-oracle "
+        "merge` puts the runs together (docs/shards.md)",
     )
     add(
         "--toolchain",
@@ -287,6 +294,7 @@ class SessionOptions:
     settle_budget_s: float | None = None
     kernels: str = ""
     library_algorithms: int = MOST_ALGORITHMS
+    shard: Shard | None = None
 
     @property
     def sources(self) -> Sources:
@@ -365,6 +373,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         settle_budget_s=_settle_budget(value("--settle-budget")),
         kernels=libraries,
         library_algorithms=value("--library-algorithms"),
+        shard=None if value("--shard") is None else read_shard(value("--shard")),
     )
 
 

@@ -90,11 +90,17 @@ class Session(ABC):
             self._run = open_run(
                 self.options.report_dir,
                 self._purpose(),
-                stem=f"{'+'.join(part.name for part in self.plan.sets)}-{self.target.name}",
+                stem=self._stem(),
                 name=self.options.run_name,
                 resume=self.options.resume,
             )
         return self._run
+
+    def _stem(self) -> str:
+        """The start of a new run's name."""
+        shard = self.options.shard
+        part = "" if shard is None else f"-shard{shard.number}of{shard.count}"
+        return f"{'+'.join(one.name for one in self.plan.sets)}-{self.target.name}{part}"
 
     @property
     def run(self) -> Run | None:
@@ -119,6 +125,7 @@ class Session(ABC):
             "data seed": self.options.data_seed,
             **({KERNEL_SOURCES: self.options.sources.text} if self.options.kernels else {}),
             **listed,
+            **({} if self.options.shard is None else {"shard": str(self.options.shard)}),
         }
 
     # ---- measuring --------------------------------------------------------------------------
