@@ -2,11 +2,12 @@
 
     tiles        one program a tile of C
     persistent   programs stay on their compute unit and take further tiles
-    tma          the same, with loads and stores by Hopper's tensor memory accelerator
     split_k      the depth is split over SPLIT_K programs, whose fp32 sums a second launch adds up
+    few_rows     up to ROWS rows of A, without matrix instructions
 
-All of them take tiles in groups of GROUP_M rows of tiles, so that programs that run at once share operands in
-the cache. A tile's base is a 64-bit offset; offsets within it are 32-bit.
+gemm_stream_k.py and gemm_tma.py have more. All but few_rows take tiles in groups of GROUP_M rows of tiles, so
+that programs that run at once share operands in the cache. A tile's base is a 64-bit offset; offsets within
+it are 32-bit.
 """
 
 import triton
@@ -106,11 +107,7 @@ HOPPER = (
     *((32, 128, 64, 4, 5), (32, 64, 128, 4, 4), (16, 128, 64, 4, 5), (16, 64, 128, 4, 5)),
     *((16, 32, 256, 4, 4), (128, 16, 128, 4, 4)),
 )
-HOPPER_PERSISTENT = ((128, 256, 64, 8, 3), (128, 128, 64, 8, 4), (128, 128, 64, 4, 4), (64, 128, 64, 4, 5))
-HOPPER_TMA = (
-    *((128, 256, 64, 8, 3), (64, 128, 128, 4, 4), (256, 128, 64, 8, 3), (128, 128, 64, 4, 4)),
-    *((128, 128, 64, 8, 4), (128, 128, 128, 8, 3), (64, 256, 64, 4, 4), (64, 128, 64, 4, 5)),
-)
+HOPPER_PERSISTENT = ((128, 128, 64, 8, 4), (64, 128, 64, 4, 5))
 HOPPER_SPLIT = ((128, 128, 64, 4, 4), (64, 128, 64, 4, 5), (64, 64, 128, 4, 4), (16, 64, 128, 4, 5))
 
 CDNA = (
@@ -125,7 +122,7 @@ SPLITS = (4, 16)
 OLDER_CDNA_LDS = 64 * 1024
 
 
-def _configs(p: GemmView, of_hopper, of_cdna, **more):
+def configurations(p: GemmView, of_hopper, of_cdna, **more):
     """Configurations of an architecture. AMD's use 16-wide matrix instructions."""
     found = []
     for m, n, k, warps, stages in of_cdna if p.arch in AMD else of_hopper:
@@ -147,23 +144,25 @@ def _configs(p: GemmView, of_hopper, of_cdna, **more):
     return found
 
 
-def _arguments(p: GemmView):
+def operands_and_order(p: GemmView):
+    """The usual arguments, and which operands lie by rows."""
     return p.usual_arguments() | {"A_BY_ROW": p.layout[0] == "r", "B_BY_ROW": p.layout[1] == "r"}
 
 
-def _near(p: GemmView, meta):
+def near(p: GemmView, meta):
     """Offsets within a tile are 32-bit."""
     yield (p.K * max(meta["BLOCK_M"], meta["BLOCK_N"]) < 2**30, "a tile spans more than 2^30 elements")
     yield (p.M * meta["BLOCK_K"] < 2**30, "a tile spans more than 2^30 elements")
     yield (p.N * max(meta["BLOCK_K"], meta["BLOCK_M"]) < 2**30, "a tile spans more than 2^30 elements")
 
 
-def _small(p: GemmView, meta):
+def small(p: GemmView, meta):
     """Whether to compile for unaligned problems, too: large tiles would take long, and are slow there."""
     return meta["BLOCK_M"] * meta["BLOCK_N"] <= 64 * 128
 
 
-def _tiles(meta):
+def tiles_of(meta):
+    """The tiles of C."""
     return cdiv(meta["M"], meta["BLOCK_M"]) * cdiv(meta["N"], meta["BLOCK_N"])
 
 
@@ -171,12 +170,12 @@ def _tiles(meta):
 
 
 @gemm(
-    grid=lambda meta: (_tiles(meta),),
+    grid=lambda meta: (tiles_of(meta),),
     dtypes=("bf16", "fp16", "fp8"),
-    configs=lambda p: _configs(p, HOPPER, CDNA),
-    arguments=_arguments,
-    constraints=_near,
-    general=_small,
+    configs=lambda p: configurations(p, HOPPER, CDNA),
+    arguments=operands_and_order,
+    constraints=near,
+    general=small,
 )
 @triton.jit
 def tiles(
@@ -210,10 +209,10 @@ def tiles(
 
 
 @gemm(
-    grid=lambda meta: (minimum(_tiles(meta), meta["UNITS"]),),
-    configs=lambda p: _configs(p, HOPPER_PERSISTENT, CDNA_PERSISTENT),
-    arguments=lambda p: _arguments(p) | {"UNITS": p.compute_units},
-    constraints=_near,
+    grid=lambda meta: (minimum(tiles_of(meta), meta["UNITS"]),),
+    configs=lambda p: configurations(p, HOPPER_PERSISTENT, CDNA_PERSISTENT),
+    arguments=lambda p: operands_and_order(p) | {"UNITS": p.compute_units},
+    constraints=near,
     general=False,
 )
 @triton.jit
@@ -250,85 +249,30 @@ def persistent(
         store(c_ptr, sums, row, column, M, N, stride_cm, BLOCK_M, BLOCK_N)
 
 
-def _rows_of_16_bytes(p: GemmView, meta):
-    """What tensor descriptors demand of the distance between rows."""
-    for extent in p.contiguous():
-        yield (
-            getattr(p, extent) % 8 == 0,
-            f"rows of {extent} elements do not begin at multiples of 16 bytes",
-        )
-
-
-@gemm(
-    grid=lambda meta: (minimum(_tiles(meta), meta["UNITS"]),),
-    configs=lambda p: _configs(p, HOPPER_TMA, ()),
-    arguments=lambda p: _arguments(p) | {"UNITS": p.compute_units},
-    constraints=_rows_of_16_bytes,
-    aligned=(),
-    archs=("sm_90",),
-)
-@triton.jit
-def tma(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    M,
-    N,
-    K,
-    UNITS,
-    A_BY_ROW: tl.constexpr,
-    B_BY_ROW: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-):
-    """`persistent` with tensor descriptors, which each program makes for itself in scratch memory."""
-    if A_BY_ROW:
-        a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BLOCK_M, BLOCK_K])
-    else:
-        a = tl.make_tensor_descriptor(a_ptr, [K, M], [M, 1], [BLOCK_K, BLOCK_M])
-    if B_BY_ROW:
-        b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BLOCK_K, BLOCK_N])
-    else:
-        b = tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BLOCK_N, BLOCK_K])
-    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BLOCK_M, BLOCK_N])
-    rows, columns = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
-    for tile in range(tl.program_id(0), rows * columns, tl.num_programs(0)):
-        row, column = place_of(tile, rows, columns, GROUP_M)
-        m, n = row * BLOCK_M, column * BLOCK_N
-        sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for k in range(0, K, BLOCK_K):
-            x = a.load([m, k]) if A_BY_ROW else a.load([k, m]).T
-            y = b.load([k, n]) if B_BY_ROW else b.load([n, k]).T
-            sums = tl.dot(x, y, sums)
-        c.store([m, n], sums.to(c_ptr.dtype.element_ty))
-
-
 @triton.jit
 def add_parts(parts_ptr, c_ptr, values, SPLIT_K: tl.constexpr, SUM_BLOCK: tl.constexpr):
     """Adds up the parts of each value of C, in their order."""
     at = tl.program_id(0).to(tl.int64) * SUM_BLOCK + tl.arange(0, SUM_BLOCK)
     total = tl.zeros((SUM_BLOCK,), dtype=tl.float32)
-    for part in range(SPLIT_K):
+    for part in tl.static_range(SPLIT_K):
         total += tl.load(parts_ptr + part * values.to(tl.int64) + at, mask=at < values, other=0.0)
     tl.store(c_ptr + at, total.to(c_ptr.dtype.element_ty), mask=at < values)
 
 
 def _deep(p: GemmView, meta):
-    yield from _near(p, meta)
+    yield from near(p, meta)
     yield (2 * meta["SPLIT_K"] * meta["BLOCK_K"] <= p.K, "a part would be less than two steps deep")
     yield (p.M * p.N * meta["SPLIT_K"] < 2**28, "the parts of C would take more than 1 GiB")
 
 
 @gemm(
-    grid=lambda meta: (_tiles(meta), meta["SPLIT_K"]),
+    grid=lambda meta: (tiles_of(meta), meta["SPLIT_K"]),
     configs=lambda p: [
-        one for parts in SPLITS for one in _configs(p, HOPPER_SPLIT, CDNA_SPLIT, SPLIT_K=parts)
+        one for parts in SPLITS for one in configurations(p, HOPPER_SPLIT, CDNA_SPLIT, SPLIT_K=parts)
     ],
-    arguments=lambda p: _arguments(p) | {"parts_ptr": p.workspace("fp32")},
+    arguments=lambda p: operands_and_order(p) | {"parts_ptr": p.workspace("fp32")},
     constraints=_deep,
-    general=lambda p, meta: _small(p, meta) and meta["SPLIT_K"] == SPLITS[0],
+    general=lambda p, meta: small(p, meta) and meta["SPLIT_K"] == SPLITS[0],
     workspace_bytes=lambda p, meta: 4 * p.M * p.N * meta["SPLIT_K"],
     after=[
         launch(
@@ -374,3 +318,54 @@ def split_k(
         BLOCK_M, BLOCK_N, BLOCK_K, A_BY_ROW, B_BY_ROW,
     )  # fmt: skip
     store(parts_ptr + part.to(tl.int64) * M * N, sums, row, column, M, N, N, BLOCK_M, BLOCK_N)
+
+
+# ROWS, BLOCK_N, BLOCK_K, num_warps, STAGES
+FEW_ROWS = ((1, 8, 512, 4, 4), (1, 4, 1024, 4, 3), (1, 16, 256, 4, 4), (2, 8, 512, 4, 4), (4, 8, 256, 4, 4))
+
+
+@gemm(
+    grid=lambda meta: (cdiv(meta["N"], meta["BLOCK_N"]),),
+    layouts=("rcr",),
+    configs=[
+        {"ROWS": rows, "BLOCK_N": n, "BLOCK_K": k, "num_warps": warps, "STAGES": stages}
+        for rows, n, k, warps, stages in FEW_ROWS
+    ],
+    constraints=lambda p, meta: [
+        (meta["ROWS"] >= p.M, "A has more rows"),
+        (meta["ROWS"] < 2 * p.M, "A has at most half as many rows"),
+        (p.K * meta["BLOCK_N"] < 2**30, "a tile spans more than 2^30 elements"),
+    ],
+)
+@triton.jit
+def few_rows(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    stride_cm,
+    ROWS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Each program reads BLOCK_N columns of B once, as wide loads, and sums over the threads at the end."""
+    r, n, k = tl.arange(0, ROWS), tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
+    column = tl.program_id(0)
+    b = b_ptr + column.to(tl.int64) * BLOCK_N * K
+    n_there, r_there = column * BLOCK_N + n < N, r < M
+    sums = tl.zeros((ROWS, BLOCK_N, BLOCK_K), dtype=tl.float32)
+    for depth in tl.range(0, K, BLOCK_K, num_stages=STAGES):
+        k_there = k < K - depth
+        x = tl.load(
+            a_ptr + depth + r[:, None] * K + k[None, :], mask=r_there[:, None] & k_there[None, :], other=0.0
+        )
+        y = tl.load(
+            b + depth + n[:, None] * K + k[None, :], mask=n_there[:, None] & k_there[None, :], other=0.0
+        )
+        sums += x.to(tl.float32)[:, None, :] * y.to(tl.float32)[None, :, :]
+    total = tl.sum(sums, axis=2)
+    c = c_ptr + column.to(tl.int64) * BLOCK_N + r[:, None] * stride_cm + n[None, :]
+    tl.store(c, total.to(c_ptr.dtype.element_ty), mask=r_there[:, None] & n_there[None, :])

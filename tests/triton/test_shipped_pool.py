@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -25,7 +26,16 @@ from tile_oracle.problem import Problem
 
 pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
 INTERPRETED = Path(__file__).with_name("interpreted.py")
-SHAPES = ((70, 48, 96), (33, 17, 65), (1, 32, 160), (130, 136, 40))
+TMA = ("tma", "tma_uneven", "tma_swapped", "tma_split_k", "tma_stream_k")
+SHAPES = (
+    (70, 48, 96),
+    (33, 17, 65),
+    (1, 32, 160),
+    (130, 136, 40),
+    (3, 40, 1048),
+    (40, 72, 200),
+    (200, 330, 136),
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +46,36 @@ def hopper() -> TritonSource:
 def small(kernel: NamedKernel) -> bool:
     """Small tiles: the interpreter takes long for large ones."""
     values = kernel.configuration
-    if "BLOCK_M" not in values:
+    if "BLOCK" in values:
         return int(values["BLOCK"]) <= 4096
+    if "BLOCK_M" not in values:
+        return True
     return int(values["BLOCK_M"]) * int(values["BLOCK_N"]) <= 64 * 128
+
+
+def smallest_of_each_way(kernels: list[NamedKernel]) -> list[NamedKernel]:
+    """For each combination of flags (and of split depths, and rows) the kernel with the smallest tile."""
+
+    def tile(kernel: NamedKernel) -> int:
+        return int(kernel.configuration.get("BLOCK_M", 1)) * int(kernel.configuration["BLOCK_N"])
+
+    def way(kernel: NamedKernel) -> tuple[object, ...]:
+        values = kernel.configuration
+        return (
+            *(one for one in values.values() if isinstance(one, bool)),
+            values.get("SPLIT_K"),
+            values.get("ROWS"),
+        )
+
+    kernels = sorted(kernels, key=tile)
+    return list({way(one): one for one in reversed(kernels)}.values())
 
 
 def cases(
     source: TritonSource, kernels: Iterator[NamedKernel], problems: list[Problem]
 ) -> list[dict[str, object]]:
     return [
-        {"unit": dict(source.description.units[kernel]), "problem": problem.id, "compute_units": 3}
+        {"unit": dict(source.description.units[kernel]), "problem": problem.id, "compute_units": 5}
         for kernel in kernels
         for problem in problems
         if source.refusal(kernel, problem) is None
@@ -67,18 +97,24 @@ def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
     for layout in GEMM_LAYOUTS:
         pool = hopper.pool(Kind.of("gemm", dtype="bf16", layout=layout))
         assert {kernel.function for kernel in pool if isinstance(kernel, NamedKernel)} == {
-            *("tiles", "persistent", "tma", "split_k"),
+            *("tiles", "persistent", "split_k", "stream_k", *TMA),
+            *(("few_rows",) if layout == "rcr" else ()),
         }
-        assert len(pool) == 38
+        assert len(pool) == (82 if layout == "rcr" else 77)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", ["tiles", "persistent", "tma", "split_k"])
-@pytest.mark.parametrize("layout", GEMM_LAYOUTS)
+@pytest.mark.parametrize(
+    ("layout", "function"),
+    [
+        *itertools.product(GEMM_LAYOUTS, ("tiles", "persistent", "split_k", "stream_k", *TMA)),
+        ("rcr", "few_rows"),
+    ],
+)
 def test_products_are_right(hopper: TritonSource, tmp_path: Path, layout: str, function: str) -> None:
     pool = hopper.pool(Kind.of("gemm", dtype="fp16", layout=layout))
     kernels = [one for one in pool if isinstance(one, NamedKernel) and one.function == function]
-    chosen = [one for one in kernels if small(one)][:2]
+    chosen = smallest_of_each_way(kernels)
     problems: list[Problem] = [GemmProblem("fp16", layout, *shape) for shape in SHAPES]
     problems.append(GemmProblem("fp16", layout, 80, 64, 1024))
     told = cases(hopper, iter(chosen), problems)
