@@ -5,7 +5,8 @@
 //     to_fill_integers, to_fill_pattern   inputs (harness/measure/check_data.py says why just these)
 //     to_negate_columns, to_flip_sign     other inputs, and what must come of them
 //     to_reference, to_reference_long     the convolution by its definition, accumulated in fp32
-//     to_product, to_product_long         the same of a GEMM
+//     to_product, to_product_long,
+//     to_product_tiles                    the same of a GEMM
 //     to_compare, to_within,
 //     to_count_other                      a verdict in device memory
 #pragma once
@@ -213,6 +214,13 @@ TO_WORK_INLINE void store(void *out, i64 at, int dtype, float value) {
   else if (dtype == FP16) ((u16 *)out)[at] = Stored<FP16>::encode(value);
   else if (dtype == FP8) ((u8 *)out)[at] = Stored<FP8>::encode(value);
   else ((float *)out)[at] = value;
+}
+
+TO_WORK_INLINE float fetch(const void *from, i64 at, int dtype) {
+  if (dtype == BF16) return Stored<BF16>::decode(((const u16 *)from)[at]);
+  if (dtype == FP16) return Stored<FP16>::decode(((const u16 *)from)[at]);
+  if (dtype == FP8) return Stored<FP8>::decode(((const u8 *)from)[at]);
+  return ((const float *)from)[at];
 }
 
 // One product's indices: which value of each operand the step `r` of output value `at` multiplies.
@@ -473,6 +481,58 @@ TO_WORK_KERNEL to_product(to_work::Product p, long long count, long long stride)
 }
 TO_WORK_KERNEL to_product_long(to_work::Product p, long long count, long long stride) {
   to_work::sum_by_blocks(p, p.c, p.result_dtype, count, stride);
+}
+
+namespace to_work {
+constexpr u32 kTile = 128, kRow = kTile + 1, kDepth = 16, kEach = 8; // kRow: neighbours in depth lie in different banks
+
+// A slice of an operand, kDepth x kTile, from `first` on; zeros beyond its ends. Neighbouring threads read neighbours.
+TO_WORK_INLINE void load_slice(float (&slice)[kDepth][kRow], const void *from, int dtype, i64 first, i64 extent,
+                               i64 step, i64 depth, i64 deepest, i64 depth_step) {
+  for (u32 i = thread(); i < kDepth * kTile; i += kThreads) {
+    u32 k = depth_step == 1 ? i % kDepth : i / kTile, m = depth_step == 1 ? i / kDepth : i % kTile;
+    bool there = first + m < extent && depth + k < deepest;
+    slice[k][m] = there ? fetch(from, (first + m) * step + (depth + k) * depth_step, dtype) : 0.0f;
+  }
+}
+} // namespace to_work
+
+// All values, for large results: a block sums kTile x kTile of them in fp32, each in the order of the depth.
+TO_WORK_KERNEL to_product_tiles(to_work::Product p) {
+  using namespace to_work;
+  TO_WORK_SHARED float a[kDepth][kRow], b[kDepth][kRow];
+  i64 across = (p.N + kTile - 1) / kTile, tiles = (p.M + kTile - 1) / kTile * across;
+  u32 row = thread() / (kTile / kEach), column = thread() % (kTile / kEach);
+  for (i64 tile = block(); tile < tiles; tile += blocks()) {
+    i64 m = tile / across * kTile, n = tile % across * kTile;
+    float sums[kEach][kEach] = {};
+    for (i64 k = 0; k < p.K; k += kDepth) {
+      load_slice(a, p.a, p.dtype, m, p.M, p.a_row, k, p.K, p.a_depth);
+      load_slice(b, p.b, p.dtype, n, p.N, p.b_column, k, p.K, p.b_depth);
+      barrier();
+#pragma unroll 4
+      for (u32 deep = 0; deep < kDepth; ++deep) {
+        float left[kEach], right[kEach];
+#pragma unroll
+        for (u32 i = 0; i < kEach; ++i) {
+          left[i] = a[deep][row + i * (kTile / kEach)];
+          right[i] = b[deep][column + i * (kTile / kEach)];
+        }
+#pragma unroll
+        for (u32 i = 0; i < kEach; ++i)
+#pragma unroll
+          for (u32 j = 0; j < kEach; ++j) sums[i][j] += left[i] * right[j];
+      }
+      barrier();
+    }
+#pragma unroll
+    for (u32 i = 0; i < kEach; ++i)
+#pragma unroll
+      for (u32 j = 0; j < kEach; ++j) {
+        i64 to_row = m + row + i * (kTile / kEach), to_column = n + column + j * (kTile / kEach);
+        if (to_row < p.M && to_column < p.N) store(p.c, to_row * p.N + to_column, p.result_dtype, sums[i][j]);
+      }
+  }
 }
 
 // Bit for bit, but zeros of either sign are equal. `want` holds `count` values, one for each `stride` of `got`.

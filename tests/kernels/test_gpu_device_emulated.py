@@ -16,10 +16,11 @@ from tests.kernels.emulated_gpu.compiler import WORK_LAUNCHERS
 from tests.kernels.emulated_gpu.device import LAUNCHERS, EmulatedGpu
 from tests.kernels.emulated_gpu.driver import EmulatedDriver
 from tile_oracle.build.source import device_work_source, source_for
+from tile_oracle.device import gpu_work
 from tile_oracle.device.base import KernelFailed
 from tile_oracle.device.check_data import dense, mantissa
 from tile_oracle.device.gpu import GpuDevice
-from tile_oracle.device.gpu_work import Buffer, DeviceWork
+from tile_oracle.device.gpu_work import Buffer, DeviceWork, operand_bytes
 from tile_oracle.device.reference import exact_output
 from tile_oracle.device.runtime.driver import Launch
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -118,6 +119,34 @@ def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, 
     assert (changed != second * np.float32(dense(problem).scale)).any()
     work.reference(problem, a, b, wanted)
     assert work.compare(problem, c, wanted).wrong == 0
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        GemmProblem("bf16", "rcr", 130, 150, 40),
+        GemmProblem("fp16", "rrr", 260, 7, 33),
+        GemmProblem("bf16", "crr", 129, 128, 17),
+        GemmProblem("fp16", "ccr", 1, 300, 5),
+    ],
+    ids=lambda problem: problem.id,
+)
+def test_the_reference_by_tiles_is_that_by_definition(
+    gpu: EmulatedGpu, arch: str, problem: GemmProblem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, library = driver_and_work(gpu, arch, tmp_path)
+    work = DeviceWork(driver, library)
+    sizes = operand_bytes(problem)
+    a, b, by_definition = (driver.allocate(size) for size in sizes)
+    by_tiles = Buffer(driver, sizes[2])
+    work.fill_integers(problem, 3, a, b)
+    work.reference(problem, a, b, by_definition)
+    monkeypatch.setattr(gpu_work, "_FEW_VALUES", 0)
+    by_tiles.poison()
+    work.reference(problem, a, b, by_tiles.address)
+    assert driver.copy_out(by_tiles.address, sizes[2]) == driver.copy_out(by_definition, sizes[2])
+    assert work.find(problem, by_tiles, None, by_definition).beside_output == 0
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ WORK_KERNELS = (
         "to_reference_long",
         "to_product",
         "to_product_long",
+        "to_product_tiles",
     ),
     *("to_compare", "to_within", "to_count_other"),
 )
@@ -48,6 +49,8 @@ _MOST_BLOCKS = 1 << 15
 _LONG_SUM = 4096
 """With at least this many products per value, and few values, a whole block computes each value."""
 _FEW_VALUES = 1 << 18
+_TILE = 128
+"""The values of a matrix product that one block of to_product_tiles computes are _TILE x _TILE."""
 _VERDICT = struct.Struct("<4Q")
 _NOWHERE = 2**64 - 1
 _SLOTS = 3
@@ -204,7 +207,10 @@ class DeviceWork:
         name, args = native_on_gpu(problem.op).by_definition(problem, first, second, out)
         values, stride = _sample(problem, sample)
         extent = (c_longlong(values), c_longlong(stride))
-        if gemm_shape(problem)[2] >= _LONG_SUM and values <= _FEW_VALUES:
+        if f"{name}_tiles" in self._functions and stride == 1 and values > _FEW_VALUES:
+            rows, columns, _ = gemm_shape(problem)
+            self._run(f"{name}_tiles", min(-(-rows // _TILE) * -(-columns // _TILE), _MOST_BLOCKS), args)
+        elif gemm_shape(problem)[2] >= _LONG_SUM and values <= _FEW_VALUES:
             self._run(f"{name}_long", min(values, _MOST_BLOCKS), args, *extent)
         else:
             self._run(name, _blocks(values), args, *extent)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
@@ -23,16 +26,19 @@ _UNITS = {"bf16": 2.0**-8, "fp16": 2.0**-11}
 _SUBNORMAL = {"bf16": 0.0, "fp16": 2.0**-25}
 """Absolute rounding error of weights that fp16 stores as subnormal numbers."""
 _TINY = 2.0**-120
+_OF_ERRORS = 1 + 2.0**-10
+"""Covers the roundings of errors that are computed in fp32."""
 _FAR = 4.0
 _PER_DISTANCE, _EXPONENTIAL, _RESCALING, _QUOTIENT = 3 * UNIT, 8 * UNIT, 64 * UNIT, 8 * UNIT
 _LARGEST_DISTANCE = 128.0
 
 _SAMPLE = 64
-_MOST_FLOPS = 1e11
+_MOST_FLOPS = 4e10
 """Of the reference of repeating operands on the host, in fp64, if there are smaller ones."""
 _MOST_VALUES = 1 << 24
 _PRIMES = (7, 5, 3, 2)
-_ROWS_AT_ONCE = 512
+_ROWS_AT_ONCE = 128
+_MOST_THREADS = 8
 
 
 def bounds_of_head(q: Exact, k: Exact, v: Exact, visible: Rows, dtype: str) -> tuple[Exact, Exact]:
@@ -40,31 +46,38 @@ def bounds_of_head(q: Exact, k: Exact, v: Exact, visible: Rows, dtype: str) -> t
 
     visible: how many keys each of them sees.
     """
+    most = int(visible.max())
+    k, v = k[:most], v[:most]
     scale = q.shape[1] ** -0.5
-    scores = q @ k.T * scale
-    scores[np.arange(len(k)) >= visible[:, None]] = -np.inf
-    distance = scores.max(axis=1, keepdims=True) - scores
-    terms = np.exp(-distance)
+    scores = (q * scale) @ k.T
+    if int(visible.min()) < most:
+        scores[np.arange(most) >= visible[:, None]] = -np.inf
+    scores -= scores.max(axis=1, keepdims=True)
+    terms = np.exp(scores)
     total = terms.sum(axis=1, keepdims=True)
     weights = terms / total
     value = weights @ v
+    # What follows are errors, for which fp32 has digits enough.
+    single, sizes = weights.astype(np.float32), np.abs(v).astype(np.float32)
+    distances = np.minimum(-scores.astype(np.float32), np.float32(_LARGEST_DISTANCE))
     # A score's error, by the inequality of Cauchy and Schwarz for the sum of magnitudes.
     norms = np.linalg.norm(q, axis=1, keepdims=True) * np.linalg.norm(k, axis=1).max()
     of_score = (error_of_sum(q.shape[1]) + 4 * UNIT) * norms * scale
-    relative = _PER_DISTANCE * np.minimum(distance, _LARGEST_DISTANCE) + 2 * of_score
-    relative += _EXPONENTIAL + _RESCALING + _QUOTIENT + error_of_sum(len(k))
-    magnitudes = weights @ np.abs(v)
-    weighted = weights * relative
-    slack = weighted @ np.abs(v) + np.abs(value) * weighted.sum(axis=1, keepdims=True)
+    relative = 2 * of_score + _EXPONENTIAL + _RESCALING + _QUOTIENT + error_of_sum(most)
+    magnitudes = (single @ sizes).astype(np.float64)
+    by_distance = single * distances
+    slack = _PER_DISTANCE * (by_distance @ sizes) + relative * magnitudes
+    of_weights = _PER_DISTANCE * by_distance.sum(axis=1, keepdims=True, dtype=np.float64) + relative
+    slack += np.abs(value) * of_weights
     unit, subnormal = _UNITS[dtype], _SUBNORMAL[dtype]
-    squares = weights * weights
-    rounding = np.minimum(CONFIDENCE * np.sqrt(squares @ (v * v)), magnitudes)
+    squares, squared_sizes = single * single, sizes * sizes
+    rounding = np.minimum(CONFIDENCE * np.sqrt(squares @ squared_sizes), magnitudes)
     of_total = np.minimum(CONFIDENCE * np.sqrt(squares.sum(axis=1, keepdims=True)), 1.0)
     slack += unit * (rounding + of_total * np.abs(value))
     if subnormal:
-        small = (terms < 2.0**-14).astype(np.float64)
-        slack += CONFIDENCE * subnormal / total * np.sqrt(small @ (v * v))
-    return value, slack + _TINY
+        small = (terms < 2.0**-14).astype(np.float32)
+        slack += CONFIDENCE * subnormal / total * np.sqrt(small @ squared_sizes)
+    return value, _OF_ERRORS * slack + _TINY
 
 
 class _Args(ctypes.Structure):
@@ -119,12 +132,17 @@ class AttentionInWorker:
             visible = place + problem.seq_kv - problem.seq_q + 1
         value, slack = (np.empty(queries.shape) for _ in range(2))
         flat = [one.reshape(-1, problem.seq_kv, problem.head_dim) for one in others]
-        for number in np.unique(slices):
-            k, v = (decode(one[number], problem.dtype).astype(np.float64) for one in flat)
-            (chosen,) = np.nonzero(slices == number)
-            for start in range(0, len(chosen), _ROWS_AT_ONCE):
-                part = chosen[start : start + _ROWS_AT_ONCE]
-                value[part], slack[part] = bounds_of_head(queries[part], k, v, visible[part], problem.dtype)
+
+        def of_part(part: Rows, k: Exact, v: Exact) -> None:
+            value[part], slack[part] = bounds_of_head(queries[part], k, v, visible[part], problem.dtype)
+
+        # NumPy computes without the interpreter's lock.
+        with ThreadPoolExecutor(min(_MOST_THREADS, len(os.sched_getaffinity(0)))) as threads:
+            for number in np.unique(slices):
+                k, v = (decode(one[number], problem.dtype).astype(np.float64) for one in flat)
+                (chosen,) = np.nonzero(slices == number)
+                parts = [chosen[i : i + _ROWS_AT_ONCE] for i in range(0, len(chosen), _ROWS_AT_ONCE)]
+                list(threads.map(partial(of_part, k=k, v=v), parts))
         return rounded_bounds(value, slack, problem.dtype)
 
     def period(self, problem: AttentionProblem) -> int:
