@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile_oracle.device.timing import summarise, time_kernel
+from tile_oracle.device.timing import COARSE, EXACT, FULL, summarise, time_kernel
 from tile_oracle.measure.timing_plan import TimingPlan
 
 Nanoseconds = npt.NDArray[np.float64]
@@ -175,3 +175,88 @@ def test_the_confidence_interval_covers_the_median_in_95_of_100_cases() -> None:
         covered += low <= math.log(2) <= high
         assert summarise(ordered).precision == pytest.approx((high - low) / 2 / float(np.median(ordered)))
     assert 0.93 <= covered / 600 <= 0.99
+
+
+SEQUENTIAL = replace(PLAN, sequential=True)
+
+
+def test_a_kernel_that_cannot_lead_gets_a_few_samples() -> None:
+    kernel, look = Kernel(lambda i: 0.4), Kernel(lambda i: 0.4)
+    timing, noisy = time_kernel(kernel, SEQUENTIAL, look, best_ms=0.3)
+    assert (kernel.runs, look.runs, noisy) == (0, 2, False)
+    assert (timing.sampling, timing.median_ms, len(timing.sample_ms)) == (COARSE, 0.4, 2)
+    assert timing.half_width == 0.0
+    assert math.isnan(timing.precision), "two samples have no confidence interval"
+
+
+def test_a_kernel_far_behind_gets_one_sample() -> None:
+    look = Kernel(lambda i: 1.0)
+    timing, noisy = time_kernel(Kernel(lambda i: 1.0), SEQUENTIAL, look, best_ms=0.3)
+    assert (look.runs, timing.sampling, timing.sample_ms, noisy) == (1, COARSE, (1.0,), False)
+    assert math.isnan(timing.half_width)
+
+
+@pytest.mark.parametrize("best_ms", [0.5, 0.4, 0.36, 0.35, None])
+def test_a_kernel_that_may_lead_gets_the_full_plan(best_ms: float | None) -> None:
+    kernel, look = Kernel(lambda i: 0.4), Kernel(lambda i: 0.4)
+    timing, noisy = time_kernel(kernel, SEQUENTIAL, look, best_ms)
+    alone, _ = time_kernel(Kernel(lambda i: 0.4), PLAN)
+    assert timing == alone
+    assert (timing.sampling, noisy) == (FULL, False)
+    assert look.runs == (best_ms is not None)
+
+
+def test_equal_and_exact_sampling_never_look() -> None:
+    look = Kernel(lambda i: 9.0)
+    timing, _ = time_kernel(Kernel(lambda i: 9.0), PLAN, look, best_ms=0.1)
+    assert timing.sampling == FULL
+    timing, _ = time_kernel(Kernel(lambda i: 9.0), replace(SEQUENTIAL, exact_samples=8), look, best_ms=0.1)
+    assert (timing.sampling, len(timing.sample_ms)) == (EXACT, 8)
+    assert look.runs == 0
+
+
+def test_a_disturbed_first_sample_does_not_cost_a_kernel_its_place() -> None:
+    """A pause makes one sample twice as long; the next shows that the kernel may lead."""
+    look = Kernel(lambda i: 0.8 if i == 0 else 0.4)
+    timing, _ = time_kernel(Kernel(lambda i: 0.4), SEQUENTIAL, look, best_ms=0.4)
+    assert (look.runs, timing.sampling, timing.median_ms) == (2, FULL, 0.4)
+
+
+def test_a_noisy_kernel_is_judged_by_the_full_plan() -> None:
+    """Its samples are all slower than the best, but too different to say by how much."""
+    generator = np.random.default_rng(3)
+
+    def duration_ms(_: int) -> float:
+        return float(0.6 + generator.exponential(1.0))
+
+    look = Kernel(duration_ms)
+    timing, noisy = time_kernel(Kernel(duration_ms), SEQUENTIAL, look, best_ms=0.5)
+    assert look.runs == SEQUENTIAL.coarse_samples
+    assert (timing.sampling, noisy) == (FULL, True)
+
+
+def test_a_long_kernel_that_may_lead_is_timed_once() -> None:
+    kernel, look = Kernel(lambda i: 500.0), Kernel(lambda i: 500.0 + i)
+    timing, noisy = time_kernel(kernel, SEQUENTIAL, look, best_ms=500.0)
+    assert (kernel.runs, look.runs, noisy) == (0, 2, False)
+    assert (timing.sample_ms, timing.sampling) == ((501.0,), FULL)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    best_ms=st.floats(0.01, 20),
+    ratio=st.floats(0.2, 10),
+    sigma=st.floats(0, 0.2),
+    seed=st.integers(0, 2**32),
+)
+def test_a_coarse_timing_is_never_near_the_best(
+    best_ms: float, ratio: float, sigma: float, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    kernel = Kernel(lambda i: float(ratio * best_ms * np.exp(generator.normal(0, sigma))))
+    timing, noisy = time_kernel(kernel, SEQUENTIAL, kernel, best_ms)
+    assert noisy == (timing.sampling == FULL and timing.precision > PLAN.noisy_above)
+    if timing.sampling == COARSE:
+        assert timing.min_ms > 1.1 * best_ms
+        assert timing.half_width <= SEQUENTIAL.coarse_precision or timing.min_ms > 3 * best_ms
+        assert len(timing.sample_ms) <= SEQUENTIAL.coarse_samples

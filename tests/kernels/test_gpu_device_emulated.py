@@ -7,7 +7,9 @@ result compared, all as on a GPU. What its reference computes is held against ex
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -264,6 +266,65 @@ def test_timed_runs_are_verified(
     assert result.status == ("wrong" if detail else "ok")
     assert detail in result.detail
     assert ("left" in result.detail) == (cheat == "skips")
+
+
+class ShortKernels(CheatingDriver):
+    """Kernels of any length, and graphs of them. graphs: executable graphs that exist."""
+
+    conv_ns = 50_000.0
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.graphs: dict[int, tuple[Launch, ...]] = {}
+
+    def launch_ns(self, name: str) -> float:
+        cached = self.cheat == "caches" and self.timed and not self._changed and self._conv_runs > 1
+        return (100.0 if cached else self.conv_ns) if name == "to_conv" else 1_000.0
+
+    def capture(self, launches: Sequence[Any], count: int) -> int:
+        number = next(self._numbers)
+        self.graphs[number] = tuple(launches) * count
+        return number
+
+    def launch_graph(self, executable: int) -> None:
+        for launch in self.graphs[executable]:
+            self.launch(launch)
+
+    def destroy_graph(self, executable: int) -> None:
+        del self.graphs[executable]
+
+
+@pytest.mark.parametrize("conv_ns", [50_000.0, 300_000.0, 2_000_000.0])
+@pytest.mark.parametrize("cheat", ["", "skips", "caches"])
+def test_a_quick_look_is_short_and_verified(
+    gpu: EmulatedGpu, conv_ns: float, cheat: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    library = gpu.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90")
+    driver = ShortKernels(gpu, "sm_90", tmp_path)
+    driver.conv_ns = conv_ns
+    device = GpuDevice(driver, library)
+    device.load(GroupedConvProblem.from_id("forward-fp16-n1-c8-k8-i4x4-f1x1"), 3)
+    request.addfinalizer(device.idle)
+    kernel = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
+    binary = gpu.library(source_for(kernel, "sm_90") + LAUNCHERS, "sm_90")
+    assert device.check(binary).status == "ok"
+    driver.timed, driver.cheat = True, cheat
+    before = device.timed_ms
+    if cheat == "caches" and conv_ns < 1_000_000:
+        # It is as fast as a contender when nothing changes: the full procedure finds out.
+        with pytest.raises(KernelFailed, match="reuses an earlier result"):
+            device.look(binary, 1)
+        return
+    taken = device.look(binary, 1)
+    assert taken.tolist() == pytest.approx([conv_ns] * (1 if conv_ns >= 1_000_000 else 2))
+    assert device.timed_ms - before <= max(0.61, 3.1 * conv_ns / 1e6 if conv_ns < 1e6 else conv_ns / 1e6)
+    assert len(driver.graphs) == (conv_ns < 250_000)
+    if cheat == "skips":
+        for _ in range(7):
+            device.look(binary, 1)
+    assert device.verify(binary).status == ("wrong" if cheat == "skips" else "ok")
+    device.load(GroupedConvProblem.from_id("forward-fp16-n1-c8-k8-i5x5-f1x1"), 3)
+    assert not driver.graphs, "graphs end with their problem"
 
 
 @pytest.mark.parametrize("arch", ["gfx950", "sm_90"])

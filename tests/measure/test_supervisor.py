@@ -573,6 +573,28 @@ def test_known_measurements_are_not_repeated_but_can_lead(open_supervisor: Calla
     assert [(m.kernel, m.round) for m in again] == [(kernels[2], ROUND_SWEEP), (kernels[2], ROUND_FINAL)]
 
 
+SEQUENTIAL = replace(SETTINGS, timing=replace(SETTINGS.timing, budget_ms=10.0, sequential=True))
+
+
+def test_a_kernel_that_cannot_lead_gets_fewer_samples(open_supervisor: Callable[..., Supervisor]) -> None:
+    supervisor = open_supervisor(settings=SEQUENTIAL)
+    problem = small_problem(N=8, C=16, K=20)
+    swept = list(supervisor.sweep(problem, built(supervisor, GOOD, evil_kernel("slow"))))
+    assert [(m.status, m.sampling) for m in swept[:2]] == [("ok", "full"), ("ok", "coarse")]
+    good, slow = swept[:2]
+    assert 3 <= slow.samples <= 90, "at most six looks"
+    assert 0 <= slow.as_row()["precision"] < 2
+    assert slow.latency_ms > 3 * good.latency_ms
+
+    # The best time of an earlier session counts, too: here the slow kernel is the first one of its worker.
+    resumed = open_supervisor(settings=SEQUENTIAL)
+    (again, *_) = resumed.sweep(problem, built(resumed, evil_kernel("slow")), [good])
+    assert (again.kernel, again.status, again.sampling) == (slow.kernel, "ok", "coarse")
+    # Another problem has another best time.
+    (other, *_) = resumed.sweep(small_problem(N=9, C=16, K=20), built(resumed, evil_kernel("slow")))
+    assert other.sampling == "full"
+
+
 # ---- use by callers -----------------------------------------------------------------------------------
 
 

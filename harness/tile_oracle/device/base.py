@@ -84,8 +84,13 @@ class Device(Protocol):
         has fewer values (at least one), each the mean of several runs. Raises KernelFailed.
         """
 
+    def look(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
+        """Like `sample`, but without a long warm-up: for kernels that may turn out to be slow. `check` comes
+        first, and its runs may be what was timed. Returns at least `count` values."""
+
     def verify(self, binary: Path) -> CheckResult:
-        """Compares the output of the last run of this binary's latest `sample` with the exact result."""
+        """Compares the output of the last run of this binary's latest `sample` or `look` with the exact
+        result."""
 
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
         """Runs once on a caller's data, over a poisoned output, and writes the output to its file.

@@ -42,6 +42,10 @@ _RUNS_TO_SEE_FLAKINESS = 4
 _CHEAP_TO_COMPARE_BYTES = 1 << 16
 """Outputs up to this size are compared after every batch of timed runs, not only after the last one."""
 
+_LOOK_NS, _LOOK_LEAST, _LOOK_MOST, _LOOK_ONCE_NS = 2e6, 3, 15, 50e6
+"""A quick look at a kernel: how long it takes, its fewest and most runs, and the time of a run from which
+on it is a single one."""
+
 
 @dataclass(frozen=True)
 class _Library:
@@ -202,6 +206,14 @@ class CpuDevice:
         nanoseconds = np.concatenate(taken).astype(np.float64) if len(taken) > 1 else taken[0].astype(float)
         self.timed_ms += float(nanoseconds.sum()) / 1e6
         return nanoseconds
+
+    def look(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
+        """The first run of a short kernel is only its warm-up: it may take many times as long."""
+        first = self.sample(binary, 1)
+        if first[0] >= _LOOK_ONCE_NS:
+            return first
+        runs = min(_LOOK_MOST, max(_LOOK_LEAST, int(_LOOK_NS / max(1.0, float(first[0])))))
+        return self.sample(binary, max(count, runs))
 
     def _time(self, library: _Library, args: Any, timed: CpuTimed, count: int) -> npt.NDArray[np.uint64]:
         began = time.monotonic()

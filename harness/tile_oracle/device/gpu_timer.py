@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,12 @@ an H200): 1 % of this."""
 _LONG_NS = 4 * _SHORT_NS
 """If the first run takes this long, the kernel is not short, although later runs are faster than the
 first."""
+_LOOK_NS = 150_000.0
+"""Length of a graph for a quick look. The two events are less than 2 % of it."""
+_LOOK_SAMPLES = 2
+_ALIKE = 1.25
+_EVENTS_NS = 4_000.0
+"""What events and the start of a run add at least to the time of a single short run."""
 _LEAST_FLUSH_BYTES = 64 << 20
 _MOST_REPLAYS = 128
 FLIPS = 8
@@ -56,6 +62,61 @@ class GpuTimer:
         self._flush = 0
         self._flip_took_ns: float | None = None
         self._events: list[int] = []
+        self._marks: list[int] = []
+
+    def mark(self, number: int) -> None:
+        """Records the time at this point as mark `number`."""
+        while len(self._marks) <= number:
+            self._marks.append(self._driver.make_event())
+        self._driver.record(self._marks[number])
+
+    def between_marks_ns(self, count: int) -> list[float]:
+        """Nanoseconds from marks 0 to 1, 2 to 3, and so on: `count` of them, which must be over."""
+        return [self._driver.elapsed_ns(self._marks[2 * i : 2 * i + 2])[0] for i in range(count)]
+
+    def of_checks(self, checked_ns: Sequence[float]) -> float | None:
+        """The time of a long kernel's first check run, if it will do for a quick look.
+
+        checked_ns: of all check runs. The first has the operands of timed runs. If it took longer than the
+        others, the kernel was being loaded, or something disturbed it.
+        """
+        least_ns = min(checked_ns)
+        if self.cold_cache or least_ns < _LONG_NS or checked_ns[0] > _ALIKE * least_ns:
+            return None
+        self.timed_ms += checked_ns[0] / 1e6
+        return checked_ns[0]
+
+    def for_look(self, launches: Launches, checked_ns: float) -> Timed:
+        """How a kernel is timed for a quick look. checked_ns: how long its fastest check run took."""
+        if checked_ns >= _SHORT_NS or self.cold_cache:
+            return Timed(launches, 0, 1, checked_ns)
+        repeats = math.ceil(_LOOK_NS / max(1000.0, checked_ns - _EVENTS_NS))
+        repeats = min(_MOST_REPLAYS, repeats)
+        return Timed(launches, self._driver.capture(launches, repeats), repeats, checked_ns)
+
+    def look(self, timer: Timed, count: int, renew: Callable[[], None]) -> npt.NDArray[np.float64]:
+        """Like `time`, for a timer of `for_look`. renew: changes operands and poisons the output.
+
+        A short kernel is run first as a warm-up, after which everything is renewed again.
+        """
+        renew()
+        if timer.changed_ns >= _LONG_NS:
+            return self.time(timer, count)
+        self.mark(0)
+        self._start(timer)
+        self.mark(1)
+        renew()
+        taken = self.time(timer, max(count, _LOOK_SAMPLES))
+        self.timed_ms += sum(self.between_marks_ns(1)) / 1e6
+        return taken
+
+    def _start(self, timer: Timed) -> None:
+        """Starts one graph, or one run."""
+        if timer.graph:
+            self._driver.launch_graph(timer.graph)
+        else:
+            for launch in timer.launches:
+                self._driver.launch(launch)
 
     def prepare(self, launches: Launches, flips: Sequence[Launch]) -> Timed:
         """Estimates how long the kernel runs, and chooses how to time it.
@@ -102,11 +163,7 @@ class GpuTimer:
                 self._events.append(driver.make_event())
             driver.record(self._events[0])
             for event in self._events[1 : runs + 1]:
-                if timer.graph:
-                    driver.launch_graph(timer.graph)
-                else:
-                    for launch in timer.launches:
-                        driver.launch(launch)
+                self._start(timer)
                 driver.record(event)
             driver.synchronize()
             taken += driver.elapsed_ns(self._events[: runs + 1])

@@ -1,14 +1,17 @@
 """The timing policy: warm up until times are steady, then sample until the median is precise enough.
 
-The policy is independent of devices. It gets a function that runs the kernel a number of times and returns
-the nanoseconds of each run by the device's clock.
+With sequential sampling, each kernel first gets a quick look of a few samples, and only those that may be
+among the fastest of their problem get the rest.
+
+The policy is independent of devices. It gets functions that run the kernel a number of times and return the
+nanoseconds of each run by the device's clock.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +19,10 @@ import numpy.typing as npt
 from tile_oracle.measure.timing_plan import TimingPlan
 
 Sampler = Callable[[int], npt.NDArray[np.float64]]
+
+FULL, COARSE, EXACT = "full", "coarse", "exact"
+"""How samples were allotted, the values of the column `sampling`: until the plan's precision is reached; a
+few, because the kernel cannot lead; a given number."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,14 @@ class Timing:
     spread: float
     precision: float
     """Half-width of the median's confidence interval, divided by the median; NaN below six samples."""
+    sampling: str = FULL
+
+    @property
+    def half_width(self) -> float:
+        """`precision`; for two to five samples half their range, divided by the median; NaN for one."""
+        if not math.isnan(self.precision) or len(self.sample_ms) < 2:
+            return self.precision
+        return (max(self.sample_ms) - self.min_ms) / 2 / self.median_ms
 
 
 def summarise(sample_ms: npt.NDArray[np.float64]) -> Timing:
@@ -61,8 +76,17 @@ def _median_precision(ordered: npt.NDArray[np.float64], median: float) -> float:
     return float(high - low) / 2 / median
 
 
-def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
-    """Warms up, samples and summarises. The second value says whether the median is too noisy to trust."""
+def time_kernel(
+    sample: Sampler, plan: TimingPlan, look: Sampler | None = None, best_ms: float | None = None
+) -> tuple[Timing, bool]:
+    """Warms up, samples and summarises. The second value says whether the median is too noisy to trust.
+
+    look: takes samples quickly, for sequential sampling. best_ms: the fastest median of the problem so far.
+    """
+    if plan.sequential and plan.exact_samples is None and look is not None and best_ms is not None:
+        coarse = _look(look, plan, best_ms)
+        if coarse is not None:
+            return coarse, False
     first = float(sample(1)[0]) / 1e6
     if plan.exact_samples is not None:
         return _exactly(sample, plan.exact_samples, first, plan)
@@ -92,6 +116,26 @@ def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
     return summarise(np.concatenate(taken)), precision > plan.noisy_above
 
 
+def _look(look: Sampler, plan: TimingPlan, best_ms: float) -> Timing | None:
+    """The coarse timing of a kernel that cannot lead; None for one that may and needs the full plan.
+
+    A kernel that may lead and is longer than the budget gets what the full plan would give: one sample after
+    one run.
+    """
+    taken = look(1) / 1e6
+    while True:
+        timing = replace(summarise(taken), sampling=COARSE)
+        if timing.min_ms > plan.far_behind * best_ms:
+            return timing
+        if timing.min_ms * (1 - plan.coarse_precision) <= best_ms * (1 + plan.leaders_within):
+            return None if timing.min_ms < plan.budget_ms else summarise(look(1)[-1:] / 1e6)
+        if timing.half_width <= plan.coarse_precision:
+            return timing
+        if len(taken) >= plan.coarse_samples:
+            return None  # too noisy to tell from a few samples
+        taken = np.concatenate([taken, look(1) / 1e6])
+
+
 def _exactly(sample: Sampler, count: int, first_ms: float, plan: TimingPlan) -> tuple[Timing, bool]:
     """Takes exactly `count` samples. For short runs the device returns fewer values at a time, each a
     mean."""
@@ -100,7 +144,7 @@ def _exactly(sample: Sampler, count: int, first_ms: float, plan: TimingPlan) -> 
     taken = np.empty(0)
     while len(taken) < count:
         taken = np.concatenate([taken, sample(count - len(taken)) / 1e6])
-    timing = summarise(taken[:count])
+    timing = replace(summarise(taken[:count]), sampling=EXACT)
     return timing, timing.precision > plan.noisy_above
 
 

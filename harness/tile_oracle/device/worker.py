@@ -43,6 +43,8 @@ class Worker:
         self._device: Device | None = None
         self._problem: Problem | None = None
         self._plan = TimingPlan()
+        self._best_ms: float | None = None
+        """The fastest median on the loaded problem so far."""
         self._audit: Audit | None = None
         self._slot: AttemptSlot | None = None
         self._commands = 0
@@ -98,7 +100,7 @@ class Worker:
         except (ProblemRefused, MemoryError) as error:
             self._channel.send({"refused": str(error) or "not enough memory"})
             return
-        self._problem = problem
+        self._problem, self._best_ms = problem, None
         assert self._audit is not None
         self._audit.note_inputs()
         if self._slot is not None:
@@ -123,7 +125,12 @@ class Worker:
         }
         if check.status == "ok":
             try:
-                timing, noisy = time_kernel(lambda count: device.sample(binary, count), self._plan)
+                timing, noisy = time_kernel(
+                    lambda count: device.sample(binary, count),
+                    self._plan,
+                    lambda count: device.look(binary, count),
+                    _least(self._best_ms, command.get("best_ms")),
+                )
                 verify_timed(device, binary)
                 refuse_impossible(device, self._problem, timing)
             except KernelFailed as error:
@@ -131,7 +138,9 @@ class Worker:
             else:
                 answer |= _timing_message(timing, command["samples"])
                 answer |= {"busy_ms": device.timed_ms - timed_before, "state": device.state().as_row()}
-                if noisy:
+                if not noisy:
+                    self._best_ms = _least(self._best_ms, timing.median_ms)
+                else:
                     answer["status"] = "noisy"
                     answer["detail"] = _noise(timing)
         self._finish(answer | {"kernel_seconds": device.kernel_seconds - before}, command["token"])
@@ -247,12 +256,20 @@ def _noise(timing: Timing) -> str:
     return f"the median is known only to {100 * timing.precision:.0f} %"
 
 
+def _least(first: float | None, second: float | None) -> float | None:
+    """The smaller of two values, of which there may be none."""
+    known = [value for value in (first, second) if value is not None]
+    return min(known, default=None)
+
+
 def _timing_message(timing: Timing, with_samples: bool) -> dict[str, Any]:
     message: dict[str, Any] = {
         "latency_ms": timing.median_ms,
         "latency_min_ms": timing.min_ms,
         "spread": timing.spread,
         "samples": len(timing.sample_ms),
+        "precision": None if math.isnan(timing.half_width) else timing.half_width,
+        "sampling": timing.sampling,
     }
     if with_samples:
         message["sample_ms"] = [round(value, 7) for value in timing.sample_ms]

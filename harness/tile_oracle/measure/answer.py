@@ -10,7 +10,7 @@ from tile_oracle.target.device_state import DeviceState
 
 _ANSWER_FIELDS = (
     *("status", "detail", "latency_ms", "latency_min_ms", "spread", "samples", "check", "check_points"),
-    *("busy_ms", "facts"),
+    *("busy_ms", "facts", "precision", "sampling"),
 )
 
 

@@ -18,10 +18,11 @@ class Measurement:
     """One measurement. `tflops` and the latencies are NaN unless the status is ok or noisy.
 
     latency_ms: median of the samples. latency_min_ms: fastest sample. spread: interquartile range divided by
-    the median. samples: number of samples. check: full, product, spot or none. busy_ms: time of warm-up and
-    timed runs by the device's clock. state: clocks, temperature and throttling, if known. facts: the driver's
-    facts about the loaded kernel, if known. known_failure: the status of the pair if the
-    baseline lists it as a known failure, else "".
+    the median. samples: number of samples. precision: half-width of the median's interval / the median.
+    sampling: full, coarse or exact (tile_oracle.device.timing), "" if unknown. check: full, product, spot or
+    none. busy_ms: time of warm-up and timed runs by the device's clock. state: clocks, temperature and
+    throttling, if known. facts: the driver's facts about the loaded kernel, if known. known_failure: the
+    status of the pair if the baseline lists it as a known failure, else "".
     """
 
     problem: Problem
@@ -41,6 +42,8 @@ class Measurement:
     sample_ms: tuple[float, ...] = ()
     resumed: bool = False
     known_failure: str = ""
+    precision: float | None = None
+    sampling: str = ""
 
     @property
     def ok(self) -> bool:
@@ -71,6 +74,8 @@ class Measurement:
             "detail": self.detail,
             **{name: None if math.isnan(value) else value for name, value in numbers.items()},
             "samples": self.samples,
+            "precision": self.precision,
+            "sampling": self.sampling or None,
             "check": self.check,
             "check_points": self.check_points,
             **self.state.as_row(),

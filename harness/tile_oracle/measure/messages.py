@@ -68,6 +68,8 @@ class _Done(Struct):
     latency_min_ms: float | None = None
     spread: float | None = None
     samples: _Count = 0
+    precision: float | None = None
+    sampling: Literal["", "full", "coarse", "exact"] = ""
     busy_ms: float = 0.0
     sample_ms: list[float] = []
     state: dict[str, str | float | int | bool | None] | None = None
@@ -104,6 +106,8 @@ def _plausible(done: _Done) -> bool:
     if not (math.isfinite(done.kernel_seconds) and done.kernel_seconds >= 0):
         return False
     if not (math.isfinite(done.busy_ms) and done.busy_ms >= 0):
+        return False
+    if done.precision is not None and not (math.isfinite(done.precision) and done.precision >= 0):
         return False
     if done.latency_ms is None and done.latency_min_ms is None:
         return done.samples == 0 and not done.sample_ms

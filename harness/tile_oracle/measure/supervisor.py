@@ -82,6 +82,8 @@ class Supervisor:
         self.settings = settings
         self._link = WorkerLink(target, settings, journals, containment)
         self._in_turn = InTurn(self._link, target, settings)
+        self._best_ms: float | None = None
+        """The fastest known time of the problem that is swept."""
         self._first_failures: dict[Kernel, Measurement] = {}
         """First failures of kernels that wait for a second try, alone in a new worker."""
 
@@ -163,6 +165,7 @@ class Supervisor:
         sweep. Raises BuildError when the build folder cannot be used.
         """
         swept = [m for m in known if m.round < ROUND_FINAL]
+        self._best_ms = min((m.latency_ms for m in swept if m.ok), default=None)
         done_finally = {m.kernel for m in known if m.round >= ROUND_FINAL}
         waiting: deque[tuple[Kernel, Future[BuildResult]]] = deque()
         for kernel in kernels:
@@ -224,6 +227,7 @@ class Supervisor:
                 measurement = Measurement(problem, job.kernel, "wrong", "changed its inputs")
             if measurement.ok:
                 self._link.trust(problem, job.binary)
+                self._best_ms = min(self._best_ms or measurement.latency_ms, measurement.latency_ms)
             if answer.get("tainted") or answer["dirty"]:
                 self._requeue(waiting, jobs)
                 self._link.drop()
@@ -289,6 +293,7 @@ class Supervisor:
                 path = result.binary.path
                 command = {"do": "run", "id": identity, "binary": str(path), "samples": keep_samples}
                 command["kernel"] = kernel.name
+                command["best_ms"] = self._best_ms
                 waiting.popleft()
                 self._link.send(command, [identity])
                 jobs[identity] = _Job(kernel, path, alone=not self._link.used)

@@ -15,6 +15,11 @@ class TimingPlan:
     samples, or after ten budgets.
     max_batch: most samples requested at a time.
     exact_samples: take exactly this many samples; None: as many as the precision needs.
+
+    sequential: a kernel that cannot be among the fastest of its problem gets a few samples only. It cannot if
+    all of its first samples are slower than the best so far by more than leaders_within + coarse_precision
+    (relative), and are known to coarse_precision (half-width), or slower than far_behind times the best.
+    coarse_samples: most samples to find that out.
     """
 
     budget_ms: float = 20.0
@@ -26,3 +31,8 @@ class TimingPlan:
     warm_up_fraction: float = 0.25
     max_batch: int = 1000
     exact_samples: int | None = None
+    sequential: bool = False
+    leaders_within: float = 0.10
+    coarse_precision: float = 0.05
+    far_behind: float = 3.0
+    coarse_samples: int = 6

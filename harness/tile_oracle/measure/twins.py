@@ -84,7 +84,7 @@ class TwinSweeper:
                 else:
                     later[identity] = []
                     first.append(kernel)
-            for m in self._supervisor.sweep(problem, first, keep_samples=keep_samples, finals=False):
+            for m in self._supervisor.sweep(problem, first, own, keep_samples=keep_samples, finals=False):
                 own.append(m)
                 yield m
                 identity = identities.get(m.kernel)

@@ -53,6 +53,18 @@ _TAIL = (
     Column("latency_min_ms", pa.float64(), "fastest sample, milliseconds"),
     Column("spread", pa.float64(), "interquartile range of the samples / their median"),
     Column("samples", pa.int64(), "timed samples, warm-up not counted"),
+    Column(
+        "precision",
+        pa.float64(),
+        "half-width of the median's 95 % interval / the median; below six samples half their range / the "
+        "median; null for one sample and in older records",
+    ),
+    Column(
+        "sampling",
+        pa.string(),
+        "full: until the median was precise; coarse: a few samples, for it cannot be among the fastest; "
+        "exact: --samples; null in older records",
+    ),
     Column("tflops", pa.float64(), "the problem's floating-point operations / latency_ms, in TFLOPS"),
     Column(
         "check",

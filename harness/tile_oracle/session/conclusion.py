@@ -342,6 +342,7 @@ def _run_info(
         "--model": options.model,
         "--kernel-budget": f"{1000 * options.kernel_budget_s:g}ms",
         "--data-seed": str(options.data_seed),
+        "--sampling": options.sampling if options.samples is None else "",
         "--samples": "" if options.samples is None else str(options.samples),
         "--cold-cache": "yes" if options.cold_cache else "",
         "--repick": "yes" if options.repick else "",

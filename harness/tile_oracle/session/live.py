@@ -22,7 +22,7 @@ from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.record.run import Run, RunLog
 from tile_oracle.session.models import AUTO, Picks
-from tile_oracle.session.options import SessionOptions
+from tile_oracle.session.options import AUTO_SAMPLING, SEQUENTIAL, SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, without
 from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import SUITE
@@ -160,8 +160,13 @@ class LiveSession(Session):
 
     @cached_property
     def _settings(self) -> SweepSettings:
-        timing = TimingPlan(budget_ms=1000 * self.options.kernel_budget_s, exact_samples=self.options.samples)
         settings = SweepSettings()
+        timing = TimingPlan(
+            budget_ms=1000 * self.options.kernel_budget_s,
+            exact_samples=self.options.samples,
+            sequential=self._samples_sequentially,
+            leaders_within=settings.leaders_within,
+        )
         if self.options.cold_cache:
             # Flushing the caches takes far longer than a short kernel and is not part of its budget.
             timing = replace(timing, max_samples=_COLD_SAMPLES, max_batch=_COLD_BATCH)
@@ -174,6 +179,13 @@ class LiveSession(Session):
             final_budget_ms=timing.budget_ms / 5,
             cold_cache=self.options.cold_cache,
         )
+
+    @property
+    def _samples_sequentially(self) -> bool:
+        """On a CPU, other processes disturb whole series of runs: a few samples could hide the fastest."""
+        if self.options.sampling == AUTO_SAMPLING:
+            return self.target.name != "cpu"
+        return self.options.sampling == SEQUENTIAL
 
     def _open_service(self) -> MeasureService:
         run = self.open_run()

@@ -26,6 +26,7 @@ MOST_ALGORITHMS = 100
 DEFAULT_KERNEL_SET = "default"
 INTERVAL = "interval"
 """Also in tile_oracle.judge.criteria, which is too slow to import in every pytest run."""
+SEQUENTIAL, EQUAL, AUTO_SAMPLING = "sequential", "equal", "auto"
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -167,6 +168,13 @@ def add_options(parser: pytest.Parser) -> None:
         help="take exactly N timed samples of a kernel (default: until the median is precise enough)",
     )
     add(
+        "--sampling",
+        metavar="HOW",
+        default=AUTO_SAMPLING,
+        help="sequential: a few samples for every kernel, more for those that may be among a problem's "
+        "fastest; equal: the same plan for all; auto: sequential on GPUs, equal on cpu (default)",
+    )
+    add(
         "--cold-cache",
         action="store_true",
         help="flush the caches before each timed run; such records are never combined with others",
@@ -278,6 +286,7 @@ class SessionOptions:
     kernel_budget_s: float
     kernel_timeout_s: float | None
     samples: int | None
+    sampling: str
     cold_cache: bool
     data_seed: int
     model: str
@@ -354,6 +363,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         kernel_budget_s=kernel_budget,
         kernel_timeout_s=None if timeout is None else duration_s("--kernel-timeout", timeout),
         samples=value("--samples"),
+        sampling=value("--sampling"),
         cold_cache=value("--cold-cache"),
         data_seed=value("--data-seed"),
         model=value("--model"),
@@ -384,6 +394,9 @@ def _check_numbers(config: pytest.Config) -> None:
         raise HarnessError(f"--data-seed {seed} is not from 0 to 2^63 - 1")
     if samples is not None and not 1 <= samples <= _MOST_SAMPLES:
         raise HarnessError(f"--samples {samples} is not from 1 to {_MOST_SAMPLES}")
+    sampling = config.getoption("--sampling")
+    if sampling not in (SEQUENTIAL, EQUAL, AUTO_SAMPLING):
+        raise HarnessError(f"--sampling {sampling} is none of {SEQUENTIAL}, {EQUAL}, {AUTO_SAMPLING}")
     most, jobs = config.getoption("--library-algorithms"), config.getoption("--build-jobs")
     if not 1 <= most <= _MOST_ALGORITHMS:
         raise HarnessError(f"--library-algorithms {most} is not from 1 to {_MOST_ALGORITHMS:,}")

@@ -1,0 +1,337 @@
+"""What sequential sampling costs and saves: both ways of sampling on recorded times, with simulated noise.
+
+    python benchmarks/sampling_study.py models/MODEL/DEVICE/SET/default.parquet --baseline default.json
+
+Two sessions, one with `--sampling equal` and one with `--sampling sequential`, are simulated over the same
+records, and a second one with `equal` shows how much two equal sessions differ. Policy, GPU timer, choice of
+the leaders and of the final rounds are the harness's own code; only the device is simulated: a clock that
+advances by the times of kernels, events and operand changes.
+
+A pair's true time is the recorded one. A run takes that, times noise: the pair's recorded spread (or that of
+pairs of about its length, if it was timed once), 0.3 % for every round of a session, a pause of 30 to 300
+microseconds in one of 1,000 runs, and in its first three runs 20 % or 50 microseconds for cold caches. Check
+runs that are not used as timed runs are counted separately.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tile_oracle.device.gpu_timer import FLIPS, GpuTimer, Timed
+from tile_oracle.device.timing import COARSE, summarise, time_kernel
+from tile_oracle.measure.leaders import choose_leaders, final_passes, samples_a_pass
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.sweep_settings import SweepSettings
+from tile_oracle.measure.timing_plan import TimingPlan
+from tile_oracle.problem import problem_from_id
+
+_EVENT_NS, _FLIP_NS, _RENEW_NS = 2_500.0, 2_000.0, 10_000.0
+_ROUND_SIGMA = 0.003
+_PAUSE_CHANCE, _PAUSE_NS = 1e-3, (30_000.0, 300_000.0)
+_COLD_RUNS, _COLD_SHARE, _COLD_NS = 3, 0.2, 50_000.0
+_LEAST_VALUES, _CHECK_RUNS = 8, 3
+_SPREAD_OF_SIGMA = 1.349
+
+
+@dataclass
+class Kernel:
+    """A recorded kernel. factor: the noise of the present round."""
+
+    name: str
+    true_ns: float
+    sigma: float
+    factor: float = 1.0
+    runs: int = 0
+
+
+class VirtualDriver:
+    """The calls of a GPU's driver that the timer makes, with a simulated clock."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self.now_ns = 0.0
+        self._random = generator
+        self._numbers = itertools.count(1)
+        self._events: dict[int, float] = {}
+        self._graphs: dict[int, tuple[Sequence[Any], int]] = {}
+
+    def launch(self, what: Kernel | float) -> None:
+        self._run(what, 1)
+
+    def _run(self, what: Kernel | float, count: int) -> None:
+        if not isinstance(what, Kernel):
+            self.now_ns += what * count
+            return
+        # The samples' own noise is about that of one sample, whether it is a run or a graph of several.
+        mean = what.true_ns * what.factor * (1 + what.sigma * float(self._random.standard_normal()))
+        cold = max(0, min(count, _COLD_RUNS - what.runs))
+        what.runs += count
+        self.now_ns += mean * count + cold * min(_COLD_SHARE * mean, _COLD_NS)
+        if self._random.random() < _PAUSE_CHANCE:
+            self.now_ns += float(self._random.uniform(*_PAUSE_NS))
+
+    def capture(self, launches: Sequence[Any], count: int) -> int:
+        number = next(self._numbers)
+        self._graphs[number] = (launches, count)
+        return number
+
+    def launch_graph(self, graph: int) -> None:
+        launches, count = self._graphs[graph]
+        for one in launches:
+            self._run(one, count)
+
+    def destroy_graph(self, graph: int) -> None:
+        del self._graphs[graph]
+
+    def make_event(self) -> int:
+        return next(self._numbers)
+
+    def record(self, event: int) -> None:
+        self.now_ns += _EVENT_NS / 2
+        self._events[event] = self.now_ns
+        self.now_ns += _EVENT_NS / 2
+
+    def elapsed_ns(self, events: Sequence[int]) -> list[float]:
+        return [self._events[later] - self._events[first] for first, later in itertools.pairwise(events)]
+
+    def synchronize(self) -> None:
+        """Launches run at once."""
+
+
+class Device:
+    """What tile_oracle.device.gpu.GpuDevice does to time a kernel."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self.driver = VirtualDriver(generator)
+        self.timer = GpuTimer(self.driver, 0)  # type: ignore[arg-type]  # the calls that the timer makes
+        self._timers: dict[str, Timed] = {}
+        self._looks: dict[str, Timed] = {}
+        self._checked: list[float] = []
+        self.check_ns = self.reused_ns = 0.0
+
+    def check(self, kernel: Kernel) -> None:
+        for number in range(_CHECK_RUNS):
+            self.timer.mark(2 * number)
+            self.driver.launch(kernel)
+            self.timer.mark(2 * number + 1)
+        taken = self.timer.between_marks_ns(_CHECK_RUNS)
+        self.check_ns += sum(taken)
+        self._checked = taken
+        self._looks.clear()
+
+    def look(self, kernel: Kernel, count: int) -> npt.NDArray[np.float64]:
+        if kernel.name not in self._looks:
+            of_checks = self.timer.of_checks(self._checked)
+            self._looks[kernel.name] = self.timer.for_look((kernel,), min(self._checked))  # type: ignore[arg-type]
+            if of_checks is not None:
+                self.reused_ns += of_checks
+                return np.array([of_checks])
+        return self.timer.look(self._looks[kernel.name], count, self._renew)
+
+    def sample(self, kernel: Kernel, count: int) -> npt.NDArray[np.float64]:
+        timer = self._timers.get(kernel.name)
+        if timer is None:
+            flips = [_FLIP_NS] * FLIPS
+            timer = self._timers[kernel.name] = self.timer.prepare((kernel,), flips)  # type: ignore[arg-type]
+        if timer.batches % 2 == 0:
+            self._renew()
+        timer.batches += 1
+        return self.timer.time(timer, max(math.ceil(count / timer.repeats), min(count, _LEAST_VALUES)))
+
+    def _renew(self) -> None:
+        self.driver.launch(_RENEW_NS)
+
+
+@dataclass
+class Session:
+    """The outcome: problem -> kernel -> (latency in ms by the records' rule, sampling)."""
+
+    times: dict[str, dict[str, float]] = field(default_factory=dict)
+    coarse: int = 0
+    pairs: int = 0
+    noisy: int = 0
+    timed_s: float = 0.0
+    sweep_s: float = 0.0
+    check_s: float = 0.0
+    errors: list[float] = field(default_factory=list)
+    """Of coarse measurements: ln(measured / true)."""
+
+
+def simulate(
+    records: dict[str, list[Kernel]], picks: dict[str, str], settings: SweepSettings, seed: int
+) -> Session:
+    """One session over all problems."""
+    session = Session()
+    for place, (problem_id, kernels) in enumerate(records.items()):
+        generator = np.random.default_rng([seed, place])
+        _one(session, problem_id, kernels, picks.get(problem_id), settings, generator)
+    return session
+
+
+def _one(
+    session: Session,
+    problem_id: str,
+    kernels: Sequence[Kernel],
+    pick: str | None,
+    settings: SweepSettings,
+    generator: np.random.Generator,
+) -> None:
+    device, problem = Device(generator), problem_from_id(problem_id)
+    by_name = {kernel.name: replace(kernel) for kernel in kernels}
+    swept: list[Measurement] = []
+    best_ms: float | None = None
+    for kernel in by_name.values():
+        kernel.factor = 1 + _ROUND_SIGMA * float(generator.standard_normal())
+        device.check(kernel)
+        timing, noisy = time_kernel(
+            partial_of(device.sample, kernel), settings.timing, partial_of(device.look, kernel), best_ms
+        )
+        session.pairs += 1
+        session.coarse += timing.sampling == COARSE
+        session.noisy += noisy
+        if timing.sampling == COARSE:
+            session.errors.append(math.log(timing.median_ms / (kernel.true_ns / 1e6)))
+        if not noisy:
+            best_ms = min(best_ms or timing.median_ms, timing.median_ms)
+        status = "noisy" if noisy else "ok"
+        swept.append(_measured(problem, kernel.name, status, timing.median_ms, timing.min_ms))
+    session.sweep_s += device.timer.timed_ms / 1e3
+    final = {m.kernel.name: m.latency_ms for m in swept if m.ok}
+    picked = [m.kernel for m in swept if m.kernel.name == pick]
+    leaders = choose_leaders(swept, picked, settings)
+    samples: dict[str, list[npt.NDArray[np.float64]]] = {m.kernel.name: [] for m in leaders}
+    drift = 1 + _ROUND_SIGMA * float(generator.standard_normal())
+    for leader in leaders:
+        by_name[leader.kernel.name].factor = drift
+    for _ in range(final_passes(leaders, settings) if len(leaders) > 1 else 0):
+        for leader in leaders:
+            taken = device.sample(by_name[leader.kernel.name], samples_a_pass(leader, settings) + 1)
+            samples[leader.kernel.name].append(taken[1:])
+    for name, taken_in_passes in samples.items():
+        if taken_in_passes:
+            final[name] = summarise(np.concatenate(taken_in_passes) / 1e6).median_ms
+    again = {name: ms for name, ms in final.items() if samples.get(name)}
+    session.times[problem_id] = {**final, "": min((again or final).values())}
+    session.timed_s += device.timer.timed_ms / 1e3
+    session.check_s += (device.check_ns - device.reused_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class _Name:
+    name: str
+
+
+def _measured(problem: Any, name: str, status: str, median_ms: float, least_ms: float) -> Measurement:
+    kernel: Any = _Name(name)
+    return Measurement(problem, kernel, status, latency_ms=median_ms, latency_min_ms=least_ms)
+
+
+def partial_of(
+    function: Callable[[Kernel, int], npt.NDArray[np.float64]], kernel: Kernel
+) -> Callable[[int], npt.NDArray[np.float64]]:
+    return lambda count: function(kernel, count)
+
+
+def recorded(path: Path, most_problems: int) -> dict[str, list[Kernel]]:
+    """Problem -> its kernels in the order of the sweep, from a file of records."""
+    columns = ["problem", "kernel", "round", "status", "latency_ms", "spread", "samples"]
+    frame = pd.read_parquet(path, columns=columns)
+    frame = frame[frame["status"] == "ok"].sort_values("round", kind="stable")
+    known = frame[(frame["samples"] > 5) & (frame["spread"] > 0)]
+    sigma = known["spread"] / _SPREAD_OF_SIGMA
+    lengths = np.log(known["latency_ms"])
+    typical = sigma.groupby(pd.cut(lengths, np.log([1e-4, 0.01, 0.1, 1, 4, 1e6]))).median()
+    last = frame.drop_duplicates(["problem", "kernel"], keep="last").set_index(["problem", "kernel"])
+    first = frame[frame["round"] == 0].sort_index()
+    problems = sorted(first["problem"].unique())
+    step = max(1, len(problems) // most_problems) if most_problems else 1
+    chosen = set(problems[::step])
+    found: dict[str, list[Kernel]] = {}
+    for row in first[first["problem"].isin(chosen)].itertuples():
+        times = last.loc[(row.problem, row.kernel)]
+        own = float(times["spread"]) / _SPREAD_OF_SIGMA
+        if not (times["samples"] > 5 and own > 0):
+            found_sigma = typical.get(math.log(times["latency_ms"]), math.nan)
+            own = 0.002 if math.isnan(found_sigma) else float(found_sigma)
+        kernel = Kernel(str(row.kernel), 1e6 * float(times["latency_ms"]), own)
+        found.setdefault(str(row.problem), []).append(kernel)
+    return found
+
+
+def _efficiencies(session: Session, picks: dict[str, str]) -> npt.NDArray[np.float64]:
+    return np.array(
+        [
+            100 * min(1.0, times[""] / times[picks[problem]]) if picks.get(problem) in times else math.nan
+            for problem, times in session.times.items()
+        ]
+    )
+
+
+def compare(name: str, one: Session, other: Session, picks: dict[str, str]) -> None:
+    """Prints how the second session differs from the first."""
+    ratios = np.array([other.times[problem][""] / times[""] for problem, times in one.times.items()])
+    apart = np.abs(np.log(ratios))
+    print(f"\n{name}")
+    print(
+        f"  oracles within 1 %: {100 * np.mean(apart < 0.01):.1f} % of the problems, within 2 %: "
+        f"{100 * np.mean(apart < 0.02):.1f} %, the worst {100 * float(apart.max()):.1f} % apart"
+    )
+    if picks:
+        first, second = _efficiencies(one, picks), _efficiencies(other, picks)
+        print(
+            f"  picks: mean efficiency {np.nanmean(first):.2f} and {np.nanmean(second):.2f} %, "
+            f"P10 {np.nanpercentile(first, 10):.2f} and {np.nanpercentile(second, 10):.2f} %"
+        )
+    for what, first_s, second_s in (
+        ("sweep, timed runs", one.sweep_s, other.sweep_s),
+        ("all timed runs", one.timed_s, other.timed_s),
+        ("with check runs", one.timed_s + one.check_s, other.timed_s + other.check_s),
+    ):
+        print(f"  GPU time, {what}: {first_s:.1f} s and {second_s:.1f} s ({100 * second_s / first_s:.0f} %)")
+
+
+def main() -> None:
+    """Simulates and prints the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("records", type=Path, help="recorded measurements: a parquet file")
+    parser.add_argument("--baseline", type=Path, help="a baseline whose picks are judged")
+    parser.add_argument("--budget-ms", type=float, default=4.0, help="--kernel-budget (default: 4)")
+    parser.add_argument("--problems", type=int, default=0, metavar="N", help="at most about N problems")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    records = recorded(options.records, options.problems)
+    picks: dict[str, str] = {}
+    if options.baseline:
+        document = json.loads(options.baseline.read_text())
+        picks = {problem: entry["pick"] for problem, entry in document.get("picks", {}).items()}
+    equal = SweepSettings(
+        timing=TimingPlan(budget_ms=options.budget_ms), final_budget_ms=options.budget_ms / 5
+    )
+    sequential = replace(equal, timing=replace(equal.timing, sequential=True))
+    first = simulate(records, picks, equal, options.seed)
+    second = simulate(records, picks, equal, options.seed + 1)
+    short = simulate(records, picks, sequential, options.seed + 2)
+    print(f"{len(records)} problems, {first.pairs:,} pairs, budget {options.budget_ms:g} ms")
+    compare("equal and equal again", first, second, picks)
+    compare("equal and sequential", first, short, picks)
+    errors = np.abs(np.array(short.errors))
+    median, most, nearly_all = (100 * np.quantile(errors, share) for share in (0.5, 0.95, 0.999))
+    print(
+        f"\nsequential: {100 * short.coarse / short.pairs:.0f} % of the pairs coarse; their times differ "
+        f"from the true ones by {median:.1f} % (median), {most:.1f} % (95 %), {nearly_all:.1f} % (99.9 %)"
+    )
+    print(f"noisy: {first.noisy} and {short.noisy}")
+
+
+if __name__ == "__main__":
+    main()
