@@ -37,7 +37,7 @@ GEMM_KINDS = [
     Kind.of("gemm", dtype=dtype, layout=layout) for dtype, layout in (("bf16", "rcr"), ("fp8", "crr"))
 ]
 FORWARD = CONV_KINDS[0]
-ALL_SCHEMAS = [*SCHEMAS.values(), GROUPED_CONV_TERMS, GEMM_TERMS]
+ALL_SCHEMAS = [*(one for one in SCHEMAS.values() if not one.from_names), GROUPED_CONV_TERMS, GEMM_TERMS]
 
 
 def kinds_of(schema: FeatureSchema) -> list[Kind]:
@@ -147,6 +147,12 @@ def test_a_formula_that_cannot_be_traced_is_named(formula: Any, message: str) ->
     schema = FeatureSchema("s", "grouped_conv", (Feature("odd", formula, ""),))
     with pytest.raises(ModelError, match=message):
         pool_of(kind, some_kernels(kind, 5)).trace(schema, ["odd"])
+
+
+def test_features_that_are_read_from_names_are_refused() -> None:
+    kind = GEMM_KINDS[0]
+    with pytest.raises(ModelError, match="gemm_pool_1 are read from kernels' names, which C\\+\\+ does not"):
+        pool_of(kind, some_kernels(kind, 5)).trace(schema_named("gemm_pool_1"), ["log2_M"])
 
 
 def test_a_formula_of_everything_that_can_be_traced() -> None:

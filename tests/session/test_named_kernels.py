@@ -1,4 +1,4 @@
-"""Sessions over kernels whose configurations are their own: records, report, and a model without features."""
+"""Sessions over kernels whose configurations are their own: records, report, and models that rank them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import pytest
 
 from tests.pytest_project import Project
 from tile_oracle.errors import ModelError
-from tile_oracle.kernel import NamedKernel
+from tile_oracle.features.columns import pair_columns
+from tile_oracle.kernel import NamedKernel, parse_kernel_name
+from tile_oracle.model.ranker import constant_groups
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.schema import arrow_schema
 from tile_oracle.training.neighbours import neighbour_predictions
+from tile_oracle.training.train import train
 
 KIND = Kind.of("gemm", dtype="bf16", layout="rcr")
 KERNELS = tuple(
@@ -106,5 +109,40 @@ def test_a_session_replays_judges_and_reports_them(make_project: Callable[[], Pr
     assert "triton.matmul.BLOCK_<wbr>M=128" in page
     filtered = project.pytest("--oracle", str(path), "--kernel-filter", "BLOCK_M > 16", "--model=none")
     assert filtered.status == 0, filtered.output
-    named = project.pytest("--oracle", str(path), "--model=h200_gemm")
+    named = project.pytest("--oracle", str(path), "--model=grouped_conv_forward_bf16_sm_90")
     assert "ranks the kernels of a kernel set, not those of --kernels" in named.output
+
+
+def test_a_trained_model_picks_among_their_configurations(
+    make_project: Callable[[], Project],
+) -> None:
+    project = make_project()
+    made = records()
+    judged = made["problem"].isin([problem.id for problem in PROBLEMS[::3]])
+    path, folder = project.folder / "judged.parquet", project.folder / "models" / "of_names"
+    write_dataset(made[judged], path)
+    train(made[~judged], recipe="log_time", n_splits=2).save(folder)
+    done = project.pytest("--oracle", str(path), "--model=of_names", "--run-name=one", "--update-baseline")
+    assert done.status == 0, done.output
+    found = project.verdict(project.folder / "reports" / "one")
+    assert found["efficiency"]["mean_percent"] > 90
+    report = pd.read_parquet(project.folder / "reports" / "one" / "selection.parquet")
+    assert (report["pick_status"] == "ok").all(), "no pick is an excluded pair"
+    unasked = project.pytest("--oracle", str(path), "--run-name=two")
+    assert "a nearest-neighbour model" not in unasked.output, "the user's own model is found by itself"
+
+
+def test_native_and_named_kernels_are_ranked_together() -> None:
+    native = "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"
+    made = records()
+    slow = made[made["kernel"] == KERNELS[1].name].copy()
+    slow = slow.assign(kernel=native, latency_ms=slow["latency_ms"] * 4, tflops=slow["tflops"] / 4)
+    both = pd.concat([made, slow], ignore_index=True)
+    model = train(both, recipe="log_time", n_splits=2)
+    assert model.spec.schema == "gemm_pool_1"
+    assert model.spec.ranks_named
+    kernels = [parse_kernel_name(name) for name in sorted(both["kernel"].unique())]
+    rows = pair_columns(PROBLEMS, kernels)
+    groups = constant_groups(len(PROBLEMS), len(kernels))
+    predicted = model.ranker.tflops(rows, groups).reshape(len(PROBLEMS), len(kernels))
+    assert (predicted.argmin(axis=1) == [one.name for one in kernels].index(native)).mean() > 0.9

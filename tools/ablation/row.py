@@ -10,7 +10,6 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
 from tile_oracle.features.groups import group_codes
-from tile_oracle.oracle import records_op
 from tile_oracle.selection import Efficiency, summarise
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import selection_of
@@ -51,7 +50,7 @@ def ablation_row(
         raise ModelError(
             f"the records must be of one architecture, not {len(arch)}: {', '.join(arch) or 'none is named'}"
         )
-    recipe = recipe.for_op(records_op(records))
+    recipe = recipe.for_rows(records)
     rows = training_rows(records).table
     effort = Effort(seed, threads)
     found = [

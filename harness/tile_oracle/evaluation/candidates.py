@@ -13,23 +13,27 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.oracle import problems_of
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.not_built import not_built
+from tile_oracle.training.neighbours import CONSTRAINT
 
 
 def rank_recorded(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
     """Predictions (problem, kernel, predicted_tflops) for all recorded problems and all recorded kernels that
-    have fields, as in a session that replays these records."""
+    have features, as in a session that replays these records."""
     predictor = predictor.knowing(CodeTable.of(records))
     lacking = not_built(records)
     names = sorted(str(name) for name in records["kernel"].unique())
-    kernels = [parse_kernel_name(name) for name in names if name not in lacking and not is_named(name)]
+    ranked = [name for name in names if name not in lacking and (predictor.ranks_named or not is_named(name))]
+    kernels = [parse_kernel_name(name) for name in ranked]
     return without_refused(rank_all(predictor, problems_of(records), kernels), records, predictor.spec.arch)
 
 
 def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) -> pd.DataFrame:
     """The rankings without the kernels that the architecture's rules refuse for the problem, because a
-    dispatcher checks the rules first (as tile_oracle.registry does). Pairs that were measured as ok are kept
-    in any case."""
+    dispatcher checks the rules first (as tile_oracle.registry does). A kernel of a Triton file or a library
+    is a candidate where it was measured, and its declaration does not exclude the problem. Pairs that were
+    measured as ok are kept in any case."""
     names = ["problem", "kernel"]
+    rankings = _without_excluded(rankings, records)
     ok = pd.MultiIndex.from_frame(records.loc[records["status"] == "ok", names].astype(str))
     doubtful = rankings[~pd.MultiIndex.from_frame(rankings[names].astype(str)).isin(ok)]
     judge, refused = load_arch(arch), []
@@ -39,3 +43,15 @@ def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) ->
             if judge.problem_refusal(parse_kernel_name(str(name)), problem) is not None:
                 refused.append(row)
     return rankings.drop(index=refused).reset_index(drop=True)
+
+
+def _without_excluded(rankings: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
+    """The rankings without pairs of NamedKernels that were not measured or that a declaration excludes."""
+    named = rankings["kernel"].isin([one for one in rankings["kernel"].unique() if is_named(one)])
+    if not named.any():
+        return rankings
+    excluded = (records["status"] == "unsupported") & records["detail"].fillna("").str.startswith(CONSTRAINT)
+    names = ["problem", "kernel"]
+    open_pairs = pd.MultiIndex.from_frame(records.loc[~excluded, names].astype(str))
+    kept = ~named | pd.MultiIndex.from_frame(rankings[names].astype(str)).isin(open_pairs)
+    return rankings[kept].reset_index(drop=True)

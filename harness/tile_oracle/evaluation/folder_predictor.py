@@ -47,6 +47,11 @@ class FolderPredictor:
         """Whether predictions only order kernels within a problem."""
         return self._predictor.ranker.orders_only
 
+    @property
+    def ranks_named(self) -> bool:
+        """Whether kernels of Triton files and libraries have features, too."""
+        return self._predictor.ranks_named
+
     def predict(self, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> Array:
         """Predicted TFLOPS, (problems, kernels). Raises ModelError like Predictor.predict."""
         native = self._native_ranker(kernels) if problems and kernels else None

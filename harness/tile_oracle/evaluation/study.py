@@ -22,7 +22,7 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import STUDY_FILE, json_bytes, read_json
-from tile_oracle.oracle import final_measurements, find_oracles, problems_of, records_op
+from tile_oracle.oracle import final_measurements, find_oracles, problems_of
 from tile_oracle.record.twins import measured_kernels
 from tile_oracle.training.cross_validation import predicted_pairs
 from tile_oracle.training.fit import Effort, fit
@@ -76,7 +76,7 @@ def study(
         document["rows"] = _judged(folder, spec.arch, rows, training, test, recipes, picks or {}, effort)
         document["verification"] = verification(test)
     if curve:
-        chosen = recipe_named(spec.recipe or "default").for_op(records_op(rows))
+        chosen = recipe_named(spec.recipe or "default").for_rows(rows)
         points = learning_curve(chosen, rows, spec.arch, effort=effort)
         document["learning_curve"] = {
             "recipe": chosen.name,
@@ -155,7 +155,7 @@ def _judged(
     pool = [parse_kernel_name(str(name)) for name in sorted(test["kernel"].unique())]
     for name in recipes:
         effort.say(f"recipe {name}: training on {rows['problem'].nunique()} problems")
-        ranker = fit(recipe_named(name).for_op(records_op(rows)), rows, arch, effort)
+        ranker = fit(recipe_named(name).for_rows(rows), rows, arch, effort)
         # All kernels that support the problem, because a model may pick a wrong one.
         rankings = without_unsupported(predicted_pairs(ranker, test, pool, effort.threads), test)
         found.append(_row(name, "recipe", evaluate(name, test, rankings, training, effort.seed)))

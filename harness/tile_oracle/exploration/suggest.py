@@ -158,7 +158,7 @@ def ensemble_log_times(
 
 
 def _tree_log_times(rows: pd.DataFrame, table: pd.DataFrame, arch: str, seed: int) -> Array:
-    recipe = recipe_named("log_time").for_op(records_op(rows)).with_trees(_TREES)
+    recipe = recipe_named("log_time").for_rows(rows).with_trees(_TREES)
     pairs = {str(name): table[name] for name in table}
     members = []
     for number, drawn in enumerate(_resampled(group_codes(rows), seed)):

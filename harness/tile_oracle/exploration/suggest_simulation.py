@@ -83,7 +83,7 @@ def simulate(
 
 
 def _reached(recipe: str, table: pd.DataFrame, known: npt.NDArray[np.bool_], arch: str) -> float:
-    chosen = recipe_named(recipe).for_op(records_op(table))
+    chosen = recipe_named(recipe).for_rows(table)
     rows = training_rows(table).table
     groups = group_codes(rows)
     predicted = fit(chosen, training_rows(table[known]).table, arch, Effort()).tflops(rows, groups)

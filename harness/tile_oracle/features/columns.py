@@ -23,9 +23,12 @@ class HasFields(Protocol):
 
 
 def field_columns(items: Sequence[HasFields]) -> dict[str, Column]:
-    """One column per field of the problems or kernels, in their order."""
+    """One column per field of the problems or kernels, in their order.
+
+    Kernels of several sources have different fields; only those that all of them have are columns.
+    """
     rows = [item.as_row() for item in items]
-    names = rows[0].keys() if rows else ()
+    names = [name for name in rows[0] if all(name in row for row in rows)] if rows else []
     return {name: _column([row[name] for row in rows]) for name in names}
 
 

@@ -42,7 +42,8 @@ class FeatureSchema:
 
     features: the columns, in order. intermediates: formulas that others use and that are not columns. words:
     text column -> word -> numeric code. optional: input columns that count as 0 where the rows lack them or
-    have nulls. Raises ModelError on construction if a name is defined twice.
+    have nulls. from_names: the formulas read a kernel's configuration from its name, so that kernels of
+    every source have features. Raises ModelError on construction if a name is defined twice.
     """
 
     name: str
@@ -52,6 +53,7 @@ class FeatureSchema:
     words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     categorical: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    from_names: bool = False
 
     def __post_init__(self) -> None:
         names = [feature.name for feature in (*self.features, *self.intermediates)]
@@ -83,6 +85,7 @@ class FeatureSchema:
             self.words,
             tuple(c for c in self.categorical if c in names),
             self.optional,
+            self.from_names,
         )
 
     def extended(self, name: str, more: Sequence[Feature], optional: tuple[str, ...] = ()) -> FeatureSchema:
@@ -95,6 +98,7 @@ class FeatureSchema:
             self.words,
             self.categorical,
             (*self.optional, *optional),
+            self.from_names,
         )
 
     def compute(
@@ -175,14 +179,16 @@ class FeatureTable:
 
     def word_is(self, name: str, predicate: Callable[[str], bool]) -> Array:
         """1.0 where the text in column `name` satisfies the predicate, else 0.0."""
+        return self.number_of(name, lambda word: float(predicate(word)))
+
+    def number_of(self, name: str, number: Callable[[str], float]) -> Array:
+        """A number for each text in column `name`; the function is called once for each different text."""
         if name not in self._rows:
             raise ModelError(
                 f"schema {self._schema.name} needs the column {name}, which the rows do not have"
             )
         index, values = pd.factorize(np.asarray(self._rows[name], dtype=object))
-        return np.asarray(
-            np.array([float(predicate(str(value))) for value in values], dtype=np.float64)[index]
-        )
+        return np.asarray(np.array([number(str(value)) for value in values], dtype=np.float64)[index])
 
 
 def _length(rows: Mapping[str, Any]) -> int:

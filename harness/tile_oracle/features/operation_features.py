@@ -16,7 +16,9 @@ class OperationFeatures:
     schemas. fallback: schemas tried, in order, for a model that names none. in_recipes: schema named by a
     recipe -> schema of this operation, `own` for those not listed; None keeps the recipe's. time_terms: terms
     of the physical time model; None if there is no such model. kernel_distance: field -> distance between
-    kernels that differ in it, on a scale where a doubled tile is 2.
+    kernels that differ in it, on a scale where a doubled tile is 2. pool: the schema that reads a kernel's
+    configuration from its name, for pools with kernels of Triton files and libraries; None: models cannot
+    rank these.
     """
 
     own: FeatureSchema
@@ -25,8 +27,9 @@ class OperationFeatures:
     in_recipes: Mapping[str, str] | None = field(default_factory=dict)
     time_terms: FeatureSchema | None = None
     kernel_distance: Mapping[str, float] = field(default_factory=dict)
+    pool: FeatureSchema | None = None
 
     @property
     def all(self) -> tuple[FeatureSchema, ...]:
         """Every schema."""
-        return (self.own, *self.others)
+        return (self.own, *self.others, *(() if self.pool is None else (self.pool,)))

@@ -20,6 +20,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.model import packed_trees
 from tile_oracle.model.model_text import check_model_text
 from tile_oracle.model.store import SPEC_FILE, booster_file, read_json
+from tile_oracle.operation import operations
 from tile_oracle.user_file import read_bytes
 from tile_oracle.vouched_files import check_bytes
 
@@ -58,6 +59,13 @@ class ModelSpec:
     feature_names_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     aliases: Mapping[str, Any] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
+
+    @property
+    def ranks_named(self) -> bool:
+        """Whether kernels of Triton files and libraries have features, too."""
+        known = (one.for_models for one in operations() if one.model_type == self.op_type and one.features)
+        pool = next((features.pool for features in known), None)
+        return pool is not None and pool.name == self.schema
 
     def as_json(self) -> dict[str, Any]:
         return {

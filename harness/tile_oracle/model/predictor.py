@@ -122,6 +122,11 @@ class Predictor:
         return self.rank(problem, kernels)[0][0]
 
     @property
+    def ranks_named(self) -> bool:
+        """Whether kernels of Triton files and libraries have features, too."""
+        return self.spec.ranks_named
+
+    @property
     def reads_code(self) -> bool:
         """Whether the model reads metrics of binaries."""
         return any(member.schema.optional for member in tree_members(self.ranker))
@@ -176,14 +181,19 @@ def find_model(
     ndim: int | None = None,
     device: str = "",
     models: Path | None = None,
+    *,
+    named: bool = False,
 ) -> Path | None:
     """The folder in models/ that was trained for this kind of problem and architecture, or None.
 
-    Of several, the first by name. A folder that cannot be read is an error. device: the CPU's name; a model
-    for `cpu` that lists the CPUs of its measurements is used for these only. "": any.
+    Of several, the first by name; one for the kernels of a kernel set alone comes first. named: the model
+    must rank kernels of Triton files and libraries, too. A folder that cannot be read is an error. device:
+    the CPU's name; a model for `cpu` that lists the CPUs of its measurements is used for these only. "": any.
     """
-    for folder in model_folders(models if models is not None else shipped_models()):
-        spec = read_spec(folder)
+    specs = [(folder, read_spec(folder)) for folder in model_folders(models or shipped_models())]
+    for folder, spec in sorted(specs, key=lambda one: one[1].ranks_named):
+        if named and not spec.ranks_named:
+            continue
         wanted = (spec.op_type, spec.dtype, spec.arch) == (op, dtype, arch)
         if (
             wanted
@@ -195,7 +205,9 @@ def find_model(
     return None
 
 
-def find_model_of(kind: Kind, arch: str, device: str = "", models: Path | None = None) -> Path | None:
+def find_model_of(
+    kind: Kind, arch: str, device: str = "", models: Path | None = None, *, named: bool = False
+) -> Path | None:
     """`find_model` for a kind of problem; one model of GEMM serves every layout."""
     direction, ndim = kind.words.get("direction"), kind.words.get("ndim")
     return find_model(
@@ -206,6 +218,7 @@ def find_model_of(kind: Kind, arch: str, device: str = "", models: Path | None =
         ndim=None if ndim is None else int(ndim),
         device=device,
         models=models,
+        named=named,
     )
 
 

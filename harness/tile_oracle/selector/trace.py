@@ -310,6 +310,11 @@ class Pool:
         Raises ModelError, which names the feature, for an operation that expressions do not support, or for a
         column that neither problem nor kernel has.
         """
+        if schema.from_names:
+            raise ModelError(
+                f"the features {schema.name} are read from kernels' names, which C++ does not: rank with "
+                "pytest, `tile-oracle predict` or the Python package"
+            )
         table = _TracedTable(schema, self, {**self.columns, **(more or {})})
         return [table.node(name) for name in names]
 

@@ -200,7 +200,7 @@ class LiveSession(Session):
             self._planned,
             self._log,
             keep_samples=self.keep_samples,
-            picks=Picks(self.models, without(self.plan, self.lacking()), self._held).of,
+            picks=Picks(self.models, without(self.plan, self.lacking()), self._held, self.target.refusal).of,
         )
 
     def _planned(self, problem: Problem) -> Sequence[Kernel]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,8 +62,8 @@ def choose_model(
     options: SessionOptions, problems: ProblemSet, target: Target, *, named: bool = False
 ) -> ModelChoice:
     """The model that --model means for a problem set. `auto` and names are looked up in the user's own
-    models/ first, then among the shipped ones. named: the candidates are NamedKernels, which model folders
-    cannot rank. Raises ModelError for an unusable folder."""
+    models/ first, then among the shipped ones. named: there are NamedKernels among the candidates, which
+    not every model folder can rank. Raises ModelError for an unusable folder."""
     kinds = list(dict.fromkeys(problem.kind for problem in problems.problems))
     if options.model == NONE:
         return ModelChoice(NONE)
@@ -79,22 +79,23 @@ def choose_model(
         if options.model == "auto":
             return ModelChoice(NONE, why=_NO_LIGHTGBM)
         raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
-    if options.model == OUT_OF_FOLD or (named and options.model == AUTO):
+    if options.model == OUT_OF_FOLD:
         return ModelChoice(OUT_OF_FOLD)
-    if named:
-        raise ModelError(
-            f"--model {options.model} ranks the kernels of a kernel set, not those of --kernels: leave it "
-            "out, or name a CSV file of picks"
-        )
+    from tile_oracle.model.model_folder import read_spec
     from tile_oracle.model.predictor import find_model_of
 
     if options.model != AUTO:
         folder = _folder(options.model, (options.models_dir, shipped_models()))
+        if named and not read_spec(folder).ranks_named:
+            raise ModelError(
+                f"--model {options.model} ranks the kernels of a kernel set, not those of --kernels: train "
+                "one on records of these kernels, leave it out, or name a CSV file of picks"
+            )
         return ModelChoice(folder.name, dict.fromkeys(kinds, folder))
     places = model_places(options.models_dir, target.arch, target.name == REPLAY)
     folders = {}
     for kind in kinds:
-        found = (find_model_of(kind, target.arch, target.device_name, place) for place in places)
+        found = (find_model_of(kind, target.arch, target.device_name, place, named=named) for place in places)
         folder_or_none = next((folder for folder in found if folder is not None), None)
         if folder_or_none is None:
             return ModelChoice(OUT_OF_FOLD)
@@ -127,12 +128,18 @@ def held_picks(choice: ModelChoice, baseline: Baseline | None, options: SessionO
 class Picks:
     """The picks of the models under test, one problem at a time. Models are loaded on first use.
 
-    held: problem id -> the baseline's pick, for problems without a model folder.
+    held: problem id -> the baseline's pick, for problems without a model folder. refusal: of the target, for
+    what a kernel's declaration excludes.
     """
 
     def __init__(
-        self, choices: Sequence[ModelChoice], plan: Plan, held: Mapping[str, str] | None = None
+        self,
+        choices: Sequence[ModelChoice],
+        plan: Plan,
+        held: Mapping[str, str] | None = None,
+        refusal: Callable[[Kernel, Problem], str | None] | None = None,
     ) -> None:
+        self._refusal = refusal
         self._held = dict(held or {})
         self._vendor = any(choice.name == VENDOR for choice in choices)
         self._files = [choice.picks_file for choice in choices if choice.picks_file is not None]
@@ -155,8 +162,9 @@ class Picks:
 
             self._predictors[folder] = Predictor.load(folder)
         predictor = self._predictors[folder]
-        pool = self._plan.pools[problem.kind]
+        pool = kernels if predictor.ranks_named else self._plan.pools[problem.kind]
         able = load_arch(predictor.spec.arch).able(pool, problem)
+        able = [one for one in able if self._refusal is None or self._refusal(one, problem) is None]
         return (predictor.select(problem, able),) if able else ()
 
     def _from_files(self, problem: Problem, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
@@ -199,11 +207,12 @@ def rank(
 
     of_set = records["problem"].isin([problem.id for problem in problems.problems])
     own = records if of_set.all() else records[of_set]
-    if ranks_named(plan):
+    if not choice.folders and ranks_named(plan):
         return _rankings_of_neighbours(plan, own)
-    # Models rank kernels by their fields.
-    if of_libraries := [name for name in own["kernel"].unique() if is_library_name(str(name))]:
-        own = own[~own["kernel"].isin(of_libraries)]
+    # Most models rank kernels by their fields.
+    if not _rank_named(choice):
+        of_libraries = [name for name in own["kernel"].unique() if is_library_name(str(name))]
+        own = own[~own["kernel"].isin(of_libraries)] if of_libraries else own
     if choice.folders:
         table, ranked_by = _rankings_of_folders(choice, plan, problems, own)
     else:
@@ -248,9 +257,13 @@ def _rankings_of_folders(
         folder: FolderPredictor(folder, code, pairs, cores) for folder in set(choice.folders.values())
     }
     for kind, folder in choice.folders.items():
+        of_kind = [problem for problem in problems.problems if problem.kind == kind]
+        if predictors[folder].ranks_named and plan.offered:
+            # A library offers other algorithms for each problem.
+            frames += [rank_all(predictors[folder], [one], plan.kernels(one)) for one in of_kind]
+            continue
         if not plan.pools[kind]:
             continue
-        of_kind = [problem for problem in problems.problems if problem.kind == kind]
         # Many problems at once: for a single one, making the columns takes most of the time.
         for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
             some = of_kind[first : first + _PROBLEMS_AT_ONCE]
@@ -261,8 +274,15 @@ def _rankings_of_folders(
     return pd.concat(frames, ignore_index=True), RankedBy(FOLDER, choice.name, order_only=scores)
 
 
+def _rank_named(choice: ModelChoice) -> bool:
+    """Whether all folders of a choice rank NamedKernels."""
+    from tile_oracle.model.model_folder import read_spec
+
+    return bool(choice.folders) and all(read_spec(one).ranks_named for one in choice.folders.values())
+
+
 def ranks_named(plan: Plan) -> bool:
-    """Whether the candidates of a plan's pools are NamedKernels."""
+    """Whether there are NamedKernels in a plan's pools."""
     return any(isinstance(kernel, NamedKernel) for pool in plan.pools.values() for kernel in pool)
 
 

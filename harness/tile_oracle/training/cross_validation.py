@@ -136,11 +136,10 @@ def out_of_fold(
     with fewer than two problems that are ok is left out. Problems without any ok row get predictions too,
     from a model of all the others (fold -1). Raises ModelError when nothing can be cross-validated.
     """
-    op = records_op(records)
-    chosen = (recipe_named(recipe) if isinstance(recipe, str) else recipe).for_op(op)
-    kind_columns = list(operation_named(op).models_by)
+    kind_columns = list(operation_named(records_op(records)).models_by)
     effort = Effort(seed, threads)
     usable = training_rows(records)
+    chosen = (recipe_named(recipe) if isinstance(recipe, str) else recipe).for_rows(usable.table)
     candidates = list(pool) if pool is not None else _kernels_of(records)
     tables, reason = [], None
     for kind, rows in usable.table.groupby(kind_columns, sort=True):

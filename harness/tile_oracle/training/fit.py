@@ -141,7 +141,7 @@ def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTa
     if not recipe.reads_code:
         return None
     code = CodeTable.of(rows)
-    if not code.facts:
+    if not code.facts and recipe.needs_code:
         raise ModelError(
             f"recipe {recipe.name} uses facts of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
             "none of these records has: train another recipe"

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import pandas as pd
+
 from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas import schema_named
+from tile_oracle.kernel.named import is_named
 from tile_oracle.model.tree_targets import target_named
 from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
 from tile_oracle.operation import operation_named
+from tile_oracle.oracle import records_op
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,17 @@ class Recipe:
         more = tuple(replace(like, target=name) for name in wanted)
         return replace(self, trees=(*self.trees, *more), weights=dict(self.picking_weights))
 
+    def for_rows(self, rows: pd.DataFrame) -> Recipe:
+        """The recipe for records or training rows: with the features of their operation, and, where kernels
+        of several sources are among them, with those that are read from kernels' names."""
+        op = records_op(rows)
+        pool = operation_named(op).for_models.pool
+        if pool is None or not any(map(is_named, rows["kernel"].unique())):
+            return self.for_op(op)
+        own = _TREES_ALONE.get(self.name, self) if self is RECIPES.get(self.name) else self
+        parts = tuple(replace(part, schema=pool.name) for part in own.trees)
+        return replace(own, trees=parts, aliases=False)
+
     def for_op(self, op: str) -> Recipe:
         """The recipe with the features of an operation; recipes are written with those of convolution.
 
@@ -83,6 +98,12 @@ class Recipe:
     def reads_code(self) -> bool:
         """Whether a member reads metrics of binaries."""
         return any(schema_named(part.schema).optional for part in self.trees)
+
+    @property
+    def needs_code(self) -> bool:
+        """Whether a member is of no use without metrics of binaries. Libraries' algorithms have none."""
+        schemas = [schema_named(part.schema) for part in self.trees]
+        return any(schema.optional and not schema.from_names for schema in schemas)
 
     def with_trees(self, trees: int) -> Recipe:
         """The recipe whose members grow this many trees."""

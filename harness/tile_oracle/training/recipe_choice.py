@@ -176,8 +176,8 @@ def _candidates(
     taken: list[Recipe] = []
     left_out: dict[str, str] = {}
     for name in names:
-        recipe = recipe_named(name).for_op(op)
-        if recipe.reads_code and not has_code:
+        recipe = recipe_named(name).for_rows(rows)
+        if recipe.needs_code and not has_code:
             left_out[name] = "reads metrics of binaries, which the records lack"
         elif recipe.physical and operation_named(op).for_models.in_recipes is not None:
             left_out[name] = f"has no physical time model for {operation_named(op).plural}"

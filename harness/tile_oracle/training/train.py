@@ -247,11 +247,11 @@ def _recipe(
 ) -> Recipe:
     """The requested recipe, else that of the warm start's model or the one that suits the records."""
     if start is not None:
-        return start.recipe(named, data.op, targets).with_trees(warm_trees)
+        return start.recipe(named, data.rows, targets).with_trees(warm_trees)
     if named is None:
         named = suited_recipe(data.op, data.kind["arch"], has_code=bool(CodeTable.of(data.rows).facts))
     recipe = recipe_named(named) if isinstance(named, str) else named
-    return recipe.for_op(data.op).with_targets(targets)
+    return recipe.for_rows(data.rows).with_targets(targets)
 
 
 def _compared(data: _TrainingData, *, trees_only: bool, effort: Effort) -> SuitedRecipe:

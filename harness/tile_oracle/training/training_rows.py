@@ -11,6 +11,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CODE_COLUMNS
 from tile_oracle.features.schemas import flops_of
 from tile_oracle.kernel.named import is_named
+from tile_oracle.operation import operation_named
 from tile_oracle.oracle import check_caches, records_op
 from tile_oracle.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, kernel_columns, problem_columns
 
@@ -50,7 +51,7 @@ class TrainingRows:
 
 def training_rows(records: pd.DataFrame) -> TrainingRows:
     """The usable rows of a record table: ok, of a pair without a failure in any of its rows, and of a kernel
-    that has fields to learn from.
+    that the operation has features for.
 
     Raises ModelError when a column is missing or nothing is left, RecordError for warm and cold caches mixed.
     """
@@ -60,9 +61,11 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
         raise ModelError(f"the records lack the columns {', '.join(missing)}")
     check_caches(records)
     names = records["kernel"].astype(str)
-    named = names.isin([name for name in names.unique() if is_named(name)])
-    without_fields = int((named & (records["status"] == "ok")).sum())
-    records = records[~named]
+    without_features = 0
+    if operation_named(records_op(records)).for_models.pool is None:
+        named = names.isin([name for name in names.unique() if is_named(name)])
+        without_features = int((named & (records["status"] == "ok")).sum())
+        records = records[~named]
     latency = pd.to_numeric(records["latency_ms"], errors="coerce").to_numpy(dtype=np.float64)
     timed = np.isfinite(latency) & (latency > 0)
     status = records["status"].astype(str).to_numpy()
@@ -79,8 +82,8 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
     ):
         if mask.any():
             left_out[reason] = int(mask.sum())
-    if without_fields:
-        left_out["of kernels that have no fields (Triton, libraries)"] = without_fields
+    if without_features:
+        left_out["of kernels that have no features (Triton, libraries)"] = without_features
     rows = records[ok & timed & ~tainted]
     if rows.empty:
         raise ModelError("there are no ok measurements to train on" + _counts(left_out))

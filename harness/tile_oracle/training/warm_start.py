@@ -54,19 +54,19 @@ class WarmStart:
             raise ModelError(f"warm start: {folder} has no trees to grow: train without --warm-start")
         return cls(folder, old.spec, old.ranker)
 
-    def recipe(self, named: str | Recipe | None, op: str, targets: Sequence[str] = ()) -> Recipe:
+    def recipe(self, named: str | Recipe | None, rows: pd.DataFrame, targets: Sequence[str] = ()) -> Recipe:
         """The recipe that grows every tree member of the model: targets of the named recipe with its
         settings, others with those they were trained with.
 
-        named: the requested recipe; by default the model's own. Raises ModelError for a recipe or `targets`
-        with a member that the model lacks, or with other features.
+        rows: the training rows. named: the requested recipe; by default the model's own. Raises ModelError
+        for a recipe or `targets` with a member that the model lacks, or with other features.
         """
         known = RECIPES.get(self.spec.recipe or "")
         if named is None:
-            own = None if known is None else known.for_op(op)
+            own = None if known is None else known.for_rows(rows)
             wanted = Recipe(self.spec.recipe or "published", "the old model's own") if own is None else own
         else:
-            wanted = (recipe_named(named) if isinstance(named, str) else named).for_op(op)
+            wanted = (recipe_named(named) if isinstance(named, str) else named).for_rows(rows)
         parts = {part.target: part for part in wanted.with_targets(targets).trees}
         for part in parts.values():
             self._check(part, old_trees(self.ranker, part))

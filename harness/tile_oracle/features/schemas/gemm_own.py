@@ -49,7 +49,7 @@ def _layout_letter(place: int, letter: str) -> Callable[[FeatureTable], Array]:
     return lambda t: t.word_is("layout", lambda word: word[place : place + 1] == letter)
 
 
-_INTERMEDIATES = (
+PROBLEM_INPUTS = (
     Feature("element_bytes", lambda t: t.dtype, "bytes of one element of A and B"),
     Feature(
         "result_bytes",
@@ -67,6 +67,11 @@ _INTERMEDIATES = (
     Feature("b_by_columns", _layout_letter(1, "c"), "B is column-major"),
     Feature("row_a", lambda t: np.where(t.a_by_columns == 1, t.M, t.K), "contiguous elements of A"),
     Feature("row_b", lambda t: np.where(t.b_by_columns == 1, t.K, t.N), "contiguous elements of B"),
+)
+"""Intermediates that depend on the problem alone."""
+
+_INTERMEDIATES = (
+    *PROBLEM_INPUTS,
     Feature("tiles_m", lambda t: ceil_div(t.M, t.tile_m), "tiles along M"),
     Feature("tiles_n", lambda t: ceil_div(t.N, t.tile_n), "tiles along N"),
     Feature("tiles_k", lambda t: ceil_div(t.K, t.tile_k * t.split_k), "steps along K of one part"),
@@ -147,6 +152,23 @@ _FEATURES = (
     given("pad_k", "a partial tile along K is handled"),
     given("persistent", "persistent workgroups, which process several tiles"),
 )
+
+_OF_PROBLEM = (
+    *(
+        "log2_M",
+        "log2_N",
+        "log2_K",
+        "split_k",
+        "log2_bytes",
+        "log2_bytes_b",
+        "log2_bytes_written",
+        "log2_flops",
+    ),
+    *("log2_intensity", "log2_l2_share", "a_columns", "b_columns"),
+    *("vector_a_bytes", "vector_b_bytes", "vector_c_bytes"),
+)
+PROBLEM_COLUMNS = tuple(one for one in _FEATURES if one.name in _OF_PROBLEM)
+"""The features that depend on the problem alone."""
 
 GEMM_OWN = FeatureSchema(
     "gemm_own_1",

@@ -1,0 +1,111 @@
+"""What a kernel of any source is configured with, as numbers, read from its name.
+
+Kernels of a family have fields; those of Triton files and libraries have only their names. Here all of them
+have the same columns, so that one model can rank a pool of several sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from zlib import crc32
+
+from tile_oracle.data_files import data_folder
+from tile_oracle.features.schemas.own_columns import PIPELINES
+from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+
+CONFIGURATION: Mapping[str, str] = {
+    "source": "0 the operation's family, 1 Triton, 2 cuBLASLt, 3 cuDNN, 4 other sources",
+    "function": "a number that stands for the function, the pipeline or the library's algorithm",
+    "tile_m": "rows of a tile, 0 if unknown",
+    "tile_n": "columns of a tile, 0 if unknown",
+    "tile_k": "depth of a step, 0 if unknown",
+    "waves": "waves (warps) of a workgroup, 0 if unknown",
+    "stages": "buffers of the software pipeline, 0 if unknown",
+    "group": "rows of tiles that are computed together, 0 if unknown",
+    "parts": "parts that the depth is split into",
+    "persistent": "1 if workgroups process several tiles",
+    "padded": "number of axes along which a partial tile is handled, 0 if unknown",
+    "order": "the library's order of tiles (swizzle)",
+    "variant": "the library's custom option",
+    "cluster": "the library's shape of a cluster of workgroups",
+    "rest": "a number that stands for all other values",
+}
+"""Name of a column -> its meaning."""
+
+SOURCES: Mapping[str, float] = {"triton": 1.0, "cublaslt": 2.0, "cudnn": 3.0}
+_OTHER_SOURCE = 4.0
+
+_COLUMN_OF_VALUE = {
+    "BLOCK_M": "tile_m", "BLOCK_N": "tile_n", "BLOCK_K": "tile_k", "BLOCK": "tile_n", "ROWS": "tile_m",
+    "num_warps": "waves", "num_stages": "stages", "GROUP_M": "group", "SPLIT_K": "parts", "SPLITS": "parts",
+    "split_k": "parts", "stages": "stages", "swizzle": "order", "custom": "variant", "cluster": "cluster",
+}  # fmt: skip
+"""Name of a value of a Triton configuration or of a library's algorithm -> column."""
+_TILE = "tile"
+_CODES = 4093
+
+
+def word_code(word: str) -> float:
+    """A number from 0 to 4092 for a word, the same on every machine."""
+    return float(crc32(word.encode()) % _CODES)
+
+
+@lru_cache(maxsize=65536)
+def configuration(name: str) -> Mapping[str, float]:
+    """Column of CONFIGURATION -> value. Raises KernelError for what is no kernel's name."""
+    kernel = parse_kernel_name(name)
+    known = dict.fromkeys(CONFIGURATION, 0.0) | {"parts": 1.0}
+    return known | (_of_named(kernel) if isinstance(kernel, NamedKernel) else _of_family(kernel))
+
+
+def _of_family(kernel: Kernel) -> dict[str, float]:
+    row = kernel.as_row()
+    numbers: dict[str, float] = {
+        name: float(row[name]) for name in ("tile_m", "tile_n", "tile_k") if name in row
+    }
+    waves = [float(row[name]) for name in ("warp_m", "warp_n", "warp_k") if name in row]
+    if waves:
+        numbers["waves"] = waves[0] * waves[1] * waves[2]
+    pipeline = str(row.get("pipeline", ""))
+    numbers["function"] = float(PIPELINES.get(pipeline, word_code(pipeline)))
+    numbers["persistent"] = float(bool(row.get("persistent", False)))
+    numbers["padded"] = float(sum(bool(row.get(name, False)) for name in ("pad_m", "pad_n", "pad_k")))
+    words = {key: value for key, value in row.items() if key not in (*numbers, *kernel.kind.words)}
+    numbers["rest"] = word_code(repr(sorted(words.items())))
+    return numbers
+
+
+def _of_named(kernel: NamedKernel) -> dict[str, float]:
+    numbers = {"source": SOURCES.get(kernel.source, _OTHER_SOURCE), "function": word_code(kernel.function)}
+    rest = []
+    for name, value in kernel.values:
+        column = _COLUMN_OF_VALUE.get(name)
+        if name == _TILE and kernel.source == "cublaslt":
+            # Its result is column-major: the transpose of ours.
+            numbers["tile_n"], numbers["tile_m"] = _cublaslt_tile(int(value))
+        elif column is None:
+            rest.append(f"{name}={value}")
+        else:
+            numbers[column] = word_code(value) if isinstance(value, str) else float(value)
+    numbers["persistent"] = float(kernel.source == "triton" and kernel.function in _PERSISTENT)
+    if rest:
+        numbers["rest"] = word_code(".".join(rest))
+    return numbers
+
+
+_PERSISTENT = ("persistent", "tma", "stream_k")
+"""Triton functions whose programs process several tiles."""
+
+
+def _cublaslt_tile(number: int) -> tuple[float, float]:
+    """Rows and columns of a tile of the library, zeros for an unknown id."""
+    tiles = _cublaslt_tiles()
+    return tiles[number - 1] if 0 < number <= len(tiles) else (0.0, 0.0)
+
+
+@cache
+def _cublaslt_tiles() -> tuple[tuple[float, float], ...]:
+    text = (data_folder("kernels") / "library" / "cublaslt_tiles.txt").read_text()
+    words = (word for line in text.splitlines() if not line.startswith("#") for word in line.split())
+    return tuple((float(rows), float(columns)) for rows, _, columns in (one.partition("x") for one in words))
