@@ -136,7 +136,7 @@ class Device:
             if of_checks is not None:
                 self.reused_ns += of_checks
                 return np.array([of_checks])
-        return self.timer.look(self._looks[kernel.name], count, self._renew)
+        return self.timer.look(self._looks[kernel.name], count, self._renew, self.driver.synchronize)
 
     def sample(self, kernel: Kernel, count: int) -> npt.NDArray[np.float64]:
         timer = self._timers.get(kernel.name)

@@ -134,18 +134,19 @@ def test_memory_goes_there_and_back(api: str, driver: Driver, calls: Calls) -> N
     assert driver.copy_out(address + 8, 9) == b"ZZhelloZZ"
     driver.free(address)
     pointer = hex(address)
-    copied = "cuMemcpyDtoH_v2" if api == "cuda" else "hipMemcpyDtoH"
+    copied = "cuMemcpyDtoHAsync_v2" if api == "cuda" else "hipMemcpyDtoHAsync"
     synchronized = "cuStreamSynchronize" if api == "cuda" else "hipStreamSynchronize"
     made = calls()
     assert [call[0] for call in made] == names(
         api,
-        f"hipMalloc hipMemsetD8 hipMemcpyHtoD {synchronized} {copied} hipFree",
-        f"cuMemAlloc_v2 cuMemsetD8_v2 cuMemcpyHtoD_v2 {synchronized} {copied} cuMemFree_v2",
+        f"hipMalloc hipMemsetD8Async hipMemcpyHtoDAsync {copied} {synchronized} hipFree",
+        f"cuMemAlloc_v2 cuMemsetD8Async cuMemcpyHtoDAsync_v2 {copied} {synchronized} cuMemFree_v2",
     )
     assert made[0][1:] == ("1000",)
-    assert made[1][1:] == (pointer, "90", "1000")
-    assert made[2][1:] == (hex(address + 10), "5")
-    assert made[4][1:] == (hex(address + 8), "9")
+    stream = hex(driver.stream)
+    assert made[1][1:] == (pointer, "90", "1000", stream)
+    assert made[2][1:] == (hex(address + 10), "5", stream)
+    assert made[3][1:] == (hex(address + 8), "9", stream)
     assert made[5][1:] == (pointer,)
 
 
@@ -272,11 +273,11 @@ def test_a_check_poisons_launches_compares_and_waits_once(
     launch = names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]
     at = kinds.index(launch)
     poison = next(call for call in made[:at] if "MemsetD8" in call[0])
-    assert poison[2:] == ("255", str(2 * 2 * 8 * 8 * 64))
+    assert poison[2:4] == ("255", str(2 * 2 * 8 * 8 * 64))
     assert sum("StreamSynchronize" in kind for kind in kinds[at:]) == 1
     last = len(kinds) - 1 - kinds[::-1].index(launch)
-    assert "StreamSynchronize" in kinds[last + 1]
-    assert "MemcpyDtoH" in kinds[last + 2]
+    assert "MemcpyDtoH" in kinds[last + 1]
+    assert "StreamSynchronize" in kinds[last + 2]
     # 128 rows in two tiles of 64.
     assert made[at][2:5] == ("2,1,1", "128,1,1", "0")
     assert len(launches(api, made)) == 2 * 3, (
@@ -357,8 +358,8 @@ def test_cold_caches_are_flushed_before_each_run_and_outside_its_time(
     made = calls()
     flush, launch, record = names(
         api,
-        "hipMemsetD8 hipModuleLaunchKernel hipEventRecord",
-        "cuMemsetD8_v2 cuLaunchKernel cuEventRecord",
+        "hipMemsetD8Async hipModuleLaunchKernel hipEventRecord",
+        "cuMemsetD8Async cuLaunchKernel cuEventRecord",
     )
     assert not any("Graph" in call[0] for call in made)
     made = [call for call in made if call[0] in (flush, launch, record)]
@@ -373,6 +374,10 @@ def test_the_drivers_facts_about_a_kernel(
 ) -> None:
     monkeypatch.setenv("RECORD_INFO", "1,128,4096,0,0,64,64,64,1")
     device.load(PROBLEM, 1)
+    monkeypatch.setenv("RECORD_FAIL", "cuFuncGetAttribute:1")
+    assert device.check(binary).facts == {}
+    monkeypatch.delenv("RECORD_FAIL")
+    calls()
     facts = device.check(binary).facts
     if api == "hip":
         assert facts == {}, "the code object says it"
@@ -387,8 +392,8 @@ def test_the_drivers_facts_about_a_kernel(
     }
     (asked,) = [call for call in calls() if "Occupancy" in call[0]]
     assert asked[2:] == ("128", "4096")
-    monkeypatch.setenv("RECORD_FAIL", "cuFuncGetAttribute:1")
-    assert device.check(binary).facts == {}
+    assert device.check(binary).facts == facts
+    assert not [call for call in calls() if "Occupancy" in call[0]], "they are asked for once"
 
 
 def test_many_samples_are_taken_in_parts(
@@ -487,7 +492,7 @@ def test_a_callers_data_are_used_and_the_output_returned(
     calls()
     assert device.apply(PROBLEM, binary, data).status == "ok"
     made = calls()
-    copied = [int(call[2]) for call in made if call[0] in ("hipMemcpyHtoD", "cuMemcpyHtoD_v2")]
+    copied = [int(call[2]) for call in made if call[0] in ("hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync_v2")]
     sizes = [2 * 2 * 8 * 8 * 64, 2 * 64 * 9 * 64]
     assert copied[:2] == sizes
     assert next(call[2:4] for call in launches(api, made)) == ("2,1,1", "128,1,1")

@@ -14,9 +14,9 @@ extern int cuDeviceGetPCIBusId(char *, int, int);
 extern int cuMemGetInfo_v2(size_t *, size_t *);
 extern int cuMemAlloc_v2(address *, size_t);
 extern int cuMemFree_v2(address);
-extern int cuMemcpyHtoD_v2(address, const void *, size_t);
-extern int cuMemcpyDtoH_v2(void *, address, size_t);
-extern int cuMemsetD8_v2(address, unsigned char, size_t);
+extern int cuMemcpyHtoDAsync_v2(address, const void *, size_t, handle);
+extern int cuMemcpyDtoHAsync_v2(void *, address, size_t, handle);
+extern int cuMemsetD8Async(address, unsigned char, size_t, handle);
 extern int cuModuleLoadData(handle *, const void *);
 extern int cuModuleUnload(handle);
 extern int cuModuleGetFunction(handle *, handle, const char *);
@@ -59,9 +59,15 @@ int hipGetDevicePropertiesR0600(char *block, int device) {
 int hipMemGetInfo(size_t *there, size_t *total) { return cuMemGetInfo_v2(there, total); }
 int hipMalloc(address *where, size_t size) { return cuMemAlloc_v2(where, size); }
 int hipFree(address where) { return cuMemFree_v2(where); }
-int hipMemcpyHtoD(address to, const void *from, size_t size) { return cuMemcpyHtoD_v2(to, from, size); }
-int hipMemcpyDtoH(void *to, address from, size_t size) { return cuMemcpyDtoH_v2(to, from, size); }
-int hipMemsetD8(address where, unsigned char value, size_t size) { return cuMemsetD8_v2(where, value, size); }
+int hipMemcpyHtoDAsync(address to, const void *from, size_t size, handle stream) {
+  return cuMemcpyHtoDAsync_v2(to, from, size, stream);
+}
+int hipMemcpyDtoHAsync(void *to, address from, size_t size, handle stream) {
+  return cuMemcpyDtoHAsync_v2(to, from, size, stream);
+}
+int hipMemsetD8Async(address where, unsigned char value, size_t size, handle stream) {
+  return cuMemsetD8Async(where, value, size, stream);
+}
 int hipModuleLoadData(handle *module, const void *image) { return cuModuleLoadData(module, image); }
 int hipModuleUnload(handle module) { return cuModuleUnload(module); }
 int hipModuleGetFunction(handle *function, handle module, const char *name) {

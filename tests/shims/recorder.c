@@ -86,18 +86,18 @@ API(hipMalloc, cuMemAlloc_v2, handle *where, size_t size) {
   return 0;
 }
 API(hipFree, cuMemFree_v2, handle where) { NOTE(hipFree, cuMemFree_v2, "%p", where); free(where); return 0; }
-API(hipMemcpyHtoD, cuMemcpyHtoD_v2, handle to, const void *from, size_t size) {
-  NOTE(hipMemcpyHtoD, cuMemcpyHtoD_v2, "%p %lu", to, size);
+API(hipMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, handle to, const void *from, size_t size, handle stream) {
+  NOTE(hipMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, "%p %lu %p", to, size, stream);
   memcpy(to, from, size);
   return 0;
 }
-API(hipMemcpyDtoH, cuMemcpyDtoH_v2, void *to, handle from, size_t size) {
-  NOTE(hipMemcpyDtoH, cuMemcpyDtoH_v2, "%p %lu", from, size);
+API(hipMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, void *to, handle from, size_t size, handle stream) {
+  NOTE(hipMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, "%p %lu %p", from, size, stream);
   memcpy(to, from, size);
   return 0;
 }
-API(hipMemsetD8, cuMemsetD8_v2, handle where, unsigned char value, size_t size) {
-  NOTE(hipMemsetD8, cuMemsetD8_v2, "%p %u %lu", where, value, size);
+API(hipMemsetD8Async, cuMemsetD8Async, handle where, unsigned char value, size_t size, handle stream) {
+  NOTE(hipMemsetD8Async, cuMemsetD8Async, "%p %u %lu %p", where, value, size, stream);
   memset(where, value, size);
   return 0;
 }

@@ -94,6 +94,10 @@ class GpuDevice:
         """How the binary checked last is looked at."""
         self._latest: Timed | None = None
         """How the binary checked last was timed last; None: not since its check."""
+        self._found: Findings | None = None
+        """The findings after the last timed run, if they have been looked at."""
+        self._planned: tuple[Path, Problem, Run] | None = None
+        self._known_facts: dict[Path, Mapping[str, int]] = {}
         self._loaded: GpuData | None = None
 
     @property
@@ -143,7 +147,7 @@ class GpuDevice:
         """The result of `run`, or why the kernel cannot be loaded or launched."""
         try:
             kernel = self._kernel(binary)
-            plan = kernel.plan(problem)
+            plan = self._plan(binary, problem)
         except (RuntimeFailure, ValueError, OSError) as error:
             self._end_if_sticky(error)
             return CheckResult("build_error", f"cannot be loaded: {error}")
@@ -222,7 +226,7 @@ class GpuDevice:
                     wrong += f" ({checked.name}; data {checked.where})"
                 runs = chain([again], repeated(run))
                 return replace(wrong_or_flaky(wrong, first, runs), kind="full", points=count)
-        return CheckResult("ok", "", "full", count, facts=self._facts(kernel))
+        return CheckResult("ok", "", "full", count, facts=self._facts(binary, kernel))
 
     def _run_on_all_sets(
         self, loaded: GpuData, launches: Sequence[Launches], workspace: Buffer | None
@@ -250,7 +254,7 @@ class GpuDevice:
                     return np.array([of_checks])
             timer = self._latest = self._look
             began = time.monotonic()
-            taken = self._timer.look(timer, count, self._require().renew)
+            taken = self._timer.look(timer, count, self._require().renew, self._wait_and_find)
             self.kernel_seconds += time.monotonic() - began
         except RuntimeFailure as failure:
             self._end_if_sticky(failure)
@@ -259,6 +263,12 @@ class GpuDevice:
             # It may reuse an earlier result, or the check run was disturbed: `sample` finds out.
             return self.sample(binary, max(count, _LEAST_VALUES))
         return taken
+
+    def _wait_and_find(self) -> None:
+        """Compares the output of the last timed run, too, while the device is at it."""
+        loaded = self._require()
+        timed = loaded.sets[0]
+        self._found = self._work.find(loaded.problem, timed.out, None, timed.expected, timed.sample)
 
     def _forget_look(self) -> None:
         look, self._look = self._look, None
@@ -287,7 +297,7 @@ class GpuDevice:
         )
 
     def _sample(self, timer: Timed, count: int) -> npt.NDArray[np.float64]:
-        self._latest = timer
+        self._latest, self._found = timer, None
         if timer.batches % 2 == 0:
             self._require().renew()
         timer.batches += 1
@@ -303,7 +313,9 @@ class GpuDevice:
             return CheckResult("ok")  # the check runs were timed
         timed, problem = loaded.sets[0], loaded.problem
         try:
-            found = self._work.find(problem, timed.out, None, timed.expected, timed.sample)
+            found, self._found = self._found, None
+            if found is None:
+                found = self._work.find(problem, timed.out, None, timed.expected, timed.sample)
             failure = beside(found)
             if failure is not None:
                 return replace(failure, detail=f"{failure.detail} when it was timed")
@@ -341,13 +353,21 @@ class GpuDevice:
 
     # ---- kernels ------------------------------------------------------------------------------
 
-    def _facts(self, kernel: LoadedKernel) -> Mapping[str, int]:
+    def _facts(self, binary: Path, kernel: LoadedKernel) -> Mapping[str, int]:
         """The driver's facts about the kernel; empty if it has none."""
-        try:
-            return kernel.facts()
-        except (RuntimeFailure, RuntimeMissing) as error:
-            self._end_if_sticky(error)
-            return {}
+        if binary not in self._known_facts:
+            try:
+                self._known_facts[binary] = kernel.facts()
+            except (RuntimeFailure, RuntimeMissing) as error:
+                self._end_if_sticky(error)
+                return {}
+        return self._known_facts[binary]
+
+    def _plan(self, binary: Path, problem: Problem) -> Run:
+        """How a kernel runs the problem; kept for the last kernel. Raises what LoadedKernel.plan raises."""
+        if self._planned is None or self._planned[:2] != (binary, problem):
+            self._planned = (binary, problem, self._kernel(binary).plan(problem))
+        return self._planned[2]
 
     def _kernel(self, binary: Path) -> LoadedKernel:
         kernel = self._kernels.get(binary)
@@ -360,7 +380,7 @@ class GpuDevice:
     def _timed_launches(self, binary: Path) -> Launches:
         """The launches of a timed run."""
         loaded = self._require()
-        plan = self._kernel(binary).plan(loaded.problem)
+        plan = self._plan(binary, loaded.problem)
         if not loaded.fits_timing(plan.workspace_bytes):
             self._forget_timers()  # they hold the address of the workspace that is about to be freed
         scratch = loaded.ample_workspace(plan.workspace_bytes)
@@ -397,6 +417,8 @@ class GpuDevice:
         for kernel in self._kernels.values():
             kernel.unload()
         self._kernels.clear()
+        self._planned = None
+        self._known_facts.clear()
 
     # ---- the rest -----------------------------------------------------------------------------
 

@@ -94,19 +94,21 @@ class GpuTimer:
         repeats = min(_MOST_REPLAYS, repeats)
         return Timed(launches, self._driver.capture(launches, repeats), repeats, checked_ns)
 
-    def look(self, timer: Timed, count: int, renew: Callable[[], None]) -> npt.NDArray[np.float64]:
+    def look(
+        self, timer: Timed, count: int, renew: Callable[[], None], wait: Callable[[], None]
+    ) -> npt.NDArray[np.float64]:
         """Like `time`, for a timer of `for_look`. renew: changes operands and poisons the output.
 
         A short kernel is run first as a warm-up, after which everything is renewed again.
         """
         renew()
         if timer.changed_ns >= _LONG_NS:
-            return self.time(timer, count)
+            return self.time(timer, count, wait)
         self.mark(0)
         self._start(timer)
         self.mark(1)
         renew()
-        taken = self.time(timer, max(count, _LOOK_SAMPLES))
+        taken = self.time(timer, max(count, _LOOK_SAMPLES), wait)
         self.timed_ms += sum(self.between_marks_ns(1)) / 1e6
         return taken
 
@@ -152,10 +154,16 @@ class GpuTimer:
             self._driver.destroy_graph(graph)
         return self._flip_took_ns
 
-    def time(self, timer: Timed, count: int) -> npt.NDArray[np.float64]:
-        """Nanoseconds of each of `count` runs, or the mean over the runs of each of `count` graphs."""
+    def time(
+        self, timer: Timed, count: int, wait: Callable[[], None] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Nanoseconds of each of `count` runs, or the mean over the runs of each of `count` graphs.
+
+        wait: waits for the device, and may have more done on it before (default: only waits).
+        """
+        wait = wait or self._driver.synchronize
         if self.cold_cache:
-            return self._time_cold(timer, count)
+            return self._time_cold(timer, count, wait)
         driver, taken = self._driver, list[float]()
         while len(taken) < count:
             runs = min(count - len(taken), _MOST_EVENTS - 1)
@@ -165,12 +173,12 @@ class GpuTimer:
             for event in self._events[1 : runs + 1]:
                 self._start(timer)
                 driver.record(event)
-            driver.synchronize()
+            wait()
             taken += driver.elapsed_ns(self._events[: runs + 1])
         self.timed_ms += sum(taken) / 1e6
         return np.array(taken) / timer.repeats
 
-    def _time_cold(self, timer: Timed, count: int) -> npt.NDArray[np.float64]:
+    def _time_cold(self, timer: Timed, count: int, wait: Callable[[], None]) -> npt.NDArray[np.float64]:
         """Like `time`, but flushes the caches before each run, outside the timed interval."""
         driver, taken = self._driver, list[float]()
         if not self._flush:
@@ -185,7 +193,7 @@ class GpuTimer:
                 for launch in timer.launches:
                     driver.launch(launch)
                 driver.record(self._events[2 * run + 1])
-            driver.synchronize()
+            wait()
             for run in range(runs):
                 taken += driver.elapsed_ns(self._events[2 * run : 2 * run + 2])
         self.timed_ms += sum(taken) / 1e6

@@ -481,20 +481,23 @@ API(hipFree, cuMemFree_v2, handle where) {
     }
   return INVALID_VALUE;
 }
-API(hipMemcpyHtoD, cuMemcpyHtoD_v2, handle to, const void *from, size_t bytes) {
+API(hipMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, handle to, const void *from, size_t bytes, handle stream) {
   UNLESS_REFUSED
+  if (!object_of(stream, STREAM)) return INVALID_HANDLE;
   if (!within(to, bytes)) return INVALID_VALUE;
   memcpy(to, from, bytes);
   return FINE;
 }
-API(hipMemcpyDtoH, cuMemcpyDtoH_v2, void *to, handle from, size_t bytes) {
+API(hipMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, void *to, handle from, size_t bytes, handle stream) {
   UNLESS_REFUSED
+  if (!object_of(stream, STREAM)) return INVALID_HANDLE;
   if (!within(from, bytes) && !is_variable(from, bytes)) return INVALID_VALUE;
   memcpy(to, from, bytes);
   return FINE;
 }
-API(hipMemsetD8, cuMemsetD8_v2, handle where, unsigned char value, size_t bytes) {
+API(hipMemsetD8Async, cuMemsetD8Async, handle where, unsigned char value, size_t bytes, handle stream) {
   UNLESS_REFUSED
+  if (!object_of(stream, STREAM)) return INVALID_HANDLE;
   if (!within(where, bytes)) return INVALID_VALUE;
   memset(where, value, bytes);
   cold = cold || bytes >= CACHE_BYTES;

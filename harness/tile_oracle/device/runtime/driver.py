@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -27,9 +28,9 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "memory_info": (c_void_p, c_void_p),
         "allocate": (c_void_p, c_size_t),
         "free": (c_void_p,),
-        "copy_in": (c_void_p, c_void_p, c_size_t),
-        "copy_out": (c_void_p, c_void_p, c_size_t),
-        "set_bytes": (c_void_p, c_ubyte, c_size_t),
+        "copy_in": (c_void_p, c_void_p, c_size_t, c_void_p),
+        "copy_out": (c_void_p, c_void_p, c_size_t, c_void_p),
+        "set_bytes": (c_void_p, c_ubyte, c_size_t, c_void_p),
         "module_load": (c_void_p, c_void_p),
         "module_unload": (c_void_p,),
         "module_function": (c_void_p, c_void_p, c_char_p),
@@ -51,6 +52,9 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
 )
 """Operation -> argument types of its function. The error number that it returns is an int in both
 libraries."""
+
+_STAGED_BYTES = 1 << 12
+"""Both libraries have copied this much when they return. More may be read from the host's memory later."""
 
 CAPTURE_THREAD_LOCAL = 1
 """The capture mode that other threads cannot disturb; the same number in both libraries."""
@@ -212,19 +216,21 @@ class Driver(ABC):
         return free.value
 
     def copy_in(self, address: int, data: bytes) -> None:
-        """Copies data from host to device."""
-        self.call("copy_in", address, data, len(data))
+        """Copies data from host to device, on the stream; `data` may be freed at once."""
+        self.call("copy_in", address, data, len(data), self.stream)
+        if len(data) > _STAGED_BYTES:
+            self.synchronize()
 
     def copy_out(self, address: int, size_bytes: int) -> bytes:
         """Copies data from device to host, after everything launched before."""
-        self.synchronize()
         data = ctypes.create_string_buffer(size_bytes)
-        self.call("copy_out", data, address, size_bytes)
+        self.call("copy_out", data, address, size_bytes, self.stream)
+        self.synchronize()
         return data.raw
 
     def set_bytes(self, address: int, value: int, size_bytes: int) -> None:
-        """Fills memory with one byte value."""
-        self.call("set_bytes", address, value, size_bytes)
+        """Fills memory with one byte value, on the stream."""
+        self.call("set_bytes", address, value, size_bytes, self.stream)
 
     # ---- code ---------------------------------------------------------------------------------
 
@@ -251,13 +257,14 @@ class Driver(ABC):
         """Starts a kernel on the stream; returns before it has run."""
         if isinstance(launch, LibraryLaunch):
             self._check(launch.what, launch.start(self.stream))
-            return
+        else:
+            self.call("launch", *self._operands(launch))
+
+    def _operands(self, launch: Launch) -> tuple[Any, ...]:
+        """The arguments of the library's launch function."""
         where = launch.geometry
-        self.call(
-            "launch",
-            *(launch.function, *where.grid, *where.block, where.lds_bytes),
-            *(self.stream, launch.arguments.addresses, None),
-        )
+        sizes = (*where.grid, *where.block, where.lds_bytes)
+        return (launch.function, *sizes, self.stream, launch.arguments.addresses, None)
 
     def synchronize(self) -> None:
         """Waits until everything on the stream has run, and reports faults."""
@@ -287,15 +294,22 @@ class Driver(ABC):
         self.call("capture_begin", self.stream, CAPTURE_THREAD_LOCAL)
         graph = 0
         try:
+            calls = [self._ready(launch) for launch in launches]
             for _ in range(count):
-                for launch in launches:
-                    self.launch(launch)
+                for what, start in calls:
+                    self._check(what, start())
         finally:
             graph = self._capture_end()
         try:
             return self._handle("graph_instantiate", graph, 0)
         finally:
             self.call("graph_destroy", graph)
+
+    def _ready(self, launch: Launch | LibraryLaunch) -> tuple[str, Callable[[], int]]:
+        """The call that starts a launch, prepared because a graph may have a hundred of them."""
+        if isinstance(launch, LibraryLaunch):
+            return launch.what, partial(launch.start, self.stream)
+        return self.symbols["launch"], partial(self._functions["launch"], *self._operands(launch))
 
     def _capture_end(self) -> int:
         graph = c_void_p()
