@@ -126,6 +126,14 @@ class TestFiles:
         with pytest.raises(GateError, match="is damaged or was edited by hand"):
             load_baseline(path)
 
+    def test_the_drift_of_a_pick_is_kept_and_left_out_if_there_is_none(self, tmp_path: Path) -> None:
+        for drift in (0.0, -0.01):
+            picks = {IDS[0]: Margin("k", -0.7, 0.1, 4.0, 0, 1.0, "o", 0.5, drift)}
+            saved = dataclasses.replace(baseline([0.5]), picks=picks)
+            save_baseline(saved, tmp_path / "b.json")
+            assert load_baseline(tmp_path / "b.json") == saved
+            assert ("drift" in (tmp_path / "b.json").read_text()) == bool(drift)
+
     def test_files_without_picks_are_read(self, tmp_path: Path) -> None:
         path = tmp_path / "b.json"
         save_baseline(baseline([0.5, None]), path)

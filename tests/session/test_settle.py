@@ -12,9 +12,10 @@ import pytest
 
 from tests.pytest_project import PROBLEMS, Project
 from tile_oracle.errors import RecordError
+from tile_oracle.judge.noise import Margin
 from tile_oracle.record.run import Run
 from tile_oracle.session.conclusion import conclude
-from tile_oracle.session.settle import settle
+from tile_oracle.session.settle import MOST_ROUNDS, rounds_ahead, settle, uncertain_picks
 
 JUDGED = ("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget", "1ms", "--samples", "5")
 
@@ -27,6 +28,28 @@ def test_a_folder_that_cannot_be_listed_is_an_error_not_an_empty_run(
     options = SimpleNamespace(settle_budget_s=1.0, model="auto")
     with pytest.raises(RecordError, match="measurements cannot be read: File name too long"):
         step(SimpleNamespace(run=run, options=options, left_s=None), {})
+
+
+def rounds_until_enough(unsettled: bool) -> list[int]:
+    """Rounds of a suspect before each analysis."""
+    done = [0]
+    while more := rounds_ahead(done[-1], unsettled=unsettled):
+        done.append(done[-1] + more)
+    return done
+
+
+def test_an_unsettled_problem_is_measured_longer_and_analysed_less_often() -> None:
+    assert rounds_until_enough(unsettled=False)[-1] == MOST_ROUNDS
+    rounds = rounds_until_enough(unsettled=True)
+    assert rounds[-1] == 60
+    assert rounds[1:5] == [1, 2, 3, 4]
+    assert len(rounds) < 20
+
+
+def test_a_noisy_pick_that_is_slightly_ahead_is_uncertain() -> None:
+    ahead = Margin("pick", 0.045, 0.04, 5.0, 2, 1.0, "other", 1.046)
+    quiet = Margin("pick", 0.045, 0.001, 5.0, 2, 1.0, "other", 1.046)
+    assert uncertain_picks({"noisy": ahead, "quiet": quiet}) == ["noisy"]
 
 
 @pytest.mark.slow

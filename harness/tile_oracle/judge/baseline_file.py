@@ -136,8 +136,11 @@ def parse_baseline(document: Any, path: Path) -> Baseline:
 
 
 def _pick_row(margin: Margin) -> dict[str, Any]:
-    """Rounds to twelve significant digits: more than a clock resolves, and the same text on every machine."""
+    """Rounds to twelve significant digits: more than a clock resolves, and the same text on every machine.
+    A drift of 0 is left out."""
     row = asdict(margin)
+    if not margin.drift:
+        del row["drift"]
     return {
         name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in row.items()
     }
@@ -148,7 +151,7 @@ def _picks(rows: Any, wrong: Callable[[str], GateError]) -> dict[str, Margin]:
         raise wrong("its picks are not an object")
     found = {}
     for problem, row in rows.items():
-        values = row if isinstance(row, dict) else {}
+        values = {"drift": 0.0, **row} if isinstance(row, dict) else {}
         for one in fields(Margin):
             if not _fits(one.name, str(one.type), values.get(one.name)):
                 raise wrong(f"the {one.name} of the pick for {problem!r} is {values.get(one.name)!r}")
@@ -162,4 +165,4 @@ def _fits(name: str, kind: str, value: Any) -> bool:
         return isinstance(value, str)
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         return False
-    return value > 0 if name == "dof" else value >= 0 or name == "log_ratio"
+    return value > 0 if name == "dof" else value >= 0 or name in ("log_ratio", "drift")

@@ -142,12 +142,17 @@ def _names(problems: Sequence[str], by: Array, which: npt.NDArray[np.bool_]) -> 
 
 
 def suspects(
-    problems: Sequence[str], criteria: Sequence[Criterion], high: Array, limits: Criteria
-) -> tuple[str, ...]:
-    """The problems to measure again before a loss is reported, largest possible loss first: for each
-    criterion that has not passed, the problems whose loss may be above its limit."""
+    problems: Sequence[str], criteria: Sequence[Criterion], low: Array, high: Array, limits: Criteria
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The problems to measure again before a loss is reported, and those of them whose own loss is undecided:
+    the limit for one problem lies in its interval. The others may have lost enough to matter to a criterion
+    that has not passed. Each with the largest possible loss first.
+
+    An undecided problem is a suspect even if its criterion passes, which it does if few problems are
+    undecided: measuring them again is what detects a loss there.
+    """
     if not len(high):
-        return ()
+        return (), ()
     points = {
         "mean": limits.mean_points,
         "median": limits.median_points,
@@ -155,10 +160,13 @@ def suspects(
         "largest loss": limits.problem_points,
     }
     open_ = [points[one.name] for one in criteria if one.name in points and one.outcome in (FAIL, UNDECIDED)]
-    if not open_:
-        return ()
-    least = min(open_)
-    return tuple(problems[place] for place in np.argsort(-high, kind="stable") if high[place] > least)
+    limit = limits.problem_points + ROUNDING_POINTS
+    undecided = (low <= limit) & (high > limit)
+    places = np.argsort(-high, kind="stable").tolist()
+    first = tuple(problems[place] for place in places if undecided[place])
+    least = min(open_, default=np.inf)
+    others = (problems[place] for place in places if high[place] > least and not undecided[place])
+    return (*first, *others), first
 
 
 def _outcome(met: bool, low_loss: float, high_loss: float, points: float) -> str:

@@ -5,9 +5,15 @@ both were timed in turn, so that the machine's drift cancels. Its standard error
 
 1. the scatter of the problem's own margin from round to round (the sweep included); 2. the run's typical
 scatter of a margin, a robust scale over all kernels that were measured again; 3. the drift of the machine
-between rounds, if the pick and the other kernel were not timed in the same rounds; 4. the scatter of the
-samples within a measurement: the median of n samples with interquartile range r has a standard error of 0.93
-r / sqrt(n) (normal samples: 1.253 sigma / sqrt(n), r = 1.349 sigma).
+between rounds, if the pick and the other kernel were not timed in the same rounds (see below); 4. the scatter
+of the samples within a measurement: the median of n samples with interquartile range r has a standard error
+of 0.93 r / sqrt(n) (normal samples: 1.253 sigma / sqrt(n), r = 1.349 sigma).
+
+A pick that was timed only in the sweep is compared with leaders that were timed again later. Its margin is
+corrected by the median change of the problem's leaders between the two. How well that works is measured on
+the leaders themselves: each is predicted from the others of its problem, and the errors of all are compared
+with the expected ones. If it does not help (the changes of a problem's leaders have nothing in common), no
+margin of the run is corrected, and the errors of such margins include the whole drift.
 
 A copy (tile_oracle.record.twins) is not a measurement: a pick's copy has the timings of its measured twin,
 twins are not compared with each other, and copies do not count among the leaders.
@@ -24,6 +30,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.record.schema import ROUND_FINAL
@@ -33,12 +40,17 @@ from tile_oracle.selection import COVERED
 _PRIOR_DOF = 4.0
 _MEDIAN_ERROR = 0.93
 _MAD = 1.4826
-_NORMAL_90 = 1.645
-_MEDIAN_OF_ROUNDS = 1.35
-"""Variance of a median of three to seven normal values over that of their mean."""
+_NORMAL_95, _PRIOR_T_95 = 1.645, 2.132
+"""Quantiles of the normal distribution and of Student's t with _PRIOR_DOF, at 95 %."""
+_MEDIAN_OF_FEW, _MEDIAN_OF_MANY, _FEW = 1.35, 1.5, 7
+"""Variance of a median of normal values over that of their mean: of three to seven values, and of more."""
 _TYPICAL_NOISE = 0.005
 """Standard deviation of a log latency if a run has no information on its noise: no second round, no
 samples."""
+
+
+_LEAST_NOISE = 1e-6
+"""Of a log latency; no clock resolves less."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,8 @@ class Margin:
 
     log_ratio: above 0 if the pick is the oracle. sigma: standard error; 0: exact. dof: its degrees of
     freedom. rounds: number of interleaved rounds. other: the other kernel, "" if no other kernel is ok.
+    drift: if the pick was timed only in the sweep, ln of the latencies of the problem's leaders over those of
+    the sweep, which log_ratio is corrected by; the efficiency of the reports is not.
     """
 
     pick: str
@@ -57,6 +71,7 @@ class Margin:
     pick_latency_ms: float
     other: str = ""
     other_latency_ms: float = 0.0
+    drift: float = 0.0
 
     @property
     def efficiency(self) -> float:
@@ -78,19 +93,19 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
     picked = selection[(selection["coverage"] == COVERED) & (selection["pick_status"] == "ok")]
     if picked.empty:
         return {}
-    final = final[["problem", "kernel", "status", "latency_ms", "remeasured"]].assign(
-        measured=measured_kernels(final)
-    )
+    final = final[list(_FINAL)].assign(measured=measured_kernels(final))
     measured = dict(zip(zip(final["problem"], final["kernel"], strict=True), final["measured"], strict=True))
     others = _fastest_others(final, picked, measured)
     timed = [name for name in _TIMED if name in records]
     own = measured_kernels(records) == records["kernel"].astype(object)
     timings = _timings(_compared(records.loc[own, timed], picked, measured, others))
-    typical, drift = _typical_scatter(timings), _drift(timings)
+    typical = _typical_scatter(timings)
+    drift = _Drift.of(timings, typical)
     noisy = _fastest_noisy(final)
     found: dict[str, Margin] = {}
-    for problem, pick, efficiency, latency in zip(
-        picked["problem"], picked["pick_kernel"], picked["efficiency"], picked["pick_latency_ms"], strict=True
+    columns = ("problem", "pick_kernel", "efficiency", "pick_latency_ms", "pick_remeasured", "pick_flattered")
+    for problem, pick, efficiency, latency, again, flattered in zip(
+        *(picked[name] for name in columns), strict=True
     ):
         other, other_latency = others.get(problem, ("", 0.0))
         if not other:
@@ -101,16 +116,25 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
         sigma, dof, rounds = _error(
             of_problem.get(measured[problem, pick], {}), of_problem.get(other, {}), typical
         )
-        if not rounds:
-            sigma = math.hypot(sigma, drift)
+        correction = _Correction()
+        if not rounds and not (flattered and efficiency < 1):  # else both values are the sweep's
+            if not (again or flattered):
+                correction = drift.corrections.get(problem, correction)
+            if correction.sigma:
+                sigma = drift.sigma_corrected(sigma, correction)
+            else:
+                sigma = math.hypot(sigma, drift.sigma)
+            ratio -= correction.change
         doubtful = noisy.get(problem, math.inf)
         best = min(float(latency), other_latency)
         if doubtful < best:  # a noisy kernel that may be faster than the oracle
             sigma = math.hypot(sigma, math.log(best / doubtful))
-        found[problem] = Margin(pick, ratio, sigma, dof, rounds, float(latency), other, float(other_latency))
+        timed_ms = float(latency), other, float(other_latency)
+        found[problem] = Margin(pick, ratio, sigma, dof, rounds, *timed_ms, correction.change)
     return found
 
 
+_FINAL = ("problem", "kernel", "status", "latency_ms", "remeasured")
 _TIMED = ("problem", "kernel", "status", "round", "latency_ms", "spread", "samples")
 _Timing = tuple[float, float]
 """ln(latency) and its standard error from the samples, NaN if unknown."""
@@ -152,35 +176,115 @@ def _timings(ok: pd.DataFrame) -> dict[str, dict[str, dict[int, _Timing]]]:
 
 def _typical_scatter(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]]) -> float:
     """Robust standard deviation of a margin within one round, from the differences between rounds of the
-    leaders' log ratios. If a run has two interleaved rounds, only these count. NaN without repeats."""
+    leaders' log ratios; NaN without repeats. Only interleaved rounds count if most of the problems have two
+    of them. If few have, they are suspects, which are noisier than the others."""
     interleaved: list[float] = []
-    with_sweep: list[float] = []
+    every: list[float] = []
+    problems_of = {"interleaved": 0, "every": 0}
     for kernels in timings.values():
         again = {kernel: rounds for kernel, rounds in kernels.items() if max(rounds) >= ROUND_FINAL}
         if len(again) < 2:
             continue
         reference = min(again, key=lambda kernel: again[kernel][max(again[kernel])][0])
+        before = len(interleaved)
         for kernel, rounds in again.items():
             if kernel == reference:
                 continue
             shared = sorted(set(rounds) & set(again[reference]))
             ratios = {one: rounds[one][0] - again[reference][one][0] for one in shared}
             for first, second in pairwise(shared):
-                kind = interleaved if first >= ROUND_FINAL else with_sweep
-                kind.append(ratios[second] - ratios[first])
-    found = interleaved or with_sweep
+                moved = ratios[second] - ratios[first]
+                if first == shared[0]:
+                    every.append(moved)
+                if first >= ROUND_FINAL:
+                    interleaved.append(moved)
+        problems_of["every"] += 1
+        problems_of["interleaved"] += len(interleaved) > before
+    found = interleaved if 2 * problems_of["interleaved"] >= problems_of["every"] else every
     return _MAD * float(np.median(np.abs(found))) / math.sqrt(2) if found else math.nan
 
 
-def _drift(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]]) -> float:
-    """Robust standard deviation of the common change of a problem's kernels from the sweep to the next round,
-    from the 90th percentile because drift has long tails; 0 without such rounds."""
-    common = [
-        float(np.median([rounds[ROUND_FINAL][0] - rounds[0][0] for rounds in again]))
-        for kernels in timings.values()
-        if len(again := [rounds for rounds in kernels.values() if 0 in rounds and ROUND_FINAL in rounds]) > 1
+@dataclass(frozen=True)
+class _Correction:
+    """What is added to the logs of latencies of the sweep of one problem, with its standard error."""
+
+    change: float = 0.0
+    sigma: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Drift:
+    """The change of log latencies between the sweep and the leaders' further measurements.
+
+    sigma: robust standard deviation of the problems' common changes. corrections: by problem, if correcting
+    helps in this run. excess: by how much the errors of such corrections exceed the expected ones, at least
+    1, so that limits of Student's t with _PRIOR_DOF at 95 % are those seen.
+    """
+
+    sigma: float
+    corrections: Mapping[str, _Correction]
+    excess: float
+
+    @staticmethod
+    def of(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]], typical: float) -> _Drift:
+        """typical: of _typical_scatter."""
+        changed = {problem: _changes(kernels, typical) for problem, kernels in timings.items()}
+        changed = {problem: both for problem, both in changed.items() if len(both[0]) > 1}
+        if not changed:
+            return _Drift(0.0, {}, 1.0)
+        corrections = {
+            problem: _Correction(float(np.median(one)), _sigma_of_median(variances))
+            for problem, (one, variances) in changed.items()
+        }
+        plain = np.concatenate([one for one, _ in changed.values()])
+        left, expected = np.concatenate([_unlike_the_others(*both) for both in changed.values()], axis=1)
+        common = [one.change for one in corrections.values()]
+        helps = _long_tailed(left) < _long_tailed(plain)
+        excess = max(1.0, _long_tailed(left / expected) * _NORMAL_95 / _PRIOR_T_95)
+        return _Drift(_long_tailed(common), corrections if helps else {}, excess)
+
+    def sigma_corrected(self, sigma: float, correction: _Correction) -> float:
+        """The standard error of a margin that was corrected. sigma: without the correction's."""
+        return self.excess * math.hypot(sigma, correction.sigma)
+
+
+def _changes(
+    kernels: Mapping[str, Mapping[int, _Timing]], typical: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The changes of one problem's leaders from the sweep to their later rounds, and their variances."""
+    changes, variances = [], []
+    for rounds in kernels.values():
+        again = [timing for round_, timing in rounds.items() if round_ >= ROUND_FINAL]
+        if again and 0 in rounds:
+            changes.append(float(np.median([log for log, _ in again])) - rounds[0][0])
+            known = [one for one in (math.hypot(rounds[0][1], again[0][1]), typical) if not math.isnan(one)]
+            error = max(known) if known else math.sqrt(2) * _TYPICAL_NOISE
+            variances.append(max(error, _LEAST_NOISE) ** 2)
+    return np.array(changes), np.array(variances)
+
+
+def _sigma_of_median(variances: npt.NDArray[np.float64]) -> float:
+    """Standard error of the median of a few values with these variances."""
+    of_median = _MEDIAN_OF_FEW if len(variances) > 2 else 1.0
+    return math.sqrt(of_median * float(np.mean(variances)) / len(variances))
+
+
+def _unlike_the_others(
+    changes: npt.NDArray[np.float64], variances: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Each change minus the median of the others', and the standard deviation expected of that, (2, n)."""
+    rest = [np.arange(len(changes)) != place for place in range(len(changes))]
+    left = [change - np.median(changes[others]) for change, others in zip(changes, rest, strict=True)]
+    expected = [
+        math.sqrt(variance + _sigma_of_median(variances[others]) ** 2)
+        for variance, others in zip(variances, rest, strict=True)
     ]
-    return float(np.quantile(np.abs(common), 0.9)) / _NORMAL_90 if common else 0.0
+    return np.array([left, expected])
+
+
+def _long_tailed(values: npt.ArrayLike) -> float:
+    """Robust standard deviation around 0, from the 90th percentile because drift has long tails."""
+    return float(np.quantile(np.abs(values), 0.9)) / _NORMAL_95
 
 
 def _error(
@@ -207,7 +311,8 @@ def _error(
     dof = _PRIOR_DOF + own_dof
     variance = (_PRIOR_DOF * prior**2 + own_dof * own) / dof
     count = max(len(again), 1)
-    return math.sqrt(variance / count * (_MEDIAN_OF_ROUNDS if count > 2 else 1.0)), dof, len(again)
+    of_median = 1.0 if count < 3 else _MEDIAN_OF_FEW if count <= _FEW else _MEDIAN_OF_MANY
+    return math.sqrt(variance / count * of_median), dof, len(again)
 
 
 def _fastest_others(

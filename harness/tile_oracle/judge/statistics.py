@@ -35,6 +35,9 @@ _DRAWS = 2000
 _SEED = 20260
 _FALSE_ALARMS = 0.02
 _STRICTER = (0.975, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999)
+_AGREED = 0.975
+_MOST_LOG = 20.0
+"""A limit of log ratios, against overflow."""
 _MOST_DRAWN = 2_000_000
 _LEAST_PROBLEMS = 5
 _MOVED_QUANTILE = 0.75
@@ -56,6 +59,12 @@ class Side:
         moved = np.minimum(1.0, np.exp(self.log_ratio + side * quantile * self.sigma))
         return np.asarray(np.where(self.sigma > 0, moved, self.efficiency))
 
+    def only(self, problems: npt.NDArray[np.bool_]) -> Side:
+        """The chosen problems."""
+        return Side(
+            self.efficiency[problems], self.log_ratio[problems], self.sigma[problems], self.dof[problems]
+        )
+
     def draws(self, rng: np.random.Generator, count: int) -> Array:
         """Simulated efficiencies with the noise of the measurement, (count, problems)."""
         noise = rng.standard_t(np.broadcast_to(self.dof, (count, len(self.dof))))
@@ -71,7 +80,8 @@ def paired_sides(
     margins_then: Mapping[str, Margin],
 ) -> tuple[Side, Side]:
     """Both runs, paired by problem. If both come from the same measurements, the difference is exact and
-    neither has noise. If the baseline has no information on its noise, this run's is used."""
+    neither has noise. If the baseline has no information on its noise, this run's is used. Efficiencies are
+    corrected for drift where their margins are."""
     sides: tuple[list[tuple[float, float, float, float]], ...] = ([], [])
     for problem in problems:
         fractions = (now[problem] or 0.0, then[problem] or 0.0)
@@ -79,16 +89,46 @@ def paired_sides(
         same = abs(fractions[0] - fractions[1]) < 1e-8 if old is None else False
         if new is not None and old is not None:
             same = new.of_the_same_data(old)
-        for side, fraction, margin in zip(sides, fractions, (new, old or new), strict=True):
+        for side, fraction, margin, own in zip(sides, fractions, (new, old or new), (new, old), strict=True):
             if margin is None or same or fraction <= 0:
                 side.append((fraction, 0.0, 0.0, 1.0))
-            else:
-                beyond = margin.log_ratio if fraction >= 1 else 0.0
-                side.append(
-                    (fraction, min(0.0, np.log(fraction)) + max(0.0, beyond), margin.sigma, margin.dof)
-                )
+                continue
+            beyond = max(0.0, margin.log_ratio) if fraction >= 1 else 0.0
+            log_ratio = min(0.0, np.log(fraction)) + beyond
+            if own is not None and own.drift and fraction < 1:
+                log_ratio -= own.drift
+                fraction = min(1.0, float(np.exp(log_ratio)))
+            side.append((fraction, log_ratio, margin.sigma, margin.dof))
     columns = [np.array(side, dtype=np.float64).reshape(-1, 4).T for side in sides]
     return Side(*columns[0]), Side(*columns[1])
+
+
+def with_accepted_picks(problems: Sequence[str], then: Side, timed_now: Mapping[str, Margin]) -> Side:
+    """The baseline with what this run says on the picks that the baseline accepted.
+
+    timed_now: the margins of the baseline's picks in this run, for problems where this run picks another
+    kernel. Where they agree with the baseline's, within the noise of both, the two are averaged by their
+    variances. Then the new pick is compared with the old one in the same rounds, not only with an earlier
+    session. Where they do not agree (the kernel or the machine has changed), the baseline stands.
+    """
+    efficiency, log_ratio, sigma, dof = (
+        values.copy() for values in (then.efficiency, then.log_ratio, then.sigma, then.dof)
+    )
+    for place, problem in enumerate(problems):
+        new = timed_now.get(problem)
+        if new is None or new.sigma <= 0 or sigma[place] <= 0:
+            continue
+        variances = np.array([sigma[place], new.sigma]) ** 2
+        dofs = np.array([dof[place], new.dof])
+        allowed = _t_quantile(_AGREED, _joint_dof(variances, dofs)) * np.sqrt(variances.sum())
+        if abs(log_ratio[place] - new.log_ratio) > allowed:
+            continue
+        weights = (1 / variances) / (1 / variances).sum()
+        log_ratio[place] = weights @ [log_ratio[place], new.log_ratio]
+        sigma[place] = np.sqrt(1 / (1 / variances).sum())
+        dof[place] = 1 / (weights**2 / dofs).sum()
+        efficiency[place] = min(1.0, float(np.exp(log_ratio[place])))
+    return Side(efficiency, log_ratio, sigma, dof)
 
 
 def same_picks(
@@ -163,31 +203,43 @@ def finding_confidences(now: Side, then: Side, points: float, confidence: float)
     """The confidence at which each problem's loss counts as found, (problems,): `confidence`, or as much more
     as keeps the probability that an unchanged run fails, over all problems, at _FALSE_ALARMS or below.
 
-    Without a true loss, a problem is a false alarm if noise alone exceeds `points` and the quantile. All
-    problems get the same share of the probability: noisy ones need more confidence for it, and quiet ones,
-    whose noise hardly ever exceeds `points`, need no more than `confidence`.
+    An unchanged run repeats the baseline's margin with the noise of both. A problem is a false alarm if the
+    lower limit of the loss of such a repetition is above `points`. All problems get the same share of the
+    probability: noisy ones need more confidence for it, and quiet ones, whose noise hardly ever exceeds
+    `points`, need no more than `confidence`. So do problems whose pick was far ahead of all other kernels in
+    the baseline: noise does not make it slower than them by `points`.
     """
     confidences = np.full(len(now.efficiency), confidence)
-    error = np.stack([now.sigma * now.efficiency, then.sigma * then.efficiency]) ** 2
-    joint = error.sum(axis=0)
-    noisy = joint > 0
+    noisy = (now.sigma > 0) | (then.sigma > 0)
     if not noisy.any():
         return confidences
-    joint, (new, old) = joint[noisy], error[:, noisy]
-    dof = joint**2 / (new**2 / now.dof[noisy] + old**2 / then.dof[noisy])  # Welch and Satterthwaite
-    away = points / 100.0 / np.sqrt(joint)
+    new, old = now.only(noisy), then.only(noisy)
+    variances = np.stack([new.sigma, old.sigma]) ** 2
+    dof = _joint_dof(variances, np.stack([new.dof, old.dof]))
     levels = np.array([confidence, *(one for one in _STRICTER if one > confidence)])
-    alarms = np.stack([_t_beyond(_t_quantile(level, dof) + away, dof) for level in levels])
-    share, chosen = _FALSE_ALARMS, np.zeros(len(joint), dtype=np.int64)
-    while share > _FALSE_ALARMS / (2 * len(joint)):
+    alarms = []
+    for level in levels:
+        below = old.efficiency - old.bound(level, -1)
+        above = new.efficiency * np.expm1(np.minimum(_t_quantile(level, new.dof) * new.sigma, _MOST_LOG))
+        least = points / 100.0 + np.hypot(below, above)  # the loss whose lower limit is `points`
+        slowed = old.log_ratio - np.log(np.maximum(old.efficiency - least, np.exp(-_MOST_LOG)))
+        alarms.append(_t_beyond(slowed / np.sqrt(variances.sum(axis=0)), dof))
+    of_level = np.stack(alarms)
+    share, chosen = _FALSE_ALARMS, np.zeros(len(dof), dtype=np.int64)
+    while share > _FALSE_ALARMS / (2 * len(dof)):
         # The first level at which a problem is within its share; the strictest if none is.
-        within = alarms <= share
+        within = of_level <= share
         chosen = np.where(within.any(axis=0), within.argmax(axis=0), len(levels) - 1)
-        if alarms[chosen, np.arange(len(joint))].sum() <= _FALSE_ALARMS:
+        if of_level[chosen, np.arange(len(dof))].sum() <= _FALSE_ALARMS:
             break
         share /= 2.0
     confidences[noisy] = levels[chosen]
     return confidences
+
+
+def _joint_dof(variances: Array, dof: Array) -> Array:
+    """Degrees of freedom of a sum of independent estimates, first axis (Welch and Satterthwaite)."""
+    return np.asarray(variances.sum(axis=0) ** 2 / (variances**2 / dof).sum(axis=0))
 
 
 def _t_quantile(probability: Array | float, dof: Array) -> Array:

@@ -43,6 +43,7 @@ from tile_oracle.judge.statistics import (
     between_sessions,
     paired_sides,
     same_picks,
+    with_accepted_picks,
     with_sessions,
 )
 from tile_oracle.selection import COVERED
@@ -85,7 +86,8 @@ class Verdict:
     compared: number of problems with an efficiency in the run and in the baseline. new_problems and
     gone_problems: only in the run's set or only in the baseline's. newly_uncovered: covered in the baseline,
     not in the run. healed: known failures that are ok now. suspects: problems to measure again before a
-    criterion is decided or a loss is reported. undecided: problems whose pick is too noisy to time.
+    criterion is decided or a loss is reported. unsettled: those of them whose own loss may be more or less
+    than the limit for one problem. undecided: problems whose pick is too noisy to time.
     """
 
     state: str
@@ -101,6 +103,7 @@ class Verdict:
     healed: tuple[Failure, ...] = ()
     notes: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
+    unsettled: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
 
     @property
@@ -125,6 +128,7 @@ def judge(
     *,
     complete: bool = True,
     margins: Mapping[str, Margin] | None = None,
+    accepted_now: Mapping[str, Margin] | None = None,
     settled_by: str = "",
 ) -> Verdict:
     """Applies the criteria to a selection (tile_oracle.selection) and its final measurements.
@@ -132,7 +136,8 @@ def judge(
     Mean, median and P10 are compared over the problems that have an efficiency in both runs, coverage over
     the problems in both sets. complete: whether every pair of the run was measured; if not, coverage is not
     applied. margins: the noise of the picks (tile_oracle.judge.noise); without them all values count as
-    exact. settled_by: the command that would settle open criteria.
+    exact. accepted_now: the noise of the baseline's picks in this run, where it picks other kernels
+    (tile_oracle.judge.accepted_picks). settled_by: the command that would settle open criteria.
     """
     failures = _failures(final, baseline)
     new = tuple(failure for failure in failures if failure.known is None)
@@ -141,7 +146,9 @@ def judge(
     both = _Both(efficiencies_of(selection), baseline.efficiencies)
     undecided = tuple(selection.loc[selection["coverage"] == UNDECIDED_PICK, "problem"].astype(str))
     new_side, old_side, between = _sides(both, baseline, margins or {}, criteria)
-    figures, losses, again = _compared(both.common, new_side, old_side, criteria)
+    figures, losses, again, unsettled = _compared(
+        both.common, new_side, old_side, criteria, accepted_now or {}
+    )
     covered = coverage(
         both.shared,
         both.now,
@@ -170,8 +177,13 @@ def judge(
         new_failures=new,
         known_failures=tuple(failure for failure in failures if failure.known is not None),
         healed=_healed(final, baseline),
-        notes=(*_notes(failures), *_session_note(between)),
+        notes=(
+            *_notes(failures),
+            *_session_note(between),
+            *_drift_note(both.common, new_side, margins or {}),
+        ),
         suspects=again,
+        unsettled=unsettled,
         undecided=undecided,
     )
 
@@ -220,18 +232,19 @@ def _sides(
 ) -> tuple[Side, Side, float]:
     """This run and the baseline over the common problems, and the standard deviation of a margin's change
     between sessions, which the errors of both include."""
+    if criteria.rule == PUBLISHED:  # compares plain values
+        return *paired_sides(both.common, both.now, both.then, {}, {}), 0.0
     sides = paired_sides(both.common, both.now, both.then, margins, baseline.picks)
-    if criteria.rule == PUBLISHED:
-        return *sides, 0.0  # the published rule compares plain values
     between = between_sessions(*sides, same_picks(both.common, margins, baseline.picks))
     new, old = (with_sessions(side, between) for side in sides)
     return new, old, between
 
 
 def _compared(
-    common: Sequence[str], now: Side, then: Side, criteria: Criteria
-) -> tuple[list[Criterion], tuple[Loss, ...], tuple[str, ...]]:
-    """The criteria over the common problems, the problems that lost too much, and the suspects."""
+    common: Sequence[str], now: Side, then: Side, criteria: Criteria, accepted_now: Mapping[str, Margin]
+) -> tuple[list[Criterion], tuple[Loss, ...], tuple[str, ...], tuple[str, ...]]:
+    """The criteria over the common problems, the problems that lost too much, the suspects, and those of them
+    that are unsettled."""
     new, old = 100.0 * now.efficiency, 100.0 * then.efficiency
     named = (
         ("mean", mean, criteria.mean_points),
@@ -242,18 +255,20 @@ def _compared(
         plain = [average(name, figure, new, old, points) for name, figure, points in named]
         over = old - new > criteria.problem_points + ROUNDING_POINTS
         losses = [Loss(common[i], float(new[i]), float(old[i])) for i in np.flatnonzero(over).tolist()]
-        return [*plain, largest_loss(new, old, criteria.problem_points)], _worst_first(losses), ()
+        return [*plain, largest_loss(new, old, criteria.problem_points)], _worst_first(losses), (), ()
     changes = Changes(now, then) if len(common) else None
     applied = [
         interval_average(name, figure, common, now, then, points, criteria.confidence, changes)
         for name, figure, points in named
     ]
     points, confidence = criteria.problem_points, criteria.confidence
+    then = with_accepted_picks(common, then, accepted_now)
+    old = 100.0 * then.efficiency
     largest, low, high = interval_largest_loss(common, now, then, points, confidence)
     applied.append(largest)
     found = np.flatnonzero(low > points + ROUNDING_POINTS).tolist()
     losses = [Loss(common[i], float(new[i]), float(old[i]), float(low[i]), float(high[i])) for i in found]
-    return applied, _worst_first(losses), suspects(common, applied, high, criteria)
+    return applied, _worst_first(losses), *suspects(common, applied, low, high, criteria)
 
 
 def _worst_first(losses: Sequence[Loss]) -> tuple[Loss, ...]:
@@ -305,6 +320,22 @@ def _session_note(between: float) -> tuple[str, ...]:
     return (
         f"the same picks moved by {100 * between:.1f} % (standard deviation) from the baseline's session to "
         "this one, beyond the noise within each; the intervals include it",
+    )
+
+
+def _drift_note(common: Sequence[str], now: Side, margins: Mapping[str, Margin]) -> tuple[str, ...]:
+    corrected = [
+        abs(margins[problem].drift)
+        for problem, sigma in zip(common, now.sigma, strict=True)
+        if sigma > 0 and problem in margins and margins[problem].drift
+    ]
+    if not corrected:
+        return ()
+    count = f"{len(corrected)} pick{'s were' if len(corrected) > 1 else ' was'}"
+    return (
+        f"{count} timed only in the sweep; the criteria correct {'their' if len(corrected) > 1 else 'its'} "
+        f"efficiency for the drift of the machine until the leaders were timed again, by up to "
+        f"{100 * max(corrected):.1f} %",
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tile_oracle.judge.accepted_picks import accepted_margins
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.noise import Margin, margins
@@ -287,6 +288,7 @@ def analyse(
     selection = _selection(problems, final, rankings, ranked_by, training)
     part = part_to_judge(selection, baseline, () if training.counted else training.in_sample)
     noise = margins(records, final, selection)
+    accepted = part.baseline.picks if part.baseline is not None else {}
     verdict = judge(
         part.selection,
         final,
@@ -294,6 +296,7 @@ def analyse(
         criteria,
         complete=scope.complete and not part.nothing_left,
         margins=noise,
+        accepted_now=accepted_margins(records, final, selection, accepted),
         settled_by=settled_by,
     )
     counts: Mapping[Any, int] = final["status"].value_counts().to_dict()

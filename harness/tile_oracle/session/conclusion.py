@@ -174,16 +174,18 @@ def _settling_command(session: Session, part: ProblemSet, folder: Path) -> str:
 
 
 def write_suspects(folder: Path, data: ReportData) -> None:
-    """Writes suspects.csv for --pairs: picks and oracles to measure again to decide the open criteria; no
-    file if all are decided. Raises RecordError."""
+    """Writes suspects.csv for --pairs: picks, oracles and the baseline's picks to measure again to decide
+    what is open; no file if nothing is. Raises RecordError."""
     rows = data.selection[data.selection["problem"].isin(data.verdict.suspects)]
+    accepted = data.baseline.picks if data.baseline is not None else {}
+    before = [accepted[name].pick if name in accepted else None for name in rows["problem"]]
     pairs = pd.DataFrame(
         [
             {"problem": problem, "kernel": kernel}
-            for problem, *both in zip(
-                rows["problem"], rows["pick_kernel"], rows["oracle_kernel"], strict=True
+            for problem, *named in zip(
+                rows["problem"], rows["pick_kernel"], rows["oracle_kernel"], before, strict=True
             )
-            for kernel in dict.fromkeys(both)
+            for kernel in dict.fromkeys(named)
             if isinstance(kernel, str)
         ],
         columns=["problem", "kernel"],

@@ -1,10 +1,11 @@
 """Measuring suspects again at the end of a session, before a loss is reported.
 
-A suspect is a problem that an undecided criterion depends on. Its pick, its oracle and the other leaders are
-timed again, interleaved, in rounds 2, 3, ... of the run's records. Every round has its own worker process
-with newly allocated inputs, so that effects that are constant within one process count as noise. A run that
-becomes a baseline is measured until its picks are certain enough, because its noise enters every later
-verdict.
+A suspect is a problem that an undecided criterion depends on, or whose own loss may be above or below the
+limit for one problem. Its pick, the baseline's pick, its oracle and the other leaders are timed again,
+interleaved, in rounds 2, 3, ... of the run's records. Every round has its own worker process with newly
+allocated inputs, so that effects that are constant within one process count as noise. After MOST_ROUNDS,
+only problems whose own loss is still undecided are measured, as long as the budget lasts. A run that becomes
+a baseline is measured until its picks are certain enough, because its noise enters every later verdict.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ from tile_oracle.session.models import NONE
 _LEAST_BUDGET_S = 60.0
 _SHARE_OF_SESSION = 0.10
 MOST_ROUNDS = 10
+MOST_ROUNDS_UNSETTLED = 60
+_ROUNDS_BETWEEN = 0.25
+"""Rounds before the records are analysed again, as a fraction of a problem's rounds so far."""
 _ROUNDS_OF_A_BASELINE = 4
 _TARGET_POINTS = 0.1
 """Relative to the standard error of a baseline's mean."""
@@ -70,23 +74,25 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
     began = time.monotonic()
     while True:
         records = load_records(run.folder)
-        todo: dict[str, list[Measurement]] = {}
+        todo: dict[str, tuple[list[Measurement], int]] = {}
         for choice, part in zip(session.models, session.plan.sets, strict=True):
             data = analyse_set(session, records, choice, part, "", selected, analysed.get(part.name))
             analysed[part.name] = data
             for name in _suspects(session, data):
                 timed = _leaders(session, by_id[name], data, in_turn.setdefault(name, set()))
-                if len(timed) > 1 and rounds.get(name, 0) < MOST_ROUNDS:
-                    todo[name] = timed
+                more = rounds_ahead(rounds.get(name, 0), unsettled=name in data.verdict.unsettled)
+                if len(timed) > 1 and more:
+                    todo[name] = timed, more
         if ends == math.inf:  # the first analysis is always needed and not part of the budget
             ends = time.monotonic() + budget
         if not todo or time.monotonic() >= ends:
             break
         latest = records.groupby("problem")["round"].max().to_dict()
-        for name, timed in todo.items():
+        for name, turn in _in_turn(todo):
             if time.monotonic() >= ends:
                 break
-            session.remeasure(by_id[name], timed, max(int(latest.get(name, 0)), ROUND_FINAL) + 1)
+            round_ = max(int(latest.get(name, 0)), ROUND_FINAL) + 1 + turn
+            session.remeasure(by_id[name], todo[name][0], round_)
             rounds[name] = rounds.get(name, 0) + 1
     if not rounds:
         return Settlement(analysed)
@@ -96,6 +102,19 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
         f"{len(rounds)} problem{'s' if len(rounds) > 1 else ''} measured again in turn, in up to {most} "
         f"rounds of {seconds:.0f} s in all",
     )
+
+
+def rounds_ahead(done: int, *, unsettled: bool) -> int:
+    """Further rounds of a suspect before the records are analysed again; 0: it has had enough. done: its
+    rounds so far. unsettled: whether its own loss may be above or below the limit."""
+    most = MOST_ROUNDS_UNSETTLED if unsettled else MOST_ROUNDS
+    return max(0, min(max(1, int(_ROUNDS_BETWEEN * done)), most - done))
+
+
+def _in_turn(todo: Mapping[str, tuple[list[Measurement], int]]) -> list[tuple[str, int]]:
+    """(problem, number of the round): the first round of every problem, then the second ones."""
+    turns = [(turn, name) for name, (_, more) in todo.items() for turn in range(more)]
+    return [(name, turn) for turn, name in sorted(turns, key=lambda one: one[0])]
 
 
 def _budget_s(session: LiveSession) -> float:
@@ -123,8 +142,9 @@ def uncertain_picks(margins: Mapping[str, Margin]) -> list[str]:
     target = _TARGET_POINTS * math.sqrt(max(len(margins), 1))
     errors = {}
     for name, margin in margins.items():
-        lowest = min(1.0, math.exp(margin.log_ratio - margin.sigma))
-        error = 100.0 * max(margin.efficiency - lowest, 0.0)
+        # At two standard errors: at one, a noisy pick that is slightly ahead would look certain.
+        lowest = min(1.0, math.exp(margin.log_ratio - 2.0 * margin.sigma))
+        error = 50.0 * max(margin.efficiency - lowest, 0.0)
         few = margin.rounds < _ROUNDS_OF_A_BASELINE and error > 0.1 * target
         if few or error > target:
             errors[name] = error
@@ -132,7 +152,7 @@ def uncertain_picks(margins: Mapping[str, Margin]) -> list[str]:
 
 
 def _leaders(session: LiveSession, problem: Problem, data: ReportData, before: set[str]) -> list[Measurement]:
-    """The kernels to time in turn: the pick, the oracle, and those that come near.
+    """The kernels to time in turn: the pick, the baseline's pick, the oracle, and those that come near.
 
     before: the leaders of earlier rounds, which stay, because kernels are compared within rounds; new ones
     are added to them. Of twins the measured one is timed.
@@ -144,11 +164,9 @@ def _leaders(session: LiveSession, problem: Problem, data: ReportData, before: s
     final = final[final["kernel"] == final["kernel"].map(measured)]
     timed = final[final["status"].isin(["ok", "noisy"]) & final["latency_ms"].notna()]
     best = row["oracle_latency_ms"]
-    named = [
-        measured.get(name, name)
-        for name in (row["pick_kernel"], row["oracle_kernel"])
-        if isinstance(name, str)
-    ]
+    accepted = data.baseline.picks.get(problem.id) if data.baseline is not None else None
+    wanted = (row["pick_kernel"], row["oracle_kernel"], accepted.pick if accepted else None)
+    named = [measured.get(name, name) for name in wanted if isinstance(name, str)]
     near = timed[timed["latency_ms"] <= _LEADERS_WITHIN * best] if pd.notna(best) else timed
     by_speed = near.sort_values(["latency_ms", "kernel"])
     named += by_speed.loc[by_speed["status"] == "ok", "kernel"].tolist()[:_MOST_LEADERS]
