@@ -149,23 +149,38 @@ def expected(problem: Any, arrays: dict[str, Tensor]) -> Any:
         return (first if problem.layout[0] == "r" else first.T) @ (
             second if problem.layout[1] == "r" else second.T
         )
-    return forward(problem, first, second)
+    return convolution(problem, first, second)
 
 
-def forward(p: Any, x: Any, w: Any) -> Any:
-    """A grouped 2D convolution by its definition; x is N Hi Wi G C/G, w is G K/G Y X C/G."""
-    padded = np.pad(x, ((0, 0), (p.pad_h, p.pad_h), (p.pad_w, p.pad_w), (0, 0), (0, 0)))
-    out = np.zeros(p.operand_shapes[2])
-    for y in range(p.Y):
-        for x_tap in range(p.X):
-            top, left = y * p.dilation_h, x_tap * p.dilation_w
-            seen = padded[
-                :,
-                top : top + (p.Ho - 1) * p.stride_h + 1 : p.stride_h,
-                left : left + (p.Wo - 1) * p.stride_w + 1 : p.stride_w,
-            ]
-            out += np.einsum("nhwgc,gkc->nhwgk", seen, w[:, :, y, x_tap])
-    return out
+def convolution(p: Any, first: Any, second: Any) -> Any:
+    """A grouped convolution by its definition: tap by tap, on the padded images as views."""
+    image = (p.N, p.Di, p.Hi, p.Wi, p.G, p.C // p.G)
+    filters = (p.G, p.K // p.G, p.Z, p.Y, p.X, p.C // p.G)
+    result = (p.N, p.Do, p.Ho, p.Wo, p.G, p.K // p.G)
+    shapes = {"forward": (image, filters), "bwd_data": (result, filters), "bwd_weight": (image, result)}
+    first, second = (one.reshape(s) for one, s in zip((first, second), shapes[p.direction], strict=True))
+    pads = tuple((one, one) for one in (0, p.pad_d, p.pad_h, p.pad_w, 0, 0))
+    padded = np.pad(np.zeros(image) if p.direction == "bwd_data" else first, pads)
+    out = np.zeros({"forward": result, "bwd_weight": filters}.get(p.direction, image))
+    for z, y, x in np.ndindex(p.Z, p.Y, p.X):
+        front, top, left = z * p.dilation_d, y * p.dilation_h, x * p.dilation_w
+        seen = padded[
+            :,
+            front : front + (p.Do - 1) * p.stride_d + 1 : p.stride_d,
+            top : top + (p.Ho - 1) * p.stride_h + 1 : p.stride_h,
+            left : left + (p.Wo - 1) * p.stride_w + 1 : p.stride_w,
+        ]
+        if p.direction == "forward":
+            out += np.einsum("ndhwgc,gkc->ndhwgk", seen, second[:, :, z, y, x])
+        elif p.direction == "bwd_data":
+            seen += np.einsum("ndhwgk,gkc->ndhwgc", first, second[:, :, z, y, x])
+        else:
+            out[:, :, z, y, x] = np.einsum("ndhwgc,ndhwgk->gkc", seen, second)
+    if p.direction == "bwd_data":
+        out = padded[
+            :, *(slice(one, one + size) for (one, _), size in zip(pads[1:4], image[1:4], strict=True))
+        ]
+    return out.reshape(p.operand_shapes[2])
 
 
 if __name__ == "__main__":
