@@ -27,6 +27,10 @@ class RuleError(HarnessError):
     """A rule set, an architecture table or a kernel filter cannot be used."""
 
 
+class LacksFieldError(RuleError):
+    """A kernel filter asks for a field that this kernel does not have."""
+
+
 class BuildError(HarnessError):
     """A toolchain is missing, or a build folder cannot be used. A kernel that does not compile has the status
     build_error and raises nothing."""

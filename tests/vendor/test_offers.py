@@ -46,5 +46,5 @@ def test_sources_are_libraries_and_the_kernel_set() -> None:
     assert (both.native, both.text) == (True, "native,cublaslt")
     assert [(library.name, path) for library, path in both.libraries] == [("cublaslt", "/x/lib.so")]
     assert not read_sources("cudnn").native
-    with pytest.raises(BuildError, match="'cublas' is not one of native, cublaslt"):
+    with pytest.raises(BuildError, match="'cublas' is not one of native, triton, cublaslt"):
         read_sources("cublas")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from typing import Any
 
+from tile_oracle.errors import LacksFieldError
 from tile_oracle.json_tree import shown
 from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel, NamedKernel
 from tile_oracle.kernel_filter.syntax import Syntax, Token
@@ -225,7 +226,8 @@ class _Typing:
             found = _configured(kernel).get(name)
             if found is None:
                 known = ", ".join(_configured(kernel)) or "none"
-                self.fail(column, f"{kernel.name} is not configured with {name}; it has: {known}")
+                what = f"{kernel.name} is not configured with {name}; it has: {known}"
+                self.fail(column, what, LacksFieldError)
             if type(found) is bool:
                 return int(found)
             if isinstance(found, str) != (name in _TEXT_SETTINGS):
@@ -238,11 +240,10 @@ class _Typing:
         def value(kernel: Kernel) -> Any:
             if not hasattr(kernel, name):
                 if isinstance(kernel, NamedKernel):
-                    self.fail(
-                        column, f"{kernel.name} has no {name}; it has: {', '.join(_configured(kernel))}"
-                    )
+                    what = f"{kernel.name} has no {name}; it has: {', '.join(_configured(kernel))}"
+                    self.fail(column, what, LacksFieldError)
                 known = ", ".join(filter_fields(kernel.op))
-                self.fail(column, f"{kernel.op} kernels have no {name}; fields: {known}")
+                self.fail(column, f"{kernel.op} kernels have no {name}; fields: {known}", LacksFieldError)
             return getattr(kernel, name)
 
         return value

@@ -78,9 +78,9 @@ class Syntax:
             index -= 1
         return self._tokens[index]
 
-    def fail(self, column: int, what: str) -> NoReturn:
-        """Raises RuleError for a mistake in a column."""
-        raise RuleError(f"kernel filter {_excerpt(self._text, column)}, column {column}: {what}")
+    def fail(self, column: int, what: str, error: type[RuleError] = RuleError) -> NoReturn:
+        """Raises the error for a mistake in a column."""
+        raise error(f"kernel filter {_excerpt(self._text, column)}, column {column}: {what}")
 
     def _index(self, column: int) -> int:
         return bisect_left(self._tokens, column, key=lambda token: token.column)

@@ -19,6 +19,7 @@ from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.record.run import RunLog
 from tile_oracle.record.schema import COLD, ROUND_FINAL, WARM
+from tile_oracle.target.base import Target, part_of
 from tile_oracle.vendor.libraries import library_of
 from tile_oracle.version import __version__
 
@@ -187,7 +188,7 @@ class MeasureService:
             **measurement.as_row(),
             "target": target.name,
             "arch": target.arch,
-            "implementation": library_of(measurement.kernel) or target.implementation,
+            "implementation": _implementation(target, measurement.kernel),
             "device": device.name if device else "",
             "driver": device.driver if device else "",
             "seed": self._supervisor.settings.seed,
@@ -207,6 +208,11 @@ class MeasureService:
                 **_known_first(code_facts(binary.path, binary.arch), measurement.facts),
             }
         return row
+
+
+def _implementation(target: Target, kernel: Kernel) -> str:
+    """The library or source that has the kernel."""
+    return library_of(kernel) or part_of(target, kernel).implementation
 
 
 def _known_first(facts: CodeFacts, of_driver: Mapping[str, int]) -> dict[str, int | None]:

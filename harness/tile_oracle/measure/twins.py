@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tile_oracle.build.kernel_source import StatesLaunch
+from tile_oracle.build.kernel_source import KernelSource, StatesLaunch
 from tile_oracle.build.run_identity import RunIdentity, run_identity
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
@@ -18,6 +18,7 @@ from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.twins import measured_twin, twin_detail
+from tile_oracle.target.base import part_of
 from tile_oracle.vendor.libraries import library_of
 
 _OF_THE_BINARY = frozenset(("ok", "unsupported", "wrong", "flaky", "crash", "timeout"))
@@ -121,14 +122,18 @@ class TwinSweeper:
         Raises BuildError when the build folder cannot be used.
         """
         target = self._supervisor.target
-        source = target.builder.source if target.builder is not None else None
-        if not isinstance(source, StatesLaunch):
-            return {}
-        own = [kernel for kernel in kernels if library_of(kernel) is None]
-        builds = {kernel: target.build(kernel) for kernel in own if target.refusal(kernel, problem) is None}
+        sources: dict[Kernel, KernelSource] = {}
+        for kernel in kernels:
+            builder = part_of(target, kernel).builder
+            if builder is None or library_of(kernel) is not None:
+                continue
+            source = builder.source
+            if isinstance(source, StatesLaunch) and target.refusal(kernel, problem) is None:
+                sources[kernel] = source
+        builds = {kernel: target.build(kernel) for kernel in sources}
         for kernel, build in builds.items():
             binary = build.result().binary
             if binary is not None and kernel not in self._identities:
-                self._identities[kernel] = run_identity(source, kernel, binary.path)
+                self._identities[kernel] = run_identity(sources[kernel], kernel, binary.path)
         found = {kernel: self._identities.get(kernel) for kernel in builds}
         return {kernel: identity for kernel, identity in found.items() if identity is not None}

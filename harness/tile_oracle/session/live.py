@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.build.kernel_source import NATIVE
+from tile_oracle.build.kernel_source import NATIVE, KernelSource
+from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.cores import usable_cores
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
@@ -28,8 +29,9 @@ from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import SUITE
 from tile_oracle.session.vendor_model import rankings_of
 from tile_oracle.target import TargetOptions, resolve_target
-from tile_oracle.target.base import Target
+from tile_oracle.target.base import Target, part_of, parts_of
 from tile_oracle.target.with_libraries import WithLibraries
+from tile_oracle.target.with_sources import WithSources, pool_source
 from tile_oracle.vendor.ask import ask_library
 from tile_oracle.vendor.offers import Offers, load_offers, offers_file, save_offers
 
@@ -45,16 +47,7 @@ class LiveSession(Session):
 
     def __init__(self, options: SessionOptions, **process: Any) -> None:
         """process: see Session. Raises HarnessError."""
-        target, reason = resolve_target(
-            options.target,
-            TargetOptions(
-                options.toolchain,
-                options.build_dir,
-                _build_jobs(options),
-                options.isa,
-                options.kernel_source,
-            ),
-        )
+        target, reason = _find_target(options)
         offers_folder = process.pop("offers_folder", None)
         self._asked_libraries = offers_folder is None
         self.offers = self._offers(options, target, offers_folder)
@@ -93,8 +86,6 @@ class LiveSession(Session):
         }
         rankings = rankings_of(self.offers.values(), sets.problems)
         native = self.options.sources.native
-        builder = self.target.builder
-        source = None if builder is None else builder.origin
         plan = make_plan(
             self.options,
             self.target.arch,
@@ -103,7 +94,7 @@ class LiveSession(Session):
             offered,
             rankings,
             native=native,
-            source=source,
+            sources=tuple(pool_source(part) for part in parts_of(self.target)),
         )
         return replace(plan, notes=(*plan.notes, *(one.describe() for one in self.offers.values())))
 
@@ -138,19 +129,21 @@ class LiveSession(Session):
 
     @cached_property
     def _lacking(self) -> frozenset[str]:
-        builder = self.target.builder
-        if builder is None or builder.source.implementation == NATIVE:
-            return frozenset()
         problems: dict[Kind, list[Problem]] = {}
         for problem in self.plan.problems:
             problems.setdefault(problem.kind, []).append(problem)
-        refusal = builder.source.refusal
         return frozenset(
             kernel.name
             for kind, pool in self.plan.pools.items()
             for kernel in pool
-            if all(refusal(kernel, problem) is not None for problem in problems.get(kind, ()))
+            if (source := self._refusing_source(kernel)) is not None
+            and all(source.refusal(kernel, problem) is not None for problem in problems.get(kind, ()))
         )
+
+    def _refusing_source(self, kernel: Kernel) -> KernelSource | None:
+        """The kernel's source, if it may lack kernels of its pool: the project's own families never do."""
+        builder = part_of(self.target, kernel).builder
+        return None if builder is None or builder.source.implementation == NATIVE else builder.source
 
     def lacking(self) -> frozenset[str]:
         return self._lacking
@@ -233,12 +226,12 @@ class LiveSession(Session):
             self.target.close()
 
     def header(self) -> list[str]:
-        builder = self.target.builder
-        built = builder.describe() if builder is not None else "prebuilt kernels"
-        return [f"target: {self.target.name} ({self.target_reason}), {built}"]
+        built = [part.builder.describe() for part in parts_of(self.target) if part.builder is not None]
+        how = "; ".join(dict.fromkeys(built)) or "prebuilt kernels"
+        return [f"target: {self.target.name} ({self.target_reason}), {how}"]
 
     def settle_options(self, run: Run, suspects: Path) -> list[str]:
-        kernels = ["--kernels", self.options.kernels] if self.options.kernels else []
+        kernels = ["--kernels", self.options.kernels_given] if self.options.kernels_given else []
         model = ["--model", self.options.model] if self.options.model != AUTO else []
         return [
             *kernels,
@@ -253,7 +246,27 @@ class LiveSession(Session):
 
     @property
     def notes(self) -> list[str]:
-        return [*super().notes, *(self.target.builder.notes if self.target.builder is not None else ())]
+        builders = (part.builder for part in parts_of(self.target))
+        return [*super().notes, *(note for one in builders if one is not None for note in one.notes)]
+
+
+def _find_target(options: SessionOptions) -> tuple[Target, str]:
+    """The target with all kernel sources of the options, and why it was chosen. Raises HarnessError."""
+    own = TargetOptions(
+        options.toolchain, options.build_dir, _build_jobs(options), options.isa, options.kernel_source
+    )
+    target, reason = resolve_target(options.target, own)
+    if not options.more_sources:
+        return target, reason
+    # A prebuilt folder has the binaries of one source.
+    shared = options.build_dir
+    cache = None if shared is None or is_prebuilt_folder(shared) else shared
+    parts = [target]
+    for source in options.more_sources:
+        argument = source.partition("=")[2]
+        folder = Path(argument) if argument and is_prebuilt_folder(Path(argument)) else cache
+        parts.append(resolve_target(target.name, replace(own, build_dir=folder, kernel_source=source))[0])
+    return WithSources(parts), reason
 
 
 def _build_jobs(options: SessionOptions) -> int | None:

@@ -14,6 +14,7 @@ from tile_oracle.session.shards import Shard, read_shard
 if TYPE_CHECKING:
     import pytest
 
+    from tile_oracle.session.kernels_option import GivenKernels
     from tile_oracle.vendor.libraries import Sources
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
@@ -105,7 +106,8 @@ def add_options(parser: pytest.Parser) -> None:
         help="where the candidates come from, separated by commas: native (the kernels of --kernel-set, the "
         "default); kernels written in Triton: a Python file that declares them (tile_oracle.triton), a "
         "folder that `tile-oracle build --kernels` made, or triton for those that ship; a .json file of "
-        "--kernel-set, such as a list of `tile-oracle portfolio`; and libraries whose "
+        "--kernel-set, such as a list of `tile-oracle portfolio`; a folder that `tile-oracle build` made of "
+        "a kernel set (also native=FOLDER); and libraries whose "
         "algorithms are candidates: on sm_90 cublaslt (GEMM) and cudnn (convolution), on AMD's GPUs "
         "hipblaslt (GEMM); cudnn=PATH says where the library is",
     )
@@ -302,6 +304,10 @@ class SessionOptions:
     rule: str = INTERVAL
     settle_budget_s: float | None = None
     kernels: str = ""
+    kernels_given: str = ""
+    """--kernels as it was given; `kernels` has no paths, and "" for a single source."""
+    more_sources: tuple[str, ...] = ()
+    """Kernel sources besides `kernel_source`: NAME or NAME=ARGUMENT."""
     library_algorithms: int = MOST_ALGORITHMS
     shard: Shard | None = None
 
@@ -314,10 +320,11 @@ class SessionOptions:
 
     @property
     def pool_name(self) -> str:
-        """The pool in words: the kernel set, the libraries, or both."""
+        """The pool in words: the kernel set, kernels in Triton, libraries."""
         sources = self.sources
         names = [self.kernel_set] if sources.native else []
-        return "+".join((*names, *(library.name for library, _ in sources.libraries)))
+        triton = (part.name or part.text for part in sources.triton)
+        return "+".join((*names, *triton, *(library.name for library, _ in sources.libraries)))
 
 
 def read_options(config: pytest.Config) -> SessionOptions:
@@ -325,7 +332,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
     value = config.getoption
 
     from tile_oracle.build.source_providers import kernel_source_option
-    from tile_oracle.vendor.libraries import split_kernels
+    from tile_oracle.session.kernels_option import read_kernels
 
     def path(name: str) -> Path | None:
         given = value(name)
@@ -337,15 +344,12 @@ def read_options(config: pytest.Config) -> SessionOptions:
     home = root if here.is_relative_to(root) else here
     kernel_budget = duration_s("--kernel-budget", value("--kernel-budget"))
     timeout, budget = value("--kernel-timeout"), value("--budget")
-    triton, libraries = split_kernels(value("--kernels"))
-    kernel_set = value("--kernel-set")
-    if triton is not None and triton.endswith(".json"):
-        kernel_set, triton = _listed(triton, kernel_set), None
-    kernels, folder = _kernels(triton, kernel_set, here)
+    given = read_kernels(value("--kernels"), here)
+    kernel_set = _kernel_set(given, value("--kernel-set"))
     _check_numbers(config)
     return SessionOptions(
         problem_set=value("--problem-set"),
-        kernel_set=kernel_set or (Path(kernels).name if kernels else DEFAULT_KERNEL_SET),
+        kernel_set=kernel_set or given.name or DEFAULT_KERNEL_SET,
         kernel_set_asked=kernel_set is not None,
         kernel_filter=value("--kernel-filter"),
         pairs=path("--pairs"),
@@ -353,7 +357,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         oracle=path("--oracle"),
         toolchain=value("--toolchain"),
         isa=value("--isa"),
-        build_dir=path("--build-dir") or folder,
+        build_dir=_build_dir(given, path("--build-dir")),
         build_jobs=value("--build-jobs"),
         report_dir=path("--report-dir") or home / "reports",
         report_json=path("--report-json"),
@@ -370,7 +374,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         models_dir=home / "models",
         baseline_dir=path("--baseline-dir") or home / "models",
         ck_tile=path("--ck-tile"),
-        kernel_source=kernel_source_option(value("--kernel-source"), path("--ck-tile"), kernels),
+        kernel_source=kernel_source_option(value("--kernel-source"), path("--ck-tile"), given.source or None),
         update_baseline=value("--update-baseline"),
         allowed=read_allowed(",".join(value("--allow") or ())),
         tolerances={
@@ -381,7 +385,9 @@ def read_options(config: pytest.Config) -> SessionOptions:
         abstain=value("--abstain"),
         rule=value("--criteria"),
         settle_budget_s=_settle_budget(value("--settle-budget")),
-        kernels=libraries,
+        kernels=given.sources,
+        kernels_given=value("--kernels"),
+        more_sources=given.more,
         library_algorithms=value("--library-algorithms"),
         shard=None if value("--shard") is None else read_shard(value("--shard")),
     )
@@ -404,27 +410,20 @@ def _check_numbers(config: pytest.Config) -> None:
         raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")
 
 
-def _listed(path: str, kernel_set: str | None) -> str:
-    """The kernel set of a .json file of --kernels. Raises HarnessError."""
-    if kernel_set is not None:
-        raise HarnessError(f"--kernels {path} and --kernel-set {kernel_set}: leave one out")
-    return path
-
-
-def _kernels(given: str | None, kernel_set: str | None, here: Path) -> tuple[str | None, Path | None]:
-    """The Triton file of --kernels with an absolute path, and its prebuilt folder if it is one.
-
-    Raises HarnessError.
-    """
-    from tile_oracle.build.kernel_source import TRITON
-    from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
-
-    if given is None or given == TRITON:
-        return given, None
-    if kernel_set is not None:
+def _kernel_set(given: GivenKernels, asked: str | None) -> str | None:
+    """The kernel set of --kernels or --kernel-set, or None. Raises HarnessError if they contradict."""
+    if asked is not None and given.kernel_set is not None:
+        raise HarnessError(f"--kernels {given.kernel_set} and --kernel-set {asked}: leave one out")
+    if asked is not None and given.source:
         raise HarnessError("--kernel-set is for rule sets: with --kernels use --kernel-filter")
-    path = here / Path(given).expanduser()
-    return str(path), path if is_prebuilt_folder(path) else None
+    return given.kernel_set or asked
+
+
+def _build_dir(given: GivenKernels, asked: Path | None) -> Path | None:
+    """The folder for the first source's binaries. Raises HarnessError for two of them."""
+    if given.build_dir is not None and asked is not None and not given.source:
+        raise HarnessError(f"--kernels native={given.build_dir} and --build-dir {asked}: leave one out")
+    return given.build_dir or asked
 
 
 def _settle_budget(given: str | None) -> float | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tile_oracle.build.kernel_source import KernelSource, PoolSource
-from tile_oracle.errors import ProblemSetError, RuleError
+from tile_oracle.build.kernel_source import NATIVE, PoolSource
+from tile_oracle.errors import LacksFieldError, ProblemSetError, RuleError
 from tile_oracle.judge.baseline_file import slug
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.pool import load_rule_set, pool_of_kind, rules_of
 from tile_oracle.problem import Kind, Problem, kind_text
@@ -98,9 +98,8 @@ def _as_recorded(of_rules: Pools, recorded: Iterable[Kernel], where: KernelFilte
     """The recorded candidates: those of the rules in the rules' order, then the others. A kind without
     recorded kernels keeps the rules' pool."""
     by_kind: dict[Kind, dict[str, Kernel]] = {}
-    for kernel in recorded:
-        if where is None or where.matches(kernel):
-            by_kind.setdefault(kernel.kind, {})[kernel.name] = kernel
+    for kernel in kept(recorded, where):
+        by_kind.setdefault(kernel.kind, {})[kernel.name] = kernel
     pools = {}
     for kind, pool in of_rules.items():
         own = by_kind.get(kind, {})
@@ -110,21 +109,85 @@ def _as_recorded(of_rules: Pools, recorded: Iterable[Kernel], where: KernelFilte
     return pools
 
 
+def kept(kernels: Iterable[Kernel], where: KernelFilter | None) -> tuple[Kernel, ...]:
+    """The kernels for which a filter holds. Of several sources, one whose kernels all lack the filter's
+    fields is kept whole. Raises RuleError for other kernels without them."""
+    if where is None:
+        return tuple(kernels)
+    of_source: dict[str, list[Kernel]] = {}
+    for kernel in kernels:
+        of_source.setdefault(_source(kernel), []).append(kernel)
+    if len(of_source) < 2:
+        return tuple(kernel for own in of_source.values() for kernel in own if where.matches(kernel))
+    return tuple(kernel for own in of_source.values() for kernel in _kept_of_several(own, where))
+
+
+def _source(kernel: Kernel) -> str:
+    return kernel.source if isinstance(kernel, NamedKernel) else NATIVE
+
+
+def _kept_of_several(kernels: Sequence[Kernel], where: KernelFilter) -> Sequence[Kernel]:
+    """kernels: those of one source."""
+    lacking = 0
+    found: list[Kernel] = []
+    problem: LacksFieldError | None = None
+    for kernel in kernels:
+        try:
+            if where.matches(kernel):
+                found.append(kernel)
+        except LacksFieldError as error:
+            lacking += 1
+            problem = error
+    if problem is not None and lacking < len(kernels):
+        raise problem
+    return kernels if problem is not None else found
+
+
 def _of_rules(
-    options: SessionOptions, arch: str, kinds: Iterable[Kind], where: KernelFilter | None
+    options: SessionOptions, arch: str, kinds: Iterable[Kind], *, alone: bool
 ) -> tuple[Pools, tuple[str, ...]]:
-    """The pools of the kernel set, and its notes. Raises RuleError."""
+    """The pools of the kernel set, and its notes. alone: whether it is the only source, so that it must have
+    kernels of each kind. Raises RuleError."""
     rules = rules_of(options.kernel_set, options.ck_tile)
-    pools = {kind: pool_of_kind(kind, arch=arch, rules=rules, where=where) for kind in kinds}
-    return pools, load_rule_set(rules).notes
+    pools: Pools = {}
+    notes = list(load_rule_set(rules).notes)
+    for kind in kinds:
+        try:
+            pools[kind] = pool_of_kind(kind, arch=arch, rules=rules)
+        except RuleError as error:
+            if alone:
+                raise
+            notes.append(str(error))
+    return pools, tuple(notes)
 
 
-def _of_source(
-    source: PoolSource, kinds: Iterable[Kind], where: KernelFilter | None
+def _of_sources(
+    options: SessionOptions, arch: str, problem_set: ProblemSet, sources: Sequence[PoolSource | None]
 ) -> tuple[Pools, tuple[str, ...]]:
-    """The pools of a source with kernels of its own, and its notes. Raises RuleError."""
-    pools = {kind: tuple(k for k in source.pool(kind) if where is None or where.matches(k)) for kind in kinds}
-    return pools, source.notes
+    """The pools of all sources, each kernel once, and their notes. Raises RuleError."""
+    kinds = tuple(dict.fromkeys(problem.kind for problem in problem_set.problems))
+    found: dict[Kind, dict[Kernel, None]] = {kind: {} for kind in kinds}
+    notes: list[str] = []
+    for source in sources:
+        if source is None:
+            pools, of_rules = _of_rules(options, arch, kinds, alone=len(sources) == 1)
+            notes += of_rules
+        else:
+            source.expect(problem_set.problems)
+            pools = {kind: source.pool(kind) for kind in kinds}
+            notes += source.notes
+        for kind, pool in pools.items():
+            found[kind] |= dict.fromkeys(pool)
+    return {kind: tuple(pool) for kind, pool in found.items()}, tuple(dict.fromkeys(notes))
+
+
+def _filtered(pools: Pools, where: KernelFilter | None) -> Pools:
+    """The pools without what a filter excludes. The filter is asked about the kernels of all kinds at once,
+    since a source may have none of some kinds."""
+    if where is None:
+        return pools
+    names = set(kept((kernel for pool in pools.values() for kernel in pool), where))
+    return {kind: tuple(kernel for kernel in pool if kernel in names) for kind, pool in pools.items()}
 
 
 def make_plan(
@@ -136,11 +199,11 @@ def make_plan(
     rankings: Offered | None = None,
     *,
     native: bool = True,
-    source: KernelSource | None = None,
+    sources: Sequence[PoolSource | None] = (None,),
 ) -> Plan:
     """recorded: the candidates of a replay, which override the kernel set; None: those of the kernel set.
-    offered, rankings: see Plan. native: whether the kernels of the kernel set, or of the source, are
-    candidates. source: the kernel source of the session; its own kernels are the candidates if it has any.
+    offered, rankings: see Plan. native: whether the kernels of the sources are candidates. sources: the
+    sources of the session with kernels of their own; None is the kernel set.
 
     Raises ProblemSetError and RuleError for sets, rules, filters and pairs that cannot be used.
     """
@@ -155,11 +218,9 @@ def make_plan(
     pools: Pools = dict.fromkeys(kinds, ())
     notes: tuple[str, ...] = ()
     try:
-        if native and isinstance(source, PoolSource):
-            source.expect(problem_set.problems)
-            pools, notes = _of_source(source, kinds, where)
-        elif native:
-            pools, notes = _of_rules(options, arch, kinds, where)
+        if native:
+            pools, notes = _of_sources(options, arch, problem_set, sources)
+            pools = _filtered(pools, where)
     except RuleError:
         if recorded is None:
             raise
@@ -168,20 +229,26 @@ def make_plan(
         pools = _as_recorded(pools, recorded, where)
     for kind, pool in pools.items():
         if native and not pool:
-            narrowed = f" with --kernel-filter {options.kernel_filter!r}" if where is not None else ""
-            if isinstance(source, PoolSource):
-                known = ", ".join(map(kind_text, source.kinds))
-                raise RuleError(
-                    f"{options.kernel_set}{narrowed} has no kernel for {kind_text(kind)} on {arch}, only for "
-                    f"{known}"
-                )
-            raise RuleError(
-                f"--kernel-set {options.kernel_set}{narrowed} has no kernel for "
-                f"{kind_text(kind)} on {arch}: see `tile-oracle kernels`"
-            )
+            raise RuleError(_why_none(options, arch, kind, sources))
     every_note = (*reading_notes(problem_set), *notes)
     plan = Plan(problem_set, pools, notes=every_note, offered=offered or {}, rankings=rankings or {})
     if options.pairs is None:
         return plan
     of_problem = {problem.id: plan.kernels(problem) for problem in plan.problems}
     return replace(plan, listed=read_pairs(options.pairs, of_problem))
+
+
+def _why_none(options: SessionOptions, arch: str, kind: Kind, sources: Sequence[PoolSource | None]) -> str:
+    """Why there is no kernel for a kind."""
+    narrowed = f" with --kernel-filter {options.kernel_filter!r}" if options.kernel_filter else ""
+    if len(sources) == 1 and sources[0] is not None:
+        known = ", ".join(map(kind_text, sources[0].kinds))
+        return (
+            f"{options.kernel_set}{narrowed} has no kernel for {kind_text(kind)} on {arch}, only for {known}"
+        )
+    if len(sources) > 1:
+        return f"--kernels {options.pool_name}{narrowed} has no kernel for {kind_text(kind)} on {arch}"
+    return (
+        f"--kernel-set {options.kernel_set}{narrowed} has no kernel for {kind_text(kind)} on {arch}: see "
+        "`tile-oracle kernels`"
+    )

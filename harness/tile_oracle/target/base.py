@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -68,6 +69,29 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Stops outstanding builds."""
+
+
+class InParts(ABC):
+    """A target whose kernels come from several sources, each of which a target of its own builds."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Target, ...]:
+        """The targets of the sources, all for the same device."""
+
+    @abstractmethod
+    def part_of(self, kernel: Kernel) -> Target:
+        """The target that builds the kernel."""
+
+
+def parts_of(target: Target) -> tuple[Target, ...]:
+    """The targets of its sources: itself alone with one source."""
+    return target.parts if isinstance(target, InParts) else (target,)
+
+
+def part_of(target: Target, kernel: Kernel) -> Target:
+    """The target that builds the kernel."""
+    return target.part_of(kernel) if isinstance(target, InParts) else target
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from tile_oracle.build.builder import Builder
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.target.base import Target
+from tile_oracle.target.base import InParts, Target, part_of, parts_of
 from tile_oracle.vendor.algorithm_file import AlgorithmFile
 from tile_oracle.vendor.libraries import library_of
 from tile_oracle.vendor.offers import Offers
 
 
-class WithLibraries:
+class WithLibraries(InParts):
     """See tile_oracle.target.base.Target. All but the libraries' algorithms is the other target's."""
 
     def __init__(self, target: Target, offers: Sequence[Offers]) -> None:
@@ -31,6 +31,13 @@ class WithLibraries:
         # Not in the build folder: kernels built elsewhere may lie where nothing can be written.
         self._folder = tempfile.TemporaryDirectory(prefix="tile-oracle-algorithms-")
         self._files = {kernel: file for one in self._offers for kernel, file in _files(one)}
+
+    @property
+    def parts(self) -> tuple[Target, ...]:
+        return parts_of(self._target)
+
+    def part_of(self, kernel: Kernel) -> Target:
+        return part_of(self._target, kernel)
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         if library_of(kernel) is None:

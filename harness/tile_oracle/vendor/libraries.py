@@ -15,8 +15,8 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.kernel.named import NamedKernel, is_named, parse_named_kernel
 from tile_oracle.problem import Problem
 
-NATIVE = "native"
-"""In --kernels: the kernels of --kernel-set."""
+NATIVE, TRITON = "native", "triton"
+"""In --kernels: the kernels of --kernel-set, and those written in Triton."""
 
 
 @dataclass(frozen=True)
@@ -97,56 +97,58 @@ def is_library_name(name: str) -> bool:
 
 
 @dataclass(frozen=True)
+class TritonPart:
+    """Kernels written in Triton beside others. name: of their file or folder; "" for those that ship."""
+
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """The same as a value of --kernels, without the folder of the file."""
+        return f"{TRITON}={self.name}" if self.name else TRITON
+
+
+@dataclass(frozen=True)
 class Sources:
-    """What --kernels names. native: the kernels of --kernel-set. libraries: each with its path, or ""."""
+    """What --kernels names. native: the kernels of --kernel-set, or of the kernel source in its place.
+    triton: kernels besides those. libraries: each with its path, or ""."""
 
     native: bool = True
     libraries: tuple[tuple[Library, str], ...] = ()
+    triton: tuple[TritonPart, ...] = ()
 
     @property
     def text(self) -> str:
         """The same as a value of --kernels, without paths."""
         names = (NATIVE,) if self.native else ()
-        return ",".join((*names, *(library.name for library, _ in self.libraries)))
+        triton = (part.text for part in self.triton)
+        return ",".join((*names, *triton, *(library.name for library, _ in self.libraries)))
 
 
 def read_sources(text: str) -> Sources:
-    """The sources of `native,cublaslt=PATH`; only the kernels of --kernel-set for "". Raises BuildError."""
+    """The sources of `native,triton=mine.py,cublaslt=PATH`; only the kernels of --kernel-set for "".
+
+    Raises BuildError.
+    """
     if not text.strip():
         return Sources()
     native = False
+    triton: dict[TritonPart, None] = {}
     libraries: dict[str, tuple[Library, str]] = {}
     for word in text.split(","):
         name, _, path = word.strip().partition("=")
         if name == NATIVE and not path:
             native = True
+        elif name == TRITON:
+            triton[TritonPart(path)] = None
         elif name in _BY_NAME:
             libraries[name] = (_BY_NAME[name], path)
         else:
             raise BuildError(
-                f"--kernels {word.strip()!r} is not one of {', '.join((NATIVE, *_BY_NAME))} "
+                f"--kernels {word.strip()!r} is not one of {', '.join((NATIVE, TRITON, *_BY_NAME))} "
                 "(a library may be followed by =PATH of its file)"
             )
-    return Sources(native, tuple(libraries.values()))
-
-
-def split_kernels(given: str) -> tuple[str | None, str]:
-    """The parts of --kernels: the kernels written in Triton (a file, a folder or `triton`), or None; and the
-    text of the others for `read_sources`, in which Triton's kernels take the place of the kernel set.
-
-    Raises BuildError when several parts are not known.
-    """
-    words = [word.strip() for word in given.split(",")] if given.strip() else []
-    others = [word for word in words if word == NATIVE or word.partition("=")[0] in _BY_NAME]
-    rest = [word for word in words if word not in others]
-    if len(rest) > 1 or (rest and NATIVE in others):
-        raise BuildError(
-            f"--kernels {given}: give one of {NATIVE}, triton, a Python file or a folder, and libraries "
-            f"({', '.join(_BY_NAME)})"
-        )
-    if not rest:
-        return None, given
-    return rest[0], ",".join((NATIVE, *others)) if others else ""
+    return Sources(native, tuple(libraries.values()), tuple(triton))
 
 
 def find_library(library: Library, given: str = "") -> Path:

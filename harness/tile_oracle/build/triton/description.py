@@ -96,6 +96,11 @@ def describe_file(path: Path, arch: str) -> Description:
     return _description(path.name, arch, version, told, headers, identity, path.name)
 
 
+def is_described(folder: Path) -> bool:
+    """Whether a folder of `tile-oracle build` holds kernels written in Triton."""
+    return (folder / DESCRIPTION).is_file()
+
+
 def read_description(folder: Path, arch: str) -> Description:
     """The description in a prebuilt folder. Raises BuildError."""
     path = folder / DESCRIPTION
