@@ -56,7 +56,7 @@ def test_folders_say_themselves_what_they_hold(tmp_path: Path) -> None:
     assert (alone.source, alone.build_dir) == (str(tmp_path / "built_triton"), tmp_path / "built_triton")
     two = read_kernels("built_triton,more_triton", tmp_path)
     assert (two.build_dir, two.more) == (alone.build_dir, (f"triton={tmp_path / 'more_triton'}",))
-    with pytest.raises(BuildError, match="native=.*built_triton: it is no folder"):
+    with pytest.raises(BuildError, match=r"native=.*built_triton: it is no folder"):
         read_kernels("native=built_triton", tmp_path)
     with pytest.raises(BuildError, match="give one folder"):
         read_kernels("built,native=built", tmp_path)

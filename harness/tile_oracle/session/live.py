@@ -265,7 +265,9 @@ def _find_target(options: SessionOptions) -> tuple[Target, str]:
     for source in options.more_sources:
         argument = source.partition("=")[2]
         folder = Path(argument) if argument and is_prebuilt_folder(Path(argument)) else cache
-        parts.append(resolve_target(target.name, replace(own, build_dir=folder, kernel_source=source))[0])
+        # --toolchain is the first source's: Triton's kernels have their own compiler.
+        more = replace(own, toolchain="auto", build_dir=folder, kernel_source=source)
+        parts.append(resolve_target(target.name, more)[0])
     return WithSources(parts), reason
 
 
