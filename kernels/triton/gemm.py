@@ -13,7 +13,7 @@ it are 32-bit.
 import triton
 import triton.language as tl
 
-from tile_oracle.triton import GemmView, cdiv, gemm, launch, minimum
+from tile_oracle.triton import GemmView, ProblemView, cdiv, gemm, launch, minimum
 
 AMD = ("gfx950", "gfx942", "gfx90a")
 SUM_BLOCK = 1024
@@ -122,7 +122,7 @@ SPLITS = (4, 16)
 OLDER_CDNA_LDS = 64 * 1024
 
 
-def configurations(p: GemmView, of_hopper, of_cdna, **more):
+def configurations(p: ProblemView, of_hopper, of_cdna, **more):
     """Configurations of an architecture. AMD's use 16-wide matrix instructions."""
     found = []
     for m, n, k, warps, stages in of_cdna if p.arch in AMD else of_hopper:
@@ -149,11 +149,12 @@ def operands_and_order(p: GemmView):
     return p.usual_arguments() | {"A_BY_ROW": p.layout[0] == "r", "B_BY_ROW": p.layout[1] == "r"}
 
 
-def near(p: GemmView, meta):
+def near(p: ProblemView, meta):
     """Offsets within a tile are 32-bit."""
-    yield (p.K * max(meta["BLOCK_M"], meta["BLOCK_N"]) < 2**30, "a tile spans more than 2^30 elements")
-    yield (p.M * meta["BLOCK_K"] < 2**30, "a tile spans more than 2^30 elements")
-    yield (p.N * max(meta["BLOCK_K"], meta["BLOCK_M"]) < 2**30, "a tile spans more than 2^30 elements")
+    why = "a tile spans more than 2^30 elements"
+    yield (meta["K"] * max(meta["BLOCK_M"], meta["BLOCK_N"]) < 2**30, why)
+    yield (meta["M"] * meta["BLOCK_K"] < 2**30, why)
+    yield (meta["N"] * max(meta["BLOCK_K"], meta["BLOCK_M"]) < 2**30, why)
 
 
 def small(p: GemmView, meta):
@@ -259,10 +260,15 @@ def add_parts(parts_ptr, c_ptr, values, SPLIT_K: tl.constexpr, SUM_BLOCK: tl.con
     tl.store(c_ptr + at, total.to(c_ptr.dtype.element_ty), mask=at < values)
 
 
+def parts_fit(meta):
+    """Every part has some steps, and the parts of C fit into memory."""
+    yield (2 * meta["SPLIT_K"] * meta["BLOCK_K"] <= meta["K"], "a part would be less than two steps deep")
+    yield (meta["M"] * meta["N"] * meta["SPLIT_K"] < 2**28, "the parts of C would take more than 1 GiB")
+
+
 def _deep(p: GemmView, meta):
     yield from near(p, meta)
-    yield (2 * meta["SPLIT_K"] * meta["BLOCK_K"] <= p.K, "a part would be less than two steps deep")
-    yield (p.M * p.N * meta["SPLIT_K"] < 2**28, "the parts of C would take more than 1 GiB")
+    yield from parts_fit(meta)
 
 
 @gemm(

@@ -11,7 +11,7 @@ Each program makes its tensor descriptors itself, in scratch memory.
 
 import triton
 import triton.language as tl
-from gemm import SUM_BLOCK, add_parts, operands_and_order, place_of, store, tiles_of
+from gemm import SUM_BLOCK, add_parts, operands_and_order, parts_fit, place_of, store, tiles_of
 
 from tile_oracle.triton import GemmView, cdiv, gemm, launch, minimum
 
@@ -130,8 +130,7 @@ def _deep(p: GemmView, meta):
     yield from rows_of_16_bytes(p, meta)
     if meta["SWAPPED"]:
         yield (4 * meta["BLOCK_M"] >= p.M, "A has more than four tiles of rows")
-    yield (2 * meta["SPLIT_K"] * meta["BLOCK_K"] <= p.K, "a part would be less than two steps deep")
-    yield (p.M * p.N * meta["SPLIT_K"] < 2**28, "the parts of C would take more than 1 GiB")
+    yield from parts_fit(meta)
 
 
 # ---- the kernels ---------------------------------------------------------------------------------
