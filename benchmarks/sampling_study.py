@@ -30,6 +30,7 @@ import pandas as pd
 
 from tile_oracle.device.gpu_timer import FLIPS, GpuTimer, Timed
 from tile_oracle.device.timing import COARSE, summarise, time_kernel
+from tile_oracle.measure.kernel_order import KernelOrder
 from tile_oracle.measure.leaders import choose_leaders, final_passes, samples_a_pass
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -40,7 +41,7 @@ _EVENT_NS, _FLIP_NS, _RENEW_NS = 2_500.0, 2_000.0, 10_000.0
 _ROUND_SIGMA = 0.003
 _PAUSE_CHANCE, _PAUSE_NS = 1e-3, (30_000.0, 300_000.0)
 _COLD_RUNS, _COLD_SHARE, _COLD_NS = 3, 0.2, 50_000.0
-_LEAST_VALUES, _CHECK_RUNS = 8, 3
+_LEAST_VALUES, _CHECK_RUNS = 8, 2
 _SPREAD_OF_SIGMA = 1.349
 
 
@@ -172,9 +173,13 @@ def simulate(
 ) -> Session:
     """One session over all problems."""
     session = Session()
+    order = KernelOrder()
     for place, (problem_id, kernels) in enumerate(records.items()):
         generator = np.random.default_rng([seed, place])
-        _one(session, problem_id, kernels, picks.get(problem_id), settings, generator)
+        if settings.timing.sequential:
+            by_name: dict[Any, Kernel] = {_Name(kernel.name): kernel for kernel in kernels}
+            kernels = [by_name[name] for name in order.ordered(by_name)]
+        order.learn(_one(session, problem_id, kernels, picks.get(problem_id), settings, generator))
     return session
 
 
@@ -185,7 +190,7 @@ def _one(
     pick: str | None,
     settings: SweepSettings,
     generator: np.random.Generator,
-) -> None:
+) -> list[Measurement]:
     device, problem = Device(generator), problem_from_id(problem_id)
     by_name = {kernel.name: replace(kernel) for kernel in kernels}
     swept: list[Measurement] = []
@@ -224,6 +229,7 @@ def _one(
     session.times[problem_id] = {**final, "": min((again or final).values())}
     session.timed_s += device.timer.timed_ms / 1e3
     session.check_s += (device.check_ns - device.reused_ns) / 1e9
+    return swept
 
 
 @dataclass(frozen=True)
@@ -307,9 +313,21 @@ def main() -> None:
     parser.add_argument("--baseline", type=Path, help="a baseline whose picks are judged")
     parser.add_argument("--budget-ms", type=float, default=4.0, help="--kernel-budget (default: 4)")
     parser.add_argument("--problems", type=int, default=0, metavar="N", help="at most about N problems")
+    parser.add_argument(
+        "--mean-below-ms",
+        type=float,
+        default=math.inf,
+        metavar="MS",
+        help="only problems with such a mean time",
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     records = recorded(options.records, options.problems)
+    records = {
+        problem: kernels
+        for problem, kernels in records.items()
+        if np.mean([kernel.true_ns for kernel in kernels]) < 1e6 * options.mean_below_ms
+    }
     picks: dict[str, str] = {}
     if options.baseline:
         document = json.loads(options.baseline.read_text())

@@ -206,6 +206,16 @@ def test_a_kernel_that_may_lead_gets_the_full_plan(best_ms: float | None) -> Non
     assert look.runs == (best_ms is not None)
 
 
+def test_a_look_is_the_warm_up_of_the_full_plan() -> None:
+    """If the first run takes what the look has shown, times are steady."""
+    kernel, look = Kernel(lambda i: 0.4), Kernel(lambda i: 0.4)
+    time_kernel(kernel, SEQUENTIAL, look, best_ms=0.4)
+    assert kernel.runs == 1 + 10, "a batch of a fifth of the budget"
+    rising = Kernel(lambda i: 0.4 * (1 + 0.5**i))
+    timing, _ = time_kernel(rising, SEQUENTIAL, Kernel(lambda i: 0.4), best_ms=0.4)
+    assert max(timing.sample_ms) < 0.45
+
+
 def test_equal_and_exact_sampling_never_look() -> None:
     look = Kernel(lambda i: 9.0)
     timing, _ = time_kernel(Kernel(lambda i: 9.0), PLAN, look, best_ms=0.1)

@@ -579,7 +579,11 @@ SEQUENTIAL = replace(SETTINGS, timing=replace(SETTINGS.timing, budget_ms=10.0, s
 def test_a_kernel_that_cannot_lead_gets_fewer_samples(open_supervisor: Callable[..., Supervisor]) -> None:
     supervisor = open_supervisor(settings=SEQUENTIAL)
     problem = small_problem(N=8, C=16, K=20)
-    swept = list(supervisor.sweep(problem, built(supervisor, GOOD, evil_kernel("slow"))))
+    kernels = built(supervisor, GOOD, evil_kernel("slow"))
+    list(supervisor.sweep(small_problem(N=7, C=16, K=20), kernels))
+    # The kernel that was faster on the first problem comes first, whatever the order of the request.
+    swept = list(supervisor.sweep(problem, kernels[::-1]))
+    assert [m.kernel for m in swept[:2]] == kernels
     assert [(m.status, m.sampling) for m in swept[:2]] == [("ok", "full"), ("ok", "coarse")]
     good, slow = swept[:2]
     assert 3 <= slow.samples <= 90, "at most six looks"

@@ -20,6 +20,9 @@ an H200): 1 % of this."""
 _LONG_NS = 4 * _SHORT_NS
 """If the first run takes this long, the kernel is not short, although later runs are faster than the
 first."""
+_CLEAR_NS = 60_000.0
+"""Single runs of at least this length are timed well enough to choose how to time a kernel, and to see
+whether a run takes longer when an operand has changed."""
 _LOOK_NS = 150_000.0
 """Length of a graph for a quick look. The two events are less than 2 % of it."""
 _LOOK_SAMPLES = 2
@@ -99,10 +102,10 @@ class GpuTimer:
     ) -> npt.NDArray[np.float64]:
         """Like `time`, for a timer of `for_look`. renew: changes operands and poisons the output.
 
-        A short kernel is run first as a warm-up, after which everything is renewed again.
+        A short kernel is run first as a warm-up.
         """
-        renew()
         if timer.changed_ns >= _LONG_NS:
+            renew()
             return self.time(timer, count, wait)
         self.mark(0)
         self._start(timer)
@@ -135,14 +138,19 @@ class GpuTimer:
         # A graph would warm the caches for its own runs.
         if rough_ns >= _SHORT_NS or self.cold_cache:
             return Timed(launches, 0, 1, rough_ns)
+        short_ns = rough_ns if rough_ns >= _CLEAR_NS else self._changed_ns(launches, flips)
+        repeats = max(1, min(_MOST_REPLAYS, math.ceil(_SHORT_NS / short_ns)))
+        return Timed(launches, self._driver.capture(launches, repeats), repeats, short_ns)
+
+    def _changed_ns(self, launches: Launches, flips: Sequence[Launch]) -> float:
+        """The time of a run that is so short that events and the launch of a single one would show."""
         runs = tuple(launch for flip in flips for launch in (flip, *launches))
         graph = self._driver.capture(runs, 1)
         several = Timed(runs, graph, len(flips))
         self.time(several, 1)
         short_ns = max(100.0, float(self.time(several, 3).min()) - self._flip_ns(flips))
         self._driver.destroy_graph(graph)
-        repeats = max(1, min(_MOST_REPLAYS, math.ceil(_SHORT_NS / short_ns)))
-        return Timed(launches, self._driver.capture(launches, repeats), repeats, short_ns)
+        return short_ns
 
     def _flip_ns(self, flips: Sequence[Launch]) -> float:
         """The time that a sign flip adds to a run in a graph, measured once."""

@@ -24,6 +24,8 @@ FULL, COARSE, EXACT = "full", "coarse", "exact"
 """How samples were allotted, the values of the column `sampling`: until the plan's precision is reached; a
 few, because the kernel cannot lead; a given number."""
 
+UNDECIDED = ""
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -83,16 +85,19 @@ def time_kernel(
 
     look: takes samples quickly, for sequential sampling. best_ms: the fastest median of the problem so far.
     """
+    seen_ms = 0.0
     if plan.sequential and plan.exact_samples is None and look is not None and best_ms is not None:
-        coarse = _look(look, plan, best_ms)
-        if coarse is not None:
-            return coarse, False
+        seen = _look(look, plan, best_ms)
+        if seen.sampling != UNDECIDED:
+            return seen, False
+        seen_ms = seen.median_ms
     first = float(sample(1)[0]) / 1e6
     if plan.exact_samples is not None:
         return _exactly(sample, plan.exact_samples, first, plan)
     if first >= plan.budget_ms:
         return summarise(np.array([float(sample(1)[0]) / 1e6])), False
-    last = _warm_up(sample, first, plan)
+    is_warm = abs(first - seen_ms) <= 2 * plan.precision * seen_ms
+    last = first if is_warm else _warm_up(sample, first, plan)
     taken: list[npt.NDArray[np.float64]] = []
     spent_ms, count = 0.0, 0
     while True:
@@ -116,8 +121,8 @@ def time_kernel(
     return summarise(np.concatenate(taken)), precision > plan.noisy_above
 
 
-def _look(look: Sampler, plan: TimingPlan, best_ms: float) -> Timing | None:
-    """The coarse timing of a kernel that cannot lead; None for one that may and needs the full plan.
+def _look(look: Sampler, plan: TimingPlan, best_ms: float) -> Timing:
+    """The coarse timing of a kernel that cannot lead; UNDECIDED for one that may and needs the full plan.
 
     A kernel that may lead and is longer than the budget gets what the full plan would give: one sample after
     one run.
@@ -128,11 +133,13 @@ def _look(look: Sampler, plan: TimingPlan, best_ms: float) -> Timing | None:
         if timing.min_ms > plan.far_behind * best_ms:
             return timing
         if timing.min_ms * (1 - plan.coarse_precision) <= best_ms * (1 + plan.leaders_within):
-            return None if timing.min_ms < plan.budget_ms else summarise(look(1)[-1:] / 1e6)
+            if timing.min_ms >= plan.budget_ms:
+                return summarise(look(1)[-1:] / 1e6)
+            return replace(timing, sampling=UNDECIDED)
         if timing.half_width <= plan.coarse_precision:
             return timing
         if len(taken) >= plan.coarse_samples:
-            return None  # too noisy to tell from a few samples
+            return replace(timing, sampling=UNDECIDED)  # too noisy to tell from a few samples
         taken = np.concatenate([taken, look(1) / 1e6])
 
 

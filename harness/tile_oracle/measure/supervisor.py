@@ -24,6 +24,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.answer import measurement_of
 from tile_oracle.measure.containment import Containment
 from tile_oracle.measure.in_turn import InTurn
+from tile_oracle.measure.kernel_order import KernelOrder
 from tile_oracle.measure.leaders import choose_leaders
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -82,6 +83,7 @@ class Supervisor:
         self.settings = settings
         self._link = WorkerLink(target, settings, journals, containment)
         self._in_turn = InTurn(self._link, target, settings)
+        self._order = KernelOrder()
         self._best_ms: float | None = None
         """The fastest known time of the problem that is swept."""
         self._first_failures: dict[Kernel, Measurement] = {}
@@ -165,10 +167,12 @@ class Supervisor:
         sweep. Raises BuildError when the build folder cannot be used.
         """
         swept = [m for m in known if m.round < ROUND_FINAL]
-        self._best_ms = min((m.latency_ms for m in swept if m.ok), default=None)
         done_finally = {m.kernel for m in known if m.round >= ROUND_FINAL}
+        known_before = len(swept)
+        self._best_ms = min((m.latency_ms for m in swept if m.ok), default=None)
+
         waiting: deque[tuple[Kernel, Future[BuildResult]]] = deque()
-        for kernel in kernels:
+        for kernel in self._order.ordered(kernels) if self.settings.timing.sequential else kernels:
             reason = self.target.refusal(kernel, problem)
             if reason is None:
                 waiting.append((kernel, self.target.build(kernel)))
@@ -178,6 +182,7 @@ class Supervisor:
             for measurement in self._sweep_once(problem, waiting, keep_samples):
                 swept.append(measurement)
                 yield measurement
+            self._order.learn(swept[known_before:])
             if finals:
                 yield from self._final_round(problem, swept, picks, done_finally, keep_samples)
         finally:

@@ -1,0 +1,50 @@
+"""The order in which a problem's kernels are swept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evil_target import evil_kernel, small_problem
+
+from tile_oracle.measure.kernel_order import KernelOrder
+from tile_oracle.measure.measurement import Measurement
+
+KERNELS = [evil_kernel("good", variant) for variant in range(1, 9)]
+PROBLEM = small_problem()
+
+
+def timed(*latencies_ms: float) -> list[Measurement]:
+    return [
+        Measurement(PROBLEM, kernel, "ok", latency_ms=ms)
+        for kernel, ms in zip(KERNELS, latencies_ms, strict=False)
+    ]
+
+
+def test_kernels_that_were_fast_come_first() -> None:
+    order = KernelOrder()
+    order.learn(timed(4.0, 2.0, 1.0, 3.0))
+    assert order.ordered(KERNELS[:4]) == [KERNELS[2], KERNELS[1], KERNELS[3], KERNELS[0]]
+    # Efficiencies count, not times: the second problem is a hundred times larger.
+    order.learn(timed(100.0, 400.0, 110.0, 400.0))
+    assert order.ordered(KERNELS[:4])[0] == KERNELS[2]
+    assert order.ordered(KERNELS[:4])[-1] == KERNELS[3]
+
+
+def test_unknown_kernels_are_in_the_middle() -> None:
+    order = KernelOrder()
+    order.learn(timed(1.0, 4.0))
+    assert order.ordered(KERNELS[:3]) == [KERNELS[0], KERNELS[2], KERNELS[1]]
+
+
+def test_the_first_problems_kernels_are_shuffled_the_same_way_each_time() -> None:
+    first = KernelOrder().ordered(KERNELS)
+    assert first == KernelOrder().ordered(reversed(KERNELS))
+    assert first != KERNELS
+    assert set(first) == set(KERNELS)
+
+
+def test_failures_teach_nothing() -> None:
+    order = KernelOrder()
+    order.learn([])
+    order.learn([replace(m, status="noisy") for m in timed(1.0, 2.0)])
+    assert order.ordered(KERNELS) == KernelOrder().ordered(KERNELS)
