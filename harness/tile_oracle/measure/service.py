@@ -3,25 +3,20 @@ recorded in advance."""
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
-from tile_oracle.build.code_facts import CodeFacts, code_facts
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.row import from_known, row_of
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.twins import TwinSweeper, copies_among, copies_for
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.record.run import RunLog
-from tile_oracle.record.schema import COLD, ROUND_FINAL, WARM
-from tile_oracle.target.base import Target, part_of
-from tile_oracle.vendor.libraries import library_of
-from tile_oracle.version import __version__
+from tile_oracle.record.schema import ROUND_FINAL
 
 _DEADLY = "the session died twice while it ran: it is not run again"
 
@@ -96,7 +91,7 @@ class MeasureService:
         """
         self.finish()
         rows = self._log.known(problem.id) if self._log is not None else []
-        recorded = [_from_known(problem, parse_kernel_name(row["kernel"]), row) for row in rows]
+        recorded = [from_known(problem, parse_kernel_name(row["kernel"]), row) for row in rows]
         copies = copies_among([*recorded, *self._done[problem.id].values()])
         for measurement in self._supervisor.remeasure(problem, timed, round_):
             self._take(measurement)
@@ -163,7 +158,7 @@ class MeasureService:
 
     def _take(self, measurement: Measurement) -> None:
         if self._log is not None:
-            self._log.append(self._row(measurement))
+            self._log.append(row_of(self._supervisor, measurement))
         if self._watch is not None:
             self._watch(measurement)
         problem, kernel = measurement.problem.id, measurement.kernel.name
@@ -179,63 +174,4 @@ class MeasureService:
         if self._log is None:
             return []
         rows = self._log.known(problem.id)
-        return [_from_known(problem, kernels[row["kernel"]], row) for row in rows if row["kernel"] in kernels]
-
-    def _row(self, measurement: Measurement) -> dict[str, Any]:
-        target, device = self._supervisor.target, self._supervisor.device
-        row = {
-            "harness_version": __version__,
-            **measurement.as_row(),
-            "target": target.name,
-            "arch": target.arch,
-            "implementation": _implementation(target, measurement.kernel),
-            "device": device.name if device else "",
-            "driver": device.driver if device else "",
-            "seed": self._supervisor.settings.seed,
-            "cache": COLD if self._supervisor.settings.cold_cache else WARM,
-        }
-        if measurement.status == "unsupported" and measurement.check == "none":
-            return row  # refused by a rule: it may never have been built
-        future = target.build(measurement.kernel)
-        built = future.result() if future.done() and future.exception() is None else None
-        if built is not None and built.toolchain:
-            row["toolchain"] = built.toolchain
-        if built is not None and (binary := built.binary) is not None:
-            row |= {
-                "flags": " ".join(binary.flags),
-                "source_hash": binary.source_hash,
-                "binary_bytes": binary.bytes,
-                **_known_first(code_facts(binary.path, binary.arch), measurement.facts),
-            }
-        return row
-
-
-def _implementation(target: Target, kernel: Kernel) -> str:
-    """The library or source that has the kernel."""
-    return library_of(kernel) or part_of(target, kernel).implementation
-
-
-def _known_first(facts: CodeFacts, of_driver: Mapping[str, int]) -> dict[str, int | None]:
-    """The binary's facts, completed with the driver's where the binary has none (PTX)."""
-    return {name: of_driver.get(name) if value is None else value for name, value in asdict(facts).items()}
-
-
-def _from_known(problem: Problem, kernel: Kernel, row: Mapping[str, Any]) -> Measurement:
-    def number(name: str) -> float:
-        value = row.get(name)
-        return math.nan if value is None else float(value)
-
-    return Measurement(
-        problem,
-        kernel,
-        row["status"],
-        row.get("detail") or "",
-        row["round"],
-        number("latency_ms"),
-        number("latency_min_ms"),
-        number("spread"),
-        int(row.get("samples") or 0),
-        row.get("check") or "none",
-        int(row.get("check_points") or 0),
-        resumed=True,
-    )
+        return [from_known(problem, kernels[row["kernel"]], row) for row in rows if row["kernel"] in kernels]

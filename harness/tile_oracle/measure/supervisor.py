@@ -12,7 +12,7 @@ worker that ran other kernels, and those may be the cause, it gets a second try 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -86,6 +86,7 @@ class Supervisor:
         self._order = KernelOrder()
         self._best_ms: float | None = None
         """The fastest known time of the problem that is swept."""
+        self._wanted: Callable[[Kernel], bool] | None = None
         self._first_failures: dict[Kernel, Measurement] = {}
         """First failures of kernels that wait for a second try, alone in a new worker."""
 
@@ -101,6 +102,11 @@ class Supervisor:
     def device(self) -> DeviceInfo | None:
         """The worker's device; None before a worker has opened it."""
         return self._link.device
+
+    @property
+    def lost(self) -> str | None:
+        """Why the device no longer responds; None while it does."""
+        return self._link.lost
 
     @property
     def kernel_seconds(self) -> float:
@@ -156,6 +162,7 @@ class Supervisor:
         picks: Collection[Kernel] = (),
         keep_samples: bool = False,
         finals: bool = True,
+        wanted: Callable[[Kernel], bool] | None = None,
     ) -> Generator[Measurement, None, None]:
         """Measures every kernel once and then the leaders again, yielding results as they come in.
 
@@ -164,8 +171,10 @@ class Supervisor:
         picks: kernels that are measured again with the leaders unless they are far behind, so that a pick and
         its oracle are compared fairly.
         keep_samples: whether measurements carry every sample. finals: False leaves the leaders to a later
-        sweep. Raises BuildError when the build folder cannot be used.
+        sweep. wanted: asked before a kernel is sent to the worker; a kernel that is not wanted any more has
+        no result. Raises BuildError when the build folder cannot be used.
         """
+        self._wanted = wanted
         swept = [m for m in known if m.round < ROUND_FINAL]
         done_finally = {m.kernel for m in known if m.round >= ROUND_FINAL}
         known_before = len(swept)
@@ -186,6 +195,7 @@ class Supervisor:
             if finals:
                 yield from self._final_round(problem, swept, picks, done_finally, keep_samples)
         finally:
+            self._wanted = None
             self._first_failures.clear()
             if self._link.is_busy:
                 # The sweep was abandoned: its outstanding results must not reach the next sweep.
@@ -277,6 +287,9 @@ class Supervisor:
         try:
             while waiting and len(jobs) < _WINDOW:
                 kernel, future = waiting[0]
+                if self._wanted is not None and not self._wanted(kernel):
+                    waiting.popleft()
+                    continue
                 if not future.done():
                     not_built.append(waiting.popleft())
                     continue

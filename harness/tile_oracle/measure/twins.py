@@ -7,7 +7,7 @@ the binary alone is copied to the others. If it is noisy or lost, the next twin 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tile_oracle.build.kernel_source import KernelSource, StatesLaunch
@@ -58,9 +58,12 @@ class TwinSweeper:
         *,
         picks: Collection[Kernel] = (),
         keep_samples: bool = False,
+        wanted: Callable[[Kernel], bool] | None = None,
+        finals: Callable[[], bool] = lambda: True,
     ) -> Generator[Measurement, None, None]:
         """See Supervisor.sweep. Also yields the copies.
 
+        finals: asked once every kernel was measured: whether to measure the leaders again.
         `known` may contain copies. Those of a kernel that is not in it count as measurements.
         """
         names = {m.kernel.name for m in known}
@@ -85,7 +88,9 @@ class TwinSweeper:
                 else:
                     later[identity] = []
                     first.append(kernel)
-            for m in self._supervisor.sweep(problem, first, own, keep_samples=keep_samples, finals=False):
+            for m in self._supervisor.sweep(
+                problem, first, own, keep_samples=keep_samples, finals=False, wanted=wanted
+            ):
                 own.append(m)
                 yield m
                 identity = identities.get(m.kernel)
@@ -95,7 +100,8 @@ class TwinSweeper:
                     copies |= dict.fromkeys(twins, m.kernel.name)
                     yield from (copy_of(m, twin) for twin in twins)
             waiting = [kernel for twins in later.values() for kernel in twins]
-        yield from self._finals(problem, own, known, copies, picks, keep_samples)
+        if finals():
+            yield from self._finals(problem, own, known, copies, picks, keep_samples)
 
     def _finals(
         self,

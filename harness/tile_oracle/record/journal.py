@@ -91,10 +91,19 @@ class Journal:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Appends one row durably. Raises RecordError if it cannot be written."""
+        self.append_lines((encode_line(row),))
+
+    def append_lines(self, lines: Sequence[bytes]) -> None:
+        """Appends rows durably, in one write: all of them or none. lines: as `encode_line` makes them.
+
+        Raises RecordError if they cannot be written.
+        """
+        if not lines:
+            return
         if self._fd is None:
             self._open()
         assert self._fd is not None
-        line = encode_line(row)
+        line = b"".join(lines)
         if self._torn:
             line = b"\n" + line  # separates it from a torn line that could not be removed
         try:
@@ -112,7 +121,7 @@ class Journal:
             raise RecordError(f"cannot record to {self.folder}: the disk is full; free space and --resume")
         self._torn = False
         self._bytes = os.lseek(self._fd, 0, os.SEEK_CUR)
-        self._rows += 1
+        self._rows += len(lines)
         self._flusher.wake(self._fd)
         if self._rows >= _SEAL_ROWS or time.monotonic() - self._opened_at > _SEAL_SECONDS:
             self.seal()

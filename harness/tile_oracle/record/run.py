@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -250,6 +250,10 @@ class RunLog:
         """Records one measurement durably; the run's name and the time are filled in."""
         stamped = {"run": self.run.name, "time": datetime.now(UTC).isoformat(), **row}
         self._journal.append(stamped)
+
+    def append_lines(self, lines: Sequence[bytes]) -> None:
+        """Records measurements durably that are lines already (journal_line.encode_line), all or none."""
+        self._journal.append_lines(lines)
 
     def close(self) -> None:
         self._journal.seal()

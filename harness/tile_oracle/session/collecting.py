@@ -7,6 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
+from tile_oracle.errors import HarnessError
 from tile_oracle.session.items import is_ours, is_replay, pair_of_item, params_of
 from tile_oracle.session.state import SessionState
 from tile_oracle.session.suite_names import REPLAY_SUITE
@@ -93,7 +94,10 @@ class CollectionHooks:
         self.state.plan_pairs((problem.id, kernel.short_name) for problem, kernel in pairs)
         if any("measure" in getattr(item, "fixturenames", ()) for item in session.items):
             self.state.open_run()
-            self.session.build_ahead()
+            try:
+                self.session.build_ahead()
+            except HarnessError as error:
+                raise pytest.UsageError(str(error)) from None
 
     def pytest_report_collectionfinish(self) -> str | None:
         run = self.session.run

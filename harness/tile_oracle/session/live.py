@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.build.kernel_source import NATIVE, KernelSource
-from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.cores import usable_cores
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
@@ -28,10 +27,10 @@ from tile_oracle.session.plan import Plan, make_plan, without
 from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import SUITE
 from tile_oracle.session.vendor_model import rankings_of
-from tile_oracle.target import TargetOptions, resolve_target
+from tile_oracle.target import TargetOptions
 from tile_oracle.target.base import Target, part_of, parts_of
 from tile_oracle.target.with_libraries import WithLibraries
-from tile_oracle.target.with_sources import WithSources, pool_source
+from tile_oracle.target.with_sources import pool_source, resolve_with_sources
 from tile_oracle.vendor.ask import ask_library
 from tile_oracle.vendor.offers import Offers, load_offers, offers_file, save_offers
 
@@ -47,7 +46,9 @@ class LiveSession(Session):
 
     def __init__(self, options: SessionOptions, **process: Any) -> None:
         """process: see Session. Raises HarnessError."""
-        target, reason = _find_target(options)
+        target, reason = resolve_with_sources(
+            options.target, self._target_options(options), options.more_sources
+        )
         offers_folder = process.pop("offers_folder", None)
         self._asked_libraries = offers_folder is None
         self.offers = self._offers(options, target, offers_folder)
@@ -57,6 +58,15 @@ class LiveSession(Session):
         self._supervisor: Supervisor | None = None
         self._service: MeasureService | None = None
         self._log: RunLog | None = None
+
+    def _target_options(self, options: SessionOptions) -> TargetOptions:
+        return TargetOptions(
+            options.toolchain,
+            options.build_dir,
+            _build_jobs(options),
+            options.isa,
+            options.kernel_source,
+        )
 
     def _offers(self, options: SessionOptions, target: Target, folder: str | None) -> dict[str, Offers]:
         """What the libraries of --kernels offer: asked now, or read from the controller's run folder."""
@@ -124,6 +134,19 @@ class LiveSession(Session):
             self._service = self._open_service()
         self._service.remeasure(problem, timed, round_)
 
+    def remeasure_all(
+        self, jobs: Sequence[tuple[Problem, Sequence[Measurement], int]], ends_s: float
+    ) -> list[Problem]:
+        """`remeasure` for several problems, as long as the monotonic time is before `ends_s`. Returns the
+        problems that were measured. Raises HarnessError."""
+        measured = []
+        for problem, timed, round_ in jobs:
+            if time.monotonic() >= ends_s:
+                break
+            self.remeasure(problem, timed, round_)
+            measured.append(problem)
+        return measured
+
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         return 0
 
@@ -182,9 +205,7 @@ class LiveSession(Session):
 
     def _open_service(self) -> MeasureService:
         run = self.open_run()
-        who = os.environ.get("PYTEST_XDIST_WORKER", "main")
-        writer = f"{who}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}"
-        self._log = RunLog(run, writer)
+        self._log = RunLog(run, self._writer())
         self._supervisor = Supervisor(self.target, self._settings, run.measurements)
         device = self._supervisor.open()
         self._learn_known_failures(device.name)
@@ -195,6 +216,12 @@ class LiveSession(Session):
             keep_samples=self.keep_samples,
             picks=Picks(self.models, without(self.plan, self.lacking()), self._held, self.target.refusal).of,
         )
+
+    @staticmethod
+    def _writer() -> str:
+        """The name of this process's journals."""
+        who = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        return f"{who}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}"
 
     def _planned(self, problem: Problem) -> Sequence[Kernel]:
         return self._kernels_of.get(problem.id, ())
@@ -248,27 +275,6 @@ class LiveSession(Session):
     def notes(self) -> list[str]:
         builders = (part.builder for part in parts_of(self.target))
         return [*super().notes, *(note for one in builders if one is not None for note in one.notes)]
-
-
-def _find_target(options: SessionOptions) -> tuple[Target, str]:
-    """The target with all kernel sources of the options, and why it was chosen. Raises HarnessError."""
-    own = TargetOptions(
-        options.toolchain, options.build_dir, _build_jobs(options), options.isa, options.kernel_source
-    )
-    target, reason = resolve_target(options.target, own)
-    if not options.more_sources:
-        return target, reason
-    # A prebuilt folder has the binaries of one source.
-    shared = options.build_dir
-    cache = None if shared is None or is_prebuilt_folder(shared) else shared
-    parts = [target]
-    for source in options.more_sources:
-        argument = source.partition("=")[2]
-        folder = Path(argument) if argument and is_prebuilt_folder(Path(argument)) else cache
-        # --toolchain is the first source's: Triton's kernels have their own compiler.
-        more = replace(own, toolchain="auto", build_dir=folder, kernel_source=source)
-        parts.append(resolve_target(target.name, more)[0])
-    return WithSources(parts), reason
 
 
 def _build_jobs(options: SessionOptions) -> int | None:

@@ -10,7 +10,8 @@ from tile_oracle.session.session import Session
 
 
 def open_session(options: SessionOptions, **process: Any) -> Session:
-    """A ReplaySession where records are named or the target is `replay`, else a LiveSession.
+    """A ReplaySession where records are named or the target is `replay`, a FleetSession with --fleet, else a
+    LiveSession.
 
     process: the keyword arguments of Session that a worker of pytest-xdist is given. Raises HarnessError.
     """
@@ -18,6 +19,10 @@ def open_session(options: SessionOptions, **process: Any) -> Session:
         from tile_oracle.session.replay_session import ReplaySession
 
         return ReplaySession(options, **process)
+    if options.fleet is not None:
+        from tile_oracle.session.fleet_session import FleetSession
+
+        return FleetSession(options, **process)
     from tile_oracle.session.live import LiveSession
 
     return LiveSession(options, **process)

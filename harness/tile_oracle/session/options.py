@@ -82,6 +82,26 @@ def add_options(parser: pytest.Parser) -> None:
         "merge` puts the runs together (docs/shards.md)",
     )
     add(
+        "--fleet",
+        metavar="ADDRESS",
+        nargs="?",
+        const="local",
+        help="measure on all devices of a Ray cluster: its address, auto (the cluster that this machine "
+        "belongs to), or local, which is meant without an address: a Ray of the session's own over this "
+        "machine's GPUs, or its cores for --target cpu (docs/fleet.md)",
+    )
+    add(
+        "--fleet-devices",
+        metavar="N",
+        type=int,
+        help="with --fleet local: at most N devices (default: all)",
+    )
+    add(
+        "--fleet-match",
+        metavar="KIND",
+        help="with --fleet: only devices of this kind, by their own name; * and ? match any text",
+    )
+    add(
         "--toolchain",
         metavar="NAME",
         default="auto",
@@ -310,6 +330,9 @@ class SessionOptions:
     """Kernel sources besides `kernel_source`: NAME or NAME=ARGUMENT."""
     library_algorithms: int = MOST_ALGORITHMS
     shard: Shard | None = None
+    fleet: str | None = None
+    fleet_devices: int | None = None
+    fleet_match: str = ""
 
     @property
     def sources(self) -> Sources:
@@ -389,6 +412,9 @@ def read_options(config: pytest.Config) -> SessionOptions:
         kernels_given=value("--kernels"),
         more_sources=given.more,
         library_algorithms=value("--library-algorithms"),
+        fleet=value("--fleet"),
+        fleet_devices=value("--fleet-devices"),
+        fleet_match=value("--fleet-match") or "",
         shard=None if value("--shard") is None else read_shard(value("--shard")),
     )
 
@@ -406,6 +432,13 @@ def _check_numbers(config: pytest.Config) -> None:
     most, jobs = config.getoption("--library-algorithms"), config.getoption("--build-jobs")
     if not 1 <= most <= _MOST_ALGORITHMS:
         raise HarnessError(f"--library-algorithms {most} is not from 1 to {_MOST_ALGORITHMS:,}")
+    devices = config.getoption("--fleet-devices")
+    if devices is not None and devices < 1:
+        raise HarnessError(f"--fleet-devices {devices}: at least one device must measure")
+    if config.getoption("--fleet") is None and (devices is not None or config.getoption("--fleet-match")):
+        raise HarnessError("--fleet-devices and --fleet-match are for sessions with --fleet")
+    if config.getoption("--fleet") is not None and config.getoption("dist", "no") != "no":
+        raise HarnessError("--fleet has workers of its own: leave -n out")
     if jobs is not None and jobs < 1:
         raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")
 

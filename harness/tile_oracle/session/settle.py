@@ -88,12 +88,12 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
         if not todo or time.monotonic() >= ends:
             break
         latest = records.groupby("problem")["round"].max().to_dict()
-        for name, turn in _in_turn(todo):
-            if time.monotonic() >= ends:
-                break
-            round_ = max(int(latest.get(name, 0)), ROUND_FINAL) + 1 + turn
-            session.remeasure(by_id[name], todo[name][0], round_)
-            rounds[name] = rounds.get(name, 0) + 1
+        jobs = [
+            (by_id[name], todo[name][0], max(int(latest.get(name, 0)), ROUND_FINAL) + 1 + turn)
+            for name, turn in _in_turn(todo)
+        ]
+        for problem in session.remeasure_all(jobs, ends):
+            rounds[problem.id] = rounds.get(problem.id, 0) + 1
     if not rounds:
         return Settlement(analysed)
     most, seconds = max(rounds.values()), time.monotonic() - began

@@ -21,7 +21,8 @@ class TargetOptions:
     """How a target builds.
 
     toolchain: name or path. build_dir: the cache folder. jobs: compilers that run at once. isa: instruction
-    set. kernel_source: NAME or NAME=ARGUMENT of a kernel source; "" for the project's own kernels.
+    set. kernel_source: NAME or NAME=ARGUMENT of a kernel source; "" for the project's own kernels. elsewhere:
+    kernels are built here and run on other machines, so that no GPU need be here.
     """
 
     toolchain: str = "auto"
@@ -29,6 +30,7 @@ class TargetOptions:
     jobs: int | None = None
     isa: str = "native"
     kernel_source: str = ""
+    elsewhere: bool = False
 
 
 class Target(Protocol):

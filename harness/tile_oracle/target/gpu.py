@@ -40,7 +40,7 @@ class GpuTarget:
         Raises DeviceMissingError on a machine without such a GPU, BuildError without a compiler for it.
         """
         source = source or open_kernel_source(self.arch, options.kernel_source)
-        if not presence.usable:
+        if not presence.usable and not options.elsewhere:
             raise DeviceMissingError(f"--target {self.name} cannot run here: {presence.why}")
         self._presence = presence
         arch = load_arch(self.arch)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
 
 from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.kernel_source import PoolSource
+from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.problem import Problem
-from tile_oracle.target.base import InParts, Target
+from tile_oracle.target.base import InParts, Target, TargetOptions
+from tile_oracle.target.resolve import resolve_target
 
 
 class WithSources(InParts):
@@ -62,6 +66,25 @@ class WithSources(InParts):
     def close(self) -> None:
         for target in self._targets:
             target.close()
+
+
+def resolve_with_sources(name: str, own: TargetOptions, more: Sequence[str] = ()) -> tuple[Target, str]:
+    """The target of --target NAME with all kernel sources, and why it was chosen. more: NAME=ARGUMENT of the
+    sources beside that of `own`. Raises HarnessError."""
+    target, reason = resolve_target(name, own)
+    if not more:
+        return target, reason
+    # A prebuilt folder has the binaries of one source.
+    shared = own.build_dir
+    cache = None if shared is None or is_prebuilt_folder(shared) else shared
+    parts = [target]
+    for source in more:
+        argument = source.partition("=")[2]
+        folder = Path(argument) if argument and is_prebuilt_folder(Path(argument)) else cache
+        # --toolchain is the first source's: Triton's kernels have their own compiler.
+        options = replace(own, toolchain="auto", build_dir=folder, kernel_source=source)
+        parts.append(resolve_target(target.name, options)[0])
+    return WithSources(parts), reason
 
 
 def pool_source(target: Target) -> PoolSource | None:

@@ -1,0 +1,257 @@
+"""A device's side of a fleet: one process that measures assignments with its own isolated worker.
+
+Everything that touches the supervisor happens in one thread. The engine's calls only leave work and take
+messages, so they never wait for a kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from tile_oracle.build.binary import BuildResult
+from tile_oracle.build.builder import Builder
+from tile_oracle.errors import HarnessError, first_line
+from tile_oracle.fleet.messages import (
+    Binaries,
+    DeviceSettings,
+    Ended,
+    Message,
+    Opened,
+    Result,
+    Row,
+    Shipment,
+    Work,
+)
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.row import row_of
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.twins import TwinSweeper, copies_among, copies_for
+from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.record.journal_line import encode_line
+from tile_oracle.target.base import InParts, Target, part_of, parts_of
+from tile_oracle.target.with_libraries import WithLibraries
+from tile_oracle.target.with_sources import pool_source, resolve_with_sources
+
+Fetch = Callable[[Any], Shipment | None]
+"""Resolves a reference of Binaries.shipped; None if it cannot be had any more."""
+
+
+class WithShipments(InParts):
+    """See tile_oracle.target.base.Target. Binaries that were built elsewhere are not built again."""
+
+    def __init__(self, target: Target, fetch: Fetch) -> None:
+        self._target, self._fetch = target, fetch
+        self.name, self.arch = target.name, target.arch
+        self.device_module, self.device_name = target.device_module, target.device_name
+        self.implementation = target.implementation
+        self.builder: Builder | None = target.builder
+        self._binaries: dict[str, Any] = {}
+        self._failed: dict[str, str] = {}
+
+    def take(self, binaries: Binaries) -> None:
+        """Notes what was built elsewhere."""
+        self._binaries |= binaries.shipped
+        self._failed |= binaries.failed
+
+    @property
+    def parts(self) -> tuple[Target, ...]:
+        return parts_of(self._target)
+
+    def part_of(self, kernel: Kernel) -> Target:
+        return part_of(self._target, kernel)
+
+    def build(self, kernel: Kernel) -> Future[BuildResult]:
+        log = self._failed.get(kernel.name)
+        if log is not None:
+            future: Future[BuildResult] = Future()
+            future.set_result(BuildResult(kernel, "build_error", None, log, 0.0, cached=True))
+            return future
+        reference = self._binaries.pop(kernel.name, None)
+        builder = self.part_of(kernel).builder
+        if reference is not None and builder is not None:
+            # What cannot be shipped is compiled here.
+            with suppress(HarnessError, OSError):
+                _keep(builder, kernel, reference, self._fetch)
+        return self._target.build(kernel)
+
+    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
+        return self._target.refusal(kernel, problem)
+
+    def source_identity(self) -> str:
+        return self._target.source_identity()
+
+    def device_options(self) -> Mapping[str, str]:
+        return self._target.device_options()
+
+    def timeout_s(self, problem: Problem) -> float:
+        return self._target.timeout_s(problem)
+
+    def close(self) -> None:
+        self._target.close()
+
+
+def _keep(builder: Builder, kernel: Kernel, reference: Any, fetch: Fetch) -> None:
+    """Puts a shipped binary into this machine's cache, if it is the one that would be built here."""
+    key = builder.source_hash(kernel)
+    cache = builder.cache
+    if not key or cache.find(key) is not None:
+        return
+    shipment = fetch(reference)
+    if shipment is None or shipment.key != key:
+        return  # another instruction set or toolchain
+    lock = cache.try_lock(key)
+    if lock is None:
+        return
+    with lock, cache.work_folder() as work:
+        path = work / "shipped"
+        path.write_bytes(shipment.content)
+        cache.add(key, path, shipment.source, shipment.facts)
+
+
+class DeviceRunner:
+    """One device. `assign`, `withdraw` and `take` may be called from any thread."""
+
+    def __init__(self, settings: DeviceSettings, fetch: Fetch = lambda reference: None) -> None:
+        self._settings = settings
+        self._fetch = fetch
+        self._state = threading.Condition()
+        self._work: deque[Work] = deque()
+        self._messages: list[Message] = []
+        self._number = 0
+        self._withdrawn: frozenset[str] = frozenset()
+        self._finals = False
+        self._ends = False
+        self._opened: Future[Opened] = Future()
+        self._thread = threading.Thread(target=self._run, name="fleet device", daemon=True)
+        self._thread.start()
+
+    def open(self) -> Opened:
+        """Waits until the device is open. Raises HarnessError."""
+        return self._opened.result()
+
+    def assign(self, work: Work) -> None:
+        """Queues an assignment."""
+        with self._state:
+            self._work.append(work)
+            self._state.notify_all()
+
+    def withdraw(self, number: int, kernels: Iterable[str]) -> None:
+        """Leaves kernels of an assignment, and its leaders, to others."""
+        with self._state:
+            if number == self._number:
+                self._withdrawn |= frozenset(kernels)
+                self._finals = False
+
+    def take(self, wait_s: float, batch_s: float) -> list[Message]:
+        """The messages since the last call: waits `wait_s` seconds for the first, and `batch_s` for more of
+        them unless the assignment has ended."""
+        with self._state:
+            if self._state.wait_for(lambda: self._messages, wait_s):
+                self._state.wait_for(lambda: isinstance(self._messages[-1], Ended), batch_s)
+            taken, self._messages = self._messages, []
+        return taken
+
+    def close(self) -> None:
+        """Ends the device's worker, whatever it is doing."""
+        with self._state:
+            self._ends = True
+            self._withdrawn, self._finals = frozenset(), False
+            self._state.notify_all()
+        self._thread.join(timeout=20.0)
+
+    # ---- in the device's thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        supervisor = target = None
+        try:
+            chosen, _ = resolve_with_sources(
+                self._settings.target, self._settings.options, self._settings.more_sources
+            )
+            for source in map(pool_source, parts_of(chosen)):
+                if source is not None:
+                    source.expect([problem_from_id(name) for name in self._settings.problems])
+            if self._settings.offers:
+                chosen = WithLibraries(chosen, self._settings.offers)
+            target = WithShipments(chosen, self._fetch)
+            supervisor = Supervisor(target, self._settings.sweep)
+            sweeper = TwinSweeper(supervisor)
+            device = supervisor.open()
+            self._opened.set_result(Opened(device.name, device.driver, socket.gethostname(), os.getpid()))
+            while (work := self._next()) is not None:
+                self._tell(self._measured(work, target, supervisor, sweeper))
+        except BaseException as error:
+            if not self._opened.done():
+                self._opened.set_exception(error)
+            else:
+                self._tell(Ended(self._number, lost=first_line(RuntimeError(repr(error)))))
+        finally:
+            if supervisor is not None:
+                supervisor.close()
+            if target is not None:
+                target.close()
+
+    def _next(self) -> Work | None:
+        with self._state:
+            self._state.wait_for(lambda: self._work or self._ends)
+            if self._ends:
+                return None
+            work = self._work.popleft()
+            self._number, self._withdrawn, self._finals = work.number, frozenset(), work.finals
+        return work
+
+    def _tell(self, message: Message) -> None:
+        with self._state:
+            self._messages.append(message)
+            self._state.notify_all()
+
+    def _measured(
+        self, work: Work, target: WithShipments, supervisor: Supervisor, sweeper: TwinSweeper
+    ) -> Ended:
+        """Measures an assignment."""
+        target.take(work.binaries)
+        problem = problem_from_id(work.problem)
+        try:
+            for one in self._measurements(work, problem, supervisor, sweeper):
+                if one.status == "device_lost":
+                    continue  # it is measured elsewhere
+                row = {
+                    "run": self._settings.run,
+                    "time": datetime.now(UTC).isoformat(),
+                    **row_of(supervisor, one),
+                }
+                self._tell(Row(work.number, problem.id, one.kernel.name, Result.of(one), encode_line(row)))
+                if self._ends:
+                    return Ended(work.number, lost="closed")
+        except HarnessError as error:
+            return Ended(work.number, failed=str(error))
+        return Ended(work.number, lost=supervisor.lost or "")
+
+    def _measurements(
+        self, work: Work, problem: Problem, supervisor: Supervisor, sweeper: TwinSweeper
+    ) -> Iterable[Measurement]:
+        known = [result.measurement(problem, parse_kernel_name(name)) for name, result in work.known]
+        if work.again:
+            timed = [result.measurement(problem, parse_kernel_name(name)) for name, result in work.again]
+            copies = copies_among(known)
+            for one in supervisor.remeasure(problem, timed, work.again_round):
+                yield one
+                yield from copies_for(one, copies)
+            return
+        yield from sweeper.sweep(
+            problem,
+            [parse_kernel_name(name) for name in work.kernels],
+            known,
+            picks=[parse_kernel_name(name) for name in work.picks],
+            keep_samples=self._settings.keep_samples,
+            wanted=lambda kernel: not self._ends and kernel.name not in self._withdrawn,
+            finals=lambda: self._finals,
+        )

@@ -1,0 +1,414 @@
+"""Which device measures what: a state machine without clocks, threads or devices of its own.
+
+A part is a problem's kernels, or some of them. Each device has at most one part at a time, an assignment. The
+part of a device that dies goes on elsewhere, without the pairs that it has finished. An idle device takes
+over half of the kernels that a straggler has left. A problem's leaders are measured again by one device: by
+the one that swept it, or, if several did, by one of them once all kernels have been swept.
+
+A pair counts when its first result arrives; later results of the same pair are refused. So nothing is lost
+and nothing is doubled, however many devices have tried a pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+DEATHS_TO_ISOLATE = 2
+"""Deaths of devices at one part after which its next kernels run one by one."""
+DEATHS_TO_BLAME = 2
+"""Deaths of devices while a kernel ran alone after which it is not run again."""
+ISOLATED_AT_ONCE = 9
+"""Kernels that may have been running when a device died: those that a worker is sent in advance, and one."""
+_LEAST_TO_SPLIT = 4
+_MOST_DEATHS_OF_FINALS = 3
+
+_Priority = tuple[int, float, int]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem that is to be measured. kernels: those without a result; empty if only the leaders are left.
+    weight: expected time in any unit."""
+
+    problem: str
+    kernels: Sequence[str]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Assign:
+    """An order: the device measures these kernels and, with `finals`, the problem's leaders again."""
+
+    device: str
+    number: int
+    problem: str
+    kernels: tuple[str, ...]
+    finals: bool
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    """An order: the device leaves these kernels of its assignment, and the leaders, to others."""
+
+    device: str
+    number: int
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Blame:
+    """A kernel that is not run again, because `deaths` devices died while it ran alone."""
+
+    problem: str
+    kernel: str
+    deaths: int
+
+
+Order = Assign | Withdraw | Blame
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Time limits in seconds.
+
+    split_s: a straggler keeps its kernels if they take less than this. kind_s: a problem waits this long for
+    a device of the kind that began it, and then goes to another kind.
+    """
+
+    split_s: float = 3.0
+    kind_s: float = 60.0
+
+
+@dataclass
+class _Problem:
+    name: str
+    order: int
+    weight_a_pair: float
+    open_parts: int = 0
+    kind: str | None = None
+    home: str = ""
+    complete: bool = False
+
+
+@dataclass
+class _Part:
+    problem: _Problem
+    remaining: dict[str, None]
+    deaths: int = 0
+    alone: int = 0
+    """Deaths while its only kernel ran."""
+
+
+@dataclass
+class _Assignment:
+    number: int
+    part: _Part
+    device: str
+    finals: bool
+    begun_s: float
+    done: int = 0
+
+
+@dataclass
+class _Device:
+    name: str
+    kind: str
+    assignment: _Assignment | None = None
+    usable: bool = True
+    busy_s: float = 0.0
+    pairs: int = 0
+
+
+@dataclass
+class _Queue:
+    """Parts that wait for a device, the most urgent first."""
+
+    heap: list[tuple[_Priority, int, _Part]] = field(default_factory=list)
+
+    def push(self, priority: _Priority, number: int, part: _Part) -> None:
+        heappush(self.heap, (priority, number, part))
+
+    def pop(self) -> _Part:
+        return heappop(self.heap)[2]
+
+    @property
+    def head(self) -> _Priority | None:
+        return self.heap[0][0] if self.heap else None
+
+
+class Dispatcher:
+    """Feed it with what happens, ask it for `orders`. Times are seconds on any steady clock."""
+
+    def __init__(
+        self, tasks: Iterable[Task], *, in_order: bool = False, patience: Patience | None = None
+    ) -> None:
+        """in_order: problems begin in the order of the tasks, not the longest first."""
+        self._patience = patience or Patience()
+        self._in_order = in_order
+        self._problems: dict[str, _Problem] = {}
+        self._devices: dict[str, _Device] = {}
+        self._assignments: dict[int, _Assignment] = {}
+        self._queues: dict[str | None, _Queue] = {None: _Queue()}
+        self._kind_seen_s: dict[str, float] = {}
+        self._numbers = 0
+        self._pairs_left = 0
+        self._problems_left = 0
+        self._begins_new = True
+        self._blamed: list[Blame] = []
+        self.without_finals: list[str] = []
+        """Problems whose leaders were given up, because devices died while they were measured again."""
+        for task in tasks:
+            self.add(task)
+
+    # ---- what is known ----------------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do; problems that may not begin any more do not count."""
+        if self._begins_new:
+            return self._problems_left == 0
+        return not any(not one.complete and one.home for one in self._problems.values())
+
+    @property
+    def pairs_left(self) -> int:
+        return self._pairs_left
+
+    @property
+    def problems_left(self) -> int:
+        return self._problems_left
+
+    def begun(self, problem: str) -> bool:
+        """Whether a device has been given the problem, or it is complete."""
+        one = self._problems.get(problem)
+        return one is None or one.complete or bool(one.home)
+
+    def is_complete(self, problem: str) -> bool:
+        one = self._problems.get(problem)
+        return one is None or one.complete
+
+    def home(self, problem: str) -> str:
+        """The device that last measured the problem; "" for none."""
+        one = self._problems.get(problem)
+        return "" if one is None else one.home
+
+    def devices(self) -> Iterator[tuple[str, str, int, float]]:
+        """Name, kind, finished pairs and finished busy seconds of every device."""
+        for one in self._devices.values():
+            yield one.name, one.kind, one.pairs, one.busy_s
+
+    def busy(self) -> dict[str, float]:
+        """Device -> when its assignment began, of those that have one."""
+        return {one.device: one.begun_s for one in self._assignments.values()}
+
+    def usable(self) -> list[str]:
+        """The devices that get work."""
+        return [one.name for one in self._devices.values() if one.usable]
+
+    def takes_finals(self, device: str, number: int) -> bool:
+        """Whether results of the leaders are expected from this assignment."""
+        found = self._assignments.get(number)
+        return found is not None and found.device == device and found.finals
+
+    # ---- what happens -----------------------------------------------------------------------------------
+
+    def add(self, task: Task) -> None:
+        """A problem more. Raises ValueError for one that is known."""
+        if task.problem in self._problems:
+            raise ValueError(f"{task.problem} is there already")
+        kernels = dict.fromkeys(task.kernels)
+        one = _Problem(task.problem, len(self._problems), task.weight / max(1, len(kernels)))
+        self._problems[task.problem] = one
+        self._problems_left += 1
+        self._pairs_left += len(kernels)
+        self._queue(_Part(one, kernels), fresh=True)
+
+    def joined(self, device: str, kind: str, now: float) -> None:
+        """A device is there, new or again."""
+        there = self._devices.get(device)
+        if there is not None and there.assignment is not None:
+            self.gone(device, now)
+        if there is None:
+            self._devices[device] = _Device(device, kind)
+        else:
+            there.kind, there.usable = kind, True
+        self._kind_seen_s[kind] = now
+
+    def gone(self, device: str, now: float, *, died: bool = True) -> None:
+        """A device is not there any more, or may not measure any more. died: its kernels may be the cause."""
+        one = self._devices.get(device)
+        if one is None:
+            return
+        one.usable = False
+        self._kind_seen_s[one.kind] = now
+        if one.assignment is not None:
+            assignment = self._release(one.assignment, now)
+            self._go_on(assignment.part, died=died)
+
+    def finished(self, device: str, number: int, kernel: str) -> bool:
+        """A kernel of an assignment has a result. Returns whether it is the pair's first."""
+        assignment = self._assignments.get(number)
+        if assignment is None or assignment.device != device or kernel not in assignment.part.remaining:
+            return False
+        del assignment.part.remaining[kernel]
+        assignment.done += 1
+        self._devices[device].pairs += 1
+        self._pairs_left -= 1
+        return True
+
+    def ended(self, device: str, number: int, now: float) -> bool:
+        """An assignment has ended. Returns whether its results of the leaders count."""
+        assignment = self._assignments.get(number)
+        if assignment is None or assignment.device != device:
+            return False
+        self._release(assignment, now)
+        part = assignment.part
+        if part.remaining:
+            # Without a result for every kernel nothing is known about the rest.
+            self._go_on(part, died=not assignment.done)
+            return False
+        part.problem.open_parts -= 1
+        if assignment.finals:
+            self._complete(part.problem)
+            return True
+        if part.problem.open_parts == 0:
+            self._queue(_Part(part.problem, {}), fresh=False)
+        return False
+
+    def stop_new(self) -> None:
+        """No problem begins any more; those that have begun are finished."""
+        self._begins_new = False
+
+    # ---- what to do -------------------------------------------------------------------------------------
+
+    def orders(self, now: float) -> list[Order]:
+        """What has to be done now. Every order is returned once."""
+        orders: list[Order] = list(self._blamed)
+        self._blamed.clear()
+        usable = [device for device in self._devices.values() if device.usable]
+        for device in usable:
+            self._kind_seen_s[device.kind] = now
+        self._unpin(now)
+        for device in usable:
+            if device.assignment is None:
+                orders += self._for_idle(device, now)
+        return orders
+
+    def _for_idle(self, device: _Device, now: float) -> list[Order]:
+        part = self._next(device.kind)
+        if part is not None:
+            return [self._assign(device, part, now)]
+        victim = self._straggler(device.kind, now)
+        return [] if victim is None else self._split(victim, device, now)
+
+    def _next(self, kind: str) -> _Part | None:
+        own, free = self._queues.setdefault(kind, _Queue()), self._queues[None]
+        if own.head is not None and (not self._begins_new or free.head is None or own.head <= free.head):
+            return own.pop()
+        return free.pop() if free.head is not None and self._begins_new else None
+
+    def _assign(self, device: _Device, part: _Part, now: float) -> Assign:
+        problem = part.problem
+        problem.kind, problem.home = device.kind, device.name
+        finals = problem.open_parts == 1
+        assignment = _Assignment(self._number(), part, device.name, finals, now)
+        device.assignment = self._assignments[assignment.number] = assignment
+        return Assign(device.name, assignment.number, problem.name, tuple(part.remaining), finals)
+
+    def _straggler(self, kind: str, now: float) -> _Assignment | None:
+        """The assignment of this kind that will take longest, if an idle device should help."""
+        longest, found = self._patience.split_s, None
+        for one in self._assignments.values():
+            left = len(one.part.remaining)
+            if left < _LEAST_TO_SPLIT or self._devices[one.device].kind != kind:
+                continue
+            seconds = (now - one.begun_s) / max(1, one.done) * left
+            if seconds > longest:
+                longest, found = seconds, one
+        return found
+
+    def _split(self, victim: _Assignment, device: _Device, now: float) -> list[Order]:
+        part = victim.part
+        names = list(part.remaining)
+        taken = names[len(names) - len(names) // 2 :]
+        for name in taken:
+            del part.remaining[name]
+        victim.finals = False
+        part.problem.open_parts += 1
+        home = part.problem.home
+        order = self._assign(device, _Part(part.problem, dict.fromkeys(taken)), now)
+        part.problem.home = home
+        return [Withdraw(victim.device, victim.number, tuple(taken)), order]
+
+    # ---- parts ------------------------------------------------------------------------------------------
+
+    def _go_on(self, part: _Part, *, died: bool) -> None:
+        """Queues the rest of a part whose device is gone."""
+        part.problem.open_parts -= 1
+        if not died:
+            self._queue(part, fresh=False)
+            return
+        part.deaths += 1
+        if not part.remaining:
+            if part.deaths >= _MOST_DEATHS_OF_FINALS and part.problem.open_parts == 0:
+                self.without_finals.append(part.problem.name)
+                self._complete(part.problem)
+                return
+            self._queue(part, fresh=False)
+        elif len(part.remaining) == 1:
+            part.alone += 1
+            if part.alone >= DEATHS_TO_BLAME:
+                self._blame(part)
+            else:
+                self._queue(part, fresh=False)
+        elif part.deaths < DEATHS_TO_ISOLATE:
+            self._queue(part, fresh=False)
+        else:
+            names = list(part.remaining)
+            for name in names[:ISOLATED_AT_ONCE]:
+                self._queue(_Part(part.problem, {name: None}), fresh=False)
+            if rest := names[ISOLATED_AT_ONCE:]:
+                self._queue(_Part(part.problem, dict.fromkeys(rest)), fresh=False)
+
+    def _blame(self, part: _Part) -> None:
+        (kernel,) = part.remaining
+        self._blamed.append(Blame(part.problem.name, kernel, part.alone))
+        self._pairs_left -= 1
+        part.remaining.clear()
+        if part.problem.open_parts == 0:
+            self._queue(_Part(part.problem, {}), fresh=False)
+
+    def _queue(self, part: _Part, *, fresh: bool) -> None:
+        problem = part.problem
+        problem.open_parts += 1
+        weight = problem.weight_a_pair * len(part.remaining)
+        priority = (int(fresh), problem.order if self._in_order else -weight, problem.order)
+        self._queues.setdefault(problem.kind, _Queue()).push(priority, self._number(), part)
+
+    def _unpin(self, now: float) -> None:
+        """Lets another kind finish what waits for a kind that has been gone for too long."""
+        for kind, queue in self._queues.items():
+            if kind is None or not queue.heap or now - self._kind_seen_s[kind] <= self._patience.kind_s:
+                continue
+            others = sorted({one.kind for one in self._devices.values() if one.usable})
+            while others and queue.heap:
+                priority, number, part = heappop(queue.heap)
+                part.problem.kind = others[0]
+                self._queues.setdefault(others[0], _Queue()).push(priority, number, part)
+            if others:
+                break  # the dictionary may have changed; the rest follows with the next orders
+
+    def _release(self, assignment: _Assignment, now: float) -> _Assignment:
+        device = self._devices[assignment.device]
+        device.assignment = None
+        device.busy_s += now - assignment.begun_s
+        return self._assignments.pop(assignment.number)
+
+    def _complete(self, problem: _Problem) -> None:
+        problem.complete = True
+        self._problems_left -= 1
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers

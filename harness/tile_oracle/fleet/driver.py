@@ -1,0 +1,499 @@
+"""The driver of a fleet: it gives devices work, takes their results, records them and answers questions.
+
+The driver runs in a thread of its own, so that no device waits for the tests of the session. What it records
+is what any session records: a sweep's row when it arrives, and the rows of a problem's leaders all at once,
+because only times of one device in one go can be compared.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+from tile_oracle.errors import DeviceMissingError, HarnessError
+from tile_oracle.fleet.builds import Builds
+from tile_oracle.fleet.dispatcher import Assign, Blame, Dispatcher, Patience, Task, Withdraw
+from tile_oracle.fleet.engine import Engine, Event, Gone, Joined, Told
+from tile_oracle.fleet.messages import Ended, Result, Row, Work
+from tile_oracle.fleet.progress import FleetProgress
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
+from tile_oracle.record.schema import ROUND_FINAL
+
+_TICK_S = 0.2
+_NO_DEVICE_S = 60.0
+"""How long a fleet without a usable device waits for one."""
+_MOST_LOSSES = 3
+"""Times that a device may be lost before it is not opened again."""
+_MOST_DEATHS_OF_AGAIN = 3
+
+
+class NotBegunError(HarnessError):
+    """The time was over before a device could begin the problem."""
+
+
+class Log(Protocol):
+    """Where rows go; tile_oracle.record.run.RunLog."""
+
+    def append_lines(self, lines: Sequence[bytes]) -> None:
+        """Records rows durably, all of them or none."""
+
+
+@dataclass(frozen=True)
+class FleetTask:
+    """A problem, the kernels that a session wants of it, and what earlier sessions have measured.
+
+    weight: expected time, in any unit. complete: everything has been measured, the leaders included.
+    """
+
+    problem: Problem
+    kernels: Sequence[Kernel]
+    weight: float
+    known: Sequence[tuple[str, Result]] = ()
+    complete: bool = False
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What the driver asks of the session.
+
+    picks: the kernels that are measured again with the leaders. blamed: the result and the journal line of a
+    kernel that `deaths` devices did not survive.
+    """
+
+    picks: Callable[[Problem], Collection[Kernel]]
+    blamed: Callable[[Problem, Kernel, int], tuple[Result, bytes]]
+
+
+@dataclass
+class _Problem:
+    problem: Problem
+    kernels: dict[str, Kernel]
+    weight: float
+    sweep: dict[str, Result] = field(default_factory=dict)
+    finals: dict[tuple[str, int], Result] = field(default_factory=dict)
+    resumed: frozenset[str] = frozenset()
+
+
+@dataclass
+class Again:
+    """Kernels that are timed again on one device. done: it was measured, or given up."""
+
+    problem: Problem
+    timed: Sequence[tuple[str, Result]]
+    known: Sequence[tuple[str, Result]]
+    round: int
+    device: str = ""
+    number: int = 0
+    deaths: int = 0
+    done: bool = False
+    measured: bool = False
+    rows: list[Row] = field(default_factory=list)
+
+
+class FleetDriver:
+    """Runs a fleet until `close`. Only `start`, `result`, `again`, `begun`, `stop_new` and `close` may be
+    called from other threads; all raise what has ended the fleet, a HarnessError."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        builds: Builds,
+        log: Log,
+        questions: Questions,
+        *,
+        match: str = "",
+        in_order: bool = False,
+        deadline: float | None = None,
+        patience: Patience | None = None,
+        no_device_s: float = _NO_DEVICE_S,
+    ) -> None:
+        """match: the kind of the devices that are used, a name or a pattern with * and ?; "" for all.
+        in_order: problems begin in the order in which they are given, not the longest first. deadline: no
+        problem begins after this time on the monotonic clock."""
+        self._engine, self._builds, self._log, self._questions = engine, builds, log, questions
+        self._match, self._deadline = match, deadline
+        self._dispatcher = Dispatcher((), in_order=in_order, patience=patience)
+        self._no_device_s = no_device_s
+        self._state = threading.Condition()
+        self._problems: dict[str, _Problem] = {}
+        self._unbuilt: dict[str, Task] = {}
+        self._labels: dict[str, str] = {}
+        self._begun: set[str] = set()
+        self._rows: dict[tuple[str, int], list[Row]] = {}
+        """Rows of leaders, by device and assignment, until it ends."""
+        self._lines: list[bytes] = []
+        self._remote: set[str] = set()
+        self._losses: dict[str, int] = {}
+        self._last_why = ""
+        self._again: deque[Again] = deque()
+        self._again_on: dict[str, Again] = {}
+        self._numbers = 0
+        self._asked: deque[tuple[Problem, Kernel]] = deque()
+        self._stops_new = self._ends = False
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._usable_s = time.monotonic()
+        self.progress = FleetProgress()
+        self.notes: list[str] = []
+
+    # ---- for the session --------------------------------------------------------------------------------
+
+    def start(self, tasks: Iterable[FleetTask]) -> None:
+        """Begins to measure, in a thread."""
+        self.plan(tasks)
+        self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
+        self._thread.start()
+
+    def plan(self, tasks: Iterable[FleetTask]) -> None:
+        """Takes the tasks. `start` does this, too; a caller that calls `step` itself calls only this."""
+        for task in tasks:
+            self._take_task(task)
+        self.progress.plan(sum(len(one.kernels) - len(one.resumed) for one in self._problems.values()))
+        self._usable_s = time.monotonic()
+
+    def result(self, problem: Problem, kernel: Kernel) -> tuple[Result, bool]:
+        """The result of a pair's sweep, once it is there, and whether an earlier session measured it.
+
+        Raises NotBegunError for a problem that will not begin any more."""
+        with self._state:
+            there = self._problems.get(problem.id)
+            if there is None or (kernel.name not in there.kernels and kernel.name not in there.sweep):
+                self._asked.append((problem, kernel))
+            self._check()  # what could not be recorded is no result
+            while (found := self._found(problem, kernel)) is None:
+                if self._stops_new and problem.id not in self._begun:
+                    raise NotBegunError(f"{problem.id} was not begun before the time was over")
+                self._state.wait(1.0)
+                self._check()
+            return found
+
+    def _found(self, problem: Problem, kernel: Kernel) -> tuple[Result, bool] | None:
+        there = self._problems.get(problem.id)
+        result = None if there is None else there.sweep.get(kernel.name)
+        return None if there is None or result is None else (result, kernel.name in there.resumed)
+
+    def settled(self) -> bool:
+        """Whether everything that was asked for has been measured."""
+        with self._state:
+            self._check()
+            return self._is_complete()
+
+    def wait(self) -> None:
+        """Waits until everything that was asked for, and that may still begin, has been measured."""
+        with self._state:
+            while not self._is_complete():
+                self._check()
+                self._state.wait(1.0)
+
+    def again(self, jobs: Sequence[Again], ends_s: float) -> list[Again]:
+        """Times kernels again, on as many devices as there are, until the monotonic time `ends_s`; a job that
+        has begun is finished. Returns the jobs that were done."""
+        with self._state:
+            self._again.extend(jobs)
+            while any(not job.done for job in jobs):
+                self._check()
+                if time.monotonic() >= ends_s:
+                    for job in jobs:
+                        if job in self._again:
+                            self._again.remove(job)
+                            job.done = True
+                self._state.wait(0.2)
+        return [job for job in jobs if job.measured]
+
+    def begun(self, problem: str) -> bool:
+        """Whether a device has been given the problem."""
+        return problem in self._begun
+
+    def known(self, problem: str) -> list[tuple[str, Result]]:
+        """The results of a problem, of all rounds."""
+        with self._state:
+            there = self._problems.get(problem)
+            if there is None:
+                return []
+            return [*there.sweep.items(), *((name, one) for (name, _), one in there.finals.items())]
+
+    @property
+    def kind(self) -> str:
+        """The kind of the first device that is there; "" before any is."""
+        return next((kind for _, kind, _, _ in self._dispatcher.devices()), "")
+
+    def all_notes(self) -> list[str]:
+        """What the user must know about devices and kernels."""
+        lost = [
+            f"the leaders of {one} were not measured again: devices died"
+            for one in self._dispatcher.without_finals
+        ]
+        return [*self.notes, *lost, *self.progress.notes()]
+
+    def stop_new(self) -> None:
+        """No problem begins any more."""
+        self._stops_new = True
+
+    def close(self) -> None:
+        """Ends the fleet and all devices, whatever they are doing; what has arrived is recorded."""
+        self._ends = True
+        if self._thread is not None:
+            self._thread.join()
+        self._engine.close()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._ends:
+            raise HarnessError("the fleet was closed")
+
+    # ---- the thread -------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._ends:
+                self.step(self._engine.events(_TICK_S), time.monotonic())
+        except BaseException as error:
+            with self._state:
+                self._error = error
+                self._state.notify_all()
+
+    def step(self, events: Sequence[Event], now: float) -> None:
+        """Handles what has happened and gives orders. now: seconds on the monotonic clock."""
+        with self._state:
+            for event in events:
+                self._handle(event, now)
+            self._flush()
+            self._take_asked()
+            for label in self._builds.ready():
+                self._add(self._unbuilt.pop(label))
+            self._stops_new |= self._deadline is not None and now >= self._deadline
+            if self._stops_new:
+                self._dispatcher.stop_new()
+            for order in self._dispatcher.orders(now):
+                if isinstance(order, Assign):
+                    self._assign(order)
+                elif isinstance(order, Withdraw):
+                    self._engine.withdraw(order.device, order.number, order.kernels)
+                else:
+                    self._blame(order)
+            self._flush()
+            self._give_again()
+            self._watch(now)
+            self.progress.update(self._dispatcher, now, self._builds.outstanding)
+            self._state.notify_all()
+
+    def _is_complete(self) -> bool:
+        waits = bool(self._unbuilt) and not self._stops_new
+        return self._dispatcher.complete and not waits and not self._again and not self._again_on
+
+    def _watch(self, now: float) -> None:
+        """Ends a fleet that has work and no device to do it."""
+        idle = self._is_complete() or (self._builds.outstanding and not self._dispatcher.problems_left)
+        if self._dispatcher.usable() or idle:
+            self._usable_s = now
+        elif now - self._usable_s > self._no_device_s:
+            waits = self._engine.waiting() or self._last_why or "none has joined"
+            raise DeviceMissingError(
+                f"the fleet has had no usable device for {self._no_device_s:.0f} s ({waits}); what was "
+                "measured is recorded: --resume continues"
+            )
+
+    # ---- events -----------------------------------------------------------------------------------------
+
+    def _handle(self, event: Event, now: float) -> None:
+        if isinstance(event, Told):
+            for message in event.messages:
+                if isinstance(message, Row):
+                    self._take_row(event.device, message)
+                else:
+                    self._end(event.device, message, now)
+        elif isinstance(event, Joined):
+            self._join(event, now)
+        else:
+            self._leave(event, now)
+
+    def _join(self, event: Joined, now: float) -> None:
+        kind = event.opened.kind
+        if self._match and kind != self._match and not fnmatchcase(kind, self._match):
+            self._last_why = f"{event.device} is {kind}, not {self._match}"
+            self.progress.set_aside(event.device, kind, f"is {kind}, not {self._match}")
+            self._engine.drop(event.device, again=False)
+            return
+        if event.remote:
+            self._remote.add(event.device)
+        self.progress.joined(event.device, event.opened)
+        self._dispatcher.joined(event.device, kind, now)
+
+    def _leave(self, event: Gone, now: float) -> None:
+        self._last_why = f"{event.device}: {event.why}"
+        self.progress.gone(event.device, event.why)
+        self._drop_finals(event.device)
+        self._dispatcher.gone(event.device, now, died=event.died)
+        job = self._again_on.pop(event.device, None)
+        if job is not None:
+            self._again_failed(job)
+
+    def set_aside(self, device: str, why: str, now: float, *, again: bool) -> None:
+        """Gives a device no more work. again: it may come back in a new process."""
+        self._leave(Gone(device, why, died=False), now)
+        self.progress.set_aside(device, "", why)
+        self._engine.drop(device, again=again)
+
+    def _take_row(self, device: str, row: Row) -> None:
+        job = self._again_on.get(device)
+        if job is not None and row.number == job.number:
+            job.rows.append(row)
+        elif row.result.round >= ROUND_FINAL:
+            if self._dispatcher.takes_finals(device, row.number):
+                self._rows.setdefault((device, row.number), []).append(row)
+        elif self._dispatcher.finished(device, row.number, row.kernel):
+            self._problems[row.problem].sweep[row.kernel] = row.result
+            self._lines.append(row.line)
+            self.progress.pair(device, row.result)
+
+    def _end(self, device: str, message: Ended, now: float) -> None:
+        job = self._again_on.get(device)
+        if job is not None and message.number == job.number:
+            del self._again_on[device]
+            if message.lost or message.failed:
+                self._again_failed(job)
+            else:
+                self._record(job.rows)
+                job.done = job.measured = True
+        elif message.lost or message.failed:
+            self._rows.pop((device, message.number), None)
+        else:
+            rows = self._rows.pop((device, message.number), [])
+            if self._dispatcher.ended(device, message.number, now):
+                self._record(rows)
+        if message.lost or message.failed:
+            self._losses[device] = self._losses.get(device, 0) + 1
+            why = message.lost or message.failed
+            self.set_aside(device, why, now, again=self._losses[device] < _MOST_LOSSES)
+
+    def _record(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self._problems[row.problem].finals[row.kernel, row.result.round] = row.result
+            self._lines.append(row.line)
+
+    def _drop_finals(self, device: str) -> None:
+        for key in [key for key in self._rows if key[0] == device]:
+            del self._rows[key]
+
+    def _flush(self) -> None:
+        if self._lines:
+            lines, self._lines = self._lines, []
+            self._log.append_lines(lines)
+
+    # ---- tasks ------------------------------------------------------------------------------------------
+
+    def _take_task(self, task: FleetTask) -> None:
+        problem = task.problem
+        there = self._problems.get(problem.id)
+        if there is None:
+            known = {name: result for name, result in task.known if result.round < ROUND_FINAL}
+            there = self._problems[problem.id] = _Problem(
+                problem,
+                {kernel.name: kernel for kernel in task.kernels},
+                task.weight,
+                known,
+                {(name, result.round): result for name, result in task.known if result.round >= ROUND_FINAL},
+                frozenset(known),
+            )
+            label = problem.id
+        else:
+            there.kernels |= {kernel.name: kernel for kernel in task.kernels}
+            label = f"{problem.id} +{len(self._labels)}"
+        missing = [kernel for kernel in task.kernels if kernel.name not in there.sweep]
+        if task.complete and not missing:
+            self._begun.add(problem.id)
+            return
+        self._labels[label] = problem.id
+        waits = Task(label, [kernel.name for kernel in missing], task.weight)
+        if self._builds.want(label, problem, task.kernels):
+            self._add(waits)
+        else:
+            self._unbuilt[label] = waits
+
+    def _add(self, task: Task) -> None:
+        self._dispatcher.add(task)
+
+    def _take_asked(self) -> None:
+        """Pairs that were not planned, which a test asks for."""
+        while self._asked:
+            problem, kernel = self._asked.popleft()
+            there = self._problems.get(problem.id)
+            if there is None or kernel.name not in there.kernels:
+                self._take_task(FleetTask(problem, (kernel,), there.weight if there is not None else 1.0))
+
+    def _assign(self, order: Assign) -> None:
+        there = self._problems[self._labels[order.problem]]
+        self._begun.add(there.problem.id)
+        picks = [kernel.name for kernel in self._questions.picks(there.problem)] if order.finals else []
+        known = [*there.sweep.items(), *((name, one) for (name, _), one in there.finals.items())]
+        kernels = [there.kernels[name] for name in order.kernels]
+        again = [there.kernels[name] for name in there.sweep if name in there.kernels] if order.finals else []
+        remote = order.device in self._remote
+        self._engine.assign(
+            order.device,
+            Work(
+                order.number,
+                there.problem.id,
+                order.kernels,
+                order.finals,
+                tuple(known),
+                tuple(picks),
+                binaries=self._builds.binaries([*kernels, *again], remote=remote),
+            ),
+        )
+
+    def _blame(self, order: Blame) -> None:
+        there = self._problems[self._labels[order.problem]]
+        kernel = there.kernels[order.kernel]
+        result, line = self._questions.blamed(there.problem, kernel, order.deaths)
+        there.sweep[kernel.name] = result
+        self._lines.append(line)
+        self.notes.append(f"{order.deaths} devices died while {kernel.name} ran on {there.problem.id}")
+
+    # ---- timed again ------------------------------------------------------------------------------------
+
+    def _give_again(self) -> None:
+        """Gives jobs to idle devices: to the one that has measured the problem, while it is there."""
+        usable = set(self._dispatcher.usable())
+        idle = [name for name in self._dispatcher.usable() if name not in self._again_on]
+        idle = [name for name in idle if name not in self._dispatcher.busy()]
+        for job in [*self._again]:
+            home = self._dispatcher.home(job.problem.id)
+            wanted = home if home in usable and not job.deaths else ""
+            device = wanted if wanted in idle else "" if wanted or not idle else idle[0]
+            if not device:
+                continue
+            idle.remove(device)
+            self._again.remove(job)
+            self._numbers -= 1
+            job.device, job.number, job.rows = device, self._numbers, []
+            self._again_on[device] = job
+            there = self._problems[job.problem.id]
+            kernels = [there.kernels[name] for name, _ in job.timed if name in there.kernels]
+            self._engine.assign(
+                device,
+                Work(
+                    job.number,
+                    job.problem.id,
+                    finals=False,
+                    known=tuple(job.known),
+                    again=tuple(job.timed),
+                    again_round=job.round,
+                    binaries=self._builds.binaries(kernels, remote=device in self._remote),
+                ),
+            )
+
+    def _again_failed(self, job: Again) -> None:
+        job.deaths += 1
+        job.rows = []
+        if job.deaths >= _MOST_DEATHS_OF_AGAIN:
+            job.done = True
+        else:
+            self._again.append(job)

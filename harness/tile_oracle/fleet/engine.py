@@ -1,0 +1,63 @@
+"""What a fleet needs of the engine that runs its devices; ray_engine has the one that ships."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tile_oracle.fleet.messages import Message, Opened, Shipment, Work
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A device is open. remote: its machine may lack the binaries that the driver has."""
+
+    device: str
+    opened: Opened
+    remote: bool = False
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A device has ended, cannot be opened, or does not answer. died: while it may have run a kernel."""
+
+    device: str
+    why: str
+    died: bool = True
+
+
+@dataclass(frozen=True)
+class Told:
+    """Messages of a device."""
+
+    device: str
+    messages: Sequence[Message]
+
+
+Event = Joined | Gone | Told
+
+
+class Engine(Protocol):
+    """Runs one `device_runner.DeviceRunner` a device. All methods are called from one thread."""
+
+    def events(self, wait_s: float) -> list[Event]:
+        """What has happened; waits at most `wait_s` seconds for the first event."""
+
+    def assign(self, device: str, work: Work) -> None:
+        """Gives a device an assignment. A device that has died is reported as Gone later."""
+
+    def withdraw(self, device: str, number: int, kernels: Sequence[str]) -> None:
+        """Takes kernels of an assignment back."""
+
+    def drop(self, device: str, *, again: bool) -> None:
+        """Ends a device. again: it may join once more, in a new process."""
+
+    def ship(self, shipment: Shipment) -> Any:
+        """A reference for Binaries.shipped."""
+
+    def waiting(self) -> str:
+        """What the engine waits for before a device can join, "" if nothing is on its way."""
+
+    def close(self) -> None:
+        """Ends all devices."""

@@ -1,0 +1,155 @@
+"""What driver and devices send each other. Everything here can be pickled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.sweep_settings import SweepSettings
+from tile_oracle.problem import Problem
+from tile_oracle.target.base import TargetOptions
+from tile_oracle.vendor.offers import Offers
+
+
+class Result(NamedTuple):
+    """What later steps need of a measurement; times in milliseconds as in Measurement."""
+
+    status: str
+    detail: str
+    round: int
+    latency_ms: float
+    latency_min_ms: float
+    spread: float
+    samples: int
+    check: str
+    check_points: int
+    sample_ms: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, one: Measurement) -> Result:
+        """The result of a measurement."""
+        return cls(
+            one.status,
+            one.detail,
+            one.round,
+            one.latency_ms,
+            one.latency_min_ms,
+            one.spread,
+            one.samples,
+            one.check,
+            one.check_points,
+            one.sample_ms,
+        )
+
+    def measurement(self, problem: Problem, kernel: Kernel, *, resumed: bool = False) -> Measurement:
+        """The measurement of the pair."""
+        status, detail, round_, median, fastest, spread, samples, check, points, sample_ms = self
+        return Measurement(
+            problem,
+            kernel,
+            status,
+            detail,
+            round_,
+            median,
+            fastest,
+            spread,
+            samples,
+            check,
+            points,
+            sample_ms=sample_ms,
+            resumed=resumed,
+        )
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """How a device measures; the same for all devices of a session.
+
+    run: name of the run, for its rows. offers: what the libraries of --kernels offer. more_sources: NAME=ARGUMENT of
+    further kernel sources. problems: ids of the session's problems, which some sources ask for.
+    """
+
+    target: str
+    options: TargetOptions
+    sweep: SweepSettings
+    run: str
+    keep_samples: bool = False
+    offers: tuple[Offers, ...] = ()
+    more_sources: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Binaries that a device needs.
+
+    shipped: kernel name -> a reference that the engine resolves to a Shipment; a device asks for it only if
+    its machine does not have the binary. failed: kernel name -> the compiler's output of a kernel that does
+    not build.
+    """
+
+    shipped: Mapping[str, Any] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+class Shipment(NamedTuple):
+    """One binary. key: its content hash (tile_oracle.build.cache). facts: of the cache's entry."""
+
+    key: str
+    content: bytes
+    source: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """An assignment for a device.
+
+    kernels: names of the kernels to sweep. finals: measure the leaders again afterwards. known: results of
+    the problem's other kernels, by kernel name. picks: names of kernels that are measured again with the
+    leaders. again: instead of a sweep, these kernels are timed again as rows of round `again_round`.
+    """
+
+    number: int
+    problem: str
+    kernels: tuple[str, ...] = ()
+    finals: bool = True
+    known: tuple[tuple[str, Result], ...] = ()
+    picks: tuple[str, ...] = ()
+    again: tuple[tuple[str, Result], ...] = ()
+    again_round: int = 0
+    binaries: Binaries = field(default_factory=Binaries)
+
+
+class Row(NamedTuple):
+    """A device's result of a pair. line: the row as the journal's line, without the run's other columns."""
+
+    number: int
+    problem: str
+    kernel: str
+    result: Result
+    line: bytes
+
+
+class Ended(NamedTuple):
+    """A device has ended an assignment. lost: why the device no longer responds, "" while it does. failed:
+    why the assignment could not be measured."""
+
+    number: int
+    lost: str = ""
+    failed: str = ""
+
+
+Message = Row | Ended
+
+
+class Opened(NamedTuple):
+    """A device is open. kind: its own name, equal for devices that can be compared."""
+
+    kind: str
+    driver: str
+    host: str
+    pid: int

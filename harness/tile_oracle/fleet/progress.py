@@ -1,0 +1,154 @@
+"""How far a fleet is: pairs per second, time left, and what each device does."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from tile_oracle.fleet.dispatcher import Dispatcher
+from tile_oracle.fleet.messages import Opened, Result
+
+_WINDOW_S = 60.0
+_UPDATE_S = 1.0
+
+WORKS, ASIDE, GONE = "works", "set aside", "gone"
+
+
+@dataclass
+class DeviceProgress:
+    """One device. state: works, set aside or gone; why: the reason. busy_s: time with an assignment."""
+
+    name: str
+    kind: str = ""
+    host: str = ""
+    driver: str = ""
+    state: str = WORKS
+    why: str = ""
+    pairs: int = 0
+    joined: int = 0
+    busy_s: float = 0.0
+    throttled: int = 0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The fleet at one moment. busy_share: mean share of the usable devices' time with an assignment, from 0
+    to 1; None before anything is known. left_s: expected time, None if unknown."""
+
+    pairs: int
+    planned: int
+    pairs_per_s: float
+    left_s: float | None
+    usable: int
+    aside: int
+    gone: int
+    busy_share: float | None
+    building: int
+
+    def line(self) -> str:
+        """The fleet in a few words, for the terminal's live line."""
+        parts = [f"{self.usable} device{'' if self.usable == 1 else 's'}"]
+        if self.busy_share is not None:
+            parts.append(f"{100 * self.busy_share:.0f} % busy")
+        parts.append(f"{self.pairs:,} of {self.planned:,} pairs")
+        if self.pairs_per_s:
+            parts.append(f"{self.pairs_per_s:.3g} pairs/s")
+        if self.left_s is not None:
+            minutes, seconds = divmod(int(self.left_s), 60)
+            hours, minutes = divmod(minutes, 60)
+            parts.append(
+                f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left"
+            )
+        if self.building:
+            parts.append(f"{self.building:,} kernels to build")
+        if self.aside:
+            parts.append(f"{self.aside} set aside")
+        if self.gone:
+            parts.append(f"{self.gone} gone")
+        return ", ".join(parts)
+
+
+@dataclass
+class FleetProgress:
+    """Fed by the driver; `snapshot` may be read from any thread."""
+
+    devices: dict[str, DeviceProgress] = field(default_factory=dict)
+    planned: int = 0
+    pairs: int = 0
+    began_s: float | None = None
+    _last_s: float = 0.0
+    _times: deque[tuple[float, int]] = field(default_factory=deque)
+    _busy: dict[str, float] = field(default_factory=dict)
+    snapshot: Snapshot = field(default_factory=lambda: Snapshot(0, 0, 0.0, None, 0, 0, 0, None, 0))
+
+    def plan(self, pairs: int) -> None:
+        """Sets the number of pairs that are to be measured."""
+        self.planned = pairs
+
+    def joined(self, name: str, opened: Opened) -> None:
+        """A device is there, new or again."""
+        one = self.devices.setdefault(name, DeviceProgress(name))
+        one.kind, one.host, one.driver = opened.kind, opened.host, opened.driver
+        one.state, one.why = WORKS, ""
+        one.joined += 1
+
+    def gone(self, name: str, why: str) -> None:
+        """A device is not there any more."""
+        one = self.devices.setdefault(name, DeviceProgress(name))
+        one.state, one.why = GONE, why
+
+    def set_aside(self, name: str, kind: str, why: str) -> None:
+        """A device gets no more work."""
+        one = self.devices.setdefault(name, DeviceProgress(name))
+        one.kind = kind or one.kind
+        one.state, one.why = ASIDE, why
+
+    def pair(self, name: str, result: Result) -> None:
+        """A pair has its result."""
+        self.pairs += 1
+        self.devices[name].pairs += 1
+
+    def update(self, dispatcher: Dispatcher, now: float, building: int) -> None:
+        """Takes the state of the dispatcher; at most once a second."""
+        if self.began_s is None:
+            self.began_s = now
+        if now - self._last_s < _UPDATE_S:
+            return
+        busy = dispatcher.busy()
+        for name, _, _, seconds in dispatcher.devices():
+            if name in self.devices:
+                self.devices[name].busy_s = seconds + (now - busy[name] if name in busy else 0.0)
+        usable = dispatcher.usable()
+        share = None
+        if self._last_s and usable:
+            passed = now - self._last_s
+            spent = [self.devices[n].busy_s - self._busy.get(n, 0.0) for n in usable if n in self.devices]
+            share = min(1.0, max(0.0, sum(spent) / (passed * len(usable))))
+        self._busy = {name: one.busy_s for name, one in self.devices.items()}
+        self._last_s = now
+        self._times.append((now, self.pairs))
+        while now - self._times[0][0] > _WINDOW_S and len(self._times) > 2:
+            self._times.popleft()
+        then, before = self._times[0]
+        rate = (self.pairs - before) / (now - then) if now > then else 0.0
+        left = dispatcher.pairs_left / rate if rate > 0 else None
+        states = [one.state for one in self.devices.values()]
+        self.snapshot = Snapshot(
+            self.pairs,
+            self.planned,
+            rate,
+            left,
+            len(usable),
+            states.count(ASIDE),
+            states.count(GONE),
+            share,
+            building,
+        )
+
+    def notes(self) -> list[str]:
+        """A line for each device that was set aside, or that was gone at the end."""
+        return [
+            f"{one.name}{f' ({one.kind})' if one.kind else ''} is {one.state}: {one.why}"
+            for one in self.devices.values()
+            if one.state != WORKS
+        ]

@@ -1,0 +1,81 @@
+"""Measurements as rows of the records, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from tile_oracle.build.code_facts import CodeFacts, code_facts
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.problem import Problem
+from tile_oracle.record.schema import COLD, WARM
+from tile_oracle.target.base import Target, part_of
+from tile_oracle.vendor.libraries import library_of
+from tile_oracle.version import __version__
+
+
+def row_of(supervisor: Supervisor, measurement: Measurement) -> dict[str, Any]:
+    """The row of a measurement that a supervisor has made, without the run and the time."""
+    target, device = supervisor.target, supervisor.device
+    row = {
+        "harness_version": __version__,
+        **measurement.as_row(),
+        "target": target.name,
+        "arch": target.arch,
+        "implementation": implementation_of(target, measurement.kernel),
+        "device": device.name if device else "",
+        "driver": device.driver if device else "",
+        "seed": supervisor.settings.seed,
+        "cache": COLD if supervisor.settings.cold_cache else WARM,
+    }
+    if measurement.status == "unsupported" and measurement.check == "none":
+        return row  # refused by a rule: it may never have been built
+    future = target.build(measurement.kernel)
+    built = future.result() if future.done() and future.exception() is None else None
+    if built is not None and built.toolchain:
+        row["toolchain"] = built.toolchain
+    if built is not None and (binary := built.binary) is not None:
+        row |= {
+            "flags": " ".join(binary.flags),
+            "source_hash": binary.source_hash,
+            "binary_bytes": binary.bytes,
+            **_known_first(code_facts(binary.path, binary.arch), measurement.facts),
+        }
+    return row
+
+
+def implementation_of(target: Target, kernel: Kernel) -> str:
+    """The library or source that has the kernel."""
+    return library_of(kernel) or part_of(target, kernel).implementation
+
+
+def _known_first(facts: CodeFacts, of_driver: Mapping[str, int]) -> dict[str, int | None]:
+    """The binary's facts, completed with the driver's where the binary has none (PTX)."""
+    return {name: of_driver.get(name) if value is None else value for name, value in asdict(facts).items()}
+
+
+def from_known(problem: Problem, kernel: Kernel, row: Mapping[str, Any]) -> Measurement:
+    """The measurement of a recorded row. row: at least tile_oracle.record.run.ALREADY_KNOWN."""
+
+    def number(name: str) -> float:
+        value = row.get(name)
+        return math.nan if value is None else float(value)
+
+    return Measurement(
+        problem,
+        kernel,
+        row["status"],
+        row.get("detail") or "",
+        row["round"],
+        number("latency_ms"),
+        number("latency_min_ms"),
+        number("spread"),
+        int(row.get("samples") or 0),
+        row.get("check") or "none",
+        int(row.get("check_points") or 0),
+        resumed=True,
+    )

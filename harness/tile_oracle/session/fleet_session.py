@@ -1,0 +1,200 @@
+"""A session that builds here and measures on the devices of a fleet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tile_oracle.fleet.builds import Builds
+from tile_oracle.fleet.driver import Again, FleetDriver, FleetTask, NotBegunError, Questions
+from tile_oracle.fleet.messages import DeviceSettings, Result
+from tile_oracle.fleet.ray_engine import RayEngine
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.leaders import choose_leaders
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.row import from_known, implementation_of
+from tile_oracle.measure.twins import copies_among
+from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.record.journal_line import encode_line
+from tile_oracle.record.run import RunLog
+from tile_oracle.record.schema import COLD, ROUND_FINAL, WARM
+from tile_oracle.session.expected_time import expected_times
+from tile_oracle.session.live import LiveSession
+from tile_oracle.session.models import Picks
+from tile_oracle.session.options import SessionOptions
+from tile_oracle.session.plan import without
+from tile_oracle.target import TargetOptions
+from tile_oracle.version import __version__
+
+
+class FleetSession(LiveSession):
+    """Collects, plans, builds, records and judges in this process; devices measure in theirs."""
+
+    def __init__(self, options: SessionOptions, **process: Any) -> None:
+        """process: see Session. Raises HarnessError."""
+        super().__init__(options, **process)
+        self._driver: FleetDriver | None = None
+        self._engine: RayEngine | None = None
+        self._picks: Picks | None = None
+
+    def _target_options(self, options: SessionOptions) -> TargetOptions:
+        return replace(super()._target_options(options), elsewhere=True)
+
+    # ---- measuring --------------------------------------------------------------------------------------
+
+    def build_ahead(self) -> None:
+        """Starts the fleet: the kernels compile in the background, and devices begin as soon as they can."""
+        if self._driver is None:
+            self._start()
+
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
+        self.build_ahead()
+        assert self._driver is not None
+        try:
+            result, resumed = self._driver.result(problem, kernel)
+        except NotBegunError as error:
+            self.budget_spent = True
+            pytest.skip(str(error))
+        return self._with_known_failure(result.measurement(problem, kernel, resumed=resumed))
+
+    def over_budget(self, problem: Problem) -> bool:
+        if self.deadline is None or time.monotonic() < self.deadline or self._driver is None:
+            return super().over_budget(problem)
+        self._driver.stop_new()
+        if self._driver.begun(problem.id):
+            return False
+        self.budget_spent = True
+        return True
+
+    def remeasure(self, problem: Problem, timed: Sequence[Measurement], round_: int) -> None:
+        self.remeasure_all([(problem, timed, round_)], float("inf"))
+
+    def remeasure_all(
+        self, jobs: Sequence[tuple[Problem, Sequence[Measurement], int]], ends_s: float
+    ) -> list[Problem]:
+        self.build_ahead()
+        assert self._driver is not None
+        asked = [
+            Again(
+                problem,
+                [(one.kernel.name, Result.of(one)) for one in timed],
+                self._driver.known(problem.id),
+                round_,
+            )
+            for problem, timed, round_ in jobs
+        ]
+        return [job.problem for job in self._driver.again(asked, ends_s)]
+
+    # ---- the start --------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        run = self.open_run()
+        assert self.options.fleet is not None
+        self._log = RunLog(run, self._writer())
+        options = replace(super()._target_options(self.options), jobs=1)
+        settings = DeviceSettings(
+            self.target.name,
+            options,
+            self._settings,
+            run.name,
+            self.keep_samples,
+            tuple(self.offers.values()),
+            tuple(self.options.more_sources),
+            tuple(problem.id for problem in self.plan.problems),
+        )
+        self._engine = RayEngine(self.options.fleet, settings, self.target.arch, self.options.fleet_devices)
+        self._driver = FleetDriver(
+            self._engine,
+            Builds(self.target, self._engine.ship),
+            self._log,
+            Questions(self._picks_of, self._blamed),
+            match=self.options.fleet_match,
+            in_order=self.deadline is not None,
+            deadline=self.deadline,
+        )
+        self._driver.start(self._tasks())
+
+    def _tasks(self) -> Iterable[FleetTask]:
+        """Every problem with its kernels, and what earlier sessions have measured of it."""
+        assert self._log is not None
+        counts = {problem: len(kernels) for problem, kernels in self._kernels_of.items()}
+        times = expected_times(counts, self.run)
+        resumed = self.run is not None and self.run.resumed
+        for name, kernels in self._kernels_of.items():
+            problem = problem_from_id(name)
+            known = [
+                from_known(problem, parse_kernel_name(row["kernel"]), row)
+                for row in (self._log.known(name) if resumed else ())
+                if row["status"] != "device_lost"
+            ]
+            yield FleetTask(
+                problem,
+                kernels,
+                times.get(name, 1.0),
+                [(one.kernel.name, Result.of(one)) for one in known],
+                complete=self._has_leaders(problem, known),
+            )
+
+    def _has_leaders(self, problem: Problem, known: Sequence[Measurement]) -> bool:
+        """Whether the leaders of a problem whose kernels are all known have been measured again."""
+        swept = [one for one in known if one.round < ROUND_FINAL]
+        done = {one.kernel for one in known if one.round >= ROUND_FINAL}
+        copies = copies_among(swept)
+        own = [one for one in swept if one.kernel not in copies]
+        if not swept:
+            return False
+        leaders = [one for one in choose_leaders(own, (), self._settings) if one.kernel not in done]
+        return not leaders or (len(leaders) + len(done) < 2 and leaders[0].status != "noisy")
+
+    # ---- what the driver asks ---------------------------------------------------------------------------
+
+    def _picks_of(self, problem: Problem) -> Collection[Kernel]:
+        if self._picks is None:
+            assert self._driver is not None
+            self._learn_known_failures(self._driver.kind)
+            self._picks = Picks(self.models, without(self.plan, self.lacking()), self._held)
+        return self._picks.of(problem)
+
+    def _blamed(self, problem: Problem, kernel: Kernel, deaths: int) -> tuple[Result, bytes]:
+        why = f"{deaths} devices died while it ran alone: it is not run again"
+        measurement = Measurement(problem, kernel, "crash", why)
+        assert self._driver is not None
+        assert self.run is not None
+        row = {
+            "run": self.run.name,
+            "time": datetime.now(UTC).isoformat(),
+            "harness_version": __version__,
+            **measurement.as_row(),
+            "target": self.target.name,
+            "arch": self.target.arch,
+            "implementation": implementation_of(self.target, kernel),
+            "device": self._driver.kind,
+            "seed": self._settings.seed,
+            "cache": COLD if self._settings.cold_cache else WARM,
+        }
+        return Result.of(measurement), encode_line(row)
+
+    # ---- the end ----------------------------------------------------------------------------------------
+
+    def close(self, *, interrupted: bool) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            self._fleet_notes = driver.all_notes()
+            driver.close()
+        super().close(interrupted=interrupted)
+
+    _fleet_notes: Sequence[str] = ()
+
+    def header(self) -> list[str]:
+        where = "this machine" if self.options.fleet == "local" else f"Ray at {self.options.fleet}"
+        of_kind = f", devices {self.options.fleet_match}" if self.options.fleet_match else ""
+        return [*super().header(), f"fleet: {where}{of_kind}"]
+
+    @property
+    def notes(self) -> list[str]:
+        return [*super().notes, *self._fleet_notes]

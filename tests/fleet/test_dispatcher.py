@@ -1,0 +1,306 @@
+"""The dispatcher against devices that come, go, die, lie and lag in any order."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from tile_oracle.fleet.dispatcher import (
+    DEATHS_TO_BLAME,
+    DEATHS_TO_ISOLATE,
+    Assign,
+    Blame,
+    Dispatcher,
+    Patience,
+    Task,
+    Withdraw,
+)
+
+
+class Fleet:
+    """Devices that do what they are told; what counts is noted."""
+
+    def __init__(self, tasks: list[Task], *, in_order: bool = False) -> None:
+        self.now = 0.0
+        self.tasks = tasks
+        self.dispatcher = Dispatcher(tasks, in_order=in_order, patience=Patience(split_s=3.0, kind_s=60.0))
+        self.work: dict[str, Assign] = {}
+        self.open: dict[str, list[str]] = {}
+        self.counted: Counter[tuple[str, str]] = Counter()
+        self.finals: Counter[str] = Counter()
+        self.blamed: list[tuple[str, str]] = []
+        self.late: list[tuple[str, int, str, str]] = []
+
+    def give_orders(self) -> None:
+        for order in self.dispatcher.orders(self.now):
+            if isinstance(order, Assign):
+                assert order.device not in self.work, "a device has one assignment at a time"
+                self.work[order.device], self.open[order.device] = order, list(order.kernels)
+            elif isinstance(order, Withdraw):
+                # A device may have run some of them; what it has not is left out.
+                self.open[order.device] = [k for k in self.open[order.device] if k not in order.kernels]
+            else:
+                assert isinstance(order, Blame)
+                self.blamed.append((order.problem, order.kernel))
+
+    def join(self, device: str, kind: str = "H200") -> None:
+        self.forget(device)
+        self.dispatcher.joined(device, kind, self.now)
+
+    def forget(self, device: str) -> None:
+        work = self.work.pop(device, None)
+        if work is not None:
+            self.late += [(device, work.number, work.problem, k) for k in self.open.pop(device)]
+
+    def die(self, device: str, *, died: bool = True) -> None:
+        self.forget(device)
+        self.dispatcher.gone(device, self.now, died=died)
+
+    def finish_one(self, device: str) -> None:
+        work, left = self.work[device], self.open[device]
+        self.report(device, work.number, work.problem, left.pop(0))
+
+    def report(self, device: str, number: int, problem: str, kernel: str) -> None:
+        if self.dispatcher.finished(device, number, kernel):
+            self.counted[problem, kernel] += 1
+
+    def end(self, device: str) -> None:
+        work = self.work.pop(device)
+        del self.open[device]
+        if self.dispatcher.ended(device, work.number, self.now):
+            self.finals[work.problem] += 1
+
+    def finish_all(self, limit: int = 100_000) -> None:
+        """Whatever was, the devices that are there do the rest."""
+        for _ in range(limit):
+            self.give_orders()
+            if self.dispatcher.complete:
+                return
+            self.now += 1.0
+            for device in [*self.work]:
+                if self.open[device]:
+                    self.finish_one(device)
+                else:
+                    self.end(device)
+        raise AssertionError("the fleet never ends")
+
+    def check_end(self) -> None:
+        every = [(task.problem, kernel) for task in self.tasks for kernel in task.kernels]
+        assert self.counted + Counter(self.blamed) == Counter(every)
+        assert self.dispatcher.pairs_left == self.dispatcher.problems_left == 0
+        assert all(count == 1 for count in self.finals.values())
+        assert set(self.finals) | set(self.dispatcher.without_finals) == {task.problem for task in self.tasks}
+
+
+def tasks(*sizes: int) -> list[Task]:
+    return [
+        Task(f"p{number}", [f"k{kernel}" for kernel in range(size)], weight=float(size))
+        for number, size in enumerate(sizes)
+    ]
+
+
+DEVICES = [f"d{number}" for number in range(5)]
+
+
+class AnyFleet(RuleBasedStateMachine):
+    """Whatever happens in whatever order, what is finished counts once, and the fleet ends."""
+
+    @initialize(sizes=st.lists(st.integers(0, 24), max_size=6), in_order=st.booleans())
+    def begin(self, sizes: list[int], in_order: bool) -> None:
+        self.fleet = Fleet(tasks(*sizes), in_order=in_order)
+
+    @rule(device=st.sampled_from(DEVICES), kind=st.sampled_from(["H200", "MI355X"]))
+    def join(self, device: str, kind: str) -> None:
+        self.fleet.join(device, kind)
+
+    @rule(device=st.sampled_from(DEVICES), died=st.booleans())
+    def die(self, device: str, died: bool) -> None:
+        self.fleet.die(device, died=died)
+
+    @rule(seconds=st.floats(0.1, 100.0))
+    def wait(self, seconds: float) -> None:
+        self.fleet.now += seconds
+
+    @rule()
+    def orders(self) -> None:
+        self.fleet.give_orders()
+
+    @precondition(lambda self: any(self.fleet.open.values()))
+    @rule(data=st.data(), count=st.integers(1, 9))
+    def finish(self, data: st.DataObject, count: int) -> None:
+        device = data.draw(st.sampled_from(sorted(d for d, left in self.fleet.open.items() if left)))
+        for _ in range(min(count, len(self.fleet.open[device]))):
+            self.fleet.finish_one(device)
+
+    @precondition(lambda self: bool(self.fleet.work))
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        """Also with kernels left, which a broken device might do."""
+        self.fleet.end(data.draw(st.sampled_from(sorted(self.fleet.work))))
+
+    @precondition(lambda self: bool(self.fleet.late))
+    @rule(data=st.data())
+    def late_result(self, data: st.DataObject) -> None:
+        """A device that counts as dead reports what it has measured meanwhile."""
+        self.fleet.report(*data.draw(st.sampled_from(self.fleet.late)))
+
+    def teardown(self) -> None:
+        if not hasattr(self, "fleet"):
+            return
+        self.fleet.join("d0")
+        self.fleet.join("healthy")
+        self.fleet.finish_all()
+        self.fleet.check_end()
+
+
+TestAnyFleet = AnyFleet.TestCase
+TestAnyFleet.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_long_problems_begin_first_and_finals_are_the_devices_own() -> None:
+    fleet = Fleet(tasks(3, 9, 5))
+    fleet.join("a")
+    fleet.join("b")
+    fleet.give_orders()
+    assert [(w.device, w.problem, w.finals) for w in fleet.work.values()] == [
+        ("a", "p1", True),
+        ("b", "p2", True),
+    ]
+
+
+def test_with_a_budget_problems_begin_in_their_order_and_none_begins_after_its_end() -> None:
+    fleet = Fleet(tasks(3, 9, 5), in_order=True)
+    fleet.join("a")
+    fleet.give_orders()
+    assert fleet.work["a"].problem == "p0"
+    assert fleet.dispatcher.begun("p0")
+    fleet.dispatcher.stop_new()
+    fleet.finish_all()
+    assert set(fleet.finals) == {"p0"}
+    assert not fleet.dispatcher.begun("p1")
+
+
+def test_the_part_of_a_dead_device_goes_on_without_its_finished_pairs() -> None:
+    fleet = Fleet(tasks(5))
+    fleet.join("a")
+    fleet.give_orders()
+    fleet.finish_one("a")
+    fleet.finish_one("a")
+    fleet.join("b")
+    fleet.die("a")
+    fleet.give_orders()
+    assert fleet.work["b"].kernels == ("k2", "k3", "k4")
+    assert fleet.work["b"].finals
+
+
+def test_an_idle_device_takes_half_of_a_stragglers_kernels_and_one_measures_the_leaders() -> None:
+    fleet = Fleet(tasks(20))
+    fleet.join("slow")
+    fleet.give_orders()
+    fleet.now = 10.0
+    fleet.finish_one("slow")
+    fleet.finish_one("slow")
+    fleet.join("idle")
+    fleet.give_orders()
+    assert fleet.work["idle"].kernels == tuple(f"k{n}" for n in range(11, 20))
+    assert not fleet.work["idle"].finals
+    assert len(fleet.open["slow"]) == 9
+    assert not fleet.dispatcher.takes_finals("slow", fleet.work["slow"].number)
+    fleet.finish_all()
+    fleet.check_end()
+
+
+def test_a_short_rest_is_not_worth_a_split() -> None:
+    fleet = Fleet(tasks(20))
+    fleet.join("a")
+    fleet.give_orders()
+    fleet.now = 0.1
+    fleet.finish_one("a")
+    fleet.join("idle")
+    fleet.give_orders()
+    assert "idle" not in fleet.work
+
+
+def test_a_problem_stays_with_the_kind_that_began_it_until_that_kind_is_gone() -> None:
+    fleet = Fleet(tasks(5))
+    fleet.join("a", "H200")
+    fleet.give_orders()
+    fleet.finish_one("a")
+    fleet.join("b", "MI355X")
+    fleet.die("a")
+    fleet.now += 30
+    fleet.give_orders()
+    assert not fleet.work
+    fleet.now += 31
+    fleet.give_orders()
+    assert fleet.work["b"].kernels == ("k1", "k2", "k3", "k4")
+
+
+def test_a_kernel_that_kills_devices_is_found_and_blamed_and_the_others_are_measured() -> None:
+    fleet = Fleet(tasks(30))
+    deaths = 0
+    for _ in range(1000):
+        fleet.join("a")
+        fleet.give_orders()
+        if fleet.dispatcher.complete:
+            break
+        while fleet.open["a"] and fleet.open["a"][0] != "k7":
+            fleet.finish_one("a")
+        if fleet.open["a"]:
+            deaths += 1
+            fleet.die("a")
+        else:
+            fleet.end("a")
+    assert fleet.blamed == [("p0", "k7")]
+    assert deaths == DEATHS_TO_ISOLATE + DEATHS_TO_BLAME
+    fleet.check_end()
+
+
+def test_leaders_that_kill_devices_are_given_up() -> None:
+    fleet = Fleet(tasks(1))
+    fleet.join("a")
+    fleet.give_orders()
+    fleet.finish_one("a")
+    for _ in range(3):
+        fleet.die("a")
+        fleet.join("a")
+        fleet.give_orders()
+    assert fleet.dispatcher.complete
+    assert fleet.dispatcher.without_finals == ["p0"]
+
+
+def test_a_device_that_is_set_aside_is_not_a_death_of_its_kernels() -> None:
+    fleet = Fleet(tasks(3))
+    for number in range(20):
+        fleet.join(f"d{number}")
+        fleet.give_orders()
+        fleet.die(f"d{number}", died=False)
+    fleet.join("good")
+    fleet.finish_all()
+    assert not fleet.blamed
+    fleet.check_end()
+
+
+@given(
+    st.integers(1, 40),
+    st.lists(st.integers(1, 60), min_size=1, max_size=30),
+    st.randoms(use_true_random=False),
+)
+def test_devices_of_any_speed_share_the_work(devices: int, sizes: list[int], chance: object) -> None:
+    fleet = Fleet(tasks(*sizes))
+    for number in range(devices):
+        fleet.join(f"d{number}")
+    fleet.finish_all()
+    fleet.check_end()
+    longest = max(sizes) + sum(sizes) / devices
+    assert fleet.now <= 2 * longest + 20
+
+
+def test_a_problem_is_added_once() -> None:
+    fleet = Fleet(tasks(1))
+    with pytest.raises(ValueError, match="p0 is there already"):
+        fleet.dispatcher.add(Task("p0", ["k"]))

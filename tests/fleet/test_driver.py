@@ -1,0 +1,229 @@
+"""The driver of a fleet against simulated devices: what is recorded, whatever happens to the devices."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fleet.simulated_engine import KERNELS, PROBLEMS, SimulatedFleet, result
+from tile_oracle.errors import DeviceMissingError, HarnessError, RecordError
+from tile_oracle.fleet.driver import Again, FleetTask, NotBegunError
+from tile_oracle.fleet.engine import Gone, Told
+from tile_oracle.fleet.messages import Ended
+from tile_oracle.problem import problem_from_id
+
+
+def test_a_fleet_records_every_pair_and_every_problem_s_leaders_once() -> None:
+    fleet = SimulatedFleet([5, 9, 1, 0, 30])
+    fleet.begin()
+    for name in ("a", "b", "c"):
+        fleet.engine.join(name)
+    fleet.run()
+    fleet.check()
+    one, resumed = fleet.driver.result(fleet.tasks[0].problem, KERNELS[0])
+    assert (one.status, resumed) == ("ok", False)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 25), min_size=1, max_size=8), st.integers(0, 10**6), st.floats(0.0, 0.5))
+def test_nothing_is_lost_or_doubled_whatever_dies(sizes: list[int], seed: int, deadly: float) -> None:
+    chance = random.Random(seed)
+    fleet = SimulatedFleet(sizes)
+    fleet.begin()
+    names = [f"d{number}" for number in range(4)]
+    for _ in range(40):
+        name = chance.choice(names)
+        if chance.random() < deadly:
+            fleet.engine.kill(name, died=chance.random() < 0.7)
+        elif name not in fleet.engine.devices:
+            fleet.engine.join(name)
+        fleet.step(chance.randrange(1, 6))
+    for name in names:
+        if name not in fleet.engine.devices:
+            fleet.engine.join(name)
+    fleet.run()
+    crashed = [r for r in fleet.log.rows if r["status"] == "crash"]
+    if not crashed and not fleet.driver.notes and not fleet.driver._dispatcher.without_finals:
+        fleet.check()
+    every = {(task.problem.id, k.name) for task in fleet.tasks for k in task.kernels}
+    pairs = fleet.log.pairs()
+    assert set(pairs) == every
+    assert set(pairs.values()) <= {1}
+    assert set(fleet.log.pairs(1).values()) <= {1}
+
+
+def test_late_results_of_a_device_that_counts_as_dead_are_not_recorded_twice() -> None:
+    fleet = SimulatedFleet([12])
+    fleet.begin()
+    fleet.engine.join("silent")
+    fleet.step()
+    late = fleet.engine.devices["silent"]
+    fleet.engine.pending.append(Gone("silent", "it has not answered"))
+    del fleet.engine.devices["silent"]
+    fleet.engine.join("other")
+    fleet.step()
+    fleet.engine.pending.append(Told("silent", late.step(12)))
+    fleet.run()
+    fleet.check()
+
+
+def test_leaders_of_a_dead_device_are_measured_again_on_one_device() -> None:
+    fleet = SimulatedFleet([3])
+    fleet.begin()
+    fleet.engine.join("a")
+    fleet.step()
+    told = fleet.engine.devices["a"].step(3)
+    fleet.engine.pending += [Told("a", told[:-2]), Gone("a", "killed")]  # one leader's row, no end
+    del fleet.engine.devices["a"]
+    fleet.step()
+    assert not fleet.log.pairs(1)
+    fleet.engine.join("b")
+    fleet.run()
+    fleet.check()
+
+
+def test_a_lost_device_is_set_aside_and_its_pairs_go_to_another() -> None:
+    fleet = SimulatedFleet([4])
+    fleet.begin()
+    fleet.engine.join("a")
+    fleet.step()
+    number = fleet.engine.devices["a"].work.number
+    fleet.engine.devices["a"].work = None
+    fleet.engine.pending.append(Told("a", [Ended(number, lost="a known-good kernel is now wrong")]))
+    fleet.step()
+    assert fleet.engine.dropped == [("a", True)]
+    fleet.engine.join("b")
+    fleet.run()
+    fleet.check()
+    assert fleet.driver.all_notes() == ["a (H200) is set aside: a known-good kernel is now wrong"]
+
+
+def test_only_devices_of_the_wanted_kind_get_work() -> None:
+    fleet = SimulatedFleet([4], match="NVIDIA H*")
+    fleet.begin()
+    fleet.engine.join("a", "AMD MI355X")
+    fleet.engine.join("b", "NVIDIA H200")
+    fleet.run()
+    assert {r["device"] for r in fleet.log.rows} == {"b"}
+    assert fleet.driver.all_notes() == ["a (AMD MI355X) is set aside: is AMD MI355X, not NVIDIA H*"]
+
+
+def test_a_fleet_without_a_device_ends() -> None:
+    fleet = SimulatedFleet([4], no_device_s=20.0)
+    fleet.begin()
+    fleet.engine.join("a")
+    fleet.step()
+    fleet.engine.kill("a", "its node has left the cluster")
+    with pytest.raises(DeviceMissingError, match=r"for 20 s \(a: its node has left the cluster\).*--resume"):
+        fleet.run()
+
+
+def test_a_fleet_waits_for_builds_without_a_device() -> None:
+    fleet = SimulatedFleet([4], no_device_s=20.0)
+    fleet.builds.held.add(PROBLEMS[0])
+    fleet.begin()
+    for _ in range(100):
+        fleet.step()
+    assert not fleet.driver.settled()
+
+
+def test_what_cannot_be_recorded_ends_the_session() -> None:
+    fleet = SimulatedFleet([4])
+    fleet.log.fails = RecordError("the disk is full")
+    fleet.engine.join("a")
+    fleet.driver.start(fleet.tasks)
+    with pytest.raises(RecordError, match="the disk is full"):
+        fleet.driver.result(fleet.tasks[0].problem, KERNELS[0])
+    fleet.driver.close()
+    assert fleet.engine.closed
+
+
+def test_after_the_deadline_no_problem_begins() -> None:
+    fleet = SimulatedFleet([3, 3], in_order=True, deadline=1002.5)
+    fleet.begin()
+    fleet.engine.join("a")
+    fleet.run()
+    assert {pair[0] for pair in fleet.log.pairs()} == {PROBLEMS[0]}
+    assert fleet.driver.begun(PROBLEMS[0])
+    with pytest.raises(NotBegunError):
+        fleet.driver.result(fleet.tasks[1].problem, KERNELS[0])
+
+
+def test_earlier_results_are_not_measured_again_and_count_as_known() -> None:
+    fleet = SimulatedFleet([3, 2, 2])
+    names = [kernel.name for kernel in KERNELS]
+    done = [(names[0], result()), (names[1], result()), (names[0], result(1)), (names[1], result(1))]
+    first, second, third = fleet.tasks
+    fleet.tasks = [
+        FleetTask(first.problem, first.kernels, 1.0, done[:2]),
+        FleetTask(second.problem, second.kernels, 1.0, done, complete=True),
+        FleetTask(third.problem, third.kernels, 1.0, done[:2]),
+    ]
+    fleet.begin()
+    fleet.engine.join("a")
+    fleet.run()
+    assert fleet.log.pairs() == {(PROBLEMS[0], names[2]): 1}
+    assert {pair[0] for pair in fleet.log.pairs(1)} == {PROBLEMS[0], PROBLEMS[2]}
+    assert fleet.driver.result(second.problem, KERNELS[0])[1]
+    assert fleet.driver.begun(PROBLEMS[1])
+
+
+def test_a_pair_that_was_not_planned_is_measured_when_it_is_asked_for() -> None:
+    fleet = SimulatedFleet([2])
+    fleet.engine.join("a")
+    fleet.driver.start(fleet.tasks)
+    assert fleet.driver.result(fleet.tasks[0].problem, KERNELS[7])[0].status == "ok"
+    assert fleet.driver.result(problem_from_id(PROBLEMS[9]), KERNELS[0])[0].status == "ok"
+    fleet.driver.close()
+    with pytest.raises(HarnessError, match="the fleet was closed"):
+        fleet.driver.result(problem_from_id(PROBLEMS[8]), KERNELS[0])
+
+
+def test_leaders_are_timed_again_on_the_device_that_measured_them() -> None:
+    fleet = SimulatedFleet([3, 3])
+    fleet.engine.join("a")
+    fleet.engine.join("b")
+    fleet.driver.start(fleet.tasks)
+    fleet.driver.wait()
+    home = {r["problem"]: r["device"] for r in fleet.log.rows}
+    timed = [(kernel.name, result()) for kernel in KERNELS[:2]]
+    jobs = [Again(task.problem, timed, (), 2) for task in fleet.tasks for _ in range(2)]
+    assert fleet.driver.again(jobs, time.monotonic() + 60) == jobs
+    again = [r for r in fleet.log.rows if r["round"] == 2]
+    assert len(again) == 8
+    assert all(home[r["problem"]] == r["device"] for r in again)
+    fleet.driver.close()
+
+
+def test_timing_again_ends_with_its_time() -> None:
+    fleet = SimulatedFleet([1])
+    fleet.engine.join("a")
+    fleet.driver.start(fleet.tasks)
+    fleet.driver.wait()
+    fleet.engine.kill("a")
+    job = Again(fleet.tasks[0].problem, [(KERNELS[0].name, result())], (), 2)
+    assert fleet.driver.again([job], time.monotonic() + 0.5) == []
+    fleet.driver.close()
+
+
+def test_a_question_that_waits_is_answered_when_the_fleet_ends() -> None:
+    fleet = SimulatedFleet([1])
+    fleet.driver.start(fleet.tasks)
+    caught: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            fleet.driver.result(fleet.tasks[0].problem, KERNELS[0])
+        except HarnessError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    fleet.driver.close()
+    thread.join(timeout=10)
+    assert len(caught) == 1
