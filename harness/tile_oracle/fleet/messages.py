@@ -68,8 +68,9 @@ class Result(NamedTuple):
 class DeviceSettings:
     """How a device measures; the same for all devices of a session.
 
-    run: name of the run, for its rows. offers: what the libraries of --kernels offer. more_sources: NAME=ARGUMENT of
-    further kernel sources. problems: ids of the session's problems, which some sources ask for.
+    run: name of the run, for its rows. offers: what the libraries of --kernels offer. more_sources:
+    NAME=ARGUMENT of further kernel sources. problems: ids of the session's problems, which some sources ask
+    for.
     """
 
     target: str
