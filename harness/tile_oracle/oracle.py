@@ -6,7 +6,7 @@ whose id does not match their key columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
@@ -27,7 +27,7 @@ from tile_oracle.record.schema import (
     op_of,
     problem_columns,
 )
-from tile_oracle.record.twins import measured_kernels
+from tile_oracle.record.twins import is_measured, measured_kernels
 
 KEY_COLUMNS: tuple[str, ...] = ("op", *PROBLEM_COLUMNS)
 """The key columns of grouped convolutions in a table of records; `key_columns` gives those of any
@@ -60,7 +60,7 @@ def records_op(records: pd.DataFrame) -> str:
     return operation_of_columns(records.columns).name
 
 
-def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
+def final_measurements(records: pd.DataFrame, only: Collection[str] | None = None) -> pd.DataFrame:
     """One row per (problem, kernel), sorted by both: the record that decides the pair's status and latency.
 
     records: rows with the columns of tile_oracle.record.schema; several rows of a pair are several rounds or
@@ -74,7 +74,8 @@ def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
     3. the latest row of the highest round.
 
     Columns: those of the records (latency and tflops null unless ok or noisy), then `remeasured` (bool:
-    measured after the sweep) and `sweep_tflops` (TFLOPS in the sweep, null unless ok there).
+    measured after the sweep) and `sweep_tflops` (TFLOPS in the sweep, null unless ok there). only: the
+    columns of the records to return; None: all.
 
     Raises RecordError for missing columns, unknown statuses, an ok row without a positive tflops, a problem
     id that does not match the key columns, and a mix of warm and cold caches.
@@ -99,7 +100,8 @@ def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
     by_name = (_places(kernel_names)[kernel_codes[chosen]], _places(problem_names)[problem_codes[chosen]])
     chosen = chosen[np.lexsort(by_name)]
 
-    final = frame.iloc[chosen].reset_index(drop=True)
+    kept = frame if only is None else frame[[name for name in frame.columns if name in only]]
+    final = kept.iloc[chosen].reset_index(drop=True)
     timed = final["status"].isin(["ok", "noisy"])
     for column in ("latency_ms", "latency_min_ms", "spread", "tflops"):
         if column in final:
@@ -126,7 +128,7 @@ def _settle_over_rounds(final: pd.DataFrame, frame: pd.DataFrame) -> None:
     again = frame[(frame["round"] >= ROUND_FINAL) & (frame["status"] == "ok")]
     rounds = again.groupby("problem", observed=True)["round"].nunique()
     again = again[again["problem"].isin(rounds[rounds > 1].index)]
-    again = again[measured_kernels(again) == again["kernel"].astype(object)]  # a copy is no further timing
+    again = again[is_measured(again)]  # a copy is no further timing
     if again.empty:
         return
     settled = dict(_settled_latencies(again.drop_duplicates(["problem", "kernel", "round"], keep="last")))
@@ -195,13 +197,13 @@ def find_oracles(final: pd.DataFrame) -> pd.DataFrame:
     unbiased, and a kernel outside the leaders could be faster only by chance. Otherwise it is the best ok
     kernel. Ties in TFLOPS go to the name that sorts first.
 
-    Columns: `problem`, `key_columns`, `oracle_kernel`, `oracle_tflops`, `oracle_latency_ms`,
-    `oracle_remeasured`, `median_tflops` and `worst_tflops` (of the ok kernels), `worst_kernel`,
-    `sweep_winner` (best kernel of the sweep that is still ok), `sweep_winner_efficiency` (its final TFLOPS /
-    the oracle's: 1 if measuring again changed nothing), `kernels_measured` and `kernels_<status>` (counts). A
-    problem without an ok kernel has nulls and its counts.
+    Columns: `problem`, the `key_columns` that `final` has, `oracle_kernel`, `oracle_tflops`,
+    `oracle_latency_ms`, `oracle_remeasured`, `median_tflops` and `worst_tflops` (of the ok kernels),
+    `worst_kernel`, `sweep_winner` (best kernel of the sweep that is still ok), `sweep_winner_efficiency` (its
+    final TFLOPS / the oracle's: 1 if measuring again changed nothing), `kernels_measured` and
+    `kernels_<status>` (counts). A problem without an ok kernel has nulls and its counts.
     """
-    keys = key_columns(records_op(final))
+    keys = [name for name in key_columns(records_op(final)) if name in final]
     oracles = final[["problem", *keys]].drop_duplicates("problem").set_index("problem")
     measured = ["problem", "kernel", "tflops", "latency_ms", "remeasured", "sweep_tflops"]
     ok = final.loc[final["status"] == "ok", measured]

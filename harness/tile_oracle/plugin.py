@@ -6,7 +6,7 @@ heavy until --problem-set or --oracle is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tile_oracle.problem import Problem
 
     Measure = Callable[[Problem, Kernel], Measurement]
-    Replayed = Callable[[Problem], list[Measurement]]
+    Replayed = Callable[[Problem], Sequence[Measurement]]
 else:
     Measure = Replayed = Callable
 

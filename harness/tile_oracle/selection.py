@@ -12,6 +12,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import problem_table, records_op
 from tile_oracle.problem import Problem
+from tile_oracle.ranking_order import RankingOrder
 
 TOP_K = 10
 """Top-k efficiencies are computed for k = 1 to TOP_K."""
@@ -63,7 +64,9 @@ def select(
     Raises ModelError for rankings with a duplicate pair or a prediction that is not finite.
     """
     table = _with_oracles(problem_table(problems), oracles)
-    ranked = ranked_pairs(rankings, final, table)
+    order = _order_of(rankings)
+    oracle_of = dict(zip(table["problem"], table["oracle_kernel"], strict=True))
+    ranked = _with_measurements(order.best(TOP_K, oracle_of), final)
     flattered, fair = _flattered(ranked, final, table)
     table = _with_new_oracles(table, ranked, flattered & ~(fair < 1.0))
     ranked["oracle_kernel"] = ranked["problem"].map(table.set_index("problem")["oracle_kernel"])
@@ -75,7 +78,7 @@ def select(
     found = ranked[ranked["kernel"] == ranked["oracle_kernel"]].set_index("problem")
     by_problem["oracle_rank"] = found["rank"].astype("Int64")
     by_problem["oracle_predicted_tflops"] = found["predicted_tflops"]
-    by_problem["kernels_ranked"] = ranked.groupby("problem").size()
+    by_problem["kernels_ranked"] = pd.Series(order.counts, index=order.problems, dtype="int64")
     by_problem["kernels_ranked"] = by_problem["kernels_ranked"].fillna(0).astype("int64")
 
     by_problem["coverage"] = _coverage(by_problem, has_model=rankings is not None)
@@ -142,6 +145,10 @@ def ranked_pairs(rankings: pd.DataFrame | None, final: pd.DataFrame, table: pd.D
         ["problem", "predicted_tflops", "kernel"], ascending=[True, False, True], ignore_index=True
     )
     frame["rank"] = frame.groupby("problem").cumcount() + 1
+    return _with_measurements(frame, final)
+
+
+def _with_measurements(frame: pd.DataFrame, final: pd.DataFrame) -> pd.DataFrame:
     measured = final[["problem", "kernel", *_MEASURED]]
     return frame.merge(measured, on=["problem", "kernel"], how="left", validate="one_to_one")
 
@@ -238,17 +245,22 @@ def _checked(rankings: pd.DataFrame | None) -> pd.DataFrame:
     missing = [name for name in names if name not in rankings.columns]
     if missing:
         raise ModelError(f"the rankings lack the column {missing[0]}: they need {', '.join(names)}")
-    frame = rankings[names].copy()
-    frame["predicted_tflops"] = pd.to_numeric(frame["predicted_tflops"], errors="coerce").astype("float64")
+    predicted = pd.to_numeric(rankings["predicted_tflops"], errors="coerce").astype("float64")
+    frame = rankings[names].assign(predicted_tflops=predicted)
     bad = ~np.isfinite(frame["predicted_tflops"].to_numpy(dtype=np.float64, na_value=np.nan))
     if bad.any():
         row = frame.iloc[int(np.flatnonzero(bad)[0])]
         raise ModelError(f"the model predicts no finite TFLOPS for {row['kernel']} on {row['problem']}")
-    twice = frame.duplicated(["problem", "kernel"])
-    if twice.any():
-        row = frame[twice].iloc[0]
-        raise ModelError(f"the rankings name {row['kernel']} on {row['problem']} twice: list each pair once")
     return frame
+
+
+def _order_of(rankings: pd.DataFrame | None) -> RankingOrder:
+    frame = _checked(rankings)
+    order = RankingOrder.of(frame)
+    if order.has_duplicates:
+        row = frame[frame.duplicated(["problem", "kernel"])].iloc[0]
+        raise ModelError(f"the rankings name {row['kernel']} on {row['problem']} twice: list each pair once")
+    return order
 
 
 def _coverage(table: pd.DataFrame, *, has_model: bool) -> pd.Series:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -52,3 +55,31 @@ def test_a_machine_without_a_compiler_predicts_with_lightgbm(monkeypatch: pytest
 def test_a_library_that_is_loaded_is_compiled() -> None:
     folder_predictor.native_library.load()
     assert folder_predictor.native_library.is_compiled()
+
+
+@pytest.mark.parametrize("name", ["grouped_conv_forward_bf16_gfx950", "grouped_conv_forward_bf16_sm_90"])
+def test_whether_predictions_only_order_kernels_is_known_without_the_trees(name: str) -> None:
+    folder = shipped_models() / name
+    expected = Predictor.load(folder).ranker.orders_only
+    assert FolderPredictor(folder, CodeTable(), 1).orders_only == expected
+
+
+def test_native_predictions_import_neither_lightgbm_nor_scipy() -> None:
+    """Both together take half a second of a replay."""
+    folder_predictor.native_library.load()
+    program = f"""
+import sys
+from pathlib import Path
+from tile_oracle.evaluation.folder_predictor import FolderPredictor
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import problem_from_id
+problem = problem_from_id({PROBLEMS[0].id!r})
+predictor = FolderPredictor(Path({str(FOLDER)!r}), CodeTable(), 1)
+kernels = pool_of_kind(problem.kind, "gfx950", "tiny")
+assert predictor.predict([problem], kernels).shape == (1, len(kernels))
+assert not predictor.orders_only
+print(*{{"lightgbm", "scipy"}} & sys.modules.keys())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

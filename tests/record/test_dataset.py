@@ -12,11 +12,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from tile_oracle.errors import RecordError
-from tile_oracle.record.dataset import IDENTITY, load_records, measurements_folder
+from tile_oracle.record import dataset
+from tile_oracle.record.dataset import IDENTITY, measurements_folder
+from tile_oracle.record.dataset_file import write_rows
 from tile_oracle.record.journal import Journal, write_part
 from tile_oracle.record.schema import arrow_schema
 
 MakeRow = Callable[..., dict[str, Any]]
+
+
+def load_records(paths: Any, op: str | None = None) -> pd.DataFrame:
+    """The records, which are the same in the compact form, except that it has categoricals."""
+    frame = dataset.load_records(paths, op)
+    compact = dataset.load_records(paths, op, compact=True)
+    for name in ("problem", "kernel", "status", "detail"):
+        assert not isinstance(compact[name].dtype, pd.CategoricalDtype)
+    pd.testing.assert_frame_equal(dataset.with_texts(compact), frame)
+    return frame
 
 
 @pytest.fixture
@@ -177,3 +189,27 @@ def test_kernels_of_older_records_have_defaults_of_later_fields(run: Path, make_
     )
     pq.write_table(mixed, part)
     assert set(load_records(run)["specialization"]) == {"Default"}
+
+
+def test_compact_records_keep_repeated_texts_once(run: Path) -> None:
+    frame = dataset.load_records(run, compact=True)
+    for name in ("device", "flags", "toolchain", "source_hash", "pipeline"):
+        assert isinstance(frame[name].dtype, pd.CategoricalDtype), name
+        assert list(frame[name].cat.categories) == sorted(set(frame[name].dropna())), name
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_written_rows_read_as_they_were(run: Path, tmp_path: Path, compact: bool) -> None:
+    """Also by other programs, which get texts."""
+    frame = dataset.load_records(run, compact=compact)
+    write_rows(frame, tmp_path / "some" / "part-x.parquet")
+    pd.testing.assert_frame_equal(load_records(tmp_path / "some"), dataset.load_records(run))
+    assert pq.read_schema(tmp_path / "some" / "part-x.parquet").equals(arrow_schema())
+
+
+def test_rows_of_several_groups_are_written_in_order(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tile_oracle.record.dataset_file._ROWS_AT_ONCE", 2)
+    frame = dataset.load_records(run, compact=True)
+    write_rows(frame, run / "copy.parquet")
+    assert pq.ParquetFile(run / "copy.parquet").num_row_groups == 2
+    pd.testing.assert_frame_equal(load_records(run / "copy.parquet"), load_records(run))

@@ -234,6 +234,22 @@ def test_a_user_s_test_gets_recorded_measurements(recorded: Recorded) -> None:
     assert done.counts() == {"passed": 97}
 
 
+def test_a_user_s_test_gets_all_recorded_measurements_of_a_problem(recorded: Recorded) -> None:
+    recorded.project.write(
+        "test_all.py",
+        """        def test_it(problem, replayed):
+            found = replayed(problem)
+            assert len(found) == len(list(found)) == 8
+            assert found[0] == list(found)[0] and found[-1] == found[7] and found[2:4] == list(found)[2:4]
+            assert all(one.problem == problem and one.ok == (one.tflops > 0) for one in found)
+            assert len({one.kernel for one in found}) == 8 and min(one.latency_ms for one in found) > 0
+        """,
+    )
+    done = recorded.project.pytest("test_all.py", *SHIPPED, "--model=none")
+    assert done.status == 0, done.output
+    assert done.counts() == {"passed": 12}
+
+
 @pytest.mark.slow
 def test_recorded_failures_are_reported_but_fail_no_test(recorded: Recorded, tmp_path: Path) -> None:
     bad, worst = recorded.problems[0], recorded.problems[1]

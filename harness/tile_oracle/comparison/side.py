@@ -24,7 +24,7 @@ from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.sealed_parquet import read_table
-from tile_oracle.record.twins import measured_kernels
+from tile_oracle.record.twins import is_measured, measured_kernels
 from tile_oracle.vouched_files import MANIFEST_FILE
 
 Pair = tuple[str, str]
@@ -121,9 +121,7 @@ def _times(records: pd.DataFrame, final: pd.DataFrame) -> dict[Pair, Time]:
 
 def _noise(records: pd.DataFrame, ok: pd.DataFrame) -> dict[Pair, tuple[float, float]]:
     """(problem, measured kernel) -> standard error of its log latency, and degrees of freedom."""
-    rows = records[
-        (records["status"] == "ok") & (measured_kernels(records) == records["kernel"].astype(object))
-    ]
+    rows = records[(records["status"] == "ok") & is_measured(records)]
     rows = rows[["problem", "kernel", "round", "latency_ms", "spread", "samples"]].astype(
         {"latency_ms": "float64", "spread": "float64", "samples": "float64"}
     )

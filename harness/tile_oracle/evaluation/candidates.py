@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.arch import load_arch
@@ -32,17 +36,17 @@ def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) ->
     dispatcher checks the rules first (as tile_oracle.registry does). A kernel of a Triton file or a library
     is a candidate where it was measured, and its declaration does not exclude the problem. Pairs that were
     measured as ok are kept in any case."""
-    names = ["problem", "kernel"]
     rankings = _without_excluded(rankings, records)
-    ok = pd.MultiIndex.from_frame(records.loc[records["status"] == "ok", names].astype(str))
-    doubtful = rankings[~pd.MultiIndex.from_frame(rankings[names].astype(str)).isin(ok)]
+    ok = (records["status"] == "ok").to_numpy(dtype=bool)
+    ranked, recorded = _pair_numbers(rankings, records)
+    doubtful = rankings[~np.isin(ranked, recorded[ok])]
     judge, refused = load_arch(arch), []
     for problem_id, of_problem in doubtful.groupby("problem", sort=False):
         problem = problem_from_id(str(problem_id))
         for row, name in of_problem["kernel"].items():
             if judge.problem_refusal(parse_kernel_name(str(name)), problem) is not None:
                 refused.append(row)
-    return rankings.drop(index=refused).reset_index(drop=True)
+    return rankings.drop(index=refused).reset_index(drop=True) if refused else rankings
 
 
 def _without_excluded(rankings: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
@@ -51,7 +55,25 @@ def _without_excluded(rankings: pd.DataFrame, records: pd.DataFrame) -> pd.DataF
     if not named.any():
         return rankings
     excluded = (records["status"] == "unsupported") & records["detail"].fillna("").str.startswith(CONSTRAINT)
-    names = ["problem", "kernel"]
-    open_pairs = pd.MultiIndex.from_frame(records.loc[~excluded, names].astype(str))
-    kept = ~named | pd.MultiIndex.from_frame(rankings[names].astype(str)).isin(open_pairs)
+    ranked, recorded = _pair_numbers(rankings, records)
+    kept = ~named | np.isin(ranked, recorded[(~excluded).to_numpy(dtype=bool)])
     return rankings[kept].reset_index(drop=True)
+
+
+def _pair_numbers(*tables: pd.DataFrame) -> list[npt.NDArray[np.int64]]:
+    """For each table a number for every row, equal for equal pairs of problem and kernel. Takes less time and
+    memory than an index of names."""
+    problems, kernels = (_numbers([table[name] for table in tables]) for name in ("problem", "kernel"))
+    count = 1 + max(int(one.max(initial=0)) for one in kernels)
+    return [problem * count + kernel for problem, kernel in zip(problems, kernels, strict=True)]
+
+
+def _numbers(columns: Sequence[pd.Series]) -> list[npt.NDArray[np.int64]]:
+    """For each column a number for every row, equal for equal texts."""
+    number_of: dict[str, int] = {}
+    found = []
+    for column in columns:
+        codes, names = pd.factorize(column)
+        numbers = [number_of.setdefault(str(name), len(number_of)) for name in names]
+        found.append(np.array(numbers, dtype=np.int64)[codes])
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from tile_oracle.errors import BuildError, ModelError, TargetError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.kernel import Kernel
-from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.model_folder import read_spec
+from tile_oracle.model.predictor import Predictor, ranker_of
 from tile_oracle.problem import Problem
 from tile_oracle.selector import native_library
 from tile_oracle.selector.ranker import NativeRanker
@@ -36,16 +38,17 @@ class FolderPredictor:
     code: CodeTable
     pairs: int
     threads: int = 1
-    _predictor: Predictor = field(init=False, repr=False)
     _native: dict[tuple[str, ...], NativeRanker | None] = field(default_factory=dict, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        self._predictor = Predictor.load(self.folder, self.threads).knowing(self.code)
+    @cached_property
+    def _predictor(self) -> Predictor:
+        """Loaded when it is first needed: it imports LightGBM, and native predictions do not."""
+        return Predictor.load(self.folder, self.threads).knowing(self.code)
 
-    @property
+    @cached_property
     def orders_only(self) -> bool:
         """Whether predictions only order kernels within a problem."""
-        return self._predictor.ranker.orders_only
+        return ranker_of(self.folder, read_spec(self.folder), lambda folder, parts: ()).orders_only
 
     @property
     def ranks_named(self) -> bool:

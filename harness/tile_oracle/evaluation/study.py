@@ -23,7 +23,7 @@ from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import STUDY_FILE, json_bytes, read_json
 from tile_oracle.oracle import final_measurements, find_oracles, problems_of
-from tile_oracle.record.twins import measured_kernels
+from tile_oracle.record.twins import is_measured
 from tile_oracle.training.cross_validation import predicted_pairs
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import recipe_named
@@ -118,7 +118,7 @@ def verification(records: pd.DataFrame) -> dict[str, Any]:
     final = final_measurements(records)
     # Imports keep the time of a wrong row in the records; `final_measurements` removes it.
     timed = records[records["latency_ms"].notna() & records["status"].isin(["ok", "wrong"])]
-    timed = timed[measured_kernels(timed) == timed["kernel"].astype(object)]
+    timed = timed[is_measured(timed)]
     fastest = timed.sort_values(["latency_ms", "kernel"]).drop_duplicates("problem")
     unverified = _unverified(fastest)
     counts = final["status"].value_counts()

@@ -34,7 +34,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.record.schema import ROUND_FINAL
-from tile_oracle.record.twins import measured_kernels
+from tile_oracle.record.twins import is_measured, measured_kernels
 from tile_oracle.selection import COVERED
 
 _PRIOR_DOF = 4.0
@@ -94,11 +94,13 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
     if picked.empty:
         return {}
     final = final[list(_FINAL)].assign(measured=measured_kernels(final))
-    measured = dict(zip(zip(final["problem"], final["kernel"], strict=True), final["measured"], strict=True))
+    copies = final[final["kernel"] != final["measured"]]
+    measured = _Measured(
+        zip(zip(copies["problem"], copies["kernel"], strict=True), copies["measured"], strict=True)
+    )
     others = _fastest_others(final, picked, measured)
     timed = [name for name in _TIMED if name in records]
-    own = measured_kernels(records) == records["kernel"].astype(object)
-    timings = _timings(_compared(records.loc[own, timed], picked, measured, others))
+    timings = _timings(_compared(records.loc[is_measured(records), timed], picked, measured, others))
     typical = _typical_scatter(timings)
     drift = _Drift.of(timings, typical)
     noisy = _fastest_noisy(final)
@@ -132,6 +134,13 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
         timed_ms = float(latency), other, float(other_latency)
         found[problem] = Margin(pick, ratio, sigma, dof, rounds, *timed_ms, correction.change)
     return found
+
+
+class _Measured(dict[tuple[str, str], str]):
+    """Problem and kernel -> the kernel that was measured. Only copies are stored."""
+
+    def __missing__(self, pair: tuple[str, str]) -> str:
+        return pair[1]
 
 
 _FINAL = ("problem", "kernel", "status", "latency_ms", "remeasured")

@@ -41,7 +41,8 @@ class MadeBy:
     @classmethod
     def of_records(cls, records: pd.DataFrame) -> MadeBy:
         """What the ok measurements of records were made with."""
-        ok = records[records["status"] == "ok"] if "status" in records else records
+        named = records[[column for column in _COLUMNS.values() if column in records]]
+        ok = named[records["status"] == "ok"] if "status" in records else named
         return cls(**{name: _counts(ok, column) for name, column in _COLUMNS.items()})
 
     @classmethod
@@ -114,8 +115,8 @@ def travel_note(folders: Iterable[Path], here: MadeBy) -> str:
 def _counts(records: pd.DataFrame, column: str) -> dict[str, int]:
     if column not in records:
         return {}
-    counts = records[column].dropna().astype(str).value_counts()
-    return {str(name): int(count) for name, count in sorted(counts.items()) if name}
+    counts = {str(name): int(count) for name, count in records[column].value_counts().items() if count}
+    return {name: counts[name] for name in sorted(counts) if name}
 
 
 def _sum(ours: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, int]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.optimize
 
 from tile_oracle.features.feature_table import Array
 
@@ -58,6 +57,7 @@ def measured_noise(records: pd.DataFrame) -> NoiseModel:
 
 def _fitted(times_ms: Array, scales: Array) -> NoiseModel:
     """The two parts with the least squared log error of the deviations at these times."""
+    import scipy.optimize  # not at the top: it is slow to import
 
     def misfit(logs: Array) -> Array:
         relative, absolute = np.exp(logs)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.optimize import nnls
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features import exact_math
@@ -154,6 +153,8 @@ def fit_physical(
 
 
 def _coefficients(terms: Array, latency: Array, importance: Array) -> tuple[float, ...]:
+    from scipy.optimize import nnls  # not at the top: it is slow to import
+
     relative = terms / latency[:, None]
     scale = np.sqrt((relative**2).mean(axis=0)) + 1e-30
     matrix = relative / scale * importance[:, None]

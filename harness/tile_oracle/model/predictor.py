@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import lightgbm as lgb
 import numpy as np
 
 from tile_oracle.errors import ModelError
@@ -42,6 +42,9 @@ from tile_oracle.model.store import (
 from tile_oracle.model.tree_targets import Target, target_named
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, Problem
+
+if TYPE_CHECKING:
+    import lightgbm as lgb
 
 
 @dataclass(frozen=True)
@@ -233,7 +236,7 @@ class TreeParts:
     count: int
 
 
-ReadBoosters = Callable[[Path, TreeParts], tuple[lgb.Booster, ...]]
+ReadBoosters = Callable[[Path, TreeParts], "tuple[lgb.Booster, ...]"]
 
 
 def ranker_of(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> Ranker:

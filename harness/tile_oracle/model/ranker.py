@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import lightgbm as lgb
 import numpy as np
 import numpy.typing as npt
 
@@ -25,6 +24,9 @@ from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.tree_targets import Target, log_time_of
 from tile_oracle.model.trees import raw_predictions
+
+if TYPE_CHECKING:
+    import lightgbm as lgb
 
 
 class Member(Protocol):

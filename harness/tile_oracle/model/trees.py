@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lightgbm as lgb
 import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.features.feature_table import Array
 from tile_oracle.model.tree_targets import Target
+
+if TYPE_CHECKING:
+    import lightgbm as lgb
 
 Progress = Callable[[int, int], None]
 """Called with (trees so far, trees in all)."""
@@ -132,6 +134,8 @@ def grow(
 
     The same data, settings and seed give the same trees for any number of threads.
     """
+    import lightgbm as lgb  # not at the top: it is slow to import, and native predictions do not need it
+
     params = settings.params(len(data.label), seed, threads)
     order = np.argsort(data.groups, kind="stable")
     ordered = _permuted(data, order)
@@ -193,6 +197,8 @@ _WEIGHT_CAP = 0.5
 def _dataset(
     data: TreeData, target: Target, feature_names: Sequence[str], reference: lgb.Dataset | None = None
 ) -> lgb.Dataset:
+    import lightgbm as lgb
+
     sizes = np.unique(data.groups, return_counts=True)[1] if target.objective == "lambdarank" else None
     return lgb.Dataset(
         data.features,

@@ -6,6 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.arrow_memory import give_back
 from tile_oracle.errors import RecordError
 from tile_oracle.kernel.fields import LATER_FIELDS
 from tile_oracle.record.derived_columns import TFLOPS, with_tflops
@@ -20,7 +24,7 @@ from tile_oracle.record.journal import (
     seal_abandoned,
     tell_in_log,
 )
-from tile_oracle.record.schema import arrow_schema, columns, op_of
+from tile_oracle.record.schema import STAY_TEXT, arrow_schema, columns, compact_schema, op_of
 from tile_oracle.record.sealed_parquet import read_table
 from tile_oracle.vouched_files import check_file
 
@@ -37,25 +41,74 @@ def measurements_folder(run: Path) -> Path:
     return run / "measurements"
 
 
-def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None) -> pd.DataFrame:
+def load_records(
+    paths: Path | str | Iterable[Path | str], op: str | None = None, *, compact: bool = False
+) -> pd.DataFrame:
     """Reads runs, folders of parts or parquet files as one frame with the schema's columns in order.
 
-    op: the operation that the records must belong to; None accepts any one operation. Journals left by dead
-    processes are sealed first. Columns that a file lacks are null, except `tflops`, which is computed from
-    the latency. Rows are sorted by time; of rows with the same identity, the newest is kept. Raises
-    RecordError for files that are missing, damaged, not records or of another operation, and for records of
-    native and CK Tile kernels together, because these share names.
+    op: the operation that the records must belong to; None accepts any one operation. compact: texts that
+    repeat few values (device, flags, source hashes, ...) become categoricals with sorted categories, which
+    halves the memory. Journals left by dead processes are sealed first. Columns that a file lacks are null,
+    except `tflops`, which is computed from the latency. Rows are sorted by time; of rows with the same
+    identity, the newest is kept. Raises RecordError for files that are missing, damaged, not records or of
+    another operation, and for records of native and CK Tile kernels together, because these share names.
     """
+    listed = [paths] if isinstance(paths, str | Path) else list(paths)
+    tables = [table for path in listed for table in _tables(Path(path), op, compact)]
+    found = op_of([op, *(table.column("op")[0].as_py() for table in tables if table.num_rows)])
+    names = [column.name for column in columns(found)]
+    if not tables:
+        return arrow_schema(found).empty_table().to_pandas()
+    tables = [table for table in tables if table.num_rows] or tables[:1]
+    if compact:
+        return _compact_frame(tables, names)
+    frame = _frame(tables)
+    return frame.loc[_rows_in_order(frame), names].reset_index(drop=True)
+
+
+def _frame(tables: list[pa.Table]) -> pd.DataFrame:
+    """The rows of all tables."""
     import pandas as pd
 
-    listed = [paths] if isinstance(paths, str | Path) else list(paths)
-    frames = [frame for path in listed for frame in _frames(Path(path), op)]
-    found = op_of([op, *(frame["op"].iloc[0] for frame in frames if len(frame))])
-    names = [column.name for column in columns(found)]
-    if not frames:
-        return arrow_schema(found).empty_table().to_pandas()
-    frames = [frame for frame in frames if len(frame)] or frames[:1]
-    table = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    frames = [table.to_pandas() for table in tables]
+    return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+
+
+def _compact_frame(tables: list[pa.Table], names: list[str]) -> pd.DataFrame:
+    """The rows of all tables as `load_records` returns them. Empties the list: column by column, what was
+    converted is released, so that the rows are never there twice."""
+    import pandas as pd
+    import pyarrow as pa
+
+    schema = tables[0].select(names).schema
+    whole = pa.concat_tables([table.select(names).cast(schema) for table in tables]).unify_dictionaries()
+    tables.clear()
+    rows = _rows_in_order(whole.select(["time", "implementation", *IDENTITY]).to_pandas())
+    as_they_are = bool((rows[1:] > rows[:-1]).all()) and len(rows) == whole.num_rows
+    arrays, whole = dict(zip(names, whole.columns, strict=True)), None
+    series = {}
+    for name in names:
+        array = arrays.pop(name)
+        values = (array if as_they_are else array.take(pa.array(rows))).to_pandas()
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            values = values.cat.reorder_categories(sorted(values.cat.categories))
+        series[name] = values
+    give_back()
+    return pd.DataFrame(series, copy=False)
+
+
+def with_texts(records: pd.DataFrame) -> pd.DataFrame:
+    """Compact records in the plain form."""
+    import pandas as pd
+
+    text = records["problem"].dtype
+    types = {name: text for name in records if isinstance(records[name].dtype, pd.CategoricalDtype)}
+    return records.astype(types) if types else records
+
+
+def _rows_in_order(table: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """The places of the rows that count, by time. Raises RecordError for records of native and CK Tile
+    kernels."""
     both = _implementations(table["implementation"])
     if len(both) > 1:
         # A name with a dot says whose kernel it is (tile_oracle.kernel.named).
@@ -70,7 +123,8 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None
     identity = table.loc[by_time, IDENTITY]
     # Without a run name, two measurements cannot be told from one that was read twice.
     again = identity.duplicated(keep="last") & identity["run"].notna()
-    return table.loc[by_time[~again.to_numpy()], names].reset_index(drop=True)
+    places: npt.NDArray[np.int64] = by_time[~again.to_numpy()].to_numpy()
+    return places
 
 
 def _implementations(column: pd.Series) -> list[str]:
@@ -82,34 +136,31 @@ def read_rows(path: Path | str, op: str | None = None) -> pd.DataFrame:
 
     Raises RecordError as `load_records` does.
     """
-    import pandas as pd
-
-    frames = [frame for frame in _frames(Path(path), op) if len(frame)]
-    if not frames:
-        return arrow_schema(op_of([op])).empty_table().to_pandas()
-    return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    tables = [table for table in _tables(Path(path), op) if table.num_rows]
+    return _frame(tables) if tables else arrow_schema(op_of([op])).empty_table().to_pandas()
 
 
-def _frames(path: Path, op: str | None) -> list[pd.DataFrame]:
+def _tables(path: Path, op: str | None, compact: bool = False) -> list[pa.Table]:
+    """The tables of a path, with all columns of the schema. compact: see `load_records`."""
     with disk_errors_as(f"no records at {str(path)[:200]}"):
-        return _read_frames(path, op)
+        return _read_tables(path, op, compact)
 
 
-def _read_frames(path: Path, op: str | None) -> list[pd.DataFrame]:
+def _read_tables(path: Path, op: str | None, compact: bool) -> list[pa.Table]:
     try:
         is_file, is_folder = path.is_file(), path.is_dir()
     except OSError as error:
         raise RecordError(f"no records at {str(path)[:200]}: {error.strerror}") from None
     if is_file:
         check_file(path, RecordError)
-        return [_read_part(path, op)]
+        return [_read_part(path, op, compact)]
     if not is_folder:
         raise RecordError(f"no records at {path}: give a run's folder, a folder of parts or a parquet file")
     folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
     seal_abandoned(folder)
     # Journals before parts: a journal that is sealed meanwhile is read twice, never missed.
     journals = journals_in(folder)
-    frames = [frame for journal in journals if (frame := _journal_frame(journal)) is not None]
+    tables = [table for journal in journals if (table := _journal_table(journal, compact)) is not None]
     parts = parts_in(folder) or [
         path
         for path in names_in(folder, "", ".parquet")
@@ -117,35 +168,42 @@ def _read_frames(path: Path, op: str | None) -> list[pd.DataFrame]:
     ]
     if not parts and not journals:
         raise RecordError(f"no records in {folder}: it holds no parquet part (did the run measure anything?)")
-    return frames + [_read_part(part, op) for part in parts]
+    return tables + [_read_part(part, op, compact) for part in parts]
 
 
-def _journal_frame(journal: Path) -> pd.DataFrame | None:
+def _journal_table(journal: Path, compact: bool) -> pa.Table | None:
     """The rows of an unsealed journal; None if there are none."""
     lines = read_journal(journal)
     if lines.damaged:
         tell_in_log(f"{journal} has damaged lines ({len(lines.damaged)}): they are left out")
-    return with_later_fields(rows_table(lines.rows)).to_pandas() if lines.rows else None
+    if not lines.rows:
+        return None
+    table = with_later_fields(rows_table(lines.rows))
+    return table.cast(compact_schema(table.schema)) if compact else table
 
 
 def with_later_fields(table: pa.Table) -> pa.Table:
     """The records with defaults for kernel fields that did not exist when a row was written."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     for name, default in LATER_FIELDS.items():
         if name in table.column_names and table.column(name).null_count:
             has_fields = pc.is_valid(table.column("tile_m"))
             given = table.column(name)
-            filled = pc.if_else(has_fields, pc.fill_null(given, default), given)
+            kept = given.type
+            if pa.types.is_dictionary(kept):
+                given = given.cast(kept.value_type)
+            filled = pc.if_else(has_fields, pc.fill_null(given, default), given).cast(kept)
             table = table.set_column(table.column_names.index(name), table.schema.field(name), filled)
     return table
 
 
-def _read_part(path: Path, op: str | None) -> pd.DataFrame:
+def _read_part(path: Path, op: str | None, compact: bool) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    table = read_table(path)
+    table = read_table(path, texts=STAY_TEXT if compact else None)
     needed = {"op", "problem", "kernel", "status"}
     if missing := needed - set(table.column_names):
         raise RecordError(
@@ -156,11 +214,13 @@ def _read_part(path: Path, op: str | None) -> pd.DataFrame:
         schema = arrow_schema(op_of([op, *pc.unique(table.column("op")).to_pylist()]))
     except RecordError as error:
         raise RecordError(f"{path}: {error}") from None
+    if compact:
+        schema = compact_schema(schema)
     arrays = []
     for field in schema:
         if field.name in table.column_names:
             try:
-                arrays.append(table.column(field.name).cast(field.type))
+                arrays.append(_as_type(table.column(field.name), field.type))
             except pa.ArrowException:
                 raise RecordError(
                     f"{path}: column {field.name!r} holds {table.schema.field(field.name).type}, "
@@ -173,4 +233,15 @@ def _read_part(path: Path, op: str | None) -> pd.DataFrame:
     check_rows(whole, found, path)
     if TFLOPS not in table.column_names:
         whole = with_tflops(whole, found)
-    return whole.to_pandas()
+    return whole
+
+
+def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Raises pa.ArrowException for values that do not fit."""
+    import pyarrow as pa
+
+    if column.type == wanted:
+        return column
+    if pa.types.is_dictionary(wanted):
+        return column.cast(wanted.value_type).dictionary_encode()
+    return column.cast(wanted)

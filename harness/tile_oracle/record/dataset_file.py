@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tile_oracle.arrow_memory import give_back
 from tile_oracle.atomic_file import make_folder, write_atomically
 from tile_oracle.errors import RecordError, first_line
 from tile_oracle.operation import operation_of_columns
-from tile_oracle.record.schema import arrow_schema, op_of
-from tile_oracle.record.sealed_parquet import DamagedError, checked_bytes, table_bytes
+from tile_oracle.record.schema import arrow_schema, compact_schema, op_of
+from tile_oracle.record.sealed_parquet import DamagedError, bytes_of_tables, checked_bytes, table_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +29,7 @@ ORDER = ("problem", "kernel", "round", "time", "run")
 
 _ABOUT = b"tile_oracle"
 _LEVEL = 12
+_ROWS_AT_ONCE = 32_768
 
 
 def in_order(records: pd.DataFrame) -> pd.DataFrame:
@@ -95,6 +97,24 @@ def with_about(table: pa.Table, about: Mapping[str, Any] | None) -> pa.Table:
 def write_dataset(records: pd.DataFrame, path: Path, about: Mapping[str, Any] | None = None) -> int:
     """Writes `dataset_bytes` atomically; returns the size in bytes. Raises RecordError."""
     return write_whole(dataset_bytes(records, about), path)
+
+
+def write_rows(records: pd.DataFrame, path: Path) -> int:
+    """Writes records of one operation atomically, in their order; returns the size in bytes. Takes less time
+    and memory than `write_dataset`, and the file is larger. Raises RecordError."""
+    import pyarrow as pa
+
+    schema = compact_schema(arrow_schema(op_of(records["op"].unique())))
+    tables = (
+        pa.Table.from_pandas(
+            records[schema.names].iloc[first : first + _ROWS_AT_ONCE], schema=schema, preserve_index=False
+        ).replace_schema_metadata({})
+        for first in range(0, len(records), _ROWS_AT_ONCE)
+    )
+    # Without the Arrow schema every reader gets texts, not dictionaries.
+    data = bytes_of_tables(tables, compression="zstd", write_statistics=False, store_schema=False)
+    give_back()
+    return write_whole(data, path)
 
 
 def write_whole(data: bytes, path: Path) -> int:

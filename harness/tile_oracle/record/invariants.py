@@ -136,9 +136,13 @@ class _Rows:
 
     def _encoded(self, name: str) -> tuple[list[Any], npt.NDArray[np.int64]]:
         """The distinct values of a column, nulls included, and each row's index among them."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        column = self.table.column(name).combine_chunks()
+        column = self.table.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        column = column.combine_chunks()
         found = pc.dictionary_encode(column, null_encoding="encode")
         if hasattr(found, "combine_chunks"):
             found = found.combine_chunks()

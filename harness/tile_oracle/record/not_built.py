@@ -18,7 +18,8 @@ def not_built(records: pd.DataFrame) -> frozenset[str]:
     """
     if "implementation" not in records:
         return frozenset()
-    library = records[records["implementation"].fillna(NATIVE) != NATIVE]
+    whose = records["implementation"]
+    library = records[whose.notna() & (whose != NATIVE)]
     if library.empty:
         return frozenset()
     detail = library["detail"].fillna("").astype(str)

@@ -179,3 +179,16 @@ def columns(op: str = "grouped_conv") -> tuple[Column, ...]:
 def arrow_schema(op: str = "grouped_conv") -> pa.Schema:
     """`columns` as an Arrow schema."""
     return pa.schema([(column.name, column.type) for column in columns(op)])
+
+
+STAY_TEXT = ("problem", "kernel", "status", "detail")
+"""The columns of text that `compact_schema` leaves as they are: they are joined, compared and searched."""
+
+
+def compact_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with dictionaries for the texts that repeat few values: device, flags, source hashes, ..."""
+    encoded = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema(
+        field.with_type(encoded) if field.type == pa.string() and field.name not in STAY_TEXT else field
+        for field in schema
+    )

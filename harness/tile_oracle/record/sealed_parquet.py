@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,14 +39,35 @@ def table_bytes(table: pa.Table, **options: Any) -> bytes:
 
     buffer = io.BytesIO()
     pq.write_table(table, buffer, write_page_checksum=True, **options)
-    plain = buffer.getvalue()
+    return _sealed(buffer.getvalue())
+
+
+def bytes_of_tables(tables: Iterable[pa.Table], **options: Any) -> bytes:
+    """`table_bytes` of tables with one schema, each of which becomes a row group: they need not be there
+    at the same time. `options`: passed to pyarrow.parquet.ParquetWriter."""
+    import pyarrow.parquet as pq
+
+    buffer, rest = io.BytesIO(), iter(tables)
+    first = next(rest)
+    with pq.ParquetWriter(buffer, first.schema, write_page_checksum=True, **options) as writer:
+        writer.write_table(first)
+        for table in rest:
+            writer.write_table(table)
+    return _sealed(buffer.getvalue())
+
+
+def _sealed(plain: bytes) -> bytes:
+    """A parquet file with its digest."""
     footer_bytes = int.from_bytes(plain[-_FOOTER_END : 4 - _FOOTER_END], "little")
     cut = len(plain) - _FOOTER_END - footer_bytes
     return plain[:cut] + _MARK + _digest(plain).encode() + plain[cut:]
 
 
-def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """The table in a file, or some of its columns (those that exist).
+def read_table(
+    path: Path, columns: Sequence[str] | None = None, texts: Sequence[str] | None = None
+) -> pa.Table:
+    """The table in a file, or some of its columns (those that exist). texts: the columns of text that are
+    read as such; the others become dictionary arrays. None: all.
 
     Raises RecordError if the file cannot be read, DamagedError if its content is not what was written or is
     not parquet.
@@ -60,10 +81,19 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
             pa.BufferReader(data),
             columns=None if columns is None else list(columns),
             partitioning=None,
+            read_dictionary=[] if texts is None else _other_texts(data, texts),
             page_checksum_verification=True,
         )
     except (OSError, pa.ArrowException) as error:
         raise DamagedError(f"{path} is not a readable parquet file: {first_line(error)}") from None
+
+
+def _other_texts(data: bytes, texts: Sequence[str]) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(pa.BufferReader(data))
+    return [field.name for field in schema if field.type == pa.string() and field.name not in texts]
 
 
 def checked_bytes(path: Path) -> bytes:

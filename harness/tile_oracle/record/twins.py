@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -23,12 +25,30 @@ def measured_twin(detail: str | None) -> str | None:
 
 
 def measured_kernels(records: pd.DataFrame) -> pd.Series:
-    """For each row, the name of the kernel that was measured: another one than `kernel` in copies."""
-    names = records["kernel"].astype(object)
-    if "detail" not in records:
-        return names
-    found = {
-        detail: measured_twin(detail) for detail in records["detail"].unique() if isinstance(detail, str)
-    }
-    found = {detail: name for detail, name in found.items() if name is not None}
-    return records["detail"].astype(object).map(found).fillna(names) if found else names
+    """For each row, the name of the kernel that was measured: another one than `kernel` in copies. Equal
+    names are one object."""
+    import pandas as pd
+
+    codes, kernels = pd.factorize(records["kernel"])
+    names = np.array([*map(str, kernels), None], dtype=object)[codes]
+    if "detail" in records:
+        details, texts = pd.factorize(records["detail"])
+        twins = [*map(measured_twin, texts), None]
+        is_copy = np.array([name is not None for name in twins])[details]
+        if is_copy.any():
+            names[is_copy] = np.array(twins, dtype=object)[details[is_copy]]
+    return pd.Series(names, index=records.index, dtype=object)
+
+
+def is_measured(records: pd.DataFrame) -> pd.Series:
+    """For each row, whether it was measured itself: not in copies."""
+    import pandas as pd
+
+    own = pd.Series(True, index=records.index)
+    if "detail" in records:
+        details, texts = pd.factorize(records["detail"])
+        twins = np.array([*(measured_twin(text) is not None for text in texts), False], dtype=bool)
+        marked = twins[details]
+        if marked.any():
+            own[marked] = measured_kernels(records[marked]) == records.loc[marked, "kernel"].astype(object)
+    return own

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tile_oracle.arrow_memory import give_back
 from tile_oracle.judge.accepted_picks import accepted_margins
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
@@ -160,7 +161,7 @@ class RunInfo:
 class ReportData:
     """The tables and metrics of one run. The functions named here document the columns.
 
-    final: tile_oracle.oracle.final_measurements. selection: tile_oracle.selection.select. kernels:
+    final: as `settled` makes it. selection: tile_oracle.selection.select. kernels:
     tile_oracle.selection.kernel_table. slices: slice_table. rankings: as given, or None. statuses: pairs by
     status. fixed_mean_percent: mean efficiency of one kernel for all (tile_oracle.selection.fixed_choice).
     repeatability_percent: mean efficiency of the sweep's own winners, measured again, None where none
@@ -259,6 +260,21 @@ def slice_table(problems: Iterable[Problem], selection: pd.DataFrame) -> pd.Data
     return table[table["problems"] > 0].reset_index(drop=True)
 
 
+_REPORTED = frozenset(
+    {"round", "op", "problem", "kernel", "status", "detail", "latency_ms", "latency_min_ms", "spread"}
+    | {"samples", "tflops", "implementation", "vgprs", "lds_bytes", "spills", "workgroups_per_cu"}
+    | {"loop_matrix_instructions", "binary_bytes", "check", "check_points"}
+)
+
+
+def settled(records: pd.DataFrame) -> pd.DataFrame:
+    """tile_oracle.oracle.final_measurements, without the columns that neither reports nor settling read.
+    Raises RecordError."""
+    final = final_measurements(records, _REPORTED)
+    give_back()
+    return final
+
+
 def analyse(
     records: pd.DataFrame,
     problems: Iterable[Problem],
@@ -272,20 +288,23 @@ def analyse(
     training: Training | None = None,
     candidates: Candidates | None = None,
     settled_by: str = "",
+    final: pd.DataFrame | None = None,
 ) -> ReportData:
     """Records and rankings -> oracles -> picks -> verdict: all that the reports need.
 
     records: tile_oracle.record.schema rows; those of problems that are not in `problems` are ignored.
     rankings: `problem`, `kernel`, `predicted_tflops`; None without a model. settled_by: the command that
-    would settle what the verdict leaves open. Raises RecordError, ModelError.
+    would settle what the verdict leaves open. final: settled(records), if it is known. Raises RecordError,
+    ModelError.
     """
     problems = tuple(problems)
     scope, criteria = scope or Scope(), criteria or Criteria()
     ranked_by, training = ranked_by or RankedBy(), training or Training()
-    everything = final_measurements(records)
+    everything = settled(records) if final is None else final
     asked = everything["problem"].isin([problem.id for problem in problems])
     final = everything if asked.all() else everything[asked].reset_index(drop=True)
     selection = _selection(problems, final, rankings, ranked_by, training)
+    give_back()
     part = part_to_judge(selection, baseline, () if training.counted else training.in_sample)
     noise = margins(records, final, selection)
     accepted = part.baseline.picks if part.baseline is not None else {}

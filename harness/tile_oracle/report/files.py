@@ -17,6 +17,7 @@ from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_document, parse_baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.ranking_order import RankingOrder
 from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
 from tile_oracle.report.data import Candidates, Extrapolating, RankedBy, ReportData, RunInfo, Scope, Training
@@ -162,12 +163,10 @@ def _training(value: object) -> Training:
 def _rankings(data: ReportData) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
     if data.rankings is None:
         return {}, {}
-    ordered = data.rankings.sort_values(
-        ["problem", "predicted_tflops", "kernel"], ascending=[True, False, True], ignore_index=True
-    )
-    grouped = ordered.groupby("problem", sort=False, observed=True)
-    names = {str(problem): group.tolist() for problem, group in grouped["kernel"]}
-    return names, {str(problem): group.tolist() for problem, group in grouped["predicted_tflops"]}
+    names, predicted = {}, {}
+    for problem, kernels, tflops in RankingOrder.of(data.rankings).of_problems():
+        names[problem], predicted[problem] = kernels, tflops
+    return names, predicted
 
 
 def _arrow_type(column: pd.Series) -> pa.DataType:

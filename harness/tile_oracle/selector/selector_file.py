@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import lightgbm as lgb
 import numpy as np
 import numpy.typing as npt
 
@@ -35,6 +35,9 @@ from tile_oracle.selector.byte_writer import ByteWriter
 from tile_oracle.selector.forest import Forest
 from tile_oracle.selector.program import ProgramMaker
 from tile_oracle.selector.trace import Graph, Node, Partition, Pool, partition_by
+
+if TYPE_CHECKING:
+    import lightgbm as lgb
 
 MAGIC = b"tile-oracle selector 1\n"
 _KINDS = ("constant", "kernel", "interaction")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from tile_oracle.arrow_memory import give_back
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import GateError, RecordError
 from tile_oracle.judge.baseline import make_baseline
@@ -20,7 +21,6 @@ from tile_oracle.judge.scope import NOTHING_JUDGED
 from tile_oracle.judge.verdict import CANNOT_TELL, FAILED, IN_SAMPLE, INCOMPLETE, NO_BASELINE, NO_MODEL
 from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.problem_set import ProblemSet
-from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import names_in
 from tile_oracle.record.not_built import not_built
@@ -73,7 +73,7 @@ def conclude(
     if run is None or not run.has_files:
         return []
     known = analysed or {}
-    records = load_records(run.folder) if stopped or not known else None
+    records = session.records(run) if stopped or not known else None
     conclusions = []
     for choice, part in zip(session.models, session.plan.sets, strict=True):
         if records is None:
@@ -119,13 +119,14 @@ def analyse_set(
         baseline = baseline_for(choice, part, device, options, session.target) if device else None
         held = held_picks(choice, baseline, options)
         rankings, ranked_by = rank(choice, without(plan, lacking), part, own, session.target.arch, held)
+        give_back()
         if options.abstain and rankings is not None:
             rankings = abstaining(rankings, ranges.outside(part.problems))
     else:
         rankings, ranked_by, baseline = before.rankings, before.ranked_by, before.baseline
     all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
     planned = sum(selected.get(problem_id, 0) for problem_id in ids)
-    measured = len(own.drop_duplicates(["problem", "kernel"]))
+    measured = int((~own.duplicated(["problem", "kernel"])).sum())
     never = sum(session.unrecorded(p, plan.asked(p)) for p in part.problems if selected.get(p.id))
     unrecorded = min(never, max(0, planned - measured))
     data = analyse(
@@ -146,6 +147,7 @@ def analyse_set(
         training=_training(session, choice, own, ids),
         candidates=_candidates(session, choice, part, lacking),
         settled_by=_settling_command(session, part, folder),
+        final=session.settled(own) if own is records else None,
     )
     extrapolating = _extrapolating(data, ranges, part, abstains=options.abstain)
     travel = travel_note(dict.fromkeys(choice.folders.values()), MadeBy.of_records(own))

@@ -204,11 +204,12 @@ def rank(
     if held:
         return _held_rankings(plan, problems, held), RankedBy(HELD, choice.name, order_only=True)
     from tile_oracle.evaluation.candidates import without_refused
+    from tile_oracle.record.dataset import with_texts
 
     of_set = records["problem"].isin([problem.id for problem in problems.problems])
     own = records if of_set.all() else records[of_set]
     if not choice.folders and ranks_named(plan):
-        return _rankings_of_neighbours(plan, own)
+        return _rankings_of_neighbours(plan, with_texts(own))
     # Most models rank kernels by their fields.
     if not _rank_named(choice):
         of_libraries = [name for name in own["kernel"].unique() if is_library_name(str(name))]
@@ -216,7 +217,7 @@ def rank(
     if choice.folders:
         table, ranked_by = _rankings_of_folders(choice, plan, problems, own)
     else:
-        table, ranked_by = _rankings_out_of_fold(plan, own, arch)
+        table, ranked_by = _rankings_out_of_fold(plan, with_texts(own), arch)
     return (None if table is None else without_refused(table, own, arch)), ranked_by
 
 

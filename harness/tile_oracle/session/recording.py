@@ -99,7 +99,7 @@ class Recording:
         times = pd.to_datetime(records["time"], utc=True).dropna()
         days = sorted({f"{time:%Y-%m-%d}" for time in (times.min(), times.max())}) if len(times) else []
         when = f"measured {' to '.join(days)}" if days else "at unknown times"
-        pairs = len(records.drop_duplicates(["problem", "kernel"]))
+        pairs = int((~records.duplicated(["problem", "kernel"])).sum())
         return [
             f"records: {pairs:,} pairs of {records['problem'].nunique():,} problems and "
             f"{records['kernel'].nunique():,} kernels, {when} on {self.device or 'an unnamed device'} "
@@ -137,7 +137,7 @@ def pool_of_sources(paths: Sequence[Path]) -> tuple[str, str]:
 
 
 def _load(paths: Sequence[Path], why: str) -> Recording:
-    records = load_records(paths)
+    records = load_records(paths, compact=True)
     if records.empty:
         raise RecordError(f"{paths[0]} holds no record: there is nothing to replay")
     kernel_set, kernel_filter = pool_of_sources(paths)

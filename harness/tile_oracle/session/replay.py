@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from tile_oracle.errors import RecordError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.oracle import final_measurements
 from tile_oracle.problem import Problem
 from tile_oracle.record.dataset import load_records
-from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.dataset_file import write_rows
 from tile_oracle.record.journal import names_in
 from tile_oracle.record.run import Run
+from tile_oracle.report.data import settled
 from tile_oracle.session.recording import Recording
+from tile_oracle.session.settled import Settled
 
-_Settled = tuple[str, str, int, float, float, float, int]
-"""status, detail, round, latency_ms, latency_min_ms, spread and samples, as in a Measurement."""
+_ALL = None
+"""In place of kernel names: all that were recorded for the problem."""
 
 
 class Replay:
@@ -33,23 +36,27 @@ class Replay:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self._asked: dict[str, set[str]] = {}
+        self._asked: dict[str, set[str] | None] = {}
+        self._last: tuple[str, dict[str, int]] = ("", {})
+        self.written: pd.DataFrame | None = None
+        """The records that this process has written, if they are all that the run has."""
 
-    def measure_all(self, problem: Problem, kernels: Iterable[Kernel]) -> list[Measurement]:
+    def measure_all(self, problem: Problem, kernels: Iterable[Kernel]) -> Settled:
         """The measurements of those kernels that were recorded, in order. Raises RecordError."""
-        rows = self._of_problem(problem.id)
-        found = [
-            Measurement(problem, kernel, *rows[kernel.name]) for kernel in kernels if kernel.name in rows
-        ]
-        for one in found:
-            if not one.status:
-                raise RecordError(f"the record of {one.kernel.name} on {problem.id} has no status")
-        self._asked.setdefault(problem.id, set()).update(one.kernel.name for one in found)
-        return found
+        rows = self._rows_of(problem.id)
+        found = tuple(kernel for kernel in kernels if kernel.name in rows)
+        if len({kernel.name for kernel in found}) == len(rows):
+            self._asked[problem.id] = _ALL
+        else:
+            before = self._asked.setdefault(problem.id, set())
+            if before is not None:
+                before.update(kernel.name for kernel in found)
+        any_ok = any(self._columns.status[rows[kernel.name]] == "ok" for kernel in found)
+        return Settled(problem, found, any_ok, self._measurement)
 
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         """The number of these pairs that were never recorded. Raises RecordError."""
-        rows = self._of_problem(problem.id)
+        rows = self._rows_of(problem.id)
         return sum(kernel.name not in rows for kernel in kernels)
 
     def write(self, run: Run) -> None:
@@ -57,66 +64,119 @@ class Replay:
 
         Raises RecordError.
         """
-        asked = {problem: kernels for problem, kernels in self._asked.items() if kernels}
+        asked = {problem: kernels for problem, kernels in self._asked.items() if kernels is _ALL or kernels}
         self._asked = {}
         if not asked:
             return
-        records = self.recording.records
-        of_problems = records[records["problem"].isin(list(asked))]
-        if _are_whole(of_problems, asked):
-            chosen = of_problems
-        else:
-            wanted = pd.MultiIndex.from_tuples(
-                [(problem, kernel) for problem, kernels in asked.items() for kernel in kernels]
-            )
-            chosen = of_problems[pd.MultiIndex.from_frame(of_problems[["problem", "kernel"]]).isin(wanted)]
-        if names_in(run.measurements, "", ".parquet"):
-            there = load_records(run.folder)
+        chosen = self._records_of(asked)
+        is_first = not names_in(run.measurements, "", ".parquet")
+        if not is_first:
+            there = load_records(run.folder, compact=True)
             known = pd.MultiIndex.from_frame(there[["problem", "kernel"]])
             chosen = chosen[~pd.MultiIndex.from_frame(chosen[["problem", "kernel"]]).isin(known)]
         if len(chosen):
             who = os.environ.get("PYTEST_XDIST_WORKER", "main")
             name = f"part-replay-{who}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}.parquet"
-            write_dataset(chosen, run.measurements / name)
+            write_rows(chosen, run.measurements / name)
+        self.written = chosen.reset_index(drop=True) if is_first else None
 
-    def _of_problem(self, problem_id: str) -> Mapping[str, _Settled]:
-        return self._settled.get(problem_id, {})
+    def _records_of(self, asked: dict[str, set[str] | None]) -> pd.DataFrame:
+        """The records of these problems and kernels."""
+        records = self.recording.records
+        if asked.keys() >= self._places.keys() and all(kernels is _ALL for kernels in asked.values()):
+            return records
+        of_problems = records[records["problem"].isin(list(asked))]
+        if all(kernels is _ALL for kernels in asked.values()):
+            return of_problems
+        wanted = pd.MultiIndex.from_tuples(
+            [
+                (problem, kernel)
+                for problem, kernels in asked.items()
+                for kernel in (self._rows_of(problem) if kernels is _ALL else kernels)
+            ]
+        )
+        return of_problems[pd.MultiIndex.from_frame(of_problems[["problem", "kernel"]]).isin(wanted)]
 
     @cached_property
-    def _settled(self) -> dict[str, dict[str, _Settled]]:
-        """Problem id -> kernel name -> its settled values."""
-        final = final_measurements(self.recording.records)
-        values = zip(
-            *(_texts(final[name]) for name in ("status", "detail")),
-            final["round"].astype("int64").tolist(),
-            *(_numbers(final[name]).tolist() for name in ("latency_ms", "latency_min_ms", "spread")),
-            _numbers(final["samples"]).fillna(0).astype("int64").tolist(),
-            strict=True,
+    def final(self) -> pd.DataFrame:
+        """The settled record of every recorded pair (report.data.settled). Raises RecordError."""
+        return settled(self.recording.records)
+
+    @cached_property
+    def _columns(self) -> _Columns:
+        return _Columns.of(self.final)
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """Problem id -> its first row in `final`, which is sorted by problem, and the row after its last."""
+        codes, names = pd.factorize(self.final["problem"])
+        ends = np.cumsum(np.bincount(codes, minlength=len(names))).tolist()
+        return {
+            str(name): place for name, place in zip(names, zip([0, *ends], ends, strict=False), strict=True)
+        }
+
+    def _rows_of(self, problem_id: str) -> dict[str, int]:
+        """Kernel name -> its row in `final`."""
+        if self._last[0] != problem_id:
+            first, end = self._places.get(problem_id, (0, 0))
+            names = self._columns.kernel[first:end]
+            self._last = (problem_id, {name: first + row for row, name in enumerate(names)})
+        return self._last[1]
+
+    def _measurement(self, problem: Problem, kernel: Kernel) -> Measurement:
+        row, columns = self._rows_of(problem.id)[kernel.name], self._columns
+        return Measurement(
+            problem,
+            kernel,
+            columns.status[row],
+            columns.detail[row],
+            int(columns.round[row]),
+            float(columns.latency_ms[row]),
+            float(columns.latency_min_ms[row]),
+            float(columns.spread[row]),
+            int(columns.samples[row]),
         )
-        table: dict[str, dict[str, _Settled]] = {}
-        pairs = zip(final["problem"].tolist(), final["kernel"].tolist(), strict=True)
-        for (problem, kernel), settled in zip(pairs, values, strict=True):
-            table.setdefault(problem, {})[kernel] = settled
-        return table
 
 
-def _are_whole(records: pd.DataFrame, asked: Mapping[str, set[str]]) -> bool:
-    """Whether all recorded kernels of every requested problem were requested: the usual case."""
-    counts = records.groupby("problem", sort=False, observed=True)["kernel"].nunique()
-    return all(count == len(asked[str(problem)]) for problem, count in counts.items())
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of settled records that a Measurement has. Equal texts are one object."""
+
+    kernel: npt.NDArray[np.object_]
+    status: npt.NDArray[np.object_]
+    detail: npt.NDArray[np.object_]
+    round: npt.NDArray[np.int64]
+    latency_ms: npt.NDArray[np.float64]
+    latency_min_ms: npt.NDArray[np.float64]
+    spread: npt.NDArray[np.float64]
+    samples: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, final: pd.DataFrame) -> _Columns:
+        return cls(
+            _texts(final["kernel"]),
+            _texts(final["status"]),
+            _texts(final["detail"]),
+            final["round"].to_numpy(dtype=np.int64),
+            _numbers(final["latency_ms"]),
+            _numbers(final["latency_min_ms"]),
+            _numbers(final["spread"]),
+            np.nan_to_num(_numbers(final["samples"])).astype(np.int64),
+        )
+
+
+def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
+    """The column's texts; "" for what is none."""
+    codes, names = pd.factorize(column)
+    texts: npt.NDArray[np.object_] = np.array([*map(str, names), ""], dtype=object)[codes]
+    return texts
+
+
+def _numbers(column: pd.Series) -> npt.NDArray[np.float64]:
+    return np.asarray(pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def kernels_outside(recording: Recording, pools: Iterable[Sequence[Kernel]]) -> tuple[str, ...]:
     """Recorded kernels that the pool no longer has, sorted."""
     pool = {kernel.name for kernels in pools for kernel in kernels}
     return tuple(sorted(set(recording.records["kernel"].unique()) - pool))
-
-
-def _texts(column: pd.Series) -> list[str]:
-    """The column's texts; "" for what is none."""
-    texts: list[str] = column.astype(object).where(column.notna(), "").tolist()
-    return texts
-
-
-def _numbers(column: pd.Series) -> pd.Series:
-    return pd.to_numeric(column, errors="coerce").astype("float64")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
@@ -18,10 +18,14 @@ from tile_oracle.session.plan import Plan, make_plan
 from tile_oracle.session.recording import Recording, find_recording
 from tile_oracle.session.replay import Replay, kernels_outside
 from tile_oracle.session.session import Session
+from tile_oracle.session.settled import Settled
 from tile_oracle.session.suite_names import REPLAY_SUITE
 from tile_oracle.session.vendor_model import rankings_of, recorded_offers
 from tile_oracle.target.replay import ReplayTarget
 from tile_oracle.vendor.libraries import library_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class ReplaySession(Session):
@@ -62,12 +66,13 @@ class ReplaySession(Session):
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
         return self.replayed(problem, (kernel,))[0]
 
-    def replayed(self, problem: Problem, kernels: Iterable[Kernel]) -> list[Measurement]:
+    def replayed(self, problem: Problem, kernels: Iterable[Kernel]) -> Settled:
         """The recorded measurements of these kernels. Raises HarnessError."""
         if not self._begun:
             self._learn_known_failures(self.recording.device)
         self._begun.add(problem.id)
-        return [self._with_known_failure(one) for one in self._replay.measure_all(problem, kernels)]
+        found = self._replay.measure_all(problem, kernels)
+        return replace(found, make=lambda *pair: self._with_known_failure(found.make(*pair)))
 
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         return self._replay.unrecorded(problem, kernels)
@@ -77,6 +82,14 @@ class ReplaySession(Session):
 
     def recorded_kernels(self) -> Sequence[Kernel]:
         return self.recording.kernels()
+
+    def records(self, run: Run) -> pd.DataFrame:
+        written = self._replay.written
+        return super().records(run) if written is None else written
+
+    def settled(self, records: pd.DataFrame) -> pd.DataFrame | None:
+        is_own = records is self._replay.written
+        return self._replay.final if is_own and len(records) == len(self.recording.records) else None
 
     def close(self, *, interrupted: bool) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,7 +95,7 @@ class RunningHooks:
             benchmark_bridge.report_samples(node, measurement)
         return measurement
 
-    def replayed(self, node: pytest.Item, problem: Problem) -> list[Measurement]:
+    def replayed(self, node: pytest.Item, problem: Problem) -> Sequence[Measurement]:
         __tracebackhide__ = True
         from tile_oracle.session.replay_session import ReplaySession
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
@@ -14,6 +15,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import load_problem_sets
+from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import left_unsealed
 from tile_oracle.record.run import Run, join_run, open_run
@@ -23,6 +25,9 @@ from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, set_name
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, KERNEL_SOURCES
 from tile_oracle.target.base import Target
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Session(ABC):
@@ -178,6 +183,14 @@ class Session(ABC):
         """The kernels that the replayed records have; None where nothing is replayed."""
 
     # ---- the end ----------------------------------------------------------------------------
+
+    def records(self, run: Run) -> pd.DataFrame:
+        """All records of the run, texts that repeat as categoricals. Raises RecordError."""
+        return load_records(run.folder, compact=True)
+
+    def settled(self, records: pd.DataFrame) -> pd.DataFrame | None:
+        """report.data.settled of the run's records, if it is known already."""
+        return None
 
     def over_budget(self, problem: Problem) -> bool:
         """Whether the budget ended before this problem began; a problem that has begun is finished."""

@@ -73,7 +73,7 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
     in_turn: dict[str, set[str]] = {}
     began = time.monotonic()
     while True:
-        records = load_records(run.folder)
+        records = load_records(run.folder, compact=True)
         todo: dict[str, tuple[list[Measurement], int]] = {}
         for choice, part in zip(session.models, session.plan.sets, strict=True):
             data = analyse_set(session, records, choice, part, "", selected, analysed.get(part.name))

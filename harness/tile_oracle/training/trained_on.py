@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from tile_oracle.errors import HarnessError, ModelError
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, TRAINING_FILE, read_manifest
-from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset import load_records, with_texts
 from tile_oracle.training.training_rows import training_rows
 from tile_oracle.vouched_files import MANIFEST_FILE
 
@@ -105,7 +105,7 @@ def _same(trained: Mapping[str, str], records: pd.DataFrame, seen: Collection[st
     if not any(trained[problem] for problem in seen):
         return 0
     try:
-        rows = training_rows(records[records["problem"].isin(list(seen))]).table
+        rows = training_rows(with_texts(records[records["problem"].isin(list(seen))])).table
     except HarnessError:
         return 0  # no ok row among them
     now = problem_digests(rows)
