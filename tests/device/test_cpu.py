@@ -121,11 +121,15 @@ def test_a_problem_that_does_not_fit_is_refused_before_any_allocation(
         device.load(PROBLEM, 1)
 
 
-def test_one_workspace_is_kept_at_a_time(device: CpuDevice, evil_builder: Builder) -> None:
-    """The many sizes of a pool together could exceed the memory."""
+def test_one_large_workspace_is_kept_at_a_time(
+    device: CpuDevice, evil_builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The many sizes of a pool together could exceed the memory. Small ones are kept, up to a number."""
     device.load(PROBLEM, 1)
+    monkeypatch.setattr(cpu_device, "_SMALL_WORKSPACE_BYTES", 1000)
+    monkeypatch.setattr(cpu_device, "_MOST_WORKSPACES", 4)
     kept = []
-    for size in (64, 128, 64, 4096):
+    for size in (64, 128, 64, 4096, 8192, 4096, 192, 256):
         code = type("Library", (), {"to_workspace_bytes": staticmethod(lambda _, size=size: size)})
         library = cpu_device._Library(code, 0)  # type: ignore[arg-type]
         args = device._arguments[0]
@@ -135,7 +139,7 @@ def test_one_workspace_is_kept_at_a_time(device: CpuDevice, evil_builder: Builde
         assert args.workspace == buffer.address
         assert args.workspace % 64 == 0
         kept.append(len(device._workspaces))
-    assert kept == [1] * 4
+    assert kept == [1, 2, 2, 3, 3, 3, 4, 1]
 
 
 def test_the_device_names_itself(device: CpuDevice) -> None:

@@ -9,8 +9,10 @@ the work or that the clock is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, cast
 
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
@@ -53,9 +55,16 @@ def impossible(problem: Problem, limits: Limits, latency_ms: float) -> str | Non
 
 def least_flops(problem: Problem) -> float:
     """Operations that any known exact algorithm needs."""
-    return operation_named(problem.op).worker.least_flops(problem)
+    return _needs(cast("Hashable", problem))[0]
 
 
 def bytes_read(problem: Problem) -> int:
     """Bytes of the operands that the result depends on."""
-    return operation_named(problem.op).worker.bytes_read(problem)
+    return _needs(cast("Hashable", problem))[1]
+
+
+@lru_cache(maxsize=64)
+def _needs(problem: Any) -> tuple[float, int]:
+    """Both of a problem, which are asked for after every kernel."""
+    worker = operation_named(problem.op).worker
+    return worker.least_flops(problem), worker.bytes_read(problem)

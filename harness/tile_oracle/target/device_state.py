@@ -12,7 +12,7 @@ import io
 import threading
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -52,7 +52,7 @@ class DeviceState:
 
     def as_row(self) -> dict[str, Any]:
         """The columns of a record."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in DEVICE_STATE}
 
 
 DEVICE_STATE: tuple[str, ...] = tuple(DeviceState.__dataclass_fields__)
