@@ -130,7 +130,7 @@ grouped_conv(
     directions=DIRECTIONS,
     ndims=(2, 3),
     grid=lambda meta: (tiles_of(meta),),
-    configs=lambda p: configurations(p, TILES, CDNA[:8]),
+    configs=lambda p: configurations(p, TILES, CDNA[1:8]),
     arguments=lambda p: _order(p) | _strides(p),
     constraints=_near,
     aligned=("C", "K"),

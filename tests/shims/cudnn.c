@@ -1,10 +1,12 @@
 /* The functions of cuDNN's backend that tile_oracle.device.library.cudnn calls, over the emulated GPU (its memory is the
- * host's). Convolutions are computed by their definition, from the dimensions and strides of the descriptors. Each call of
- * cudnnBackendExecute is noted in the file RECORD_TO.
+ * host's). Convolutions are computed by their definition, from the dimensions and strides of the descriptors; graphs of
+ * several operations (attention) operation by operation, in fp32. Each call of cudnnBackendExecute is noted in the file
+ * RECORD_TO.
  *
  * Its engines:
  *   0  right and slow, without knobs
- *   1  right and fast; knob 14 (stages) from 2 to 3, and with 3 it leaves out the first channel: wrong. Needs 4 KiB
+ *   1  right and fast; knob 14 (stages) from 2 to 3, and with 3 it leaves out the first channel, or the first step of
+ *      a product's depth: wrong. Needs 4 KiB
  *   2  no plan can be made of it
  * Heuristics of mode A name engine 0, then engine 1 with 2 stages; the fallback names engine 1 with 3. There is no mode B.
  */
@@ -12,12 +14,14 @@
 
 enum { FINE = 0, BAD_PARAM = 2000, NOT_SUPPORTED = 3000 };
 enum { CONVOLUTION = 1, ENGINE, CONFIGURATION, RANKING, PLAN, CHOICE = 7, FORWARD = 10, WEIGHT, DATA, GRAPH = 15, PACK, TENSOR };
-enum { MOST = 48, VALUES = 8 };
+enum { MOST = 48, VALUES = 24 };
+enum { POINTWISE = 13, PRODUCT = 19, REDUCTION = 22 };
+double exp(double);
 
 typedef struct { int name, count; u64 values[VALUES]; } attribute;
 typedef struct { int kind, done, count; attribute several[MOST]; } desc;
 
-static size_t size_of(int type) { return type == 1 || type == 4 || (type >= 7 && type <= 9) ? 4 : 8; }
+static size_t size_of(int type) { return type == 2 ? 1 : type == 14 || type == 18 ? 4 : type == 1 || type == 4 || (type >= 7 && type <= 9) ? 4 : 8; }
 static attribute *find(const desc *d, int name) {
   for (int i = 0; i < d->count; ++i)
     if (d->several[i].name == name) return (attribute *)d->several + i;
@@ -85,6 +89,7 @@ API int cudnnBackendGetAttribute(desc *d, int name, int type, long most, long *c
 
 /* Groups, from the channels of the input and those of a filter. */
 static int fits(const desc *operation) {
+  if (operation->kind > DATA) return 1;
   int at = operation->kind == FORWARD ? 703 : operation->kind == DATA ? 709 : 715;
   int in = operation->kind == FORWARD ? 704 : operation->kind == DATA ? 710 : 716;
   attribute *x = find(inner(operation, in), 902), *w = find(inner(operation, at), 902);
@@ -158,12 +163,132 @@ static tensor tensor_of(const desc *operation, int name, const desc *pack) {
   const desc *t = inner(operation, name);
   return (tensor){*find(t, 902), *find(t, 903), (int)value(t, 901), (void *)find(pack, 1001)->values[value(t, 906)]};
 }
+
+/* ---- a graph of several operations ---- */
+
+typedef struct { tensor t; int number, is_virtual; float *values; } node;
+typedef struct { int kind, mode, axis, x, b, t, y; } step;
+typedef struct { int steps, nodes, engine, stages; step several[VALUES]; node all[VALUES + 8]; } graph_work;
+
+static int node_of(graph_work *w, const desc *t, const desc *pack) {
+  if (!t) return -1;
+  int number = (int)value(t, 906);
+  for (int i = 0; i < w->nodes; ++i) if (w->all[i].number == number) return i;
+  node *made = w->all + w->nodes;
+  *made = (node){{*find(t, 902), *find(t, 903), (int)value(t, 901), 0}, number, (int)value(t, 907), 0};
+  const attribute *names = find(pack, 1000);
+  for (int i = 0; i < names->count; ++i)
+    if ((int)names->values[i] == number) made->t.memory = (void *)find(pack, 1001)->values[i];
+  if (!made->is_virtual && !made->t.memory) abort();
+  if (value(t, 908)) { /* a number by value: the caller may change it after this call */
+    u32 bits;
+    memcpy(&bits, made->t.memory, 4);
+    made->values = zeroed(4);
+    *made->values = made->t.type == 4 ? (float)(int)bits : as_float(bits);
+  }
+  return w->nodes++;
+}
+/* The value of an array at a place of another one; axes of one element are repeated. */
+static float at_place(const node *n, const u64 *at) {
+  u64 sum = 0;
+  for (int i = 0; i < n->t.dims.count; ++i) {
+    u64 dim = n->t.dims.values[i];
+    sum = sum * dim + (dim == 1 ? 0 : at[i]);
+  }
+  return n->values[sum];
+}
+static float of_pointwise(const step *s, const node *all, const u64 *at) {
+  if (s->mode == 501) return (float)at[s->axis];
+  float x = at_place(all + s->x, at), b = s->b < 0 ? 0 : at_place(all + s->b, at);
+  switch (s->mode) {
+    case 0: return x + b;
+    case 1: return x * b;
+    case 6: return x / b;
+    case 9: return x - b;
+    case 13: return (float)exp(x);
+    case 303: return x >= b;
+    case 601: return at_place(all + s->t, at) != 0 ? x : b;
+    default: abort();
+  }
+}
+static float of_product(const step *s, const node *all, const u64 *at, int first) {
+  const node *a = all + s->x, *b = all + s->b;
+  float sum = 0;
+  for (u64 k = first; k < a->t.dims.values[3]; ++k) {
+    u64 in_a[4] = {at[0], at[1], at[2], k}, in_b[4] = {at[0], at[1] * b->t.dims.values[1] / a->t.dims.values[1], k, at[3]};
+    sum += at_place(a, in_a) * at_place(b, in_b);
+  }
+  return sum;
+}
+static float of_reduction(const step *s, const node *all, const u64 *at) {
+  const node *x = all + s->x;
+  float found = s->mode == 3 ? -3.4e38f : 0;
+  for (u64 k = 0; k < x->t.dims.values[3]; ++k) {
+    u64 in[4] = {at[0], at[1], at[2], k};
+    float one = at_place(x, in);
+    found = s->mode == 3 ? (one > found ? one : found) : found + one;
+  }
+  return found;
+}
+static void run_graph(void *data) {
+  graph_work *w = data;
+  for (int i = 0; i < w->nodes; ++i) {
+    node *n = w->all + i;
+    if (n->values) continue; /* a number by value */
+    n->values = zeroed(4 * total(&n->t));
+    if (n->is_virtual) continue;
+    for (u64 e = 0; e < total(&n->t); ++e) {
+      u64 at[VALUES];
+      place(&n->t, e, at);
+      n->values[e] = load(n->t.memory, offset(&n->t, at), type_of(&n->t));
+    }
+  }
+  for (int i = 0; i < w->steps; ++i) {
+    const step *s = w->several + i;
+    node *y = w->all + s->y;
+    for (u64 e = 0; e < total(&y->t); ++e) {
+      u64 at[VALUES];
+      place(&y->t, e, at);
+      float one = s->kind == POINTWISE ? of_pointwise(s, w->all, at)
+                : s->kind == PRODUCT ? of_product(s, w->all, at, w->stages == 3) : of_reduction(s, w->all, at);
+      u16 rounded;
+      if (y->t.type == 2 || y->t.type == 9) store(&rounded, 0, type_of(&y->t), one), one = load(&rounded, 0, type_of(&y->t));
+      y->values[e] = one;
+      if (!y->is_virtual) store(y->t.memory, offset(&y->t, at), type_of(&y->t), one);
+    }
+  }
+  for (int i = 0; i < w->nodes; ++i) { /* a captured run may run again: its numbers by value stay */
+    node *n = w->all + i;
+    if (n->is_virtual || total(&n->t) > 1) free(n->values), n->values = 0;
+  }
+  takes_ns(w->engine == 1 ? 10000 : 20000);
+}
+static int execute_graph(void *stream, const desc *graph, const desc *pack, int engine, int stages) {
+  graph_work *w = zeroed(sizeof(graph_work));
+  const attribute *operations = find(graph, 801);
+  w->engine = engine, w->stages = stages;
+  for (int i = 0; i < operations->count; ++i) {
+    const desc *o = (desc *)operations->values[i];
+    int base = o->kind == POINTWISE ? 750 : o->kind == PRODUCT ? 1520 : 1610;
+    const desc *described = inner(o, o->kind == POINTWISE ? 750 : o->kind == PRODUCT ? 1523 : 1612);
+    step s = {o->kind, (int)value(described, o->kind == REDUCTION ? 1600 : 0), (int)value(described, 9), 0, 0, 0, 0};
+    s.x = node_of(w, inner(o, o->kind == POINTWISE ? 751 : base), pack);
+    s.b = o->kind == REDUCTION ? -1 : node_of(w, inner(o, o->kind == POINTWISE ? 752 : 1521), pack);
+    s.t = o->kind == POINTWISE ? node_of(w, inner(o, 758), pack) : -1;
+    s.y = node_of(w, inner(o, o->kind == POINTWISE ? 753 : o->kind == PRODUCT ? 1522 : 1611), pack);
+    w->several[w->steps++] = s;
+  }
+  note("execute", engine, stages);
+  return run_on(stream, run_graph, w) ? 5000 : FINE;
+}
 API int cudnnBackendExecute(void **handle, desc *plan, desc *pack) {
   static const int names[3][4] = {{702, 704, 703, 705}, {714, 716, 715, 717}, {708, 710, 709, 711}};
   if (!plan->done || !pack->done || plan->kind != PLAN || pack->kind != PACK) return BAD_PARAM;
   if (value(plan, 402) && !value(pack, 1003)) return BAD_PARAM;
   const desc *configuration = inner(plan, 401), *engine = inner(configuration, 300);
   const desc *operation = inner(inner(engine, 1300), 801), *choice = inner(configuration, 302);
+  if (operation->kind > DATA)
+    return execute_graph(*handle, inner(engine, 1300), pack, (int)value(engine, 1301), choice ? (int)value(choice, 601) : 2);
   const int *name = names[operation->kind - FORWARD];
   const desc *c = inner(operation, name[0]);
   work *w = zeroed(sizeof(work)); /* a captured launch may run at any later time */

@@ -17,6 +17,13 @@ OTHERS = (
 )
 
 
+ATTENTION = (
+    "attention-bf16-b1-h2-g1-q5-k9-d64-causal",
+    "attention-fp16-b1-h2-g2-q6-k6-d64-causal",
+    "attention-bf16-b2-h1-g1-q3-k7-d64",
+)
+
+
 @pytest.fixture
 def machine(machine_with: MakeMachine) -> Machine:
     machine = machine_with("cudnn")
@@ -52,3 +59,14 @@ def test_every_direction_and_rank_is_right(machine: Machine) -> None:
     assert set(sweep["status"]) == {"ok"}, sweep["detail"].unique()
     assert sweep.groupby("problem").size().to_dict() == dict.fromkeys(OTHERS, 2)
     assert finished.status == 10, "there is no baseline"
+
+
+@pytest.mark.slow
+def test_attention_is_a_graph_of_several_operations(machine: Machine) -> None:
+    machine.problems(*ATTENTION)
+    finished = machine.run()
+    sweep = machine.sweep()
+    for problem in ATTENTION:
+        status = sweep[sweep["problem"] == problem].set_index("name")["status"].to_dict()
+        assert status == {SLOW: "ok", FAST: "ok", PLAIN: "ok", WRONG: "wrong"}, finished.output[-4000:]
+    assert "the own choice of cudnn" in finished.output

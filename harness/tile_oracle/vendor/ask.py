@@ -38,7 +38,7 @@ def ask_library(
     DeviceMissingError when the device cannot be opened.
     """
     path = find_library(library, given)
-    left = [problem for problem in problems if problem.op == library.op]
+    left = [problem for problem in problems if problem.op in library.ops]
     found: dict[str, ProblemOffers] = {}
     about: About | None = None
     while left:
@@ -60,7 +60,9 @@ def ask_library(
             found[left.pop(0).id] = ProblemOffers(why_none=f"the process that asked the library {death}")
     if about is None:
         archs = " or ".join(library.archs)
-        raise BuildError(f"--kernels {library.name} is for {library.op} on {archs}, and no problem is")
+        raise BuildError(
+            f"--kernels {library.name} is for {' or '.join(library.ops)} on {archs}, and no problem is"
+        )
     return Offers(library.name, str(path), about.version, about.device, about.driver, found)
 
 

@@ -21,7 +21,7 @@ NATIVE, TRITON = "native", "triton"
 
 @dataclass(frozen=True)
 class Library:
-    """title: its name in prose. op, archs: the operation and the targets that it is for.
+    """title: its name in prose. ops, archs: the operations and the targets that it is for.
 
     files: names of its file, the newest version first. folders: where wheels put it, below a folder of
     sys.path. packages: the packages of PyPI that have it.
@@ -29,7 +29,7 @@ class Library:
 
     name: str
     title: str
-    op: str
+    ops: tuple[str, ...]
     archs: tuple[str, ...]
     files: tuple[str, ...]
     folders: tuple[str, ...]
@@ -39,14 +39,14 @@ class Library:
         """Whether the library computes problems of this operation on this target."""
         if problem.dtype == "fp8" and fp8_refusal(arch) is not None:
             return False
-        return problem.op == self.op and arch in self.archs
+        return problem.op in self.ops and arch in self.archs
 
 
 _ALL = (
     Library(
         "cublaslt",
         "cuBLASLt",
-        "gemm",
+        ("gemm",),
         ("sm_90",),
         ("libcublasLt.so.13", "libcublasLt.so.12"),
         ("nvidia/cu13/lib", "nvidia/cublas/lib", "torch/lib"),
@@ -55,7 +55,7 @@ _ALL = (
     Library(
         "hipblaslt",
         "hipBLASLt",
-        "gemm",
+        ("gemm",),
         ("gfx950", "gfx942", "gfx90a"),
         ("libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"),
         ("torch/lib",),
@@ -64,7 +64,7 @@ _ALL = (
     Library(
         "cudnn",
         "cuDNN",
-        "grouped_conv",
+        ("grouped_conv", "attention"),
         ("sm_90",),
         ("libcudnn.so.9",),
         ("nvidia/cudnn/lib", "torch/lib"),

@@ -1,4 +1,4 @@
-"""cuDNN's backend interface, as far as convolutions need it.
+"""cuDNN's backend interface, as far as convolutions and attention need it.
 
 Functions, descriptors and numbers are those that NVIDIA documents in "cuDNN Backend API", chapter
 "libcudnn_graph" (docs.nvidia.com/deeplearning/cudnn), for version 9.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_void_p
+from ctypes import addressof, byref, c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -43,22 +43,14 @@ _STATUSES: Mapping[int, str] = MappingProxyType(
 )
 
 # Types of attributes.
-_HANDLE, _DATA_TYPE, _INT64, _FLOAT, _POINTER, _MODE, _HEURISTIC, _KNOB, _DESCRIPTOR = (
-    0,
-    1,
-    3,
-    4,
-    6,
-    7,
-    8,
-    9,
-    15,
-)
+_HANDLE, DATA_TYPE, _BOOLEAN, INT64, _FLOAT, _POINTER, _MODE, _HEURISTIC, _KNOB = (0, 1, 2, 3, 4, 6, 7, 8, 9)
+POINTWISE_MODE, DESCRIPTOR, REDUCTION_MODE = 14, 15, 18
 _C_TYPES: Mapping[int, Any] = MappingProxyType(
     {
-        **dict.fromkeys((_DATA_TYPE, _MODE, _HEURISTIC, _KNOB), c_int),
-        **dict.fromkeys((_HANDLE, _POINTER, _DESCRIPTOR), c_void_p),
-        _INT64: c_int64,
+        **dict.fromkeys((DATA_TYPE, _MODE, _HEURISTIC, _KNOB, POINTWISE_MODE, REDUCTION_MODE), c_int),
+        **dict.fromkeys((_HANDLE, _POINTER, DESCRIPTOR), c_void_p),
+        _BOOLEAN: c_bool,
+        INT64: c_int64,
         _FLOAT: c_float,
     }
 )
@@ -85,7 +77,7 @@ _OPERATIONS: Mapping[str, tuple[int, tuple[int, ...]]] = MappingProxyType(
 """Direction -> the operation's descriptor, and its attributes: alpha, beta, convolution, first operand,
 second operand, result."""
 
-_TYPES: Mapping[str, int] = MappingProxyType({"fp32": 0, "fp16": 2, "bf16": 9})
+TYPES: Mapping[str, int] = MappingProxyType({"fp32": 0, "fp16": 2, "int32": 4, "bf16": 9, "boolean": 11})
 _COMPUTED_IN = 0
 _CROSS_CORRELATION = 1
 _ALIGNMENT_BYTES = 16
@@ -160,14 +152,14 @@ class Descriptor:
     def fill(self, attribute: int, into: Sequence[Descriptor]) -> int:
         """Fills descriptors with those of an attribute, and returns how many were filled."""
         count, array = c_int64(), (c_void_p * len(into))(*(one.handle for one in into))
-        asked = (attribute, _DESCRIPTOR, len(into), byref(count), array)
+        asked = (attribute, DESCRIPTOR, len(into), byref(count), array)
         self._calls("cudnnBackendGetAttribute", self.handle, *asked)
         return min(count.value, len(into))
 
     def count(self, attribute: int) -> int:
         """How many descriptors an attribute has."""
         count = c_int64()
-        asked = (attribute, _DESCRIPTOR, 0, byref(count), None)
+        asked = (attribute, DESCRIPTOR, 0, byref(count), None)
         self._calls("cudnnBackendGetAttribute", self.handle, *asked)
         return count.value
 
@@ -201,36 +193,22 @@ class Cudnn:
             self._stream = stream
 
 
-class Convolution:
-    """A problem's convolution as the library sees it: an operation graph of one operation."""
+class Graph:
+    """An operation graph: a problem as the library sees it. Those of operations derive from it.
 
-    def __init__(self, library: Cudnn, problem: Problem) -> None:
-        """problem: of the operation grouped_conv. Raises LibraryFailure for one that the library does not
-        take."""
+    A run gets the operands and the result as tensors 0, 1 and so on.
+    """
+
+    def __init__(self, library: Cudnn) -> None:
         self._library = library
         self._kept: list[Descriptor] = []
-        row = problem.as_row()
-        axes = ("d", "h", "w")[3 - row["ndim"] :]
-        convolution = self._made(_CONVOLUTION)
-        convolution.set(100, _DATA_TYPE, _COMPUTED_IN)
-        convolution.set(101, _MODE, _CROSS_CORRELATION)
-        convolution.set(106, _INT64, len(axes))
-        for attribute, name in ((102, "dilation"), (103, "stride"), (104, "pad"), (105, "pad")):
-            convolution.set(attribute, _INT64, *(row[f"{name}_{axis}"] for axis in axes))
-        convolution.finalize()
-        kind, (alpha, beta, described, *places) = _OPERATIONS[row["direction"]]
-        operation = self._made(kind)
-        operation.set(alpha, _FLOAT, 1.0)
-        operation.set(beta, _FLOAT, 0.0)
-        operation.set(described, _DESCRIPTOR, convolution.handle)
-        weight = {"forward": 1, "bwd_data": 1, "bwd_weight": 2}[row["direction"]]
-        for place, (attribute, shape) in enumerate(zip(places, problem.operand_shapes, strict=True)):
-            tensor = self._tensor(place, shape, problem.dtype, weight=place == weight)
-            operation.set(attribute, _DESCRIPTOR, tensor.handle)
-        operation.finalize()
+        self._scalars: dict[int, Any] = {}
+
+    def _finish(self, operations: Sequence[Descriptor]) -> None:
+        """Makes the graph of these operations. Raises LibraryFailure where the library does not take it."""
         self.graph = self._made(_GRAPH)
-        self.graph.set(800, _HANDLE, library.handle)
-        self.graph.set(801, _DESCRIPTOR, operation.handle)
+        self.graph.set(800, _HANDLE, self._library.handle)
+        self.graph.set(801, DESCRIPTOR, *(one.handle for one in operations))
         self.graph.finalize()
 
     def _made(self, kind: int) -> Descriptor:
@@ -238,22 +216,27 @@ class Convolution:
         self._kept.append(made)
         return made
 
-    def _tensor(self, identity: int, shape: Sequence[int], dtype: str, *, weight: bool) -> Descriptor:
-        """A tensor in channels-last order. shape: as in memory, with the groups beside the channels."""
-        if weight:
-            groups, outputs, *extents, channels = shape
-            outer = groups * outputs
-        else:
-            outer, *extents, groups, inner = shape
-            channels = groups * inner
-        in_memory = (outer, *extents, channels)
-        strides = [math.prod(in_memory[place + 1 :]) for place in range(len(in_memory))]
+    def _array(
+        self,
+        identity: int,
+        dims: Sequence[int],
+        strides: Sequence[int],
+        dtype: str,
+        *,
+        virtual: bool = False,
+        by_value: bool = False,
+    ) -> Descriptor:
+        """A tensor. virtual: it is not in memory. by_value: a number in the memory of the host."""
         tensor = self._made(_TENSOR)
-        tensor.set(901, _DATA_TYPE, _TYPES[dtype])
-        tensor.set(902, _INT64, outer, channels, *extents)
-        tensor.set(903, _INT64, strides[0], strides[-1], *strides[1:-1])
-        tensor.set(906, _INT64, identity)
-        tensor.set(900, _INT64, _ALIGNMENT_BYTES)
+        tensor.set(901, DATA_TYPE, TYPES[dtype])
+        tensor.set(902, INT64, *dims)
+        tensor.set(903, INT64, *strides)
+        tensor.set(906, INT64, identity)
+        tensor.set(900, INT64, _ALIGNMENT_BYTES)
+        if virtual:
+            tensor.set(907, _BOOLEAN, True)
+        if by_value:
+            tensor.set(908, _BOOLEAN, True)
         tensor.finalize()
         return tensor
 
@@ -268,7 +251,7 @@ class Convolution:
         heuristic = self._library.descriptor(_RANKING)
         configurations: list[Descriptor] = []
         try:
-            heuristic.set(201, _DESCRIPTOR, self.graph.handle)
+            heuristic.set(201, DESCRIPTOR, self.graph.handle)
             heuristic.set(200, _HEURISTIC, mode)
             heuristic.finalize()
             count = heuristic.count(202)
@@ -288,8 +271,8 @@ class Convolution:
         try:
             configuration.fill(300, [engine])
             filled = configuration.fill(302, choices)
-            found = sorted((one.get(600, _KNOB), one.get(601, _INT64)) for one in choices[:filled])
-            return engine.get(1301, _INT64), tuple(found)
+            found = sorted((one.get(600, _KNOB), one.get(601, INT64)) for one in choices[:filled])
+            return engine.get(1301, INT64), tuple(found)
         finally:
             for one in (engine, *choices):
                 one.close()
@@ -297,7 +280,7 @@ class Convolution:
     @property
     def engines(self) -> int:
         """How many engines there are for the operation."""
-        return self.graph.get(802, _INT64)
+        return self.graph.get(802, INT64)
 
     def plan(self, number: int, choices: Choices) -> Plan:
         """The plan of an engine with these choices, the others as the engine has them. Raises Unlaunchable
@@ -310,47 +293,96 @@ class Convolution:
 
         try:
             engine = descriptor(_ENGINE)
-            engine.set(1300, _DESCRIPTOR, self.graph.handle)
-            engine.set(1301, _INT64, number)
+            engine.set(1300, DESCRIPTOR, self.graph.handle)
+            engine.set(1301, INT64, number)
             engine.finalize()
             configuration = descriptor(_CONFIGURATION)
-            configuration.set(300, _DESCRIPTOR, engine.handle)
+            configuration.set(300, DESCRIPTOR, engine.handle)
             chosen = []
             for knob, value in choices:
                 choice = descriptor(_CHOICE)
                 choice.set(600, _KNOB, knob)
-                choice.set(601, _INT64, value)
+                choice.set(601, INT64, value)
                 choice.finalize()
                 chosen.append(choice.handle)
             if chosen:
-                configuration.set(302, _DESCRIPTOR, *chosen)
+                configuration.set(302, DESCRIPTOR, *chosen)
             configuration.finalize()
             plan = descriptor(_PLAN)
             plan.set(400, _HANDLE, self._library.handle)
-            plan.set(401, _DESCRIPTOR, configuration.handle)
+            plan.set(401, DESCRIPTOR, configuration.handle)
             plan.finalize()
-            return Plan(self._library, plan, made, plan.get(402, _INT64))
+            return Plan(self._library, plan, made, plan.get(402, INT64), self._scalars)
         except LibraryFailure as failure:
             for one in reversed(made):
                 one.close()
             raise Unlaunchable(str(failure)) from None
 
 
+class Convolution(Graph):
+    """A convolution: a graph of one operation."""
+
+    def __init__(self, library: Cudnn, problem: Problem) -> None:
+        """problem: of the operation grouped_conv. Raises LibraryFailure for one that the library does not
+        take."""
+        super().__init__(library)
+        row = problem.as_row()
+        axes = ("d", "h", "w")[3 - row["ndim"] :]
+        convolution = self._made(_CONVOLUTION)
+        convolution.set(100, DATA_TYPE, _COMPUTED_IN)
+        convolution.set(101, _MODE, _CROSS_CORRELATION)
+        convolution.set(106, INT64, len(axes))
+        for attribute, name in ((102, "dilation"), (103, "stride"), (104, "pad"), (105, "pad")):
+            convolution.set(attribute, INT64, *(row[f"{name}_{axis}"] for axis in axes))
+        convolution.finalize()
+        kind, (alpha, beta, described, *places) = _OPERATIONS[row["direction"]]
+        operation = self._made(kind)
+        operation.set(alpha, _FLOAT, 1.0)
+        operation.set(beta, _FLOAT, 0.0)
+        operation.set(described, DESCRIPTOR, convolution.handle)
+        weight = {"forward": 1, "bwd_data": 1, "bwd_weight": 2}[row["direction"]]
+        for place, (attribute, shape) in enumerate(zip(places, problem.operand_shapes, strict=True)):
+            tensor = self._tensor(place, shape, problem.dtype, weight=place == weight)
+            operation.set(attribute, DESCRIPTOR, tensor.handle)
+        operation.finalize()
+        self._finish([operation])
+
+    def _tensor(self, identity: int, shape: Sequence[int], dtype: str, *, weight: bool) -> Descriptor:
+        """A tensor in channels-last order. shape: as in memory, with the groups beside the channels."""
+        if weight:
+            groups, outputs, *extents, channels = shape
+            outer = groups * outputs
+        else:
+            outer, *extents, groups, inner = shape
+            channels = groups * inner
+        in_memory = (outer, *extents, channels)
+        strides = [math.prod(in_memory[place + 1 :]) for place in range(len(in_memory))]
+        dims = (outer, channels, *extents)
+        return self._array(identity, dims, (strides[0], strides[-1], *strides[1:-1]), dtype)
+
+
 class Plan:
     """An execution plan. `close` destroys it."""
 
     def __init__(
-        self, library: Cudnn, plan: Descriptor, kept: Sequence[Descriptor], workspace_bytes: int
+        self,
+        library: Cudnn,
+        plan: Descriptor,
+        kept: Sequence[Descriptor],
+        workspace_bytes: int,
+        scalars: Mapping[int, Any],
     ) -> None:
+        """scalars: the numbers that the graph takes by value, by tensor."""
         self._library, self._plan, self._kept = library, plan, list(kept)
         self.workspace_bytes = workspace_bytes
+        self._scalars = dict(scalars)
 
-    def pack(self, first: int, second: int, out: int, workspace: int) -> Descriptor:
-        """The addresses of both operands, the result and the workspace, for `start`."""
+    def pack(self, addresses: Sequence[int], workspace: int) -> Descriptor:
+        """The addresses of the operands, the result and the workspace, for `start`."""
         pack = self._library.descriptor(_PACK)
         self._kept.append(pack)
-        pack.set(1000, _INT64, 0, 1, 2)
-        pack.set(1001, _POINTER, first, second, out)
+        pack.set(1000, INT64, *range(len(addresses)), *self._scalars)
+        pack.set(1001, _POINTER, *addresses, *map(addressof, self._scalars.values()))
         pack.set(1003, _POINTER, workspace)
         pack.finalize()
         return pack

@@ -1,4 +1,4 @@
-"""The algorithms that cuDNN offers for a convolution: its own rankings, and every engine as it is."""
+"""The algorithms that cuDNN offers for a problem: its own rankings, and every engine as it is."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from tile_oracle.device.library.cudnn import (
     Choices,
     Convolution,
     Cudnn,
+    Graph,
     algorithm_name,
     as_data,
     distinct,
 )
+from tile_oracle.device.library.cudnn_attention import Attention
 from tile_oracle.problem import Problem
 from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
+
+
+def graph_of(library: Cudnn, problem: Problem) -> Graph:
+    """The problem as the library sees it. Raises Unlaunchable for an operation that it is not asked for,
+    LibraryFailure."""
+    graphs: dict[str, type[Convolution] | type[Attention]] = {
+        "grouped_conv": Convolution,
+        "attention": Attention,
+    }
+    if problem.op not in graphs:
+        raise Unlaunchable(f"cuDNN is asked for convolutions and attention, not for {problem.op}")
+    return graphs[problem.op](library, problem)
 
 
 def offers_for(library: Cudnn, problem: Problem, most: int) -> ProblemOffers:
@@ -21,18 +35,18 @@ def offers_for(library: Cudnn, problem: Problem, most: int) -> ProblemOffers:
 
     An algorithm counts as accepted when an execution plan can be made of it. Raises LibraryFailure.
     """
-    convolution = Convolution(library, problem)
+    graph = graph_of(library, problem)
     try:
-        rankings = [convolution.ranking(mode) for mode in RANKINGS]
+        rankings = [graph.ranking(mode) for mode in RANKINGS]
         ranked = next((several for several in rankings if several), [])
-        others: list[tuple[int, Choices]] = [(engine, ()) for engine in range(convolution.engines)]
+        others: list[tuple[int, Choices]] = [(engine, ()) for engine in range(graph.engines)]
         offers: list[Offer] = []
         too_large = 0
         for engine, choices in distinct([*rankings, others]):
             if len(offers) == most:
                 break
             try:
-                plan = convolution.plan(engine, choices)
+                plan = graph.plan(engine, choices)
             except Unlaunchable:
                 continue
             needed = plan.workspace_bytes
@@ -44,6 +58,6 @@ def offers_for(library: Cudnn, problem: Problem, most: int) -> ProblemOffers:
             name = algorithm_name(engine, choices)
             offers.append(Offer(name, as_data(engine, choices), needed, rank))
     finally:
-        convolution.close()
+        graph.close()
     why_none = "" if offers else "the library has no algorithm for it"
     return ProblemOffers(tuple(offers), why_none, len(offers) + too_large, too_large)

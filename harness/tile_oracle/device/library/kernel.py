@@ -10,7 +10,8 @@ import msgspec
 
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.cublaslt import Algorithm, CublasLt, Product
-from tile_oracle.device.library.cudnn import Convolution, Cudnn, Plan, of_data
+from tile_oracle.device.library.cudnn import Cudnn, Graph, Plan, of_data
+from tile_oracle.device.library.cudnn_pool import graph_of
 from tile_oracle.device.library.hipblaslt import HipblasLt, HipProduct, algorithm_of
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import LibraryLaunch
@@ -77,7 +78,9 @@ class _OpenedCublasLt:
         return _planned(
             "cublasLtMatmul",
             needed,
-            lambda *addresses: lambda stream: product.start(algorithm, addresses, needed, stream),
+            lambda a, b, c, scratch: (
+                lambda stream: product.start(algorithm, (a, b, c, scratch), needed, stream)
+            ),
         )
 
 
@@ -108,7 +111,9 @@ class _OpenedHipblasLt:
         return _planned(
             "hipblasLtMatmul",
             needed,
-            lambda *addresses: lambda stream: product.start(algorithm, addresses, needed, stream),
+            lambda a, b, c, scratch: (
+                lambda stream: product.start(algorithm, (a, b, c, scratch), needed, stream)
+            ),
         )
 
 
@@ -118,7 +123,7 @@ class _OpenedCudnn:
     def __init__(self, path: str) -> None:
         self._library = Cudnn(Path(path))
         self._problem = ""
-        self._convolution: Convolution | None = None
+        self._graph: Graph | None = None
         self._plans: dict[str, Plan] = {}
 
     @property
@@ -130,18 +135,16 @@ class _OpenedCudnn:
         return lambda problem: self._run(data, problem)
 
     def _run(self, data: str, problem: Problem) -> Run:
-        if problem.op != "grouped_conv":
-            raise Unlaunchable(f"cuDNN is asked for convolutions, not for {problem.op}")
-        if problem.id != self._problem or self._convolution is None:
+        if problem.id != self._problem or self._graph is None:
             self._forget()
-            self._convolution, self._problem = Convolution(self._library, problem), problem.id
+            self._graph, self._problem = graph_of(self._library, problem), problem.id
         if data not in self._plans:
-            self._plans[data] = self._convolution.plan(*of_data(data))
+            self._plans[data] = self._graph.plan(*of_data(data))
         plan = self._plans[data]
         needed = _bounded("cudnn", plan.workspace_bytes)
 
-        def prepared(first: int, second: int, out: int, scratch: int) -> Callable[[int], None]:
-            pack = plan.pack(first, second, out, scratch)
+        def prepared(*addresses: int) -> Callable[[int], None]:
+            pack = plan.pack(addresses[:-1], addresses[-1])
             return lambda stream: plan.start(pack, stream)
 
         return _planned("cudnnBackendExecute", needed, prepared)
@@ -151,21 +154,20 @@ class _OpenedCudnn:
         for plan in self._plans.values():
             plan.close()
         self._plans.clear()
-        if self._convolution is not None:
-            self._convolution.close()
+        if self._graph is not None:
+            self._graph.close()
+        self._graph = None
 
 
-def _planned(
-    call: str, workspace_bytes: int, prepared: Callable[[int, int, int, int], Callable[[int], None]]
-) -> Run:
+def _planned(call: str, workspace_bytes: int, prepared: Callable[..., Callable[[int], None]]) -> Run:
     """A run of one call.
 
-    prepared: given the addresses of both operands, the output and the workspace, returns what starts the call
+    prepared: given the addresses of the operands, the output and the workspace, returns what starts the call
     on a stream.
     """
 
-    def launches(first: int, second: int, out: int, scratch: int) -> Launches:
-        start = prepared(first, second, out, scratch)
+    def launches(*addresses: int) -> Launches:
+        start = prepared(*addresses)
 
         def started(stream: int) -> int:
             start(stream)
