@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from tile_oracle.build.cache import default_cache_folder
 from tile_oracle.build.cache_use import IN_USE_S, EntryUse, Pruned, entries_in, prune
+from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.commands.options import add_build_dir
 from tile_oracle.commands.progress_line import ProgressLine
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="with --prune: only list what would be removed"
     )
-    parser.add_argument("--json", action="store_true", help="the contents as JSON")
+    add_json(parser, "the contents")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,8 +66,10 @@ def run(args: argparse.Namespace) -> int:
         return _usage("--unused-for, --keep and --dry-run say what --prune removes: add --prune")
     now_s = time.time()
     if not args.prune:
-        show_contents = _as_json if args.json else _contents
-        print(show_contents(folder, entries_in(folder), now_s))
+        if args.json:
+            print_json(_document(folder, entries_in(folder), now_s))
+        else:
+            print(_contents(folder, entries_in(folder), now_s))
         return 0
     with ProgressLine(sys.stderr) as line:
 
@@ -102,7 +104,7 @@ def _groups(
         yield what, own, [entry for entry in own if now_s - entry.used_s > 30 * _DAY_S]
 
 
-def _as_json(folder: Path, entries: Sequence[EntryUse], now_s: float) -> str:
+def _document(folder: Path, entries: Sequence[EntryUse], now_s: float) -> dict[str, object]:
     contents = [
         {
             "what": what,
@@ -112,7 +114,7 @@ def _as_json(folder: Path, entries: Sequence[EntryUse], now_s: float) -> str:
         }
         for what, own, old in _groups(entries, now_s)
     ]
-    return json.dumps({"folder": str(folder), "contents": contents})
+    return {"folder": folder, "contents": contents}
 
 
 def _said(done: Pruned, dry_run: bool) -> str:

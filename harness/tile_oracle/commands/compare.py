@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
+from tile_oracle.commands.json_output import add_json_file, put_json
 from tile_oracle.errors import HarnessError, RecordError
 
 HELP = "compare two runs, oracle files or baselines by their times, or two models"
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT,...",
         help=f"exit with 1 if any of these was found: {', '.join(FAIL_ON)}",
     )
-    parser.add_argument("--json", metavar="FILE", help="write the comparison as JSON; - prints it")
+    add_json_file(parser, "the comparison")
     parser.add_argument("--markdown", metavar="FILE", help="write the comparison as Markdown; - prints it")
     parser.add_argument("--html", metavar="FILE", help="write the comparison as a page")
 
@@ -88,12 +88,12 @@ def _measurements(args: argparse.Namespace) -> int:
         raise HarnessError(f"--same {args.same:g}: give a change in percent, from 0 to 100")
     old, new = read_side(Path(args.old)), read_side(Path(args.new))
     comparison = compare_sides(old, new, by=args.by, margin_percent=args.same)
-    document = json.dumps(comparison_document(comparison), indent=1, allow_nan=False) + "\n"
-    outputs = [(args.json, document), (args.markdown, markdown(comparison))]
+    outputs = [(args.markdown, markdown(comparison))]
     if args.html:
         outputs.append((args.html, comparison_html(comparison)))
     if "-" not in (args.json, args.markdown):
         print("\n".join(terminal_lines(comparison)))
+    put_json(args.json, comparison_document(comparison))
     for place, text in outputs:
         if place:
             _write(place, text)

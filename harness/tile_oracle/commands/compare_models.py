@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from tile_oracle.commands.evaluate import rankings_of, training_lines
-from tile_oracle.errors import ModelError
+from tile_oracle.commands.json_output import STDOUT, put_json
 from tile_oracle.evaluation.compare import Comparison, compare
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.kernel import parse_kernel_name
@@ -19,12 +18,9 @@ def run(args: argparse.Namespace) -> int:
     records = load_records(args.records)
     old, new = (evaluate(Path(m).name, records, rankings_of(m, records)) for m in (args.old, args.new))
     comparison = compare(records, old, new)
-    print("\n".join([render(comparison), *training_lines([args.old, args.new], records)]))
-    if args.json:
-        try:
-            Path(args.json).write_text(json.dumps(comparison.as_json(), indent=2, default=str) + "\n")
-        except OSError as error:
-            raise ModelError(f"cannot write {args.json}: {error.strerror}") from None
+    if args.json != STDOUT:
+        print("\n".join([render(comparison), *training_lines([args.old, args.new], records)]))
+    put_json(args.json, comparison.as_json())
     return 1 if comparison.verdict.failed else 0
 
 

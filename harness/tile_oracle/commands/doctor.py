@@ -23,6 +23,7 @@ from tile_oracle.build.cuda_programs import find_cuda_program
 from tile_oracle.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_toolchain_names, rocm_folders
 from tile_oracle.build.isa import GPU_MACHINES
 from tile_oracle.build.toolchain import find_toolchain
+from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.commands.options import add_build_dir
 from tile_oracle.errors import HarnessError, KernelError
 from tile_oracle.measure.child import what_holds
@@ -81,20 +82,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="a checkout of Composable Kernel or a ROCm install to look at (default: ROCm's, if it is there)",
     )
+    add_json(parser, "the findings")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was found; returns 1 when no target can run here."""
     targets = examine_targets()
+    ck_tile = {str(folder): examine_ck_tile(folder) for folder in _ck_tile_folders(args.ck_tile)}
+    installation, contained = examine_installation(args.build_dir), examine_containment()
+    chosen = next((target.target for target in targets if target.device_is_there), None)
+    runs = any(target.runs for target in targets)
+    if args.json:
+        print_json(
+            {
+                "tile_oracle": __version__,
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "auto": chosen if runs else None,
+                "targets": [
+                    {
+                        "target": one.target,
+                        "runs": one.runs,
+                        "verdict": _verdict(one),
+                        "findings": one.findings,
+                    }
+                    for one in targets
+                ],
+                "ck_tile": ck_tile,
+                "installation": installation,
+                "containment": contained,
+            }
+        )
+        return 0 if runs else 1
     lines = [f"tile-oracle {__version__}, Python {platform.python_version()}, {platform.platform()}", ""]
     for target in targets:
         lines += [f"target {target.target}: {_verdict(target)}", *map(_line, target.findings), ""]
-    for folder in _ck_tile_folders(args.ck_tile):
-        lines += [f"CK Tile in {folder}:", *map(_line, examine_ck_tile(folder)), ""]
-    lines += ["this installation:", *map(_line, examine_installation(args.build_dir))]
-    lines += ["", "kernels are contained by:", *map(_line, examine_containment())]
-    chosen = next((target.target for target in targets if target.device_is_there), None)
-    runs = any(target.runs for target in targets)
+    for folder, findings in ck_tile.items():
+        lines += [f"CK Tile in {folder}:", *map(_line, findings), ""]
+    lines += ["this installation:", *map(_line, installation)]
+    lines += ["", "kernels are contained by:", *map(_line, contained)]
     lines += ["", f"--target auto takes {chosen}" if runs else "no target can run here"]
     print("\n".join(lines))
     return 0 if runs else 1

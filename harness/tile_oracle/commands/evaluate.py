@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
+from tile_oracle.commands.json_output import STDOUT, add_json_file, put_json
 from tile_oracle.commands.options import add_records
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.candidates import rank_recorded
@@ -63,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--worst", type=int, default=10, metavar="N", help="problems to show (default: %(default)s)"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap (default: %(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="write all metrics as JSON")
+    add_json_file(parser, "all metrics")
     parser.add_argument("--parquet", metavar="FILE", help="write one row per problem as parquet")
     parser.add_argument("--figures", metavar="FILE", help="write one row per metric as parquet")
 
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if folder is None:
         picks = read_picks_file(args.model, problems_of(records))
         if picks.note:
-            print(f"{name}: {picks.note}")
+            print(f"{name}: {picks.note}", file=sys.stderr if args.json == STDOUT else sys.stdout)
         evaluation = evaluate(name, records, picks.rankings, trained_on, args.seed)
     else:
         predictor = Predictor.load(args.model)
@@ -93,19 +94,19 @@ def run(args: argparse.Namespace) -> int:
     picked = evaluation.selection.dropna(subset=["pick_kernel"])
     pick_of = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
     beyond = extrapolating_picks(lambda problem: trained, problems_of(records), pick_of)
-    print(render(evaluation, args.worst))
-    if abstained:
-        print(f"{name} picked nothing for {len(abstained)} problems outside of its training")
-    for line in filter(None, (beyond.note, *training_lines([args.model], records))):
-        print(line)
+    if args.json != STDOUT:
+        print(render(evaluation, args.worst))
+        if abstained:
+            print(f"{name} picked nothing for {len(abstained)} problems outside of its training")
+        for line in filter(None, (beyond.note, *training_lines([args.model], records))):
+            print(line)
+    document = evaluation.as_json()
+    document["extrapolating"] = {
+        "picks": beyond.why,
+        "abstained": {problem: "; ".join(reasons) for problem, reasons in abstained.items()},
+    }
+    put_json(args.json, document)
     try:
-        if args.json:
-            document = evaluation.as_json()
-            document["extrapolating"] = {
-                "picks": beyond.why,
-                "abstained": {problem: "; ".join(reasons) for problem, reasons in abstained.items()},
-            }
-            Path(args.json).write_text(json.dumps(document, indent=2, default=str) + "\n")
         if args.parquet:
             evaluation.selection.to_parquet(args.parquet, index=False)
         if args.figures:

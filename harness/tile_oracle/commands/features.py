@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
+from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
@@ -31,25 +33,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problem", metavar="ID", help="problem id")
     parser.add_argument("--kernel", metavar="NAME", help="kernel name, full or short")
     parser.add_argument("--arch", default="gfx950", metavar="ARCH", help="(default: %(default)s)")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table. Raises ModelError, ProblemError, KernelError, RuleError."""
     if args.schema is None:
+        if args.json:
+            of_all = SCHEMAS.values()
+            print_json(
+                [{"schema": one.name, "operation": one.op, "columns": len(one.names)} for one in of_all]
+            )
+            return 0
         for schema in SCHEMAS.values():
             print(f"{schema.name:<22}{schema.op:<16}{len(schema.names):>4} columns")
         return 0
     schema = schema_named(args.schema)
     if (args.problem is None) != (args.kernel is None):
         raise ModelError("features of a pair need both --problem and --kernel")
-    values = [""] * len(schema.names)
+    row: Any = None
     if args.problem is not None:
         problem = problem_from_id(args.problem)
         kernel = kernel_of_kind(problem.kind, args.kernel)
         if op_of_model(schema.op) != problem.op or not kernel.matches(problem):
             raise ModelError(f"{kernel.name} and {problem.id} do not go together under {schema.name}")
         row = schema.compute(pair_columns([problem], [kernel]), hardware_features(args.arch))[0]
-        values = [f"{value:.6g}" for value in row]
+    if args.json:
+        print_json(
+            [
+                {"name": one.name, "meaning": one.meaning, **({} if row is None else {"value": row[place]})}
+                for place, one in enumerate(schema.features)
+            ]
+        )
+        return 0
+    values = [""] * len(schema.names) if row is None else [f"{value:.6g}" for value in row]
     for index, (feature, value) in enumerate(zip(schema.features, values, strict=True)):
         print(f"{index:>3}  {feature.name:<34}{value:>14}  {feature.meaning}")
     return 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
+
+from tile_oracle.commands.json_output import STDOUT, add_json_file, put_json
 
 HELP = "show all runs of a folder over time: figures, what changed, and steps told from noise"
 
@@ -16,7 +16,7 @@ examples:
   tile-oracle history                            reads reports/, writes reports/history.html
   tile-oracle history ~/nights/forward           the state folder of `tile-oracle night`
   tile-oracle history --github artefacts         artefacts of a workflow, downloaded side by side
-  tile-oracle history reports --json -           everything as JSON, to the terminal's output
+  tile-oracle history reports --json             everything as JSON, to the terminal's output
 
 Only complete runs are searched for steps. A step has a 95 % interval of its size, an interval of the time at
 which it began, and a p-value (permutation test); above 0.01 it is open. docs/history.md has the methods.
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--out", type=Path, metavar="PAGE", help=f"where the page goes (default: FOLDER/{PAGE})"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the history as JSON; -: print it")
+    add_json_file(parser, "the history")
     parser.add_argument(
         "--no-cache", action="store_true", help="read every run again, and keep no summaries in FOLDER"
     )
@@ -66,9 +66,6 @@ def run(args: argparse.Namespace) -> int:
     groups = groups_of(runs.runs, runs.names)
     page = args.out or root / PAGE
     outputs = {page: history_html(runs, groups, page)}
-    document = json.dumps(history_document(groups, runs.notes), indent=1, allow_nan=False) + "\n"
-    if args.json not in (None, "-"):
-        outputs[Path(args.json)] = document
     for path, text in outputs.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,8 +74,7 @@ def run(args: argparse.Namespace) -> int:
             raise RecordError(
                 f"cannot write {path}: {error.strerror or error}; choose another place"
             ) from None
-    if args.json == "-":
-        sys.stdout.write(document)
-    else:
+    put_json(args.json, history_document(groups, runs.notes))
+    if args.json != STDOUT:
         print("\n".join([*terminal_lines(groups, runs.notes), "", f"page  {page}"]))
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -30,9 +29,9 @@ def diff_lines(drift: Drift, first: int) -> list[str]:
     return lines
 
 
-def diff_json(drift: Drift) -> str:
+def diff_document(drift: Drift) -> dict[str, object]:
     """All differences as one JSON object."""
-    content = {
+    return {
         "a": {"where": drift.a.where, "made_by": drift.a.made_by, "kernels": len(drift.a.kernels)},
         "b": {"where": drift.b.where, "made_by": drift.b.made_by, "kernels": len(drift.b.kernels)},
         "compares_binaries": drift.compares_binaries,
@@ -43,7 +42,6 @@ def diff_json(drift: Drift) -> str:
         "same": len(drift.same),
         "twins": {"a": drift.a.twins(), "b": drift.b.twins()},
     }
-    return json.dumps(content, indent=1)
 
 
 def _groups(drift: Drift) -> Iterator[_Group]:

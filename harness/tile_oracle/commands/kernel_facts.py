@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tile_oracle.arch import Arch
 from tile_oracle.arch.occupancy import compute_unit
@@ -162,6 +162,19 @@ def markdown_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """A table of GitHub's Markdown; the first row is its heading."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return [lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]
+
+
+def facts_document(found: Sequence[KernelFacts], arch: Arch) -> list[dict[str, object]]:
+    """All facts of each kernel, for --json."""
+    return [
+        {
+            "kernel": one.kernel.name,
+            "binary_bytes": one.binary_bytes or None,
+            **asdict(one.facts),
+            "wrong": one.what_is_wrong(arch),
+        }
+        for one in found
+    ]
 
 
 # ---- a verdict ----------------------------------------------------------------------------------

@@ -73,6 +73,20 @@ def verified_lines(found: Sequence[Verified], details: bool = False) -> list[str
     return [*lines, line]
 
 
+def verified_document(found: Sequence[Verified]) -> list[dict[str, object]]:
+    """The findings of each kernel or file, for --json."""
+    return [
+        {
+            "name": one.name,
+            "clean": one.is_clean,
+            "why_not": one.why_not or None,
+            "findings": one.report.findings if one.report else (),
+            "incomplete": one.report.incomplete if one.report else (),
+        }
+        for one in found
+    ]
+
+
 def _about(one: Verified, details: bool) -> list[str]:
     if one.report is None:
         return [one.why_not]

@@ -18,15 +18,25 @@ from tile_oracle.build.builder import NOTE, VERIFIABLE, Builder
 from tile_oracle.build.drift import drift, read_version
 from tile_oracle.build.source import gpu_code_refusal
 from tile_oracle.commands.build import describe_progress
-from tile_oracle.commands.kernel_diff import diff_json, diff_lines
+from tile_oracle.commands.json_output import add_json, print_json
+from tile_oracle.commands.kernel_diff import diff_document, diff_lines
 from tile_oracle.commands.kernel_facts import (
+    KernelFacts,
     fact_rows,
+    facts_document,
     find_facts,
     find_offenders,
     markdown_table,
     verdict_lines,
 )
-from tile_oracle.commands.kernel_verify import file_lines, verified_lines, verify_file, verify_kernels
+from tile_oracle.commands.kernel_verify import (
+    Verified,
+    file_lines,
+    verified_document,
+    verified_lines,
+    verify_file,
+    verify_kernels,
+)
 from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
 from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
@@ -38,6 +48,7 @@ from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.pool import (
     PoolExplanation,
+    Refused,
     RuleSet,
     explain_pool_of_kind,
     list_rule_sets,
@@ -184,7 +195,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare two versions of a pool: folders of tile-oracle build, build caches (--build-dir), or "
         "text files with one kernel name per line; exit status 1 when they differ",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="--diff as JSON, complete")
+    add_json(parser, "everything that is shown, complete,")
     parser.add_argument("--markdown", action="store_true", help="--facts as a Markdown table")
     add_toolchain(parser)
     parser.add_argument(
@@ -204,12 +215,15 @@ def run(args: argparse.Namespace) -> int:
     """Prints what was asked for. Raises RuleError or KernelError."""
     if args.diff is not None:
         found = drift(*map(read_version, args.diff))
-        print(diff_json(found) if args.json else "\n".join(diff_lines(found, args.first)))
+        if args.json:
+            print_json(diff_document(found))
+        else:
+            print("\n".join(diff_lines(found, args.first)))
         return 1 if found else 0
     if args.sample is not None and not (args.facts or args.verify):
         raise RuleError("--sample is for --facts and --verify: give one of them, or leave --sample out")
-    if args.json:
-        raise RuleError("--json is for --diff: give --diff A B, or leave --json out")
+    if args.json and (args.markdown or args.output is not None):
+        raise RuleError("--json prints what is shown: leave out --markdown and -o, or --json")
     take_kernel_list(args)
     if args.kernels is not None:
         from tile_oracle.commands.own_kernels import show_own_kernels
@@ -217,11 +231,18 @@ def run(args: argparse.Namespace) -> int:
         return show_own_kernels(args)
     if args.name is not None and args.verify:
         one = verify_file(Path(args.name))
-        print("\n".join(file_lines(one)))
+        if args.json:
+            print_json(verified_document([one]))
+        else:
+            print("\n".join(file_lines(one)))
         return 0 if one.is_clean else 1
     if args.name is not None:
         archs = (load_arch(args.arch).name,) if args.arch else None
-        print(explain_kernel(*_kernel_named(args), archs))
+        kernel, written = _kernel_named(args)
+        if args.json:
+            print_json(kernel_document(kernel, archs))
+        else:
+            print(explain_kernel(kernel, written, archs))
         return 0
     rule_set = load_rule_set(rules_of(args.kernel_set, args.ck_tile))
     where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
@@ -230,6 +251,8 @@ def run(args: argparse.Namespace) -> int:
         return _print_facts(kinds, args)
     if args.output is not None:
         print(_write_list(kinds, args.output, traits=args.traits))
+    elif args.json:
+        print_json(_pool_document(rule_set, kinds, args))
     elif args.list and args.refused:
         for refused in (refused for kind in kinds for refused in kind.pool.refused):
             print(f"{_printable(refused.place)}: {refused.kernel.name}: {refused.reason}")
@@ -244,6 +267,33 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join([count_kernels(rule_set, kinds, filtered=where is not None), *rule_set.notes]))
     return 0
+
+
+def _pool_document(rule_set: RuleSet, kinds: Sequence[_Kind], args: argparse.Namespace) -> dict[str, object]:
+    """Counts of each kind; with --list the kernels, with --refused the refusals."""
+    return {
+        "kernel_set": rule_set.name,
+        "about": rule_set.about,
+        "notes": rule_set.notes,
+        "left_out": [{"place": place, "reason": reason} for place, reason in rule_set.left_out],
+        "kinds": [
+            {
+                "arch": kind.arch,
+                "op": kind.kind.op,
+                **dict(kind.kind.fields),
+                "kernels": len(kind.pool.accepted),
+                "filtered_out": len(kind.pool.filtered_out),
+                "refused": len(kind.pool.refused),
+                **({"names": [kernel.name for kernel in kind.pool.accepted]} if args.list else {}),
+                **({"refusals": list(map(_refusal, kind.pool.refused))} if args.refused else {}),
+            }
+            for kind in kinds
+        ],
+    }
+
+
+def _refusal(one: Refused) -> dict[str, str]:
+    return {"kernel": one.kernel.name, "rule": one.rule, "reason": one.reason, "place": one.place}
 
 
 def _write_list(kinds: Sequence[_Kind], path: Path, *, traits: bool) -> str:
@@ -303,6 +353,17 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
             found = find_facts(builder, kernels, lambda p: line.show(describe_progress(p)))
         verified = verify_kernels(builder, (one.kernel for one in found if one.binary_bytes), args.verify)
         rows = fact_rows(found, arch, each=args.list)
+        if args.json:
+            print_json(
+                {
+                    "arch": arch.name,
+                    "toolchain": builder.toolchain.identity if builder.toolchain else None,
+                    "facts": facts_document(found, arch) if args.facts else None,
+                    "verified": verified_document(verified) if args.verify else None,
+                    "without_code": dict(reasons),
+                }
+            )
+            return _facts_status(found, arch, verified)
         verdict = [*verdict_lines(found, arch, builder), *([of_all] if of_all else [])]
     verdict += [
         f"{count:,} more {'have' if count > 1 else 'has'} no code: {reason}"
@@ -314,6 +375,10 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
     if args.verify:
         verdict += verified_lines(verified, details=args.list and not args.facts)
     print("\n".join(verdict), file=sys.stderr if args.markdown else sys.stdout)
+    return _facts_status(found, arch, verified)
+
+
+def _facts_status(found: Sequence[KernelFacts], arch: Arch, verified: Sequence[Verified]) -> int:
     return 1 if find_offenders(found, arch) or not all(one.is_clean for one in verified) else 0
 
 
@@ -489,6 +554,22 @@ def explain_kernel(kernel: Kernel, written: str | None = None, archs: Sequence[s
                 + (f"in the sets {', '.join(sets)}" if sets else "in no shipped set")
             )
     return "\n".join(lines)
+
+
+def kernel_document(kernel: Kernel, archs: Sequence[str] | None = None) -> dict[str, object]:
+    """`explain_kernel` as JSON."""
+    of_archs = {}
+    for name in known_archs() if archs is None else archs:
+        arch = load_arch(name)
+        refusals = arch.refusals(kernel)
+        found: dict[str, object] = {"allowed": not refusals, "refusals": refusals}
+        if not refusals:
+            found["sets"] = _sets_with(kernel, arch)
+            if "pipeline" in operation_named(kernel.op).kernel_fields:
+                found["threads"] = arch.workgroup_threads(tiled(kernel))
+                found["lds_bytes"] = arch.lds_bytes(tiled(kernel))
+        of_archs[name] = found
+    return {"kernel": kernel.name, "op": kernel.op, "fields": kernel.as_row(), "archs": of_archs}
 
 
 def _sets_with(kernel: Kernel, arch: Arch) -> list[str]:

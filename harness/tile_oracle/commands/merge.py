@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tile_oracle.commands.json_output import add_json, print_json, progress_stream
 from tile_oracle.commands.options import add_records
 
 HELP = "merge the records of several runs and machines into one file"
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--out", required=True, metavar="FILE", type=Path, help="the .parquet file to write"
     )
     parser.add_argument("--quiet", action="store_true", help="only the summary")
+    add_json(parser, "the summary")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,10 +53,13 @@ def run(args: argparse.Namespace) -> int:
     for path in args.records:
         tables.append(read_rows(path))
         if not args.quiet:
-            print(f"{path}: {len(tables[-1]):,} rows", flush=True)
+            print(f"{path}: {len(tables[-1]):,} rows", file=progress_stream(args), flush=True)
     records, summary = merge_records(tables)
     about = dict(zip((KERNEL_SET, KERNEL_FILTER), pool_of_sources(args.records), strict=True))
     size = write_dataset(records, args.out, {name: value for name, value in about.items() if value})
+    if args.json:
+        print_json({"file": args.out, "bytes": size, "summary": summary})
+        return 0
     print("\n".join(summary.lines()))
     print(f"{args.out}: {size / 1e6:.2f} MB")
     return 0

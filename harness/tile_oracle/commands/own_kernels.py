@@ -11,7 +11,14 @@ from tile_oracle.build.builder import Builder
 from tile_oracle.build.kernel_source import PoolSource
 from tile_oracle.build.source_providers import kernels_option, open_kernel_source
 from tile_oracle.commands.build import describe_progress, own_kernels
-from tile_oracle.commands.kernel_facts import KernelFacts, find_facts, markdown_table, verdict_lines
+from tile_oracle.commands.json_output import print_json
+from tile_oracle.commands.kernel_facts import (
+    KernelFacts,
+    facts_document,
+    find_facts,
+    markdown_table,
+    verdict_lines,
+)
 from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, RuleError
@@ -46,6 +53,22 @@ def show_own_kernels(args: argparse.Namespace) -> int:
     kernels = own_kernels(source, args, where)
     if args.facts:
         return _show_facts(source, kernels, args)
+    if args.json:
+        print_json(
+            {
+                "arch": args.arch,
+                "notes": source.notes,
+                "kernels": [
+                    {
+                        "kernel": one.name,
+                        "kind": kind_text(one.kind),
+                        "function": getattr(one, "function", None),
+                    }
+                    for one in kernels
+                ],
+            }
+        )
+        return 0
     if args.list:
         print("\n".join(kernel.name for kernel in kernels))
         return 0
@@ -64,6 +87,9 @@ def _show_facts(source: PoolSource, kernels: list[Kernel], args: argparse.Namesp
         with ProgressLine(sys.stderr) as line:
             found = find_facts(builder, kernels, lambda p: line.show(describe_progress(p)))
         verdict = verdict_lines(found, arch, builder)
+    if args.json:
+        print_json({"arch": arch.name, "notes": source.notes, "facts": facts_document(found, arch)})
+        return 1 if any(one.what_is_wrong(arch) is not None for one in found) else 0
     rows = [(*_COLUMNS, "binary KiB", "kernel"), *map(_row, found)]
     filled = [i for i in range(len(rows[0])) if any(row[i] != "-" for row in rows[1:])]
     table = [tuple(row[i] for i in filled) for row in rows]

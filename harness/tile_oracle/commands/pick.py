@@ -14,6 +14,7 @@ from typing import Any, cast
 from tile_oracle.arch import load_arch
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.build.source_providers import kernel_source_option
+from tile_oracle.commands.json_output import add_json
 from tile_oracle.commands.options import add_build_dir, add_toolchain
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.add_argument("problems", nargs="+", metavar="PROBLEM", help=PROBLEM_HELP)
     parser.add_argument("--top", type=int, default=1, metavar="K", help="picks shown (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="one JSON object per problem")
+    add_json(parser, "one object per problem and line")
     parser.add_argument(
         "--aiter",
         metavar="FILE",

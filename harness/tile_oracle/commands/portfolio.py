@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tile_oracle.commands.json_output import STDOUT, add_json_file, put_json
 from tile_oracle.commands.options import add_records
 from tile_oracle.errors import RecordError
 from tile_oracle.text_table import text_table
@@ -73,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--size", type=int, metavar="N", help="the size of the sets that -o writes")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the curves")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
+    add_json_file(parser, "everything")
 
 
 @dataclass(frozen=True)
@@ -134,9 +135,11 @@ def run(args: argparse.Namespace) -> int:
     lines: list[str] = []
     for result in found.values():
         lines += [*_describe(kind_text(result.pool.kind), result, sizes, args.reach), ""]
-    print("\n".join(lines[:-1]))
+    if args.json != STDOUT:
+        print("\n".join(lines[:-1]))
     if args.output is not None:
-        print(_write_list(args.output, found, archs, args.size, args.reach))
+        written = _write_list(args.output, found, archs, args.size, args.reach)
+        print(written, file=sys.stderr if args.json == STDOUT else sys.stdout)
     if args.html is not None:
         from tile_oracle.report.portfolio_page import Curve, portfolio_page
 
@@ -149,9 +152,7 @@ def run(args: argparse.Namespace) -> int:
         }
         bounds = {kind: [p.bound_percent for p in one.portfolios] for kind, one in found.items()}
         _write(args.html, portfolio_page(curves, bounds, "\n".join(lines)))
-    if args.json is not None:
-        document = {kind: _as_json(one, sizes) for kind, one in found.items()}
-        _write(args.json, json.dumps(document, indent=1) + "\n")
+    put_json(args.json, {kind: _as_json(one, sizes) for kind, one in found.items()})
     return 0
 
 

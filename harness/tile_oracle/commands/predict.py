@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tile_oracle.arch import load_arch
 from tile_oracle.build.prebuilt_folder import PrebuiltFolder
+from tile_oracle.commands.json_output import add_json
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
@@ -67,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="kernels to show (default: %(default)s)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object per problem")
+    add_json(parser, "one object per problem and line")
 
 
 def run(args: argparse.Namespace) -> int:

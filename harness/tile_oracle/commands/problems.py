@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tile_oracle.atomic_file import write_atomically
+from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.errors import ProblemSetError
 from tile_oracle.problem import Problem, kind_text
 from tile_oracle.problem_list.miopen_driver import driver_command
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--miopen", action="store_true", help="print each problem as a command line of MIOpenDriver"
     )
     parser.add_argument("--ids", action="store_true", help="print only the ids of the problems, one a line")
+    add_json(parser, "the sets, with all problems of those that are named,")
     parser.add_argument(
         "--first", type=int, default=10, metavar="N", help="problems to show of a set (default: %(default)s)"
     )
@@ -77,8 +79,12 @@ def run(args: argparse.Namespace) -> int:
         raise ProblemSetError("name the sets or files that -o, --miopen or --dtype is for")
     if args.dtype and not (args.out or args.miopen):
         raise ProblemSetError("--dtype sets the data type of the output: give -o FILE.csv or --miopen, too")
+    if args.json and (args.out or args.miopen or args.ids):
+        raise ProblemSetError("--json shows problem sets: leave out -o, --miopen and --ids, or --json")
     sets = [load_problem_set(name) for name in (args.sets or list_problem_sets())]
-    if args.out:
+    if args.json:
+        print_json([_document(one, with_problems=bool(args.sets)) for one in sets])
+    elif args.out:
         print(_write(sets, Path(args.out), args.dtype))
     elif args.miopen:
         print("\n".join(map(driver_command, _in_dtype(sets, args.dtype))))
@@ -89,6 +95,36 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(describe_problem_sets(sets))
     return 0
+
+
+def _document(one: ProblemSet, *, with_problems: bool) -> dict[str, object]:
+    """A set as JSON: what the table of sets says and, if asked for, its problems."""
+    gflops = _sorted_gflops(one.problems)
+    found: dict[str, object] = {
+        "set": one.name,
+        "file": one.path,
+        "sha256": one.sha256,
+        "problems": len(one.problems),
+        "kinds": sorted({kind_text(problem.kind) for problem in one.problems}),
+        "gflop": {"min": gflops[0], "median": _quantile(gflops, 0.5), "max": gflops[-1]},
+        "provenance": one.provenance,
+        "repeated_rows": one.repeated_rows,
+        "notes": one.notes,
+    }
+    if with_problems:
+        found["slices"] = dict(Counter(name for problem in one.problems for name in slices_of(problem)))
+        found["listed"] = [
+            {
+                "problem": p.id,
+                "op": p.op,
+                **p.as_row(),
+                "gflop": p.flops / 1e9,
+                "bytes": p.bytes,
+                "source": source,
+            }
+            for p, source in zip(one.problems, one.sources, strict=True)
+        ]
+    return found
 
 
 def _in_dtype(sets: Sequence[ProblemSet], dtype: str | None) -> dict[Problem, str]:

@@ -6,6 +6,8 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from tile_oracle.commands.json_output import add_json, print_json
+
 HELP = "make the report of a run again from its parquet files"
 
 _EXAMPLES = """\
@@ -29,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--baseline", type=Path, metavar="FILE", help="judge by this baseline (default: the one of the run)"
     )
     parser.add_argument("--width", type=int, default=100, metavar="N", help="columns of the printed summary")
+    add_json(parser, "the content of verdict.json")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from tile_oracle.oracle import problems_of
     from tile_oracle.record.dataset import load_records
     from tile_oracle.report.data import analyse
-    from tile_oracle.report.files import read_inputs, write_report
+    from tile_oracle.report.files import read_inputs, verdict_document, write_report
     from tile_oracle.report.terminal import summary_lines
 
     records = load_records(args.run_folder)
@@ -63,5 +66,8 @@ def run(args: argparse.Namespace) -> int:
     )
     data = replace(data, extrapolating=inputs.extrapolating)
     write_report(args.run_folder, data)
-    print("\n".join(summary_lines(data, args.width)))
+    if args.json:
+        print_json(verdict_document(data))
+    else:
+        print("\n".join(summary_lines(data, args.width)))
     return 1 if data.verdict.failed else 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from tile_oracle.commands.compare_models import render
 from tile_oracle.commands.evaluate import rankings_of
+from tile_oracle.commands.json_output import add_json, print_json, progress_stream
 from tile_oracle.commands.options import add_training
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.compare import compare
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="where the new model is written")
     add_training(parser, folds=3)
+    add_json(parser, "the comparison")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,12 +65,15 @@ def run(args: argparse.Namespace) -> int:
         direction,
         dtype,
         n_splits=args.folds,
-        effort=Effort(args.seed, args.threads, lambda line: print(line, flush=True)),
+        effort=Effort(args.seed, args.threads, partial(print, file=progress_stream(args), flush=True)),
         sources=tuple(Path(path).name for path in args.train),
     )
     model.save(args.out)
     new = evaluate(Path(args.out).name, validate, rankings_of(args.out, validate), learn)
     comparison = compare(validate, old, new)
-    print()
-    print(render(comparison))
+    if args.json:
+        print_json(comparison.as_json())
+    else:
+        print()
+        print(render(comparison))
     return 1 if comparison.verdict.failed else 0

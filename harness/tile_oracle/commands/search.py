@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
 from tile_oracle.model.predictor import Predictor, find_model_of
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--top", type=int, default=10, metavar="N", help="kernels to show (default: %(default)s)"
     )
     parser.add_argument("--state", metavar="FILE", help="JSON file to continue from and to save to")
+    add_json(parser, "the kernels")
 
 
 _KNOWN = {True: "measured", False: "not measured", None: "the model does not list its training kernels"}
@@ -66,10 +68,30 @@ def run(args: argparse.Namespace) -> int:
             file.write_bytes(json_bytes(state.as_json()))
         except OSError as error:
             raise ModelError(f"cannot write {file}: {error.strerror}") from None
+    best = best_of(state, predictor, args.top)
+    if args.json:
+        print_json(
+            {
+                "problem": problem.id,
+                "model": folder.name,
+                "strategy": args.strategy,
+                "kernels": len(state.scores),
+                "rounds": state.rounds,
+                "best": [
+                    {
+                        "kernel": one.kernel.name,
+                        "predicted_tflops": one.predicted_tflops,
+                        "measured": one.measured,
+                    }
+                    for one in best
+                ],
+            }
+        )
+        return 0
     print(
         f"{problem.id}: {len(state.scores)} kernels, {state.rounds} rounds of {args.strategy} ({folder.name})"
     )
-    for place, found in enumerate(best_of(state, predictor, args.top), 1):
+    for place, found in enumerate(best, 1):
         known = _KNOWN[found.measured]
         print(f"{place:>4}  {found.predicted_tflops:9.2f} TFLOPS  buildable, {known}  {found.kernel.name}")
     return 0

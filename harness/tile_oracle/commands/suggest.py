@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.suggest import suggest, suggest_picks
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="FOLDER", help="suggest the first unmeasured picks of this model")
     parser.add_argument("--seed", type=int, default=0, help="seed of the resampling (default: %(default)s)")
     parser.add_argument("--csv", metavar="FILE", help="write the pairs as CSV")
+    add_json(parser, "the pairs, or the means of --simulate,")
     parser.add_argument(
         "--simulate",
         action="store_true",
@@ -67,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if args.model and args.simulate:
         raise ModelError("--simulate judges the suggestions of the records alone: leave --model out")
     if args.simulate:
-        return _simulate(records, archs[0], args.budget)
+        return _simulate(records, archs[0], args.budget, as_json=args.json)
     problems = load_problem_set(args.problem_set).problems if args.problem_set else problems_of(records)
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
     if args.model:
@@ -84,6 +86,9 @@ def run(args: argparse.Namespace) -> int:
             table.assign(**cells).to_csv(args.csv, index=False)
         except OSError as error:
             raise ModelError(f"cannot write {args.csv}: {error.strerror}") from None
+    if args.json:
+        print_json(table.to_dict("records"))
+        return 0
     shown, head = (_ranks, "rank") if args.model else (_worth, f"{'disagreement %':>15}{'regret %':>10}")
     print(f"{head}  problem and kernel")
     for row in table.to_dict("records"):
@@ -103,9 +108,14 @@ def _ranks(row: Mapping[Hashable, Any]) -> str:
     return f"{row['rank']:>4}"
 
 
-def _simulate(records: pd.DataFrame, arch: str, budget: int) -> int:
-    found = simulate(records, arch, budget, report=lambda line: print(line, flush=True))
-    for way in WAYS:
-        means = [one.mean_percent for one in found if one.way == way]
-        print(f"{way}: mean efficiency {sum(means) / len(means):.2f} %")
+def _simulate(records: pd.DataFrame, arch: str, budget: int, *, as_json: bool) -> int:
+    say = sys.stderr if as_json else sys.stdout
+    found = simulate(records, arch, budget, report=lambda line: print(line, file=say, flush=True))
+    means = {way: [one.mean_percent for one in found if one.way == way] for way in WAYS}
+    means_percent = {way: sum(values) / len(values) for way, values in means.items()}
+    if as_json:
+        print_json({"budget": budget, "mean_percent": means_percent})
+        return 0
+    for way, mean in means_percent.items():
+        print(f"{way}: mean efficiency {mean:.2f} %")
     return 0

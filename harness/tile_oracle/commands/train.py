@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
+from tile_oracle.commands.json_output import add_json, print_json, progress_stream
 from tile_oracle.commands.options import add_records, add_training
 from tile_oracle.errors import ModelError
 from tile_oracle.kernel import parse_kernel_name
@@ -113,6 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also write the cross-validated efficiencies as a baseline for the records under this set name",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress, only the summary")
+    add_json(parser, "the summary")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -123,7 +126,8 @@ def run(args: argparse.Namespace) -> int:
     records = load_records(args.records)
     if args.adapt:
         return _adapt(args, records)
-    effort = Effort(args.seed, args.threads, None if args.quiet else _say)
+    say = partial(print, file=progress_stream(args), flush=True)
+    effort = Effort(args.seed, args.threads, None if args.quiet else say)
     targets = tuple(name.strip() for name in args.target.split(",")) if args.target else ()
     model = train(
         records,
@@ -148,7 +152,11 @@ def run(args: argparse.Namespace) -> int:
     if args.baseline:
         path = save_beside(out_of_fold_baseline(model, out.name, records, args.baseline), out)
         effort.say(f"baseline: {path}")
-    print(_summary(model, out, time.monotonic() - started))
+    seconds = time.monotonic() - started
+    if args.json:
+        print_json(_document(model, out, seconds))
+    else:
+        print(_summary(model, out, seconds))
     return 0
 
 
@@ -159,6 +167,9 @@ def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
         raise ModelError("--adapt keeps a model's trees: leave out the options that train new ones")
     predictor, shifts = adapted(Path(args.adapt), records, args.threads)
     save_adapted(predictor, shifts, records, args.out)
+    if args.json:
+        print_json({"folder": args.out, "adapted": args.adapt, "shifts": shifts})
+        return 0
     words = ", ".join(f"{name} {100 * value:.1f} %" for name, value in shifts.deviation.items())
     print(
         f"{args.adapt}, corrected by {shifts.measurements:,} measurements of {shifts.problems:,} problems\n"
@@ -185,8 +196,20 @@ def _weights(path: str) -> pd.DataFrame:
         raise ModelError(f"cannot read weights from {path}: {str(error).splitlines()[0]}") from None
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)
+def _document(model: TrainedModel, out: Path, seconds: float) -> dict[str, object]:
+    """The summary as JSON."""
+    return {
+        "folder": out,
+        "recipe": model.spec.recipe,
+        "arch": model.spec.arch,
+        "seconds": seconds,
+        "cross_validation": [
+            {"folds": one.n_splits, "grouping": one.grouping, **asdict(one.efficiency)}
+            for one in model.checks
+        ],
+        "unchecked": model.unchecked if not model.checks else None,
+        "manifest": model.manifest,
+    }
 
 
 def _summary(model: TrainedModel, out: Path, seconds: float) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 
+from tile_oracle.commands.json_output import progress_stream
 from tile_oracle.commands.pick import add_registry_arguments, open_registry, outside_note
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.commands.tune_set import add_set_arguments, replay_set, seed_from_records, tune_set
@@ -82,6 +84,21 @@ def run(args: argparse.Namespace) -> int:
                 status = 1
                 continue
             measured, pick = tuning.measured, tuning.pick
+            if args.json:
+                print(
+                    json.dumps(
+                        {
+                            "problem": problem.id,
+                            "kernel": pick.kernel.name,
+                            "tflops": pick.measured_tflops,
+                            "measured": measured.measured,
+                            "pool": measured.pool,
+                            "statuses": measured.statuses,
+                            "seconds": measured.seconds,
+                        }
+                    )
+                )
+                continue
             print(
                 f"{problem.id}: {pick.measured_tflops:.4g} TFLOPS  {pick.kernel.name}\n"
                 f"    best of {measured.measured} of {measured.pool} kernels ("
@@ -89,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
                 + f"), {measured.seconds:.1f} s"
             )
         if registry.tuned is not None:
-            print(f"tuned results: {registry.tuned.path}")
+            print(f"tuned results: {registry.tuned.path}", file=progress_stream(args))
     return status
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tile_oracle.atomic_file import write_atomically
+from tile_oracle.commands.json_output import add_json
 from tile_oracle.commands.pick import open_registry
 from tile_oracle.errors import ModelError
 from tile_oracle.record.dataset import load_records
@@ -49,7 +50,7 @@ def add_set_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--with-suggest", action="store_true", help="with --replay: `suggest` beside it, slow")
     group.add_argument("--seed", type=int, default=0, help="seed of the choice (default: %(default)s)")
-    group.add_argument("--json", action="store_true", help="the curve as one JSON object")
+    add_json(group, "the curve of a set, or one object per tuned problem and line")
     group.add_argument("--html", metavar="FILE", type=Path, help="also write the curve as a page")
 
 

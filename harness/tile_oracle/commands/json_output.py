@@ -1,0 +1,82 @@
+"""`--json`: what a command shows, as JSON. It goes to stdout alone; progress and notes go to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.errors import RecordError
+
+STDOUT = "-"
+
+
+def add_json(parser: argparse.ArgumentParser | argparse._ArgumentGroup, what: str = "what is shown") -> None:
+    """A switch: the JSON replaces the text."""
+    parser.add_argument("--json", action="store_true", help=f"print {what} as JSON, and nothing else")
+
+
+def add_json_file(parser: argparse.ArgumentParser, what: str) -> None:
+    """The same with an optional file, beside which the text is printed."""
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const=STDOUT,
+        metavar="FILE",
+        help=f"{what} as JSON: printed instead of the text or, given a FILE, written there",
+    )
+
+
+def progress_stream(args: argparse.Namespace) -> TextIO:
+    """Where lines about the work go: stdout, which --json needs for itself."""
+    return sys.stderr if args.json in (True, STDOUT) else sys.stdout
+
+
+def json_text(document: object) -> str:
+    """One document; numbers that are not finite become null."""
+    return json.dumps(_plain(document), indent=1, allow_nan=False) + "\n"
+
+
+def print_json(document: object) -> None:
+    """Prints one document."""
+    sys.stdout.write(json_text(document))
+
+
+def put_json(place: str | Path | None, document: object) -> None:
+    """Prints the document (`-`) or writes it to a file; None: neither. Raises RecordError."""
+    if place is None:
+        return
+    if str(place) == STDOUT:
+        print_json(document)
+        return
+    path = Path(place)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json_text(document).encode("utf-8"))
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror or error}; choose another place") from None
+
+
+def _plain(value: object) -> Any:
+    """The value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, set | frozenset):
+        return sorted(_plain(one) for one in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: _plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a number of NumPy
+        return _plain(value.item())
+    return str(value)

@@ -1,0 +1,152 @@
+"""`--json` of every command that prints a table: JSON alone on stdout, and the exit status of the text."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.made_records import make_problems
+from tests.pytest_project import Project
+from tests.session.recorded import SET, Recorded, make_recorded, records_of
+from tile_oracle.cli import command_names, main, make_parser
+from tile_oracle.commands.json_output import json_text
+from tile_oracle.record.dataset_file import write_dataset
+
+WITHOUT_TABLE = {"build", "export", "export-records", "import", "night", "oracle", "seal", "ship"}
+"""Their output is files and lines about the work."""
+
+PROBLEM = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"
+KERNEL = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
+
+
+@dataclass(frozen=True)
+class Case:
+    """words: the command line. has: keys of the document, or of its parts. lines: one object a line."""
+
+    words: str
+    has: str = ""
+    lines: bool = False
+
+    def __str__(self) -> str:
+        return self.words
+
+
+FAST = [
+    Case("doctor", "targets installation containment auto"),
+    Case("cache --build-dir kernels", "folder contents"),
+    Case("merge measured.parquet -o merged.parquet", "file bytes summary"),
+    Case("problems", "set problems gflop sha256"),
+    Case("problems forward_smoke", "set listed slices"),
+    Case("kernels --op gemm --kernel-set tiny", "kernel_set kinds"),
+    Case(
+        "kernels --arch gfx950 --kernel-set tiny --direction forward --dtype bf16 --ndim 2 --list",
+        "kinds",
+    ),
+    Case(f"kernels {KERNEL}", "kernel fields archs"),
+    Case("kernels --diff a.txt b.txt", "gained lost same"),
+    Case("report run", "state verdict efficiency"),
+    Case("history reports"),
+    Case("features", "schema operation columns"),
+    Case(f"features grouped_conv_97 --problem {PROBLEM} --kernel {KERNEL}", "name meaning value"),
+    Case("portfolio measured.parquet --sizes 1,2"),
+    Case("evaluate models/made_up measured.parquet"),
+    Case("compare measured.parquet measured.parquet"),
+    Case("compare models/made_up models/made_up --records measured.parquet", "agreement verdict"),
+    Case("suggest part.parquet --model models/made_up --budget 3", "problem kernel rank"),
+    Case(f"search {PROBLEM} --model models/made_up --budget 40 --top 2", "best kernels rounds"),
+    Case(f"predict {PROBLEM} --model models/made_up --top 2", "problem picks", lines=True),
+    Case(f"pick {PROBLEM} --arch gfx950 --model models/made_up", "problem picks", lines=True),
+]
+SLOW = [
+    Case(
+        "train measured.parquet -o models/new --recipe log_time --folds 2", "cross_validation manifest folder"
+    ),
+    Case(
+        "retrain-check models/made_up --train other.parquet --validate measured.parquet -o models/newer "
+        "--folds 2 --recipe log_time",
+        "verdict agreement",
+    ),
+    Case("tune --replay measured.parquet --measurements 4", "curve"),
+]
+
+
+@pytest.fixture(scope="module")
+def recorded(make_project: Callable[[], Project]) -> Recorded:
+    found = make_recorded(make_project())
+    folder = found.project.folder
+    done = found.project.pytest("--problem-set", SET, "--target", "replay", "--run-name=one")
+    assert done.status == 10, done.output
+    shutil.copytree(folder / "reports" / "one", folder / "run")
+    others = records_of([p for p in make_problems(40, seed=9) if p not in found.problems], found.kernels)
+    write_dataset(others, folder / "other.parquet")
+    write_dataset(found.records.iloc[:-3], folder / "part.parquet")
+    (folder / "a.txt").write_text(f"{KERNEL}\n")
+    (folder / "b.txt").write_text(f"{KERNEL}\n{KERNEL.replace('compv3', 'compv4')}\n")
+    (folder / "kernels").mkdir()
+    return found
+
+
+def check(
+    case: Case, recorded: Recorded, capsys: pytest.CaptureFixture[str], where: pytest.MonkeyPatch
+) -> None:
+    where.chdir(recorded.project.folder)
+    capsys.readouterr()
+    status = main(case.words.split())
+    assert status in (0, 1)
+    assert capsys.readouterr().out
+    assert main([*case.words.split(), "--json"]) == status
+    out = capsys.readouterr().out
+    found = [json.loads(line) for line in out.splitlines()] if case.lines else json.loads(out)
+    assert found
+    for part in found if isinstance(found, list) else [found]:
+        assert set(case.has.split()) <= part.keys()
+
+
+@pytest.mark.parametrize("case", FAST, ids=str)
+def test_json_goes_to_stdout_alone(
+    case: Case, recorded: Recorded, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(case, recorded, capsys, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", SLOW, ids=str)
+def test_json_of_commands_that_train(
+    case: Case, recorded: Recorded, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(case, recorded, capsys, monkeypatch)
+
+
+def test_every_command_with_a_table_is_tested() -> None:
+    tested = {case.words.split()[0] for case in (*FAST, *SLOW)}
+    assert tested | WITHOUT_TABLE == set(command_names())
+    for name in tested:
+        parser = next(
+            action.choices[name] for action in make_parser(name)._actions if action.dest == "command"
+        )
+        assert "--json" in parser._option_string_actions, name
+
+
+@pytest.mark.parametrize("words", ["evaluate models/made_up measured.parquet", "portfolio measured.parquet"])
+def test_json_in_a_file_leaves_the_text(
+    words: str, recorded: Recorded, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(recorded.project.folder)
+    main([*words.split(), "--json", "some/found.json"])
+    assert "%" in capsys.readouterr().out
+    assert json.loads(Path("some/found.json").read_text())
+    Path("a_file").write_text("")
+    assert main([*words.split(), "--json", "a_file/found.json"]) == 2
+    assert "cannot write a_file" in capsys.readouterr().err
+
+
+def test_numbers_that_json_lacks_are_null() -> None:
+    document = {"nan": math.nan, "inf": np.float64("inf"), "some": (np.int64(3), Path("a"), {"b", "a"}, True)}
+    assert json.loads(json_text(document)) == {"nan": None, "inf": None, "some": [3, "a", ["a", "b"], True]}
