@@ -327,6 +327,43 @@ def test_a_quick_look_is_short_and_verified(
     assert not driver.graphs, "graphs end with their problem"
 
 
+class SlowHost(ShortKernels):
+    """The device waits 20 microseconds for each single run of a kernel."""
+
+    conv_ns = 5_000.0
+    _in_graph = False
+
+    def launch_ns(self, name: str) -> float:
+        waits = name == "to_conv" and not self._in_graph
+        return super().launch_ns(name) + (20_000.0 if waits else 0.0)
+
+    def launch_graph(self, executable: int) -> None:
+        self._in_graph = True
+        super().launch_graph(executable)
+        self._in_graph = False
+
+
+def test_looks_learn_how_much_longer_single_runs_take(
+    gpu: EmulatedGpu, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Graphs become long enough for events not to show, although a run seems to take 25 microseconds."""
+    library = gpu.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90")
+    driver = SlowHost(gpu, "sm_90", tmp_path)
+    device = GpuDevice(driver, library)
+    request.addfinalizer(device.idle)
+    kernel = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
+    binary = gpu.library(source_for(kernel, "sm_90") + LAUNCHERS, "sm_90")
+    device.load(GroupedConvProblem.from_id("forward-fp16-n1-c8-k8-i4x4-f1x1"), 3)
+    lengths = []
+    for _ in range(4):
+        assert device.check(binary).status == "ok"
+        assert device.look(binary, 1).tolist() == pytest.approx([5_000.0] * 2)
+        (graph,) = driver.graphs.values()
+        lengths.append(len(graph))
+    assert lengths[0] == 8
+    assert lengths[-1] == 30, "150 microseconds"
+
+
 @pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
 @pytest.mark.parametrize("operand", [0, 1])
 def test_changed_inputs_are_noticed(

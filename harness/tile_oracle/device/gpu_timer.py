@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -27,8 +29,9 @@ _LOOK_NS = 150_000.0
 """Length of a graph for a quick look. The two events are less than 2 % of it."""
 _LOOK_SAMPLES = 2
 _ALIKE = 1.25
-_EVENTS_NS = 4_000.0
-"""What events and the start of a run add at least to the time of a single short run."""
+_LAUNCH_NS, _KNOWN_LAUNCHES = 4_000.0, 31
+"""What events and the launch add to the time of a single short run, until looks have shown how much it is
+here; and how many of the latest looks count."""
 _LEAST_FLUSH_BYTES = 64 << 20
 _MOST_REPLAYS = 128
 FLIPS = 8
@@ -66,6 +69,8 @@ class GpuTimer:
         self._flip_took_ns: float | None = None
         self._events: list[int] = []
         self._marks: list[int] = []
+        self._added_ns = deque([_LAUNCH_NS], _KNOWN_LAUNCHES)
+        """What the latest check runs of short kernels took longer than the same runs in a graph."""
 
     def mark(self, number: int) -> None:
         """Records the time at this point as mark `number`."""
@@ -93,8 +98,8 @@ class GpuTimer:
         """How a kernel is timed for a quick look. checked_ns: how long its fastest check run took."""
         if checked_ns >= _SHORT_NS or self.cold_cache:
             return Timed(launches, 0, 1, checked_ns)
-        repeats = math.ceil(_LOOK_NS / max(1000.0, checked_ns - _EVENTS_NS))
-        repeats = min(_MOST_REPLAYS, repeats)
+        rough_ns = max(1000.0, checked_ns - statistics.median(self._added_ns))
+        repeats = min(_MOST_REPLAYS, math.ceil(_LOOK_NS / rough_ns))
         return Timed(launches, self._driver.capture(launches, repeats), repeats, checked_ns)
 
     def look(
@@ -113,6 +118,8 @@ class GpuTimer:
         renew()
         taken = self.time(timer, max(count, _LOOK_SAMPLES), wait)
         self.timed_ms += sum(self.between_marks_ns(1)) / 1e6
+        if timer.graph:
+            self._added_ns.append(timer.changed_ns - float(taken.min()))
         return taken
 
     def _start(self, timer: Timed) -> None:

@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Mapping
 from ctypes import c_int, c_void_p
+from functools import lru_cache
 
 from tile_oracle.device.gpu_abi import (
     EXTENTS,
@@ -45,11 +46,13 @@ def gpu_args(
     problem: GroupedConvProblem, in0: int, in1: int, out: int, workspace: int, split_k: int
 ) -> GpuArgs:
     """The argument structure for a problem and the addresses of its data."""
-    args = GpuArgs(in0, in1, out, workspace or None)
-    for name in EXTENTS:
-        setattr(args, name, getattr(problem, name))
-    args.split_k = split_k
-    return args
+    return GpuArgs(in0, in1, out, workspace or None, *_extents(problem), split_k, 0)
+
+
+@lru_cache(maxsize=8)
+def _extents(problem: GroupedConvProblem) -> tuple[int, ...]:
+    """The problem's members of both argument structures, in their order."""
+    return tuple(getattr(problem, name) for name in EXTENTS)
 
 
 def plan_launch(p: GroupedConvProblem, info: LaunchInfo, compute_units: int) -> LaunchPlan:
@@ -100,10 +103,8 @@ def _check_extents(p: GroupedConvProblem) -> None:
 
 def by_definition(problem: GroupedConvProblem, in0: int, in1: int, out: int) -> tuple[str, _Convolution]:
     """The harness's own convolution kernel and its argument."""
-    args = _Convolution(in0, in1, out, DIRECTIONS.index(problem.direction), WORK_DTYPES.index(problem.dtype))
-    for name in EXTENTS:
-        setattr(args, name, getattr(problem, name))
-    return "to_reference", args
+    kind = DIRECTIONS.index(problem.direction), WORK_DTYPES.index(problem.dtype)
+    return "to_reference", _Convolution(in0, in1, out, *kind, *_extents(problem))
 
 
 def ck_tile_members(problem: GroupedConvProblem) -> Mapping[str, int]:
