@@ -55,6 +55,7 @@ _GROUPS: dict[str, dict[str, str]] = {
     },
     "Train and judge": {
         "train": "train a model that picks kernels, from recorded measurements",
+        "roofline": "write the analytic model of GEMM, which needs no measurements, as a model folder",
         "portfolio": "choose the few kernels of a pool that come closest to all of them",
         "evaluate": "judge a model's picks by recorded measurements",
         "compare": "compare two runs, oracle files or baselines by their times, or two models",

@@ -55,6 +55,7 @@ FAST = [
     Case("history reports"),
     Case("features", "schema operation columns"),
     Case(f"features grouped_conv_97 --problem {PROBLEM} --kernel {KERNEL}", "name meaning value"),
+    Case("roofline -o analytic --arch sm_90", "folder shared engines"),
     Case("portfolio measured.parquet --sizes 1,2"),
     Case("evaluate models/made_up measured.parquet"),
     Case("compare measured.parquet measured.parquet"),

@@ -109,6 +109,10 @@ def test_a_session_replays_judges_and_reports_them(make_project: Callable[[], Pr
     assert "triton.matmul.BLOCK_<wbr>M=128" in page
     filtered = project.pytest("--oracle", str(path), "--kernel-filter", "BLOCK_M > 16", "--model=none")
     assert filtered.status == 0, filtered.output
+    roofline = project.pytest("--oracle", str(path), "--model=roofline", "--allow=no-baseline")
+    assert roofline.status == 0, roofline.output
+    assert "model: roofline" in roofline.output
+    assert "efficiency    mean" in roofline.output
     named = project.pytest("--oracle", str(path), "--model=grouped_conv_forward_bf16_sm_90")
     assert "ranks the kernels of a kernel set, not those of --kernels" in named.output
 

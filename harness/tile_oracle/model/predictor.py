@@ -29,10 +29,13 @@ from tile_oracle.model.ranker import (
     tflops_at,
     tree_members,
 )
+from tile_oracle.model.roofline import NAME as ROOFLINE
+from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.model.store import (
     CODE_FILE,
     MANY_DEVICES,
     PHYSICAL_FILE,
+    ROOFLINE_FILE,
     SPEC_FILE,
     kernels_trained_on,
     model_folders,
@@ -190,12 +193,13 @@ def find_model(
     """The folder in models/ that was trained for this kind of problem and architecture, or None.
 
     Of several, the first by name; one for the kernels of a kernel set alone comes first. named: the model
-    must rank kernels of Triton files and libraries, too. A folder that cannot be read is an error. device:
-    the CPU's name; a model for `cpu` that lists the CPUs of its measurements is used for these only. "": any.
+    must rank kernels of Triton files and libraries, too. A folder that cannot be read is an error, and one
+    of the roofline model is not considered. device: the CPU's name; a model for `cpu` that lists the CPUs of
+    its measurements is used for these only. "": any.
     """
     specs = [(folder, read_spec(folder)) for folder in model_folders(models or shipped_models())]
     for folder, spec in sorted(specs, key=lambda one: one[1].ranks_named):
-        if named and not spec.ranks_named:
+        if (named and not spec.ranks_named) or spec.targets == (ROOFLINE,):
             continue
         wanted = (spec.op_type, spec.dtype, spec.arch) == (op, dtype, arch)
         if (
@@ -274,6 +278,8 @@ def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tupl
             members.append(physical)
         elif name == "correction" and physical is not None:
             members.append(CorrectionMember(physical, tree_member(name)))
+        elif name == ROOFLINE:
+            members.append(RooflineModel.from_json(read_json(folder / ROOFLINE_FILE)))
         else:
             members.append(tree_member(name))
     return tuple(members)

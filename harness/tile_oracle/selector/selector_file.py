@@ -111,6 +111,12 @@ def selector_bytes(model: NativeModel, kernels: Sequence[Kernel]) -> bytes:
     if wrong is not None:
         raise ModelError(f"{model.folder} is for {op}: {wrong.name} is not such a kernel")
     check_kind(model.folder, model.spec, kind)
+    for member in model.ranker.members:
+        if _trees_of(member) is None and _physical_of(member) is None:
+            raise ModelError(
+                f"{model.folder}: exported C++ cannot compute the {member.name} model; tile-oracle's "
+                "commands and sessions can"
+            )
     return _Maker(model, kernels, kind, op).made()
 
 

@@ -34,6 +34,8 @@ AUTO = "auto"
 OUT_OF_FOLD = "out-of-fold"
 NONE = "none"
 VENDOR = "vendor"
+ROOFLINE = "roofline"
+"""The analytic model of a kernel's time, without training."""
 """The own choice of the libraries of --kernels."""
 _NO_LIGHTGBM = "lightgbm is not installed (pip install lightgbm)"
 
@@ -84,6 +86,10 @@ def choose_model(
     from tile_oracle.model.model_folder import read_spec
     from tile_oracle.model.predictor import find_model_of
 
+    if options.model == ROOFLINE:
+        from tile_oracle.model.roofline_folder import roofline_folder
+
+        return ModelChoice(ROOFLINE, {kind: roofline_folder(kind, target.arch) for kind in kinds})
     if options.model != AUTO:
         folder = _folder(options.model, (options.models_dir, shipped_models()))
         if named and not read_spec(folder).ranks_named:
@@ -109,7 +115,7 @@ def _folder(option: str, places: Sequence[Path]) -> Path:
         return folder.resolve()
     raise ModelError(
         f"--model {option!r} is neither a model folder (with {SPEC_FILE}) nor the name of one under "
-        "models/; a CSV file of picks, auto, vendor, out-of-fold and none are the other choices"
+        "models/; a CSV file of picks, auto, roofline, vendor, out-of-fold and none are the other choices"
     )
 
 

@@ -129,7 +129,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--kernel-set, such as a list of `tile-oracle portfolio`; a folder that `tile-oracle build` made of "
         "a kernel set (also native=FOLDER); and libraries whose "
         "algorithms are candidates: on sm_90 cublaslt (GEMM) and cudnn (convolution), on AMD's GPUs "
-        "hipblaslt (GEMM), miopen (convolution); cudnn=PATH says where the library is",
+        "hipblaslt (GEMM); cudnn=PATH says where the library is",
     )
     add(
         "--library-algorithms",
@@ -208,7 +208,8 @@ def add_options(parser: pytest.Parser) -> None:
         default="auto",
         help="the model to judge: a folder, a name under models/, a CSV file of picks, auto (one that fits "
         "the target, else out-of-fold predictions of a model cross-validated on this run's own records), "
-        "vendor (the choice of a library of --kernels; auto means it with --kernels), out-of-fold, or none",
+        "vendor (the choice of a library of --kernels; auto means it with --kernels), roofline (an analytic "
+        "model of GEMM, without training), out-of-fold, or none",
     )
     add("--baseline-dir", metavar="DIR", help="where baselines are kept (default: models/)")
     add("--update-baseline", action="store_true", help="accept this run's efficiencies as the new baseline")

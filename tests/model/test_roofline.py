@@ -1,0 +1,173 @@
+"""The roofline model: the formula's properties, its files, and what it picks."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tile_oracle.arch import load_arch
+from tile_oracle.commands.roofline import add_arguments, run
+from tile_oracle.errors import ModelError
+from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.feature_table import Array
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.model.predictor import Predictor, find_model_of
+from tile_oracle.model.roofline import RooflineModel, fit_roofline
+from tile_oracle.model.roofline_folder import roofline_files, roofline_folder
+from tile_oracle.model.store import write_folder
+from tile_oracle.model.tile_work import tile_work
+from tile_oracle.operation import Kind
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.pool import gemm_pool
+from tile_oracle.selector.selector_file import NativeModel, selector_bytes
+
+KIND = Kind.of("gemm", dtype="bf16", layout="rcr")
+
+
+def triton(
+    function: str, m: int, n: int, k: int = 64, warps: int = 8, stages: int = 4, **more: object
+) -> Kernel:
+    values = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "num_warps": warps, "num_stages": stages, **more}
+    words = ".".join(f"{name}={value}" for name, value in sorted(values.items()))
+    return parse_kernel_name(f"gemm_bf16_rcr_triton.{function}.{words}")
+
+
+LARGE, SMALL = triton("tiles", 128, 256), triton("tiles", 64, 64, warps=4)
+FEW = triton("tiles", 16, 64, 128, 4, 5)
+LIBRARY = parse_kernel_name("gemm_bf16_rcr_cublaslt.a66.stages=36.tile=20")
+MODEL = RooflineModel("sm_90")
+
+
+def times_ms(
+    problems: Sequence[GemmProblem], kernels: Sequence[Kernel], model: RooflineModel = MODEL
+) -> Array:
+    log_time = model.log_time(pair_columns(problems, kernels), {})
+    return np.asarray(np.exp(log_time).reshape(len(problems), len(kernels)))
+
+
+def square(size: int) -> GemmProblem:
+    return GemmProblem("bf16", "rcr", size, size, size)
+
+
+def test_every_kernel_of_a_mixed_pool_has_a_time() -> None:
+    kernels = [*gemm_pool("bf16", "rcr", "sm_90"), LARGE, SMALL, FEW, LIBRARY]
+    problems = [GemmProblem("bf16", "rcr", *size) for size in ((1, 1, 1), (37, 168, 8), (4096, 50257, 1600))]
+    found = times_ms(problems, kernels)
+    assert np.isfinite(found).all()
+    assert (found > 0).all()
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
+def test_no_time_is_beyond_the_peak_rates(arch: str) -> None:
+    problems = [square(8192), GemmProblem("bf16", "rcr", 1, 131072, 8192)]
+    found = times_ms(problems, [LARGE, SMALL, FEW, LIBRARY], RooflineModel(arch))
+    peak = load_arch(arch).peak
+    assert peak is not None
+    hardware = load_arch(arch).hardware
+    flops = peak.flops_a_cu_and_clock["bf16"] * hardware.num_cus * hardware.max_clock_mhz * 1e6
+    for problem, times in zip(problems, found, strict=True):
+        least_ms = 1e3 * max(problem.flops / flops, problem.bytes / (1e9 * peak.memory_gb_s))
+        assert (times > least_ms).all()
+        assert times.min() < 3 * least_ms
+
+
+def test_large_products_need_large_tiles_and_few_rows_small_ones() -> None:
+    large, few = times_ms([square(8192), GemmProblem("bf16", "rcr", 4, 8192, 8192)], [LARGE, SMALL, FEW])
+    assert list(np.argsort(large)) == [0, 1, 2]
+    assert few.argmin() == 2
+
+
+def test_a_partial_tile_costs_as_much_as_a_full_one() -> None:
+    whole, more, next_whole = times_ms(
+        [GemmProblem("bf16", "rcr", m, 4096, 4096) for m in (4096, 4112, 4224)], [LARGE]
+    )
+    assert more > whole
+    assert more == pytest.approx(next_whole, rel=0.03)
+
+
+def test_splitting_the_depth_pays_for_few_tiles_only() -> None:
+    split = triton("split_k", 128, 256, SPLIT_K=8)
+    deep, wide = times_ms([GemmProblem("bf16", "rcr", 128, 256, 65536), square(8192)], [LARGE, split])
+    assert deep[1] < deep[0]
+    assert wide[1] > wide[0]
+
+
+def test_unaligned_rows_are_slow_for_copies_and_not_for_descriptors() -> None:
+    kernels = [LARGE, triton("tma", 128, 256)]
+    aligned, odd = times_ms([square(4096), GemmProblem("bf16", "rcr", 4096, 4096, 4097)], kernels)
+    assert odd[0] > 2 * aligned[0]
+    assert odd[1] < 1.1 * aligned[1]
+
+
+def test_what_names_say() -> None:
+    assert tile_work(triton("tma_uneven", 128, 64, MORE_N=32).name).tile == (128, 96, 64)
+    assert tile_work(triton("tma_swapped", 16, 64).name).swapped
+    assert tile_work(triton("stream_k", 128, 128).name).streams
+    rows = tile_work("gemm_bf16_rcr_triton.few_rows.BLOCK_K=512.BLOCK_N=8.ROWS=2.STAGES=4.num_warps=4")
+    assert (rows.engine, rows.tile, rows.stages) == ("rows", (2, 8, 512), 4)
+    assert tile_work(LIBRARY.name).engine == "library"
+
+
+def test_fitted_constants_explain_other_times() -> None:
+    """Times of a GPU whose memory and launches are slower: the constants are found again."""
+    slow = replace(MODEL, shared=replace(MODEL.shared, launch_us=6.0, memory_share=0.3))
+    problems = [GemmProblem("bf16", "rcr", m, n, 4096) for m in (1, 64, 1024) for n in (512, 4096, 32768)]
+    kernels = [LARGE, SMALL, FEW, triton("tma", 128, 128)]
+    rows = pd.DataFrame(pair_columns(problems, kernels))
+    rows["problem"] = [problem.id for problem in problems for _ in kernels]
+    rows["latency_ms"] = times_ms(problems, kernels, slow).ravel()
+    fitted = fit_roofline(rows, "sm_90")
+    error = np.abs(fitted.log_time(rows, {}) - np.log(rows["latency_ms"]))
+    assert error.max() < 0.1
+    assert fitted.shared.launch_us == pytest.approx(6.0, rel=0.2)
+    assert fitted.shared.memory_share == pytest.approx(0.3, rel=0.1)
+    assert fitted.engines["library"] == MODEL.engines["library"], "there are no rows of it"
+    assert RooflineModel.from_json(fitted.as_json()) == fitted
+
+
+def test_a_folder_ranks_pools_of_several_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path))
+    folder = roofline_folder(KIND, "sm_90")
+    assert roofline_folder(KIND, "sm_90") == folder
+    predictor = Predictor.load(folder)
+    assert predictor.ranks_named
+    ranked = predictor.rank(square(8192), [FEW, SMALL, LARGE])
+    assert [kernel for kernel, _ in ranked] == [LARGE, SMALL, FEW]
+    assert find_model_of(KIND, "sm_90", models=folder.parent, named=True) is None, "only by its name"
+    with pytest.raises(ModelError, match="C\\+\\+ cannot compute the roofline model"):
+        selector_bytes(NativeModel.load(folder), [LARGE])
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "arch", "message"),
+    [
+        ("grouped_conv", "bf16", "sm_90", "is for gemm, not for grouped_conv"),
+        ("gemm", "fp8", "cpu", "is not in kernels/arch_specs.json"),
+        ("gemm", "bf16", "gfx908", "is not in kernels/arch_specs.json"),
+    ],
+)
+def test_what_has_no_roofline_gets_one_line(op: str, dtype: str, arch: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        roofline_files(op, dtype, RooflineModel(arch))
+
+
+def test_a_damaged_folder_gets_one_line(tmp_path: Path) -> None:
+    files = roofline_files("gemm", "bf16", MODEL)
+    files["roofline.json"] = files["roofline.json"].replace(b'"launch_us": 1.2', b'"launch_us": -1')
+    write_folder(tmp_path / "model", files)
+    with pytest.raises(ModelError, match="roofline model cannot be read"):
+        Predictor.load(tmp_path / "model")
+
+
+def test_the_command_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    assert run(parser.parse_args(["-o", str(tmp_path / "m"), "--arch", "gfx950", "--dtype", "fp8"])) == 0
+    assert "fp8 on gfx950" in capsys.readouterr().out
+    assert Predictor.load(tmp_path / "m").spec.dtype == "fp8"
