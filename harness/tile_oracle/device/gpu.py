@@ -259,6 +259,9 @@ class GpuDevice:
         except RuntimeFailure as failure:
             self._end_if_sticky(failure)
             raise KernelFailed(f"failed when it was timed: {failure}") from None
+        result = self.verify(binary)
+        if result.status != "ok":
+            raise KernelFailed(result.detail, result.status, tainted=result.tainted)
         if timer.changed_ns > _CHANGED_AT_MOST * float(np.min(taken)) + _CHANGED_SLACK_NS:
             # It may reuse an earlier result, or the check run was disturbed: `sample` finds out.
             return self.sample(binary, max(count, _LEAST_VALUES))
@@ -313,9 +316,10 @@ class GpuDevice:
             return CheckResult("ok")  # the check runs were timed
         timed, problem = loaded.sets[0], loaded.problem
         try:
-            found, self._found = self._found, None
+            found = self._found
             if found is None:
                 found = self._work.find(problem, timed.out, None, timed.expected, timed.sample)
+            self._found = found
             failure = beside(found)
             if failure is not None:
                 return replace(failure, detail=f"{failure.detail} when it was timed")
