@@ -33,7 +33,12 @@ from tile_oracle.record.dataset import load_records
 from tools.faults.campaign import Campaign, Outcome, main
 from tools.faults.source_tree import plugin_options, search_path
 
-PROBLEMS = ("1,8,8,6,6,3,3,fp32", "1,16,16,5,5,1,1,fp32", "2,8,16,7,7,3,3,fp32", "1,8,24,9,9,1,1,fp32")
+PROBLEMS: tuple[str, ...] = (
+    "1,8,8,6,6,3,3,fp32",
+    "1,16,16,5,5,1,1,fp32",
+    "2,8,16,7,7,3,3,fp32",
+    "1,8,24,9,9,1,1,fp32",
+)
 KERNELS = 8
 """Number of kernels, from the set `tiny`. Measuring takes about as long as starting the session."""
 RUN = "run"

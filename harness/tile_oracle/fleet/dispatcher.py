@@ -11,6 +11,7 @@ and nothing is doubled, however many devices have tried a pair.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -151,7 +152,12 @@ class Dispatcher:
         self._devices: dict[str, _Device] = {}
         self._assignments: dict[int, _Assignment] = {}
         self._queues: dict[str | None, _Queue] = {None: _Queue()}
+        self._idle: dict[str, _Device] = {}
+        """The usable devices without an assignment."""
+        self._usable: Counter[str] = Counter()
+        """Kind -> number of its usable devices."""
         self._kind_seen_s: dict[str, float] = {}
+        """Kind -> when its last usable device was gone."""
         self._numbers = 0
         self._pairs_left = 0
         self._problems_left = 0
@@ -227,24 +233,26 @@ class Dispatcher:
     def joined(self, device: str, kind: str, now: float) -> None:
         """A device is there, new or again."""
         there = self._devices.get(device)
-        if there is not None and there.assignment is not None:
+        if there is not None and there.usable:
             self.gone(device, now)
         if there is None:
-            self._devices[device] = _Device(device, kind)
-        else:
-            there.kind, there.usable = kind, True
-        self._kind_seen_s[kind] = now
+            there = self._devices[device] = _Device(device, kind)
+        there.kind, there.usable = kind, True
+        self._idle[device] = there
+        self._usable[kind] += 1
 
     def gone(self, device: str, now: float, *, died: bool = True) -> None:
         """A device is not there any more, or may not measure any more. died: its kernels may be the cause."""
         one = self._devices.get(device)
-        if one is None:
+        if one is None or not one.usable:
             return
         one.usable = False
+        self._usable[one.kind] -= 1
         self._kind_seen_s[one.kind] = now
         if one.assignment is not None:
             assignment = self._release(one.assignment, now)
             self._go_on(assignment.part, died=died)
+        self._idle.pop(device, None)
 
     def finished(self, device: str, number: int, kernel: str) -> bool:
         """A kernel of an assignment has a result. Returns whether it is the pair's first."""
@@ -286,21 +294,19 @@ class Dispatcher:
         """What has to be done now. Every order is returned once."""
         orders: list[Order] = list(self._blamed)
         self._blamed.clear()
-        usable = [device for device in self._devices.values() if device.usable]
-        for device in usable:
-            self._kind_seen_s[device.kind] = now
         self._unpin(now)
-        for device in usable:
-            if device.assignment is None:
-                orders += self._for_idle(device, now)
+        no_straggler: set[str] = set()
+        for device in [*self._idle.values()]:
+            part = self._next(device.kind)
+            if part is not None:
+                orders.append(self._assign(device, part, now))
+            elif device.kind not in no_straggler:
+                victim = self._straggler(device.kind, now)
+                if victim is not None:
+                    orders += self._split(victim, device, now)
+                else:
+                    no_straggler.add(device.kind)
         return orders
-
-    def _for_idle(self, device: _Device, now: float) -> list[Order]:
-        part = self._next(device.kind)
-        if part is not None:
-            return [self._assign(device, part, now)]
-        victim = self._straggler(device.kind, now)
-        return [] if victim is None else self._split(victim, device, now)
 
     def _next(self, kind: str) -> _Part | None:
         own, free = self._queues.setdefault(kind, _Queue()), self._queues[None]
@@ -314,6 +320,7 @@ class Dispatcher:
         finals = problem.open_parts == 1
         assignment = _Assignment(self._number(), part, device.name, finals, now)
         device.assignment = self._assignments[assignment.number] = assignment
+        self._idle.pop(device.name, None)
         return Assign(device.name, assignment.number, problem.name, tuple(part.remaining), finals)
 
     def _straggler(self, kind: str, now: float) -> _Assignment | None:
@@ -389,9 +396,11 @@ class Dispatcher:
     def _unpin(self, now: float) -> None:
         """Lets another kind finish what waits for a kind that has been gone for too long."""
         for kind, queue in self._queues.items():
-            if kind is None or not queue.heap or now - self._kind_seen_s[kind] <= self._patience.kind_s:
+            if kind is None or not queue.heap or self._usable[kind]:
                 continue
-            others = sorted({one.kind for one in self._devices.values() if one.usable})
+            if now - self._kind_seen_s[kind] <= self._patience.kind_s:
+                continue
+            others = sorted(other for other, count in self._usable.items() if count)
             while others and queue.heap:
                 priority, number, part = heappop(queue.heap)
                 part.problem.kind = others[0]
@@ -402,6 +411,7 @@ class Dispatcher:
     def _release(self, assignment: _Assignment, now: float) -> _Assignment:
         device = self._devices[assignment.device]
         device.assignment = None
+        self._idle[device.name] = device
         device.busy_s += now - assignment.begun_s
         return self._assignments.pop(assignment.number)
 

@@ -26,7 +26,7 @@ _POLL_S = 1.0
 _BATCH_S = 0.1
 _POLLS_PER_S = 400.0
 """Calls that the driver makes to all devices together."""
-_SILENT_S = 6.0
+_SILENT_S = 4.0
 """A device that has not answered for this long counts as gone, and may join again."""
 _OPEN_S = 180.0
 _SUCCESSIVE_FAILURES = 4
@@ -107,7 +107,7 @@ class RayEngine:
     with the thread that started it."""
 
     def __init__(self, address: str, settings: DeviceSettings, arch: str, devices: int | None) -> None:
-        """address: of a Ray cluster; LOCAL starts one on this machine, with at most `devices` devices.
+        """address: of a Ray cluster; LOCAL starts one on this machine. devices: at most so many are used.
 
         Raises RayMissingError.
         """
@@ -123,7 +123,6 @@ class RayEngine:
         self._looked_s = 0.0
         self._stepped_s = time.monotonic()
         self._owns = not ray.is_initialized()
-        self._local = address == LOCAL
         if self._owns:
             self._connect(address)
         self._settings_ref = ray.put(settings)
@@ -194,7 +193,8 @@ class RayEngine:
         for node_id, node in nodes.items():
             for number in range(self._devices_of(node["Resources"])):
                 name = f"{node.get('NodeManagerHostname') or node_id[:8]}/{node_id[:6]}/{number}"
-                full = self._limit is not None and self._local and len(self._slots) >= self._limit
+                used = sum(not (slot.silent or slot.given_up) for slot in self._slots.values())
+                full = self._limit is not None and used >= self._limit
                 if name not in self._slots and not full:
                     remote = node.get("NodeManagerHostname") != socket.gethostname()
                     self._slots[name] = _Slot(name, node_id, remote)

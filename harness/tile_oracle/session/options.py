@@ -94,7 +94,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--fleet-devices",
         metavar="N",
         type=int,
-        help="with --fleet local: at most N devices (default: all)",
+        help="with --fleet: use at most N devices (default: all)",
     )
     add(
         "--fleet-match",

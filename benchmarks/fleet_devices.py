@@ -1,0 +1,152 @@
+"""Simulated devices for benchmarks of a fleet's driver: they answer at once, with rows of full size."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from tile_oracle.fleet.builds import Builds
+from tile_oracle.fleet.engine import Event, Joined, Told
+from tile_oracle.fleet.messages import Binaries, Ended, Message, Opened, Result, Row, Shipment, Work
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.record.journal_line import encode_line
+from tools.faults.flippable.records import some_rows
+
+OK = Result("ok", "", 0, 0.0123, 0.0121, 0.004, 60, "full", 100_000)
+
+
+class NothingToBuild(Builds):
+    """Binaries that are all there."""
+
+    def __init__(self) -> None:
+        pass
+
+    def want(self, label: str, problem: Problem, kernels: object) -> bool:
+        return True
+
+    def ready(self) -> list[str]:
+        return []
+
+    @property
+    def outstanding(self) -> int:
+        return 0
+
+    def binaries(self, kernels: Sequence[Kernel], *, remote: bool) -> Binaries:
+        return Binaries()
+
+
+class FastDevices:
+    """An engine whose devices tell `batch` results whenever they are asked."""
+
+    def __init__(self, count: int, batch: int = 20) -> None:
+        self._batch = batch
+        self._left: dict[str, tuple[Work, list[str]]] = {}
+        self._joined = [Joined(f"d{n}", Opened("H200", "driver", "host", n)) for n in range(count)]
+        self._row = some_rows(1)[0] | {"detail": ""}
+        self._problems: dict[str, dict[str, Any]] = {}
+
+    def events(self, wait_s: float) -> list[Event]:
+        found: list[Event] = [*self._joined]
+        self._joined = []
+        for device, (work, left) in [*self._left.items()]:
+            told: list[Message] = [
+                Row(
+                    work.number,
+                    work.problem,
+                    name,
+                    OK._replace(latency_ms=len(left) + 0.5),
+                    self._line(work, name),
+                )
+                for name in left[: self._batch]
+            ]
+            del left[: self._batch]
+            if not left:
+                del self._left[device]
+                told.append(Ended(work.number))
+            found.append(Told(device, told))
+        return found
+
+    def _line(self, work: Work, kernel: str) -> bytes:
+        if work.problem not in self._problems:
+            problem = problem_from_id(work.problem)
+            self._problems = {work.problem: problem.as_row()} | dict([*self._problems.items()][:500])
+        own = self._problems[work.problem] | {"problem": work.problem, "kernel": kernel}
+        return encode_line(self._row | own | self._fields(kernel))
+
+    @staticmethod
+    @cache
+    def _fields(kernel: str) -> dict[str, Any]:
+        return parse_kernel_name(kernel).as_row()
+
+    def assign(self, device: str, work: Work) -> None:
+        self._left[device] = work, list(work.kernels)
+
+    def withdraw(self, device: str, number: int, kernels: Sequence[str]) -> None:
+        if device in self._left and self._left[device][0].number == number:
+            work, left = self._left[device]
+            self._left[device] = work, [name for name in left if name not in set(kernels)]
+
+    def drop(self, device: str, *, again: bool) -> None:
+        self._left.pop(device, None)
+
+    def ship(self, shipment: Shipment) -> Any:
+        return None
+
+    def waiting(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        self._left.clear()
+
+
+def makespan_s(durations_s: Sequence[Sequence[float]], devices: int, seed: int = 1) -> tuple[float, float]:
+    """Seconds that a fleet takes for problems with these seconds a kernel, and the lower bound: the mean work
+    of a device, or the longest kernel. The dispatcher decides, devices only take their time."""
+    from tile_oracle.fleet.dispatcher import Assign, Dispatcher, Patience, Task, Withdraw
+
+    names = [[f"k{k}" for k in range(len(one))] for one in durations_s]
+    order = list(range(len(durations_s)))
+    random.Random(seed).shuffle(order)
+    tasks = [Task(f"p{n}", names[n], sum(durations_s[n])) for n in order]
+    dispatcher = Dispatcher(tasks, patience=Patience())
+    for n in range(devices):
+        dispatcher.joined(f"d{n}", "H200", 0.0)
+    work: dict[str, tuple[int, int, list[str]]] = {}
+    ends: list[tuple[float, int, str, int]] = []
+    now, ticks = 0.0, 0
+
+    def begin(device: str) -> None:
+        nonlocal ticks
+        number, problem, left = work[device]
+        ticks += 1
+        seconds = durations_s[problem][int(left[0][1:])] if left else 0.0
+        heapq.heappush(ends, (now + seconds, ticks, device, number))
+
+    asks = True
+    while not dispatcher.complete:
+        for one in dispatcher.orders(now) if asks or not ticks % 100 else ():
+            if isinstance(one, Assign):
+                work[one.device] = one.number, int(one.problem[1:]), list(one.kernels)
+                begin(one.device)
+            elif isinstance(one, Withdraw):
+                number, problem, left = work[one.device]
+                gone = set(one.kernels)
+                work[one.device] = number, problem, left[:1] + [k for k in left[1:] if k not in gone]
+        now, _, device, number = heapq.heappop(ends)
+        there, problem, left = work[device]
+        if there != number:
+            continue
+        if left:
+            dispatcher.finished(device, number, left.pop(0))
+        asks = not left
+        if left:
+            begin(device)
+        else:
+            del work[device]
+            dispatcher.ended(device, number, now)
+    total = sum(map(sum, durations_s))
+    return now, max(total / devices, max(max(one, default=0.0) for one in durations_s))

@@ -1,0 +1,229 @@
+"""Kills parts of a fleet at random moments: isolated workers, actors, whole nodes, the session's process.
+
+The fleet is a Ray cluster of this machine: a head without devices, and nodes with one core each as devices.
+A killed node is replaced by a new one. A session whose process is killed is resumed. After every kill the
+campaign waits until another row is recorded, or until the session has ended. Every row that was there before
+a kill must be in the final records once, with the same values.
+
+    python -m tools.faults.fleet_kills --count 20
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.record.dataset import load_records
+from tools.faults import kills
+from tools.faults.campaign import Campaign, Outcome, main
+from tools.faults.kills import MARK, Broken, Trial
+from tools.faults.source_tree import plugin_options
+
+PROBLEMS = tuple(
+    f"{n},{c},{k},{size},{size},3,3,fp32"
+    for n in (1, 2)
+    for c, k in ((8, 16), (16, 8))
+    for size in (7, 9, 11, 13)
+)
+NODES = 2
+SESSION = (
+    *("--problem-set", "small.csv", "--target", "cpu", "--kernel-set", "tiny", "--model", "none"),
+    *("--kernel-budget", "40ms", "-p", "no:cacheprovider", "--run-name", kills.RUN, "--resume"),
+)
+GOES_ON_S = 10.0
+"""Longest time after a kill of anything but the session until another row is recorded."""
+ENDS_S = 300.0
+_PAUSE_S = (0.1, 1.0)
+_WEIGHTS = {"worker": 3, "actor": 4, "node": 2, "driver": 1}
+
+
+class Fleet:
+    """The cluster of a campaign."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        os.environ.update(environment)
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        from ray.cluster_utils import Cluster
+
+        self._cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+        self._nodes: list[Any] = []
+        for _ in range(NODES):
+            self.add()
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def add(self) -> None:
+        """A node more, with one device."""
+        self._nodes.append(self._cluster.add_node(num_cpus=1, wait=False))
+
+    def kill_node(self, chance: random.Random) -> None:
+        """Kills all processes of a node at once."""
+        node = self._nodes.pop(chance.randrange(len(self._nodes)))
+        with suppress(Exception):
+            self._cluster.remove_node(node, allow_graceful=False)
+
+    def close(self) -> None:
+        with suppress(Exception):
+            self._cluster.shutdown()
+
+
+class FleetTrial(Trial):
+    """One run, its sessions on a fleet."""
+
+    slowest_s = 0.0
+    fleet: Fleet
+
+    def begin(self, fleet: Fleet) -> None:
+        """Makes the run's sessions those of a fleet."""
+        self.fleet = fleet
+        self.compiles = False
+        self.arguments = [*plugin_options(), *SESSION, f"--fleet={fleet.address}"]
+        if self.number % 2:
+            # The only device is killed: another must take over before anything is recorded.
+            self.arguments.append("--fleet-devices=1")
+        (self.folder / "small.csv").write_text("\n".join(["N,C,K,Hi,Wi,Y,X,dtype", *PROBLEMS, ""]))
+
+    def rows(self) -> int:
+        """The number of rows that journals and parts have."""
+        self.acknowledge()
+        return len(self.acknowledged)
+
+    def sessions(self, count: int) -> None:
+        """Runs sessions, with `count` kills, until one ends by itself. Raises Broken."""
+        while True:
+            process = self.start("pytest", *self.arguments)
+            begun = time.monotonic()
+            self.counts["sessions"] += 1
+            while self._wait(process, time.monotonic() + self.chance.uniform(*_PAUSE_S)):
+                if time.monotonic() - begun > ENDS_S:
+                    self.kill_all()
+                    raise Broken(f"a session hung: {self.output()}")
+                if count and self._measures() and self._kill_one(process):
+                    count -= 1
+            if process.returncode == -signal.SIGKILL:
+                continue
+            if process.returncode not in (0, 1):
+                raise Broken(f"a session ended with status {process.returncode}: {self.output()}")
+            self.wait_for_all()
+            self.faults_left = count
+            return
+
+    def _kill_one(self, process: subprocess.Popen[bytes]) -> bool:
+        kind = self.chance.choices([*_WEIGHTS], [*_WEIGHTS.values()])[0]
+        found = {"worker": b"tile_oracle.device.worker", "actor": b"ray::_DeviceActor"}
+        before = self.rows()
+        if kind == "node":
+            self.fleet.kill_node(self.chance)
+            self.fleet.add()
+        elif kind == "driver":
+            process.kill()
+            process.wait()
+        else:
+            victims = _with(found[kind])
+            if not victims:
+                return False
+            with suppress(ProcessLookupError):
+                os.kill(self.chance.choice(victims), signal.SIGKILL)
+        self.counts[f"killed: {kind}"] += 1
+        if kind != "driver":
+            self._goes_on(process, before, kind)
+        return True
+
+    def _goes_on(self, process: subprocess.Popen[bytes], before: int, kind: str) -> None:
+        begun = time.monotonic()
+        while self._wait(process, time.monotonic() + 0.1):
+            passed = time.monotonic() - begun
+            if self.rows() > before:
+                self.slowest_s = max(self.slowest_s, passed)
+                return
+            if "tests ran" in self.output() or "passed in" in self.output():
+                return
+            if passed > ENDS_S:
+                self.kill_all()
+                raise Broken(f"nothing is recorded any more after a {kind} was killed: {self.output()}")
+
+    def check(self) -> None:
+        records = load_records(self.run)
+        if int((records["status"] == "device_lost").sum()):
+            raise Broken("a lost device was recorded")
+        super().check()
+
+
+def _with(part: bytes) -> list[int]:
+    """The processes of this campaign's cluster with this in their command line."""
+    wanted = f"{MARK}={os.environ[MARK]}".encode()
+    found = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            if (
+                folder.name.isdigit()
+                and part in (folder / "cmdline").read_bytes()
+                and wanted in (folder / "environ").read_bytes().split(b"\0")
+            ):
+                found.append(int(folder.name))
+    return found
+
+
+def run(count: int, seed: int) -> Outcome:
+    """Runs trials until `count` processes or nodes are killed."""
+    with tempfile.TemporaryDirectory(prefix="tile-oracle-fleet-") as folder:
+        return run_in(Path(folder), Path(folder) / "cache", count, seed)
+
+
+def run_in(base: Path, cache: Path, count: int, seed: int) -> Outcome:
+    """Runs the campaign in a folder."""
+    counts: Counter[str] = Counter()
+    failures: list[str] = []
+    slowest_s, done, number = 0.0, 0, 0
+    before = kills.PROBLEMS
+    kills.PROBLEMS = PROBLEMS  # what a trial's check expects
+    fleet = Fleet({MARK: f"fleet-{uuid.uuid4().hex}", "TILE_ORACLE_CACHE": str(cache)})
+    try:
+        while done < count:
+            number += 1
+            allowed = min(10, count - done)
+            trial = FleetTrial(number, random.Random(f"{seed}-{number}"), base / f"{number}", cache, allowed)
+            trial.begin(fleet)
+            try:
+                trial.sessions(allowed)
+                trial.check()
+            except Broken as broken:
+                failures.append(f"trial {number}: {broken}")
+                trial.faults_left = 0
+            finally:
+                trial.kill_all()
+            done += max(1, allowed - trial.faults_left)
+            counts += trial.counts
+            slowest_s = max(slowest_s, trial.slowest_s)
+            print(f"trial {number}: {done} kills, slowest {slowest_s:.1f} s", file=sys.stderr, flush=True)
+    finally:
+        fleet.close()
+        kills.PROBLEMS = before
+    if slowest_s > GOES_ON_S:
+        failures.append(f"after a kill it took {slowest_s:.1f} s until another row was recorded")
+    sizes = {"slowest to go on, ms": int(1000 * slowest_s)}
+    return Outcome(done, {"trials": number, **dict(sorted(counts.items()))}, failures, sizes)
+
+
+CAMPAIGN = Campaign(
+    "fleet_kills",
+    "a fleet goes on: no finished row lost, none doubled, every session ends",
+    100,
+    run,
+    divisible=False,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(CAMPAIGN))
