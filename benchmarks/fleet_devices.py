@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
 from tile_oracle.fleet.builds import Builds
 from tile_oracle.fleet.engine import Event, Joined, Told
 from tile_oracle.fleet.messages import Binaries, Ended, Message, Opened, Result, Row, Shipment, Work
+from tile_oracle.fleet.progress import DeviceProgress, Snapshot
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line
@@ -95,6 +96,9 @@ class FastDevices:
 
     def ship(self, shipment: Shipment) -> Any:
         return None
+
+    def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
+        return
 
     def waiting(self) -> str:
         return ""

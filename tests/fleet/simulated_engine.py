@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from tile_oracle.fleet.builds import Builds
 from tile_oracle.fleet.driver import FleetDriver, FleetTask, Questions
 from tile_oracle.fleet.engine import Event, Gone, Joined, Told
 from tile_oracle.fleet.messages import Binaries, Ended, Message, Opened, Result, Row, Shipment, Work
+from tile_oracle.fleet.progress import DeviceProgress, Snapshot
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import decode_line, encode_line
@@ -78,6 +79,7 @@ class SimulatedEngine:
         self.pending: list[Event] = []
         self.dropped: list[tuple[str, bool]] = []
         self.closed = False
+        self.shown: list[Snapshot] = []
 
     def join(self, name: str, kind: str = "H200", slow: float = 1.0) -> None:
         self.devices[name] = SimulatedDevice(name, kind, slow=slow)
@@ -119,6 +121,9 @@ class SimulatedEngine:
 
     def ship(self, shipment: Shipment) -> Any:
         return shipment
+
+    def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
+        self.shown.append(snapshot)
 
     def waiting(self) -> str:
         return ""

@@ -228,7 +228,16 @@ class DeviceRunner:
                     "time": datetime.now(UTC).isoformat(),
                     **row_of(supervisor, one),
                 }
-                self._tell(Row(work.number, problem.id, one.kernel.name, Result.of(one), encode_line(row)))
+                self._tell(
+                    Row(
+                        work.number,
+                        problem.id,
+                        one.kernel.name,
+                        Result.of(one),
+                        encode_line(row),
+                        one.state.throttled or "",
+                    )
+                )
                 if self._ends:
                     return Ended(work.number, lost="closed")
         except HarnessError as error:

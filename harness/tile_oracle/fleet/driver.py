@@ -19,12 +19,14 @@ from tile_oracle.errors import DeviceMissingError, HarnessError
 from tile_oracle.fleet.builds import Builds
 from tile_oracle.fleet.dispatcher import Assign, Blame, Dispatcher, Patience, Task, Withdraw
 from tile_oracle.fleet.engine import Engine, Event, Gone, Joined, Told
+from tile_oracle.fleet.health import Health
 from tile_oracle.fleet.messages import Ended, Result, Row, Work
 from tile_oracle.fleet.progress import FleetProgress
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_FINAL
 
+_CALIBRATION = "calibration"
 _TICK_S = 0.2
 _NO_DEVICE_S = 60.0
 """How long a fleet without a usable device waits for one."""
@@ -110,12 +112,14 @@ class FleetDriver:
         match: str = "",
         in_order: bool = False,
         deadline: float | None = None,
+        calibration: tuple[Problem, Sequence[Kernel]] | None = None,
         patience: Patience | None = None,
         no_device_s: float = _NO_DEVICE_S,
     ) -> None:
         """match: the kind of the devices that are used, a name or a pattern with * and ?; "" for all.
         in_order: problems begin in the order in which they are given, not the longest first. deadline: no
-        problem begins after this time on the monotonic clock."""
+        problem begins after this time on the monotonic clock. calibration: kernels that every device measures
+        on this problem before it gets work."""
         self._engine, self._builds, self._log, self._questions = engine, builds, log, questions
         self._match, self._deadline = match, deadline
         self._dispatcher = Dispatcher((), in_order=in_order, patience=patience)
@@ -139,6 +143,13 @@ class FleetDriver:
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._usable_s = time.monotonic()
+        self._calibration, self._calibration_built = calibration, False
+        self._uncalibrated: dict[str, int] = {}
+        """Device -> number of its calibration, 0 before it was given it."""
+        self._calibrated: dict[str, dict[str, Result]] = {}
+        self.health = Health()
+        self.on_wait: Callable[[str], None] = lambda line: None
+        """Called with the fleet's state in words, about once a second, while `result` waits."""
         self.progress = FleetProgress()
         self.notes: list[str] = []
 
@@ -152,6 +163,8 @@ class FleetDriver:
 
     def plan(self, tasks: Iterable[FleetTask]) -> None:
         """Takes the tasks. `start` does this, too; a caller that calls `step` itself calls only this."""
+        if self._calibration is not None:
+            self._calibration_built = self._builds.want(_CALIBRATION, *self._calibration)
         for task in tasks:
             self._take_task(task)
         self.progress.plan(sum(len(one.kernels) - len(one.resumed) for one in self._problems.values()))
@@ -170,6 +183,7 @@ class FleetDriver:
                 if self._stops_new and problem.id not in self._begun:
                     raise NotBegunError(f"{problem.id} was not begun before the time was over")
                 self._state.wait(1.0)
+                self.on_wait(self.progress.snapshot.line())
                 self._check()
             return found
 
@@ -267,7 +281,10 @@ class FleetDriver:
             self._flush()
             self._take_asked()
             for label in self._builds.ready():
-                self._add(self._unbuilt.pop(label))
+                if label == _CALIBRATION:
+                    self._calibration_built = True
+                else:
+                    self._add(self._unbuilt.pop(label))
             self._stops_new |= self._deadline is not None and now >= self._deadline
             if self._stops_new:
                 self._dispatcher.stop_new()
@@ -281,7 +298,10 @@ class FleetDriver:
             self._flush()
             self._give_again()
             self._watch(now)
-            self.progress.update(self._dispatcher, now, self._builds.outstanding)
+            self._calibrate()
+            if self.progress.update(self._dispatcher, now, self._builds.outstanding):
+                self._set_sick_aside(now)
+                self._engine.show(self.progress.snapshot, list(self.progress.devices.values()))
             self._state.notify_all()
 
     def _is_complete(self) -> bool:
@@ -291,7 +311,7 @@ class FleetDriver:
     def _watch(self, now: float) -> None:
         """Ends a fleet that has work and no device to do it."""
         idle = self._is_complete() or (self._builds.outstanding and not self._dispatcher.problems_left)
-        if self._dispatcher.usable() or idle:
+        if self._dispatcher.usable() or self._uncalibrated or idle:
             self._usable_s = now
         elif now - self._usable_s > self._no_device_s:
             waits = self._engine.waiting() or self._last_why or "none has joined"
@@ -324,13 +344,18 @@ class FleetDriver:
         if event.remote:
             self._remote.add(event.device)
         self.progress.joined(event.device, event.opened)
-        self._dispatcher.joined(event.device, kind, now)
+        if self._calibration is None:
+            self._dispatcher.joined(event.device, kind, now)
+        else:
+            self._uncalibrated[event.device] = 0
 
     def _leave(self, event: Gone, now: float) -> None:
         self._last_why = f"{event.device}: {event.why}"
         self.progress.gone(event.device, event.why)
         self._drop_finals(event.device)
         self._dispatcher.gone(event.device, now, died=event.died)
+        self._uncalibrated.pop(event.device, None)
+        self.health.forget(event.device)
         job = self._again_on.pop(event.device, None)
         if job is not None:
             self._again_failed(job)
@@ -345,6 +370,9 @@ class FleetDriver:
         job = self._again_on.get(device)
         if job is not None and row.number == job.number:
             job.rows.append(row)
+        elif device in self._uncalibrated:
+            if row.number == self._uncalibrated[device]:
+                self._calibrated.setdefault(device, {})[row.kernel] = row.result
         elif row.result.round >= ROUND_FINAL:
             if self._dispatcher.takes_finals(device, row.number):
                 self._rows.setdefault((device, row.number), []).append(row)
@@ -352,6 +380,7 @@ class FleetDriver:
             self._problems[row.problem].sweep[row.kernel] = row.result
             self._lines.append(row.line)
             self.progress.pair(device, row.result)
+            self.health.measured(device, row.throttled)
 
     def _end(self, device: str, message: Ended, now: float) -> None:
         job = self._again_on.get(device)
@@ -362,6 +391,13 @@ class FleetDriver:
             else:
                 self._record(job.rows)
                 job.done = job.measured = True
+        elif device in self._uncalibrated and not (message.lost or message.failed):
+            if message.number == self._uncalibrated[device]:
+                del self._uncalibrated[device]
+                kind = self.progress.devices[device].kind
+                self.health.calibrated(device, kind, self._calibrated.pop(device, {}))
+                self._dispatcher.joined(device, kind, now)
+                self._set_sick_aside(now)
         elif message.lost or message.failed:
             self._rows.pop((device, message.number), None)
         else:
@@ -456,6 +492,28 @@ class FleetDriver:
         there.sweep[kernel.name] = result
         self._lines.append(line)
         self.notes.append(f"{order.deaths} devices died while {kernel.name} ran on {there.problem.id}")
+
+    # ---- calibration ------------------------------------------------------------------------------------
+
+    def _calibrate(self) -> None:
+        """Gives the calibration kernels to devices that have joined, once they are built."""
+        if self._calibration is None or not self._calibration_built:
+            return
+        problem, kernels = self._calibration
+        for device in [name for name, number in self._uncalibrated.items() if not number]:
+            self._numbers -= 1
+            self._uncalibrated[device] = self._numbers
+            self._calibrated.pop(device, None)
+            names = tuple(kernel.name for kernel in kernels)
+            binaries = self._builds.binaries(kernels, remote=device in self._remote)
+            self._engine.assign(
+                device, Work(self._numbers, problem.id, names, finals=False, binaries=binaries)
+            )
+
+    def _set_sick_aside(self, now: float) -> None:
+        """Sick devices get no more work; their assignments go on elsewhere."""
+        for device, why in self.health.sick().items():
+            self.set_aside(device, why, now, again=False)
 
     # ---- timed again ------------------------------------------------------------------------------------
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tile_oracle.fleet.messages import Message, Opened, Shipment, Work
+from tile_oracle.fleet.progress import DeviceProgress, Snapshot
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class Engine(Protocol):
 
     def ship(self, shipment: Shipment) -> Any:
         """A reference for Binaries.shipped."""
+
+    def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
+        """Publishes the fleet's state where the engine's users look for it."""
 
     def waiting(self) -> str:
         """What the engine waits for before a device can join, "" if nothing is on its way."""

@@ -126,13 +126,15 @@ class Work:
 
 
 class Row(NamedTuple):
-    """A device's result of a pair. line: the row as the journal's line, without the run's other columns."""
+    """A device's result of a pair. line: the row, as a line of a journal. throttled: what held the clocks
+    back, "" for nothing."""
 
     number: int
     problem: str
     kernel: str
     result: Result
     line: bytes
+    throttled: str = ""
 
 
 class Ended(NamedTuple):

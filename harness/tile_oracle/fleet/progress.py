@@ -16,7 +16,8 @@ WORKS, ASIDE, GONE = "works", "set aside", "gone"
 
 @dataclass
 class DeviceProgress:
-    """One device. state: works, set aside or gone; why: the reason. busy_s: time with an assignment."""
+    """One device. state: works, set aside or gone; why: the reason. busy_s: time with an assignment.
+    busy_share: its share of the last second, from 0 to 1."""
 
     name: str
     kind: str = ""
@@ -27,7 +28,7 @@ class DeviceProgress:
     pairs: int = 0
     joined: int = 0
     busy_s: float = 0.0
-    throttled: int = 0
+    busy_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,6 @@ class FleetProgress:
     devices: dict[str, DeviceProgress] = field(default_factory=dict)
     planned: int = 0
     pairs: int = 0
-    began_s: float | None = None
     _last_s: float = 0.0
     _times: deque[tuple[float, int]] = field(default_factory=deque)
     _busy: dict[str, float] = field(default_factory=dict)
@@ -108,12 +108,10 @@ class FleetProgress:
         self.pairs += 1
         self.devices[name].pairs += 1
 
-    def update(self, dispatcher: Dispatcher, now: float, building: int) -> None:
-        """Takes the state of the dispatcher; at most once a second."""
-        if self.began_s is None:
-            self.began_s = now
+    def update(self, dispatcher: Dispatcher, now: float, building: int) -> bool:
+        """Takes the state of the dispatcher, at most once a second. Returns whether it did."""
         if now - self._last_s < _UPDATE_S:
-            return
+            return False
         busy = dispatcher.busy()
         for name, _, _, seconds in dispatcher.devices():
             if name in self.devices:
@@ -124,6 +122,9 @@ class FleetProgress:
             passed = now - self._last_s
             spent = [self.devices[n].busy_s - self._busy.get(n, 0.0) for n in usable if n in self.devices]
             share = min(1.0, max(0.0, sum(spent) / (passed * len(usable))))
+            for one in self.devices.values():
+                own = (one.busy_s - self._busy.get(one.name, 0.0)) / passed
+                one.busy_share = min(1.0, max(0.0, own))
         self._busy = {name: one.busy_s for name, one in self.devices.items()}
         self._last_s = now
         self._times.append((now, self.pairs))
@@ -144,6 +145,7 @@ class FleetProgress:
             share,
             building,
         )
+        return True
 
     def notes(self) -> list[str]:
         """A line for each device that was set aside, or that was gone at the end."""

@@ -8,7 +8,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from tile_oracle.errors import HarnessError, TargetError, first_line
 from tile_oracle.fleet.device_runner import DeviceRunner
 from tile_oracle.fleet.engine import Event, Gone, Joined, Told
 from tile_oracle.fleet.messages import DeviceSettings, Message, Opened, Shipment, Work
+from tile_oracle.fleet.progress import ASIDE, DeviceProgress, Snapshot
 
 LOCAL = "local"
 """The address of a Ray of this session's own."""
@@ -82,6 +83,31 @@ def _fetch(reference: Any) -> Shipment | None:
     return found
 
 
+class _Gauges:
+    """The metrics of a fleet."""
+
+    def __init__(self) -> None:
+        from ray.util.metrics import Gauge
+
+        self._pairs = Gauge("tile_oracle_pairs_per_second", "pairs measured per second, over a minute")
+        self._left = Gauge("tile_oracle_pairs_left", "pairs without a result")
+        self._left_s = Gauge("tile_oracle_seconds_left", "expected time until the end")
+        self._sick = Gauge("tile_oracle_sick_devices", "devices that were set aside")
+        self._busy = Gauge(
+            "tile_oracle_device_busy_share",
+            "share of the last second with work, 0 to 1",
+            tag_keys=("device",),
+        )
+
+    def set(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
+        self._pairs.set(snapshot.pairs_per_s)
+        self._left.set(max(0, snapshot.planned - snapshot.pairs))
+        self._left_s.set(snapshot.left_s or 0.0)
+        self._sick.set(sum(one.state == ASIDE for one in devices))
+        for one in devices:
+            self._busy.set(one.busy_share, tags={"device": one.name})
+
+
 @dataclass
 class _Slot:
     """A place for a device: one GPU or core of a node."""
@@ -120,6 +146,7 @@ class RayEngine:
         self._ray = ray
         self._settings, self._arch, self._limit = settings, arch, devices
         self._slots: dict[str, _Slot] = {}
+        self._gauges: _Gauges | None = None
         self._looked_s = 0.0
         self._stepped_s = time.monotonic()
         self._owns = not ray.is_initialized()
@@ -310,6 +337,13 @@ class RayEngine:
 
     def ship(self, shipment: Shipment) -> Any:
         return self._ray.put(shipment)
+
+    def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
+        """As metrics of Ray, which its dashboard and Prometheus show."""
+        with suppress(Exception):  # a cluster without metrics measures just as well
+            if self._gauges is None:
+                self._gauges = _Gauges()
+            self._gauges.set(snapshot, devices)
 
     def waiting(self) -> str:
         opening = sum(slot.opening is not None for slot in self._slots.values())

@@ -335,6 +335,7 @@ def _run_info(
         "Python": platform.python_version(),
         "machine": platform.machine(),
         **device_conditions(own),
+        **session.conditions(),
     }
     asked = {
         "--kernel-set": options.kernel_set,

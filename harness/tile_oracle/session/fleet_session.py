@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from tile_oracle.fleet.builds import Builds
 from tile_oracle.fleet.driver import Again, FleetDriver, FleetTask, NotBegunError, Questions
+from tile_oracle.fleet.fleet_file import FLEET_FILE, add_session
 from tile_oracle.fleet.messages import DeviceSettings, Result
+from tile_oracle.fleet.progress import ASIDE
 from tile_oracle.fleet.ray_engine import RayEngine
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.leaders import choose_leaders
@@ -23,6 +26,7 @@ from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line
 from tile_oracle.record.run import RunLog
 from tile_oracle.record.schema import COLD, ROUND_FINAL, WARM
+from tile_oracle.report.wording import count
 from tile_oracle.session.expected_time import expected_times
 from tile_oracle.session.live import LiveSession
 from tile_oracle.session.models import Picks
@@ -30,6 +34,8 @@ from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import without
 from tile_oracle.target import TargetOptions
 from tile_oracle.version import __version__
+
+_CALIBRATION_KERNELS = 4
 
 
 class FleetSession(LiveSession):
@@ -116,7 +122,9 @@ class FleetSession(LiveSession):
             match=self.options.fleet_match,
             in_order=self.deadline is not None,
             deadline=self.deadline,
+            calibration=self._calibration(),
         )
+        self._driver.on_wait = self.show
         self._driver.start(self._tasks())
 
     def _tasks(self) -> Iterable[FleetTask]:
@@ -139,6 +147,16 @@ class FleetSession(LiveSession):
                 [(one.kernel.name, Result.of(one)) for one in known],
                 complete=self._has_leaders(problem, known),
             )
+
+    def _calibration(self) -> tuple[Problem, Sequence[Kernel]] | None:
+        """The problem of median size, and some of its kernels; None if nothing is to be measured."""
+        problems = sorted(map(problem_from_id, self._kernels_of), key=lambda one: (one.flops, one.id))
+        if not problems:
+            return None
+        problem = problems[len(problems) // 2]
+        able = [k for k in self._kernels_of[problem.id] if self.target.refusal(k, problem) is None]
+        step = max(1, len(able) // _CALIBRATION_KERNELS)
+        return (problem, able[::step][:_CALIBRATION_KERNELS]) if able else None
 
     def _has_leaders(self, problem: Problem, known: Sequence[Measurement]) -> bool:
         """Whether the leaders of a problem whose kernels are all known have been measured again."""
@@ -185,10 +203,21 @@ class FleetSession(LiveSession):
         driver, self._driver = self._driver, None
         if driver is not None:
             self._fleet_notes = driver.all_notes()
+            self._conditions = _conditions(driver)
             driver.close()
+            self._save(driver)
         super().close(interrupted=interrupted)
 
     _fleet_notes: Sequence[str] = ()
+    _conditions: Mapping[str, str] = MappingProxyType({})
+
+    def conditions(self) -> dict[str, str]:
+        return dict(self._conditions if self._driver is None else _conditions(self._driver))
+
+    def _save(self, driver: FleetDriver) -> None:
+        """Adds this session's devices to the run's fleet.json. Raises RecordError."""
+        if self.run is not None and self.run.folder.is_dir():
+            add_session(self.run.folder / FLEET_FILE, driver.progress.devices.values(), driver.health)
 
     def header(self) -> list[str]:
         where = "this machine" if self.options.fleet == "local" else f"Ray at {self.options.fleet}"
@@ -198,3 +227,20 @@ class FleetSession(LiveSession):
     @property
     def notes(self) -> list[str]:
         return [*super().notes, *self._fleet_notes]
+
+
+def _conditions(driver: FleetDriver) -> dict[str, str]:
+    """The fleet in words, for the report."""
+    devices = [one for one in driver.progress.devices.values() if one.joined]
+    if not devices:
+        return {}
+    hosts = {one.host for one in devices}
+    found = {"fleet": f"{count(len(devices), 'device')} on {count(len(hosts), 'machine')}"}
+    if aside := [one for one in devices if one.state == ASIDE]:
+        found["fleet, set aside"] = "; ".join(f"{one.name}: {one.why}" for one in aside)
+    for one in driver.health.spreads():
+        found[f"fleet, {one.kind}"] = (
+            f"times of the calibration kernels differ by {one.percent:.1f} % over {one.devices} devices "
+            f"(fastest {one.fastest}, slowest {one.slowest})"
+        )
+    return found

@@ -35,6 +35,7 @@ class RunningHooks:
             self.state.notes.setdefault(note)
         if self.state.only_suite:
             self.state.display.take_over()
+        self.session.show = self.state.display.status
 
     def _prepare_for_the_end(self) -> None:
         """Makes this session end in order when its controller or its workers die."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,6 +75,12 @@ class Session(ABC):
         self._held: dict[str, str] = {}
         self._begun: set[str] = set()
         self.keep_samples = False
+        self.show: Callable[[str], None] = lambda line: None
+        """Shows a line while the session waits; rewritten in place."""
+
+    def conditions(self) -> dict[str, str]:
+        """Facts about how this session has measured, for the report: name -> text."""
+        return {}
 
     def lacking(self) -> frozenset[str]:
         """Names of candidates that the kernel source has no code for, so that no model can pick them; without
