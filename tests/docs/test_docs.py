@@ -103,6 +103,22 @@ def test_every_command_of_the_page_works(page: Path, reader: Path) -> None:
         assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 
+def test_the_overview_begins_with_the_installation() -> None:
+    text = (ROOT / "README.md").read_text()
+    code = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    assert code[0] == "pip install tile-oracle"
+    assert [line.split("#")[0].strip() for line in code[1:3]] == ["make demo", "make test"]
+
+
+@pytest.mark.slow
+def test_the_reader_s_own_test_passes_for_every_pair(reader: Path) -> None:
+    words = ["test_mine.py", "--problem-set", "forward_smoke", NOT_JUDGED, "--kernel-budget", "1ms"]
+    own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    done = run_warm("pytest", words, cwd=reader, env=own, timeout_s=300)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert re.search(r"^=+ 240 passed, 6 skipped", done.stdout, re.MULTILINE), done.stdout[-300:]
+
+
 @pytest.mark.slow
 def test_the_reader_s_own_test_runs(reader: Path) -> None:
     done = run(

@@ -36,7 +36,15 @@ from tile_oracle.report.data import (
 )
 from tile_oracle.report.files import write_report
 from tile_oracle.session.extrapolation import Ranges
-from tile_oracle.session.models import NONE, ModelChoice, baseline_file, baseline_for, held_picks, rank
+from tile_oracle.session.models import (
+    NONE,
+    ModelChoice,
+    baseline_file,
+    baseline_for,
+    baseline_place,
+    held_picks,
+    rank,
+)
 from tile_oracle.session.outcome import Outcome
 from tile_oracle.session.plan import set_name, without
 from tile_oracle.session.session import Session
@@ -367,7 +375,9 @@ def _run_info(
         environment={name: value for name, value in environment.items() if value},
         options={name: value for name, value in asked.items() if value},
         folder=str(folder),
-        baseline_file=str(baseline_file(choice, part, device, options)) if device and has_model else "",
+        baseline_file=str(baseline_place(choice, part, device, options, session.target))
+        if device and has_model
+        else "",
     )
 
 

@@ -363,6 +363,17 @@ def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, option
     return _path(options.baseline_dir, choice, problems, device, options)
 
 
+def baseline_place(
+    choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions, target: Target
+) -> Path:
+    """The file that `baseline_for` reads; where there is none, the one that --update-baseline writes."""
+    for root in model_places(options.baseline_dir, target.arch, target.name == REPLAY):
+        path = _path(root, choice, problems, device, options)
+        if path.is_file():
+            return path
+    return baseline_file(choice, problems, device, options)
+
+
 def baseline_for(
     choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions, target: Target
 ) -> Baseline | None:
