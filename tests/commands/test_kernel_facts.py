@@ -122,3 +122,9 @@ def test_ranges_steps_and_columns_that_say_nothing() -> None:
     assert row["matrix instr. per K step"] == "17", "no multiple of a step: as it is"
     assert "VGPRs" not in row
     assert markdown_table(only_ptx)[1] == "|" + "---|" * len(row)
+
+
+def test_the_verifier_does_not_take_a_file_of_kernels(capsys: pytest.CaptureFixture[str]) -> None:
+
+    assert main(["kernels", "--kernels", "triton", "--arch", "gfx950", "--verify"]) != 0
+    assert "verify its assembly" in capsys.readouterr().err

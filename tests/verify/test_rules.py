@@ -382,6 +382,31 @@ global_store_dword v[8:9], v2, off"""
     assert rules(body.format(barrier="s_nop 0")) == ["race"]
 
 
+_METADATA = """\
+\t.amdgpu_metadata
+---
+amdhsa.kernels:
+  - .agpr_count:     0
+    .max_flat_workgroup_size: {threads}
+    .name:           kernel
+    .symbol:         kernel.kd
+    .wavefront_size: 64
+...
+\t.end_amdgpu_metadata
+"""
+
+
+def test_a_workgroup_of_one_wave_needs_no_barriers() -> None:
+    body = """\tds_write_b32 v0, v1
+\ts_waitcnt lgkmcnt(0)
+\tds_read_b32 v2, v3
+\ts_waitcnt lgkmcnt(0)
+\tglobal_store_dword v[8:9], v2, off"""
+    for threads, expected in ((64, []), (128, ["race"])):
+        text = _FRAME.format(body=body) + _METADATA.format(threads=threads)
+        assert [one.rule for one in verify_assembly(text).findings] == expected
+
+
 @pytest.mark.parametrize(
     ("first", "second", "states"),
     [

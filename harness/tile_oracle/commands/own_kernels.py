@@ -46,6 +46,11 @@ def show_own_kernels(args: argparse.Namespace) -> int:
     """
     if args.arch is None:
         raise RuleError("--kernels compiles for one architecture: give --arch gfx950 or sm_90")
+    if args.verify:
+        raise RuleError(
+            "--verify does not take --kernels: compile the kernel with Triton, and verify its assembly "
+            "(tile-oracle kernels --verify FILE.amdgcn)"
+        )
     source = open_kernel_source(load_arch(args.arch).name, kernels_option(args.kernels))
     if not isinstance(source, PoolSource):
         raise BuildError(f"--kernels {args.kernels} has no kernels of its own")

@@ -37,7 +37,8 @@ class Line:
 class Function:
     """Instructions in order, and the index that each label points to, which may be one past the end.
 
-    settings: the kernel's `.amdhsa_` directives; empty when the function is not a kernel.
+    settings: the kernel's `.amdhsa_` directives; empty when the function is not a kernel. most_threads: of a
+    workgroup; 0 where the text does not say.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Function:
     labels: dict[str, int] = field(default_factory=dict)
     settings: Mapping[str, int] = field(default_factory=dict)
     hidden_arguments: tuple[str, ...] = ()
+    most_threads: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,9 +154,10 @@ def parse_assembly(text: str) -> Assembly:
     for function in functions:
         function.settings = reader.settings.get(function.name, {})
         _name_branch_targets(function)
-    hidden = _hidden_arguments(reader.metadata)
+    hidden, threads = _hidden_arguments(reader.metadata), _most_threads(reader.metadata)
     for function in functions:
         function.hidden_arguments = hidden.get(function.name, ())
+        function.most_threads = threads.get(function.name, 0)
     functions = [function for function in functions if function.lines]
     if not functions:
         raise BuildError(
@@ -243,4 +246,18 @@ def _hidden_arguments(metadata: list[str]) -> dict[str, tuple[str, ...]]:
             hidden.append(value)
         elif key == ".symbol":
             found[value.strip("'\"").removesuffix(".kd")] = tuple(hidden)
+    return found
+
+
+def _most_threads(metadata: list[str]) -> dict[str, int]:
+    """Kernel -> work-items of its largest workgroup, from the same metadata."""
+    found: dict[str, int] = {}
+    threads = 0
+    for line in metadata:
+        key, _, value = line.lstrip("- ").partition(":")
+        if key == ".max_flat_workgroup_size" and value.strip().isdigit():
+            threads = int(value)
+        elif key == ".symbol":
+            found[value.strip().strip("'\"").removesuffix(".kd")] = threads
+            threads = 0
     return found

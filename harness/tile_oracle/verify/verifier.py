@@ -24,6 +24,10 @@ from tile_oracle.verify.rules import (
 )
 from tile_oracle.verify.wait_states import CHIPS, STRICTEST, Chip, WaitStates
 
+_WAVE = 64
+_BETWEEN_WAVES = ("race", "loop-barrier")
+"""Rules about waves of one workgroup."""
+
 ARCHITECTURES = tuple(CHIPS)
 """The architectures that the tables cover. Code for another one is held to the strictest."""
 
@@ -115,6 +119,7 @@ class _Verification:
         self._is_called = calls_wait and not function.settings
         self._lds_use = LdsUse(classify_reads(code, graph), buffers)
         self._function, self._code, self._graph = function, code, graph
+        self._has_waves = not 0 < function.most_threads <= _WAVE
         dynamic = not function.settings or function.settings.get("group_segment_fixed_size", 0) == 0
         self._segments: Segments = segments_of(function.settings, dynamic)
 
@@ -140,7 +145,8 @@ class _Verification:
         for write, read in loops_without_barrier(graph, self._code):
             what = "a loop may write and read LDS again without a barrier in between"
             found["loop-barrier", read, write, ""] = self._finding(read, Defect("loop-barrier", what, write))
-        return sorted(found.values(), key=lambda one: (one.line, one.cause_line, one.rule))
+        several = [one for one in found.values() if self._has_waves or one.rule not in _BETWEEN_WAVES]
+        return sorted(several, key=lambda one: (one.line, one.cause_line, one.rule))
 
     def _fixpoint(self, graph: Graph) -> dict[int, _Frozen]:
         """The state at the entry of every reachable block."""
