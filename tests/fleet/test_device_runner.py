@@ -1,0 +1,152 @@
+"""A device's process, and binaries that come from another machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pytest_project import KERNELS, PROBLEMS, Project
+from tile_oracle.errors import HarnessError
+from tile_oracle.fleet.builds import Builds
+from tile_oracle.fleet.device_runner import DeviceRunner, WithShipments
+from tile_oracle.fleet.messages import Binaries, DeviceSettings, Ended, Message, Result, Row, Shipment, Work
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.sweep_settings import SweepSettings
+from tile_oracle.measure.timing_plan import TimingPlan
+from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.record.journal_line import decode_line
+from tile_oracle.target import TargetOptions
+from tile_oracle.target.cpu import CpuTarget
+
+PROBLEM: Problem = problem_from_id(PROBLEMS[0])
+TWO: list[Kernel] = [parse_kernel_name(f"grouped_conv_forward_fp32_2d_{name}") for name in KERNELS]
+
+
+@pytest.fixture(scope="module")
+def cache(make_project: Callable[[], Project]) -> Path:
+    return Path(make_project().environment["TILE_ORACLE_CACHE"])
+
+
+@pytest.fixture
+def here(cache: Path) -> Iterator[CpuTarget]:
+    target = CpuTarget(TargetOptions(build_dir=cache))
+    yield target
+    target.close()
+
+
+def built(target: CpuTarget, ship: Callable[[Shipment], Any]) -> Binaries:
+    """The binaries of both kernels as a device of another machine gets them."""
+    builds = Builds(target, ship)
+    if not builds.want("both", PROBLEM, TWO):
+        end = time.monotonic() + 120
+        while not builds.ready():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    assert builds.outstanding == 0
+    assert builds.binaries(TWO, remote=False) == Binaries()
+    return builds.binaries(TWO, remote=True)
+
+
+def test_a_machine_without_the_binaries_gets_them_and_compiles_nothing(
+    here: CpuTarget, tmp_path: Path
+) -> None:
+    shipped: list[Shipment] = []
+    binaries = built(here, lambda shipment: shipped.append(shipment) or len(shipped) - 1)
+    assert set(binaries.shipped) == {kernel.name for kernel in TWO}
+    there = WithShipments(CpuTarget(TargetOptions(build_dir=tmp_path / "other", jobs=1)), shipped.__getitem__)
+    there.take(binaries)
+    for kernel in TWO:
+        ours, theirs = here.build(kernel).result().binary, there.build(kernel).result().binary
+        assert ours is not None
+        assert theirs is not None
+        assert theirs.path.read_bytes() == ours.path.read_bytes()
+        assert theirs.path != ours.path
+    assert there.builder is not None
+    assert there.builder.stats().compiled == 0
+    there.close()
+
+
+def test_what_cannot_be_shipped_is_compiled_there(here: CpuTarget, tmp_path: Path) -> None:
+    other: list[Shipment | None] = []
+    binaries = built(here, lambda shipment: other.append(shipment._replace(key="0" * 64)) or len(other) - 1)
+    other[1] = None  # its node has died
+    there = WithShipments(CpuTarget(TargetOptions(build_dir=tmp_path / "other")), other.__getitem__)
+    there.take(binaries)
+    for kernel in TWO:
+        assert there.build(kernel).result().binary is not None
+    assert there.builder is not None
+    assert there.builder.stats().compiled == 2
+    there.close()
+
+
+def test_a_kernel_that_does_not_build_is_not_tried_again(here: CpuTarget) -> None:
+    there = WithShipments(here, lambda reference: None)
+    there.take(Binaries(failed={TWO[0].name: "error: no such register"}))
+    result = there.build(TWO[0]).result()
+    assert (result.status, result.log) == ("build_error", "error: no such register")
+
+
+@pytest.fixture(scope="module")
+def runner(cache: Path) -> Iterator[DeviceRunner]:
+    sweep = SweepSettings(timing=TimingPlan(budget_ms=1.0, exact_samples=5))
+    one = DeviceRunner(DeviceSettings("cpu", TargetOptions(build_dir=cache), sweep, "the-run"))
+    yield one
+    one.close()
+
+
+def messages(runner: DeviceRunner) -> list[Message]:
+    """Everything until the assignment has ended."""
+    found: list[Message] = []
+    end = time.monotonic() + 120
+    while not (found and isinstance(found[-1], Ended)):
+        assert time.monotonic() < end
+        found += runner.take(1.0, 0.1)
+    return found
+
+
+def test_a_device_measures_an_assignment_as_a_session_does(runner: DeviceRunner) -> None:
+    assert runner.open().kind
+    runner.assign(Work(7, PROBLEM.id, tuple(kernel.name for kernel in TWO)))
+    *rows, ended = messages(runner)
+    assert ended == Ended(7)
+    assert all(isinstance(row, Row) and row.number == 7 for row in rows)
+    pairs = {(row.kernel, row.result.round) for row in rows if isinstance(row, Row)}
+    assert {(kernel.name, round_) for kernel in TWO for round_ in (0, 1)} == pairs
+    row = decode_line(rows[0].line.rstrip(b"\n")) if isinstance(rows[0], Row) else None
+    assert row is not None
+    assert row["run"] == "the-run"
+    assert row["status"] in ("ok", "noisy")
+    assert row["source_hash"]
+
+
+def test_a_device_leaves_withdrawn_kernels_and_leaders_to_others(runner: DeviceRunner) -> None:
+    runner.open()
+    with runner._state:  # before the device's thread takes the assignment
+        runner._work.append(Work(8, PROBLEM.id, tuple(kernel.name for kernel in TWO), finals=False))
+        runner._state.notify_all()
+    swept = messages(runner)
+    assert {row.result.round for row in swept if isinstance(row, Row)} == {0}
+    runner.withdraw(8, [TWO[0].name])  # too late: nothing happens
+    runner.assign(Work(9, PROBLEM.id, (TWO[1].name,), finals=False))
+    assert [row.kernel for row in messages(runner) if isinstance(row, Row)] == [TWO[1].name]
+
+
+def test_leaders_are_timed_again_as_rows_of_their_round(runner: DeviceRunner) -> None:
+    runner.open()
+    known = Result("ok", "", 0, 0.01, 0.01, 0.0, 5, "full", 9)
+    timed = tuple((kernel.name, known) for kernel in TWO)
+    runner.assign(Work(-1, PROBLEM.id, finals=False, known=timed, again=timed, again_round=3))
+    assert {(row.kernel, row.result.round) for row in messages(runner) if isinstance(row, Row)} == {
+        (kernel.name, 3) for kernel in TWO
+    }
+
+
+def test_a_device_that_cannot_be_opened_says_why() -> None:
+    runner = DeviceRunner(DeviceSettings("sm_90", TargetOptions(toolchain="zig"), SweepSettings(), "r"))
+    with pytest.raises(HarnessError):
+        runner.open()
+    runner.close()
