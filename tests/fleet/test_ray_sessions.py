@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from tests.pytest_project import PROBLEMS, QUICK, Finished, Project, twice
+from tile_oracle.problem import problem_from_id
 
 pytest.importorskip("ray")
 FLEET = ("--problem-set", "four.csv", "--target", "cpu", *QUICK, "-p", "no:cacheprovider", "--run-name", "it")
@@ -121,3 +122,36 @@ def test_options_that_do_not_fit_get_one_line(
     assert done.status == 4
     assert message in done.output
     assert "Traceback" not in done.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_ends_a_fleet_in_order(four: Project, mark: str, number: signal.Signals) -> None:
+    process = four.start(*FLEET, "--fleet=local", "--fleet-devices=2", environment={MARK: mark})
+    wait_for_rows(four, 3)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2, output
+    assert not list(four.folder.glob("reports/*/measurements/.journal-*"))
+    assert "Traceback" not in output
+    end = time.monotonic() + 20
+    while (left := processes(mark)) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert not left
+
+
+def test_the_tests_of_a_fleet_run_longest_first(project: Project) -> None:
+    project.problem_set("shortest_first.csv", PROBLEMS[1::-1])
+    asked = ("--problem-set", "shortest_first.csv", "--target", "cpu", *QUICK, "--fleet", "local")
+    done = project.pytest(*asked, "--collect-only", "-q")
+    first = [
+        line.partition("[")[2].partition("-16x16x64")[0] for line in done.lines if "test_kernel[" in line
+    ]
+    shuffled = project.pytest(*asked, "--collect-only", "-q", "--budget=1h")
+    in_set = [
+        line.partition("[")[2].partition("-16x16x64")[0] for line in shuffled.lines if "test_kernel[" in line
+    ]
+    assert sorted(first) == sorted(in_set)
+    assert first != in_set
+    flops = [problem_from_id(one).flops for one in dict.fromkeys(first) if one in PROBLEMS]
+    assert flops == sorted(flops, reverse=True)

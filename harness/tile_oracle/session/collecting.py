@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Generator
 
 import pytest
@@ -55,6 +56,7 @@ class CollectionHooks:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Applies --shard, and in a replay -k to pairs: there a test covers all kernels of a problem."""
         self._keep_shard(items)
+        self._order_as_fleet(items)
         if not items or not all(map(is_replay, items)) or not self.state.pairs_by_name.chooses:
             return
         kept = [item for item in items if self.state.pairs_by_name.kernels(params_of(item)["problem"])]
@@ -66,6 +68,22 @@ class CollectionHooks:
             items[:] = kept
         # Applied here: pytest would match the expression against problem tests, whose names have no kernel.
         self.config.option.keyword = ""
+
+    def _order_as_fleet(self, items: list[pytest.Item]) -> None:
+        """Runs the suite's tests in the order in which a fleet begins their problems, so that the terminal
+        shows what is finished. With a budget, both keep the order of the set."""
+        if (
+            self.session.options.fleet is None
+            or not self.state.only_suite
+            or self.session.deadline is not None
+        ):
+            return
+        from tile_oracle.session.expected_time import expected_times
+
+        problems = [getattr(params_of(item).get("problem"), "id", "") for item in items]
+        times = expected_times(Counter(problem for problem in problems if problem), None)
+        order = sorted(range(len(items)), key=lambda place: -times.get(problems[place], 0.0))
+        items[:] = [items[place] for place in order]
 
     def _keep_shard(self, items: list[pytest.Item]) -> None:
         """Deselects the tests of other parts' problems. Tests without a problem stay in every part."""
