@@ -12,7 +12,7 @@ from tests.report.records_factory import some_problems, some_run
 from tile_oracle.report.data import RankedBy, RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
 
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "device_scale_factor": 2}
+PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "device_scale_factor": 2}
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +77,75 @@ def test_the_page_fits_its_window(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(scheme: str, report: Path, open_page: Open, serious_faults: Any) -> None:
     assert serious_faults(open_page(report, color_scheme=scheme)) == []
+
+
+def test_enter_on_a_problem_opens_its_kernels(report: Path, open_page: Open, screenshots: Path) -> None:
+    page = open_page(report)
+    opener = page.locator("#all-problems tbody .opens").nth(3)
+    problem = opener.inner_text()
+    opener.focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    assert dialog.locator("h2").inner_text() == problem
+    times = [
+        float(text.replace(",", ""))
+        for text in dialog.locator("tbody td:nth-child(2)").all_inner_texts()
+        if text != "-"
+    ]
+    assert len(times) > 3
+    assert dialog.locator(".tag", has_text="oracle").count() == 1
+    page.screenshot(path=screenshots / "report-drill-down.png")
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    assert page.evaluate("document.activeElement.textContent") == problem
+
+
+def test_a_click_opens_a_problem_and_next_goes_on(report: Path, open_page: Open) -> None:
+    page = open_page(report)
+    page.locator("#all-problems tbody tr").first.locator("td").nth(1).click()
+    dialog = page.get_by_role("dialog")
+    first = dialog.locator("h2").inner_text()
+    dialog.get_by_role("button", name="Next").click()
+    assert dialog.locator("h2").inner_text() != first
+    dialog.get_by_role("button", name="Close").click()
+    assert not dialog.is_visible()
+
+
+def test_an_address_names_the_open_problem(report: Path, open_page: Open) -> None:
+    page = open_page(report)
+    problem = page.locator("#all-problems tbody .opens").nth(5).inner_text()
+    page.locator("#all-problems tbody .opens").nth(5).click()
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    assert page.get_by_role("dialog").locator("h2").inner_text() == problem
+
+
+def test_kernels_of_costly_problems_are_there_without_a_script(report: Path, open_page: Open) -> None:
+    page = open_page(report, java_script_enabled=False)
+    link = page.locator("#all-problems tbody a").first
+    problem = link.inner_text()
+    target = link.get_attribute("href")
+    part = page.locator(str(target))
+    part.locator("summary").click()
+    assert problem in part.inner_text()
+    assert part.locator("table tbody tr").count() > 3
+    assert not page.get_by_role("dialog").is_visible()
+
+
+def test_the_drill_down_fits_a_phone(report: Path, open_page: Open, screenshots: Path) -> None:
+    page = open_page(report, **PHONE)
+    page.locator("#all-problems tbody .opens").first.click()
+    page.screenshot(path=screenshots / "report-drill-down-phone.png")
+    assert fits(page)
+    assert page.evaluate("(d => d.scrollWidth <= d.clientWidth)(document.getElementById('drill'))")
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing_serious_in_the_drill_down(
+    report: Path, open_page: Open, serious_faults: Any
+) -> None:
+    for scheme in ("light", "dark"):
+        page = open_page(report, color_scheme=scheme)
+        page.locator("#all-problems tbody .opens").first.click()
+        assert serious_faults(page) == []

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         training=inputs.training,
         candidates=inputs.candidates,
     )
-    data = replace(data, extrapolating=inputs.extrapolating)
+    data = replace(data, extrapolating=inputs.extrapolating, reasons=inputs.reasons)
     write_report(args.run_folder, data)
     if args.json:
         print_json(verdict_document(data))

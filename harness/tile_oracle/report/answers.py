@@ -7,7 +7,7 @@ import shlex
 from tile_oracle.judge.verdict import FAILED, PASSED
 from tile_oracle.report import wording
 from tile_oracle.report.data import FOLDER, ReportData
-from tile_oracle.report.lost_time import losing_slices, lost_times, time_weighted_percent
+from tile_oracle.report.lost_time import losing_slices, lost_times
 
 _WORST = 3
 
@@ -29,7 +29,7 @@ def is_it_good(data: ReportData) -> list[str]:
         beside.append(f"the noise ceiling is {wording.percent(data.repeatability_percent)}")
     if beside:
         sentences.append(f"Beside it: {', '.join(beside)}.")
-    weighted = time_weighted_percent(lost_times(data.selection))
+    weighted = data.time_weighted_percent
     if weighted is not None:
         failed = data.selection["efficiency"] == 0
         without = f" (without {wording.count(int(failed.sum()), 'pick')} that failed)" if failed.any() else ""

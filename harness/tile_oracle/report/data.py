@@ -17,10 +17,13 @@ from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.noise import Margin, margins
 from tile_oracle.judge.scope import part_to_judge
 from tile_oracle.judge.verdict import Verdict, judge
+from tile_oracle.model.feature_share import PickReason
 from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.problem import Problem
 from tile_oracle.problem_slices import slice_names, slices_of
+from tile_oracle.ranking_order import RankingOrder
 from tile_oracle.record.schema import STATUSES
+from tile_oracle.report.lost_time import lost_times, time_weighted_percent
 from tile_oracle.report.sources import sources_by_problem
 from tile_oracle.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
 
@@ -157,7 +160,7 @@ class RunInfo:
     replayed: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ReportData:
     """The tables and metrics of one run. The functions named here document the columns.
 
@@ -188,6 +191,8 @@ class ReportData:
     training: Training = field(default_factory=Training)
     candidates: Candidates = field(default_factory=Candidates)
     extrapolating: Extrapolating = field(default_factory=Extrapolating)
+    reasons: Mapping[str, PickReason] = field(default_factory=dict)
+    """Problem id -> why the model prefers the pick to the oracle; of the problems with the most lost time."""
     alone: tuple[str, ...] = ()
     """Problems with one candidate: 100 % by construction, and left out of the verdict."""
 
@@ -195,6 +200,16 @@ class ReportData:
     def by_source(self) -> pd.DataFrame:
         """Which source of kernels is fastest on which problem (report.sources.sources_by_problem)."""
         return sources_by_problem(self.final, self.selection)
+
+    @cached_property
+    def time_weighted_percent(self) -> float | None:
+        """Total time of the oracles / total time of the picks, in percent; picks that failed have no time."""
+        return time_weighted_percent(lost_times(self.selection))
+
+    @cached_property
+    def ranking_order(self) -> RankingOrder | None:
+        """The rankings in order; None without a model."""
+        return None if self.rankings is None else RankingOrder.of(self.rankings)
 
     def efficiency_where(self, in_sample: bool) -> Efficiency:
         """The metrics over the problems that the model was trained on, or over the others."""
@@ -262,7 +277,18 @@ def slice_table(problems: Iterable[Problem], selection: pd.DataFrame) -> pd.Data
 
 _REPORTED = frozenset(
     {"round", "op", "problem", "kernel", "status", "detail", "latency_ms", "latency_min_ms", "spread"}
-    | {"samples", "tflops", "implementation", "vgprs", "lds_bytes", "spills", "workgroups_per_cu"}
+    | {
+        "samples",
+        "precision",
+        "tflops",
+        "implementation",
+        "vgprs",
+        "agprs",
+        "waves_per_cu",
+        "lds_bytes",
+        "spills",
+        "workgroups_per_cu",
+    }
     | {"loop_matrix_instructions", "binary_bytes", "check", "check_points"}
 )
 

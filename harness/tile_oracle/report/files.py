@@ -16,8 +16,8 @@ from tile_oracle.errors import ProblemError, RecordError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_document, parse_baseline
 from tile_oracle.judge.criteria import Criteria
+from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.ranking_order import RankingOrder
 from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
 from tile_oracle.report.data import Candidates, Extrapolating, RankedBy, ReportData, RunInfo, Scope, Training
@@ -64,6 +64,7 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
         "verdict": data.verdict.to_dict(),
         "criteria": asdict(data.criteria),
         "efficiency": {**asdict(data.efficiency), "coverage_percent": data.efficiency.coverage_percent},
+        "time_weighted_percent": data.time_weighted_percent,
         "compare": {
             "one_kernel_for_all_mean_percent": data.fixed_mean_percent,
             "sweep_winners_measured_again_mean_percent": data.repeatability_percent,
@@ -71,6 +72,7 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
         "training": asdict(data.training),
         "candidates": asdict(data.candidates),
         "extrapolating": asdict(data.extrapolating),
+        "reasons": {problem: reason.to_dict() for problem, reason in sorted(data.reasons.items())},
         "only_one_candidate": list(data.alone),
         "not_covered": {reason: list(problems) for reason, problems in data.not_covered.items()},
         "statuses": dict(data.statuses),
@@ -117,6 +119,7 @@ class Inputs:
     training: Training = field(default_factory=Training)
     candidates: Candidates = field(default_factory=Candidates)
     extrapolating: Extrapolating = field(default_factory=Extrapolating)
+    reasons: Mapping[str, PickReason] = field(default_factory=dict)
 
 
 def read_inputs(run_dir: Path) -> Inputs:
@@ -147,6 +150,7 @@ def _read_inputs(run_dir: Path) -> Inputs:
             training=_training(document.get("training")),
             candidates=Candidates(**_known(Candidates, document.get("candidates"))),
             extrapolating=Extrapolating(**_known(Extrapolating, document.get("extrapolating"))),
+            reasons=_reasons(document.get("reasons")),
         )
     except TypeError as error:
         raise RecordError(f"{path} is not a verdict of this schema: {error}") from None
@@ -160,11 +164,18 @@ def _training(value: object) -> Training:
     return Training(in_sample=tuple(problems), **_known(Training, members))
 
 
+def _reasons(value: object) -> dict[str, PickReason]:
+    """Those that can be read; older reports have none."""
+    members = value if isinstance(value, dict) else {}
+    found = {str(problem): PickReason.from_dict(one) for problem, one in members.items()}
+    return {problem: reason for problem, reason in found.items() if reason is not None}
+
+
 def _rankings(data: ReportData) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
-    if data.rankings is None:
+    if data.ranking_order is None:
         return {}, {}
     names, predicted = {}, {}
-    for problem, kernels, tflops in RankingOrder.of(data.rankings).of_problems():
+    for problem, kernels, tflops in data.ranking_order.of_problems():
         names[problem], predicted[problem] = kernels, tflops
     return names, predicted
 

@@ -26,6 +26,7 @@ def report_html(data: ReportData) -> str:
         _environment()
         .get_template("report.html")
         .render(
+            drill_data=Markup(sections.drill_data(data)),
             header=sections.header(data),
             sections=[section for section in views if section[2] is not None],
             style=Markup((_PAGE / "report.css").read_text(encoding="utf-8")),

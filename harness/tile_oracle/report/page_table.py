@@ -14,7 +14,8 @@ from tile_oracle.report import wording
 @dataclass(frozen=True)
 class Cell:
     """A cell. value: its sort key, if that is not the text. tags: (css, text) after the text. meter: percent
-    of a bar behind it. note: a line below it."""
+    of a bar behind it. note: a line below it. place: of the problem in the drill-down, which the cell opens;
+    linked: the problem's kernels are in the page without a script, too."""
 
     text: object
     value: str | None = None
@@ -22,6 +23,8 @@ class Cell:
     tags: tuple[tuple[str, object], ...] = ()
     meter: str = ""
     note: str = ""
+    place: int | None = None
+    linked: bool = False
 
 
 @dataclass(frozen=True)

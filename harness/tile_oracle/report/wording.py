@@ -68,11 +68,15 @@ def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
 
 def kernel_on(failure: Failure) -> str:
     """The short name of the kernel that failed; the problem's id has the other fields."""
-    name = one_line(failure.kernel)
+    return one_line(failure.kernel).removeprefix(prefix_of(failure.problem))
+
+
+def prefix_of(problem: str) -> str:
+    """What the names of a problem's kernels begin with; "" for an id of no known operation."""
     try:
-        return name.removeprefix(kernel_prefix(problem_from_id(failure.problem).kind))
+        return kernel_prefix(problem_from_id(problem).kind)
     except ProblemError:
-        return name
+        return ""
 
 
 def why(row: Mapping[str, Any]) -> str:

@@ -35,6 +35,7 @@ from tile_oracle.report.data import (
     analyse,
 )
 from tile_oracle.report.files import write_report
+from tile_oracle.session.explaining import reasons_of_picks
 from tile_oracle.session.extrapolation import Ranges
 from tile_oracle.session.models import (
     NONE,
@@ -159,7 +160,8 @@ def analyse_set(
     )
     extrapolating = _extrapolating(data, ranges, part, abstains=options.abstain)
     travel = travel_note(dict.fromkeys(choice.folders.values()), MadeBy.of_records(own))
-    return replace(data, extrapolating=replace(extrapolating, travel=travel))
+    reasons = reasons_of_picks(choice, own, data)
+    return replace(data, extrapolating=replace(extrapolating, travel=travel), reasons=reasons)
 
 
 def _extrapolating(data: ReportData, ranges: Ranges, part: ProblemSet, *, abstains: bool) -> Extrapolating:

@@ -1,4 +1,4 @@
-// Sorts and filters the tables of report.html, which is complete without this script.
+// Sorts and filters the tables of report.html and opens problems; the page is readable without this script.
 "use strict";
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
@@ -34,3 +34,115 @@ for (const filter of document.querySelectorAll(".filter")) {
     output.textContent = words.length ? `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows` : "";
   });
 }
+// Opens the kernels of a problem; sections.py writes the same columns for the first problems as HTML.
+const drill = document.getElementById("drill"), data = JSON.parse(document.getElementById("drill-data").textContent);
+const made = (name, text, css) => {
+  const one = document.createElement(name);
+  if (text !== undefined && text !== null) one.textContent = text;
+  if (css) one.className = css;
+  return one;
+};
+const breakable = text => {
+  const shown = document.createDocumentFragment();
+  text.split("_").forEach((part, i, all) => {
+    shown.append(i < all.length - 1 ? part + "_" : part);
+    if (i < all.length - 1) shown.append(document.createElement("wbr"));
+  });
+  return shown;
+};
+const tableOf = (caption, columns, rows) => {
+  const table = made("table"), head = table.createTHead().insertRow(), body = table.createTBody();
+  table.setAttribute("aria-label", caption);
+  for (const [name, css, hint] of columns) {
+    const cell = made("th", name, css);
+    cell.scope = "col";
+    if (hint) cell.title = hint;
+    head.append(cell);
+  }
+  for (const cells of rows) {
+    const row = body.insertRow();
+    cells.forEach((content, i) => {
+      const cell = made(i ? "td" : "th", null, columns[i][1]);
+      if (!i) cell.scope = "row";
+      cell.append(...[content].flat());
+      row.append(cell);
+    });
+  }
+  const scroll = made("div", null, "scroll");
+  scroll.tabIndex = 0;
+  scroll.setAttribute("role", "region");
+  scroll.setAttribute("aria-label", caption);
+  scroll.append(table);
+  return scroll;
+};
+const number = (value, digits) => value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const kernelsOf = place => {
+  const oracle = data.oracles[place], pick = data.picks[place], hasSource = data.sources.some(Boolean);
+  const hasIntervals = data.interval_permille.some(part => part >= 0);
+  const rows = [...Array(data.first[place + 1] - data.first[place]).keys()].map(i => i + data.first[place]);
+  const best = rows.map(i => data.kernel[i] === oracle ? data.time_ns[i] : -1).reduce((a, b) => Math.max(a, b), -1);
+  const columns = [["kernel", "name"], ["time, µs", "num", "median of the timed runs"],
+    ...(hasIntervals ? [["95 %", "num", "half of the 95 % interval of the median"]] : []), ["/ oracle", "num", "its time / the oracle's"],
+    ["rank", "num", "its place in the model's ranking"], ["status", ""],
+    ...(hasSource ? [["source", ""]] : []), ...Object.keys(data.facts).map(name => [name, "num"])];
+  return tableOf(`Kernels of ${data.problems[place].id}`, columns, rows.map(i => {
+    const kernel = data.kernel[i], time = data.time_ns[i], part = data.interval_permille[i];
+    const name = [breakable(data.kernels[kernel])];
+    if (kernel === oracle) name.push(" ", made("span", "oracle", "tag"));
+    if (kernel === pick) name.push(" ", made("span", "pick", "tag"));
+    const status = [data.statuses[data.status[i]] + (data.again[i] ? ", timed again" : "")];
+    if (data.detail[i] >= 0) status.push(document.createElement("br"), made("span", data.details[data.detail[i]], "note"));
+    return [name, time < 0 ? "-" : number(time / 1000, 2),
+      ...(hasIntervals ? [part < 0 ? "-" : `±${number(part / 10, 1)} %`] : []),
+      time < 0 || best <= 0 ? "-" : number(time / best, 3), data.rank[i] ? data.rank[i].toLocaleString("en") : "-", status,
+      ...(hasSource ? [data.sources[kernel]] : []),
+      ...Object.values(data.facts).map(values => values[kernel] < 0 ? "-" : values[kernel].toLocaleString("en"))];
+  }));
+};
+let shown = -1;
+const openProblem = place => {
+  const it = data.problems[place], body = document.getElementById("drill-body"), facts = made("dl");
+  shown = place;
+  document.getElementById("drill-title").replaceChildren(breakable(it.id));
+  for (const [name, text] of [["kinds", it.kinds], ["size", it.operations], ["efficiency", it.efficiency],
+    ["lost time", it.lost], ["why", it.why], ["the oracle has", it.differs]])
+    if (text) facts.append(made("dt", name), made("dd", text));
+  body.replaceChildren(facts);
+  if (it.reasons) {
+    const caption = `Why the pick was predicted to be better (${it.advantage} in all)`;
+    body.append(made("h3", caption), tableOf(caption,
+      [["feature", ""], ["pick", "num"], ["oracle", "num"], ["adds to the pick", "num"]], it.reasons));
+    body.lastChild.classList.add("fit");
+  }
+  body.append(made("h3", "Kernels, fastest first"), kernelsOf(place), made("p", it.left, "note"));
+  for (const button of drill.querySelectorAll("[data-go]"))
+    button.disabled = button.dataset.go !== "0" && !data.problems[place + +button.dataset.go];
+  if (!drill.open) drill.showModal();
+  document.getElementById("drill-title").focus();
+  history.replaceState(null, "", "#open=" + encodeURIComponent(it.id));
+};
+drill.addEventListener("close", () => history.replaceState(null, "", "#" + (shown < 0 ? "" : "problems")));
+drill.addEventListener("click", event => {
+  const button = event.target.closest("[data-go]");
+  if (event.target === drill || button?.dataset.go === "0") drill.close();
+  else if (button) openProblem(shown + +button.dataset.go);
+});
+for (const cell of document.querySelectorAll("[data-p]")) {
+  const button = made("button", null, "opens");
+  button.type = "button";
+  button.append(...(cell.querySelector("a") ?? cell).childNodes);
+  button.setAttribute("aria-haspopup", "dialog");
+  cell.replaceChildren(button);
+  cell.parentNode.classList.add("opens-row");
+}
+document.addEventListener("click", event => {
+  const row = event.target.closest("tr.opens-row");
+  if (row && !getSelection().toString()) openProblem(+row.querySelector("[data-p]").dataset.p);
+});
+const openNamed = () => {
+  const name = location.hash.startsWith("#open=") ? decodeURIComponent(location.hash.slice(6)) : "";
+  const place = data.problems.findIndex(it => it.id === name);
+  if (place >= 0) openProblem(place);
+};
+addEventListener("hashchange", openNamed);
+openNamed();

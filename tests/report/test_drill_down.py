@@ -1,0 +1,122 @@
+"""The kernels of each problem in report.html."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
+from tests.samples import slow
+from tile_oracle.model.feature_share import FeatureShare, PickReason
+from tile_oracle.record.schema import STATUSES
+from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
+from tile_oracle.report.drill_down import DrillDown, drill_down_of
+from tile_oracle.report.html import report_html
+from tile_oracle.report.sections import drill_data
+
+RUN = RunInfo("a-run", target="sm_90", arch="sm_90")
+
+
+def a_report(problems: int, kernels: int, failures: float = 0.1) -> ReportData:
+    some = some_problems(problems)
+    records, rankings = some_run(some, kernels, failures=failures)
+    return analyse(records, some, rankings, run=RUN, ranked_by=RankedBy("folder", "models/x"))
+
+
+def test_a_problem_lists_its_kernels_fastest_first_with_pick_and_oracle() -> None:
+    data = a_report(12, 60)
+    down = DrillDown.of(data)
+    assert [row["problem"] for row in down.problems] != sorted(data.selection["problem"])
+    for place, row in enumerate(down.problems):
+        rows = list(down.rows_of(place))
+        times = [down.time_ns[i] for i in rows if STATUSES[down.status[i]] == "ok"]
+        assert times == sorted(times)
+        names = [down.kernels[down.kernel[i]] for i in rows]
+        assert len(set(names)) == len(names)
+        oracle = next(i for i in rows if down.kernel[i] == down.oracles[place])
+        assert down.time_ns[oracle] == round(row["oracle_latency_ms"] * 1e6)
+        pick = next(i for i in rows if down.kernel[i] == down.picks[place])
+        assert down.rank[pick] == 1
+        assert row["pick_kernel"].endswith(down.kernels[down.kernel[pick]])
+
+
+def test_problems_with_failed_picks_and_most_lost_time_come_first() -> None:
+    rows = DrillDown.of(a_report(40, 20, failures=0.2)).problems
+    failed = [row for row in rows if row["efficiency"] == 0]
+    assert failed
+    assert list(rows[: len(failed)]) == failed
+    lost = [row["lost_us"] for row in rows[len(failed) :] if row["lost_us"] == row["lost_us"]]
+    assert lost == sorted(lost, reverse=True)
+
+
+def test_listed_and_left_out_kernels_are_all_that_were_measured() -> None:
+    data = a_report(3, 100, failures=0.4)
+    down = DrillDown.of(data)
+    for place, row in enumerate(down.problems):
+        words = down.left_out(place).removeprefix("Not listed: ").removesuffix(".")
+        more = sum(int(part.split()[0]) for part in words.split(", ") if part)
+        assert len(down.rows_of(place)) + more == row["kernels_measured"]
+
+
+def test_intervals_are_the_recorded_ones_or_follow_from_the_quartiles() -> None:
+    problem = some_problems(1)[0]
+    a, b, c = some_kernels(3, problem)
+    rows = [
+        record(problem, a, 3.0) | {"precision": 0.012},
+        record(problem, b, 2.0) | {"precision": None, "spread": 0.04, "samples": 25},
+        record(problem, c, 1.0) | {"precision": None, "spread": 0.04, "samples": 3},
+    ]
+    down = DrillDown.of(analyse(frame(rows), [problem], None, run=RUN))
+    assert down.interval_permille.tolist() == [12, round(1000 * 1.57 * 0.04 / 5), -1]
+
+
+def test_registers_are_written_once_a_kernel() -> None:
+    problem = some_problems(1)[0]
+    a, b = some_kernels(2, problem)
+    rows = [
+        record(problem, a, 2.0) | {"vgprs": 128, "agprs": 64, "lds_bytes": 34_304},
+        record(problem, b, 1.0),
+    ]
+    down = DrillDown.of(analyse(frame(rows), [problem], None, run=RUN))
+    assert {name: values.tolist() for name, values in down.facts.items() if name != "binary bytes"} == {
+        "registers": [128, -1],
+        "accumulators": [64, -1],
+        "LDS bytes": [34_304, -1],
+    }
+
+
+def test_the_document_is_json_that_ends_no_script_element() -> None:
+    problem = some_problems(1)[0]
+    a, b = some_kernels(2, problem)
+    hostile = "</script><script>alert(1)</script><!--"
+    rows = [record(problem, a, 1.0), record(problem, b, status="crash", detail=hostile)]
+    data = analyse(frame(rows), [problem], None, run=RUN)
+    text = drill_data(data)
+    assert "<" not in text
+    document = json.loads(text)
+    assert document["details"] == [hostile]
+    assert document["problems"][0]["id"] == problem.id
+
+
+def test_reasons_are_shown_in_percent_of_the_time_or_as_scores() -> None:
+    data = a_report(2, 8, failures=0.0)
+    problem = str(drill_down_of(data).problems[0]["problem"])
+    reason = PickReason(0.30, (FeatureShare("log2_M", 3.0, 4.5, 0.20),))
+    data = dataclasses.replace(data, reasons={problem: reason})
+    it = json.loads(drill_data(data))["problems"][0]
+    assert it["reasons"] == [["log2_M", "3", "4.5", "+22.1 %"], ["all others", "", "", "+10.5 %"]]
+    scored = dataclasses.replace(data, ranked_by=RankedBy("folder", "x", order_only=True))
+    assert json.loads(drill_data(scored))["problems"][0]["advantage"] == "+0.300"
+    assert "Why the pick was predicted to be better (+35.0 % in all)" in report_html(data)
+
+
+@pytest.mark.parametrize(("problems", "kernels"), [(40, 200), *slow((300, 466))])
+def test_pages_stay_small(problems: int, kernels: int) -> None:
+    """2 MB for 140,000 pairs."""
+    some = some_problems(problems)
+    records, rankings = some_run(some, min(kernels, 200), leaders=3)
+    scope = Scope(len(records), len(records))
+    page = report_html(analyse(records, some, rankings, run=RUN, scope=scope))
+    assert len(page.encode()) < 2e6 * max(problems / 300, 0.25)
