@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tools.faults import verdicts
@@ -20,6 +21,23 @@ def test_an_unchanged_run_does_not_fail() -> None:
 def test_a_loss_of_one_point_in_the_mean_is_found() -> None:
     verdict = verdicts.verdict_on(verdicts.load(PATHS[0]), "mean", np.random.default_rng([20260, 0, 1]))
     assert [one.outcome for one in verdict.criteria if one.name == "mean"] == ["fail"]
+
+
+def test_simulated_rounds_scatter_as_the_recorded_ones_do() -> None:
+    """The 90th and 99th percentile of how a leader changes relative to the others of its problem."""
+
+    def changes(rows: pd.DataFrame) -> np.ndarray:
+        ok = rows[rows["status"] == "ok"].assign(log=lambda x: np.log(x["latency_ms"]))
+        logs = ok.pivot_table(index=["problem", "kernel"], columns="round", values="log").dropna()
+        change = logs[1] - logs[0]
+        left = change - change.groupby("problem").transform("median")
+        return np.quantile(left.abs()[left != 0], [0.9, 0.99])
+
+    recording = verdicts.load(PATHS[0])
+    same = recording.rows.assign(latency_ms=1.0)
+    drawn = [changes(verdicts.drawn(recording, same, np.random.default_rng(seed))) for seed in range(5)]
+    ratio = np.mean(drawn, axis=0) / changes(recording.rows)
+    assert ((ratio > 0.75) & (ratio < 1.33)).all(), ratio
 
 
 def test_the_planted_loss_is_exact_before_noise() -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cache
@@ -56,9 +56,11 @@ _LARGEST_OF_MANY = 9.0
 _NEAR = 2.0
 _FOUND, _NOT_FAILED = 0.95, 0.98
 _OF_FEW_SAMPLES = 0.005
+_LEVELS, _REPEATS, _FITTING_STEPS = 1000, 10, 15
+_FITTED_LEVELS = (0.6, 0.95)
 _BUDGET_ROUNDS = 90
 """Rounds of one problem for which the default settle budget suffices: 10 % of the 20 minutes that the CPU's
-recording took, at 1.3 s a round."""
+recording took, at 1.3 s a round (1.2 to 1.9 s on 2 cores with a load of 10)."""
 _TIMING_COLUMNS = (
     *("time", "round", "problem", "kernel", "status", "detail", "cache"),
     *("latency_ms", "latency_min_ms", "spread", "samples", "tflops"),
@@ -72,9 +74,8 @@ class Recording:
     rows: leaders and picks. spare: rows of the kernels that can replace a pick. options: (problem, kernel) ->
     positions in `spare`. losses: problem -> kernels of these options, and their losses in points. scatter:
     standard deviation of the log latency between rounds, without drift. drifts: of the log latency, one per
-    problem of the recording. errors: of a log latency, over its expected standard deviation: the changes of
-    leaders between the rounds that the others of their problem do not predict, scaled so that the difference
-    of two such errors has the same 90th percentile.
+    problem of the recording. errors: magnitudes of the errors of a log latency, over their expected standard
+    deviations, from the changes of leaders between rounds that the others of their problem do not predict.
     """
 
     path: Path
@@ -165,17 +166,48 @@ def _between_rounds(leaders: pd.DataFrame) -> tuple[float, np.ndarray, np.ndarra
     problems = change.groupby("problem")
     scatter = 1.4826 * float((change - problems.transform("median")).abs().median()) / np.sqrt(2)
     variance = wide["variance"].sum(axis=1) + 2 * scatter**2
-    errors = []
+    errors, sizes = [], []
     for _, places in problems.indices.items():
         for place in places if len(places) > 1 else ():
             others = places[places != place]
-            of_median = (1.35 if len(others) > 2 else 1.0) * variance.iloc[others].mean() / len(others)
             left = change.iloc[place] - change.iloc[others].median()
-            errors.append(left / np.sqrt(variance.iloc[place] + of_median))
-    tails = np.array(errors)
-    of_two = (np.subtract.outer(tails, tails) / np.sqrt(2)).ravel()
-    tails *= np.quantile(np.abs(tails), 0.9) / np.quantile(np.abs(of_two), 0.9)
+            expected = variance.iloc[place] + _of_median(len(others)) * variance.iloc[others].mean()
+            errors.append(left / np.sqrt(expected))
+            sizes.append(len(places))
+    tails = _errors_of_rows(np.abs(errors), Counter(sizes))
     return scatter, problems.median().to_numpy(), tails
+
+
+def _of_median(count: int) -> float:
+    """Variance of the median of a few normal values, over theirs."""
+    return (1.35 if count > 2 else 1.0) / count
+
+
+def _errors_of_rows(seen: np.ndarray, sizes: Mapping[int, int]) -> np.ndarray:
+    """Magnitudes of the errors of single rows: those seen, scaled in the middle and in the tail so that they
+    give the seen magnitudes at both.
+
+    A seen error is the change of one leader less the median change of the others of its problem, over the
+    expected standard deviation; sizes: how many there are of problems with that number of leaders.
+    """
+    rng, levels = np.random.default_rng(0), (np.arange(_LEVELS) + 0.5) / _LEVELS
+    wanted = np.quantile(seen, levels)
+    drawn = [
+        (rng.integers(0, _LEVELS, shape), rng.choice([-1.0, 1.0], shape))
+        for size, count in sorted(sizes.items())
+        for shape in [(_REPEATS * count, size, 2)]
+    ]
+    middle_and_tail = np.ones(2)
+    for _ in range(_FITTING_STEPS):
+        magnitudes = wanted * np.interp(levels, _FITTED_LEVELS, middle_and_tail)
+        found = []
+        for index, sign in drawn:
+            changes = (magnitudes[index] * sign) @ np.array([1.0, -1.0]) / np.sqrt(2)
+            left = changes[:, 0] - np.median(changes[:, 1:], axis=1)
+            found.append(np.abs(left) / np.sqrt(1.0 + _of_median(changes.shape[1] - 1)))
+        got = np.quantile(np.concatenate(found), _FITTED_LEVELS)
+        middle_and_tail *= np.sqrt(np.quantile(seen, _FITTED_LEVELS) / got)
+    return np.asarray(wanted * np.interp(levels, _FITTED_LEVELS, middle_and_tail))
 
 
 def _judged_columns(records: pd.DataFrame) -> pd.DataFrame:
