@@ -126,7 +126,21 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert errors == "interrupted\n"
+    assert errors == "interrupted: the same command starts again\n"
+
+
+def test_an_interrupted_command_says_how_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(args: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_module("build"), "run", interrupted)
+    assert main(["build", "-o", "prebuilt"]) == 130
+    assert (
+        "interrupted: what is compiled is in the cache, and the same command goes on"
+        in capsys.readouterr().err
+    )
 
 
 def test_errors_of_the_harness_and_no_others_are_caught(

@@ -79,6 +79,17 @@ _COMMANDS = {name: line for group in _GROUPS.values() for name, line in group.it
 _MODULES = {"import": "import_records"}  # `import` is a Python keyword
 
 
+_GOES_ON = {
+    "build": "what is compiled is in the cache, and the same command goes on from there",
+    "kernels": "what is compiled is in the cache, and the same command goes on from there",
+    "cache": "what was removed stays removed; the same command goes on",
+    "night": "the same command continues this night",
+    "tune": "what was measured is kept; with --problem-set the same command goes on from there",
+    "export-records": "files that were written stay; the same command writes all of them",
+    "seal": "folders that were sealed stay sealed; the same command seals the others",
+}
+"""Command -> what becomes of its work after Ctrl-C. The others start again."""
+
 _TOOLS = ("crawl", "results", "study", "ablation")
 """Commands of earlier versions that are now tools of a checkout."""
 
@@ -168,7 +179,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        given = sys.argv[1:] if argv is None else argv
+        named = next((word for word in given if word in _COMMANDS), "")
+        print(f"interrupted: {_GOES_ON.get(named, 'the same command starts again')}", file=sys.stderr)
         return 130
 
 

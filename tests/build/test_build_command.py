@@ -126,7 +126,17 @@ def test_progress_shows_counts_rate_and_time_left() -> None:
         == "built 30/90, 2 failed, 3.0 kernels/s, 0:20 left"
     )
     assert build.describe_progress(Progress(0, 90, 0, 0.0)) == "built 0/90, 0.0 kernels/s"
+    assert (
+        build.describe_progress(Progress(50, 90, 0, 20.0, cached=40))
+        == "built 50/90, 40 from the cache, 0.5 kernels/s, 1:20 left"
+    )
+    assert build.describe_progress(Progress(90, 90, 0, 1.0, cached=90)) == "built 90/90, 90 from the cache"
     assert build.describe_progress(Progress(90, 90, 0, 45.0)) == "built 90/90, 2.0 kernels/s"
+
+
+def test_the_time_left_does_not_grow_while_a_kernel_compiles() -> None:
+    left = [Progress(2, 6, 0, elapsed_s, last_s=10.0).left_s for elapsed_s in (10.0, 15.0, 30.0, 60.0)]
+    assert left == [20.0, 15.0, 0.0, 0.0]
 
 
 def test_progress_is_rewritten_in_place_on_a_terminal_only() -> None:

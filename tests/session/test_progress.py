@@ -62,8 +62,31 @@ def test_pairs_outside_the_plan_do_not_count(progress: Progress) -> None:
 
 def test_rate_and_time_left_come_from_measured_pairs(progress: Progress) -> None:
     progress.finished(fact("p", "a"))
-    # Planned at 1 s; the rate is computed at 2 s, the time left at 3 s.
-    assert "1 of 4 pairs  1 pairs/s  0:06 left" in progress.status("p")
+    # Planned at 1 s, measured at 2 s: the other three take 3 s, one of which has passed.
+    assert "1 of 4 pairs  1 pairs/s  0:02 left" in progress.status("p")
+
+
+def test_the_time_left_does_not_grow_while_a_pair_takes_its_time(progress: Progress) -> None:
+    progress.finished(fact("p", "a"))
+    left = [progress.time_left() for _ in range(6)]
+    assert left == ["0:02", "0:01", "0:00", "0:00", "0:00", "0:00"]
+
+
+def test_long_problems_are_expected_to_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(1000))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
+    progress = Progress()
+    progress.plan([("short", "a"), ("long", "a"), ("long", "b")], {"short": 1.0, "long": 30.0})
+    progress.finished(fact("short", "a"))
+    assert progress.time_left() == "0:58", "two seconds after the short one, of 60 for the long ones"
+
+
+def test_a_replay_counts_problems_and_builds_nothing() -> None:
+    progress = Progress()
+    progress.replay(12)
+    assert progress.status("p") == "[ 0/12] p  replaying"
+    progress.ended()
+    assert progress.status("q") == "[ 1/12] q  replaying"
 
 
 def test_resumed_pairs_do_not_count_for_the_rate(progress: Progress) -> None:
@@ -72,7 +95,7 @@ def test_resumed_pairs_do_not_count_for_the_rate(progress: Progress) -> None:
     assert line is not None
     assert line.fitting(None).endswith("  resumed  a")
     progress.finished(fact("q", "a"))
-    assert "3 of 4 pairs  1 pairs/s  0:02 left" in progress.status("q")
+    assert "3 of 4 pairs  1 pairs/s  0:00 left" in progress.status("q")
 
 
 def test_the_first_state_is_building_kernels(progress: Progress) -> None:
@@ -85,7 +108,7 @@ def test_long_times_show_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     progress = Progress()
     progress.plan(("p", str(number)) for number in range(101))
     progress.finished(fact("p", "0"))
-    assert progress.time_left() == "2:46:40"
+    assert progress.time_left() == "2:45:00"
 
 
 def test_a_narrow_terminal_drops_the_last_parts() -> None:

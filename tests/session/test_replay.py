@@ -14,6 +14,7 @@ from _pytest.config import _prepareconfig
 from tests.made_records import make_problems
 from tests.pytest_project import Finished, Project
 from tests.session.recorded import DEVICE, SET, Recorded, make_recorded, measured, records_of, train_model
+from tests.session.test_display import on_a_terminal, screen
 from tile_oracle.commands.oracle import write_oracle
 from tile_oracle.errors import HarnessError
 from tile_oracle.problem_set import load_problem_set
@@ -232,6 +233,16 @@ def test_a_user_s_test_gets_recorded_measurements(recorded: Recorded) -> None:
     done = recorded.project.pytest("test_own.py", of_a_pair, *SHIPPED, "--model=none")
     assert done.status == 0, done.output
     assert done.counts() == {"passed": 97}
+
+
+@pytest.mark.usefixtures("accepted")
+def test_the_live_line_of_a_replay_counts_problems(recorded: Recorded) -> None:
+    written = on_a_terminal(recorded.project, 80, *SHIPPED)
+    assert "[ 0/12] " in written
+    assert "  replaying" in written
+    assert "judging the picks and writing the report" in written
+    assert "building kernels" not in written
+    assert not any("replaying" in line or "judging" in line for line in screen(written))
 
 
 def test_a_user_s_test_gets_all_recorded_measurements_of_a_problem(recorded: Recorded) -> None:

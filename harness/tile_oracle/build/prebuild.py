@@ -22,22 +22,30 @@ _TICK_S = 0.5
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a build."""
+    """Progress of a build. cached: how many of `done` were in the cache, which says nothing about the others.
+    last_s: when the last one was done, on the clock of elapsed_s; None: now."""
 
     done: int
     total: int
     failed: int
     elapsed_s: float
+    cached: int = 0
+    last_s: float | None = None
 
     @property
     def rate_per_s(self) -> float:
-        """Kernels per second so far."""
-        return self.done / self.elapsed_s if self.elapsed_s > 0 else 0.0
+        """Compiled kernels per second, until the last one was done."""
+        until_s = self.elapsed_s if self.last_s is None else self.last_s
+        return (self.done - self.cached) / until_s if until_s > 0 else 0.0
 
     @property
     def left_s(self) -> float | None:
-        """Estimated seconds left at the rate so far; None before the first kernel is done."""
-        return (self.total - self.done) / self.rate_per_s if self.rate_per_s > 0 else None
+        """Estimated seconds left at the rate so far; None before the first kernel is compiled. Does not grow
+        while a kernel takes its time."""
+        if self.rate_per_s <= 0:
+            return None
+        since_s = 0.0 if self.last_s is None else self.elapsed_s - self.last_s
+        return max(0.0, (self.total - self.done) / self.rate_per_s - since_s)
 
 
 @dataclass(frozen=True)
@@ -88,12 +96,15 @@ def build_all(
         raise BuildError(
             "there is no kernel to build: the kernel set has none for this kind, or the filter excludes all"
         )
-    total, results = len(waiting), list[BuildResult]()
+    total, results, last_s = len(waiting), list[BuildResult](), 0.0
     while waiting:
         done, waiting = wait(waiting, timeout=_TICK_S, return_when=FIRST_COMPLETED)
         results += [future.result() for future in done]
+        elapsed_s = time.monotonic() - begin
+        last_s = elapsed_s if done else last_s
         failures = sum(result.binary is None for result in results)
-        on_progress(Progress(len(results), total, failures, time.monotonic() - begin))
+        cached = sum(result.cached for result in results)
+        on_progress(Progress(len(results), total, failures, elapsed_s, cached, last_s))
     return sorted(results, key=lambda result: result.kernel.name)
 
 

@@ -235,7 +235,10 @@ def describe_progress(progress: Progress) -> str:
     parts = [f"built {progress.done}/{progress.total}"]
     if progress.failed:
         parts.append(f"{progress.failed} failed")
-    parts.append(f"{progress.rate_per_s:.1f} kernels/s")
+    if progress.cached:
+        parts.append(f"{progress.cached} from the cache")
+    if progress.cached < progress.done or not progress.done:
+        parts.append(f"{progress.rate_per_s:.1f} kernels/s")
     if progress.left_s is not None and progress.done < progress.total:
         minutes, seconds = divmod(int(progress.left_s), 60)
         parts.append(f"{minutes}:{seconds:02d} left")

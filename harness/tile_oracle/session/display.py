@@ -62,10 +62,11 @@ class Display:
         width = terminal_columns(reporter) if reporter is not None and reporter.isatty else None
         self.line(line.fitting(width), red=line.failures > 0)
 
-    def status(self, text: str) -> None:
-        """Rewrites the live line; only on a TTY, and at a limited rate."""
+    def status(self, text: str, *, always: bool = False) -> None:
+        """Rewrites the live line; only on a TTY, and unless `always` at a limited rate."""
         reporter, now = self._reporter, time.monotonic()
-        if not self._live or reporter is None or now - self._last_s < _LIVE_EVERY_S:
+        too_soon = now - self._last_s < _LIVE_EVERY_S and not always
+        if not self._live or reporter is None or too_soon:
             return
         self._last_s = now
         self._live_shown = True

@@ -33,7 +33,8 @@ class EndHooks:
                 self._stop_workers()
             self._settle(session, interrupted)
             self.session.close(interrupted=interrupted)
-            self.state.display.clear()
+            if self.state.selected and not self.state.is_worker:
+                self.state.display.status("judging the picks and writing the report", always=True)
             if self.state.signals.received:
                 self.state.trouble = self._how_to_resume(f"stopped by {self.state.signals.received}")
             elif not self.state.is_worker and not self.config.getoption("collectonly"):
@@ -48,6 +49,7 @@ class EndHooks:
         except KeyboardInterrupt:
             self.state.trouble = self._how_to_resume("interrupted again before the report was written")
             exitstatus = session.exitstatus = pytest.ExitCode.INTERRUPTED
+        self.state.display.clear()
         if self.state.is_worker:
             output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
             output["tile_oracle_budget_spent"] = self.session.budget_spent
@@ -122,6 +124,7 @@ class EndHooks:
             self.state.outcomes |= {Outcome.INCOMPLETE}
         if not self.state.conclusions or not self.session.is_judged:
             return
+        self.state.display.clear()
         ids = self.state.verdict_ids()
         session.testscollected += len(ids)
         share = len(ids) // len(self.state.conclusions)

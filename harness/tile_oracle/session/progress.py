@@ -40,6 +40,10 @@ class Progress:
     """
 
     def __init__(self) -> None:
+        self._replayed: int | None = None
+        self._last_s: float | None = None
+        self._weight_of: dict[str, float] = {}
+        self._weight_left = self._weight_measured = 0.0
         self._problems: dict[str, _Problem] = {}
         self._started = time.monotonic()
         self._planned_pairs = 0
@@ -47,11 +51,24 @@ class Progress:
         self._measured_pairs = 0
         self._done_problems = 0
 
-    def plan(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Problem id and kernel name of each pair, in any order."""
+    def replay(self, problems: int) -> None:
+        """Replays this many problems: nothing is built or measured."""
+        self._replayed = problems
+
+    def ended(self) -> None:
+        """Counts a replayed problem."""
+        self._done_problems += self._replayed is not None
+
+    def plan(self, pairs: Iterable[tuple[str, str]], times: Mapping[str, float] | None = None) -> None:
+        """Problem id and kernel name of each pair, in any order. times: the expected time of a pair of each
+        problem, in a relative unit; without it all pairs take equally long."""
         for problem, kernel in pairs:
             self._problems.setdefault(problem, _Problem(set())).waiting.add(kernel)
         self._planned_pairs = sum(len(problem.waiting) for problem in self._problems.values())
+        self._weight_of = {name: (times or {}).get(name, 1.0) for name in self._problems}
+        self._weight_left = sum(
+            len(problem.waiting) * self._weight_of[name] for name, problem in self._problems.items()
+        )
         self._started = time.monotonic()
 
     def finished(self, facts: Mapping[str, object]) -> ProgressLine | None:
@@ -65,7 +82,11 @@ class Progress:
             return None
         problem.waiting.remove(kernel)
         self._done_pairs += 1
-        self._measured_pairs += not facts.get("resumed", False)
+        measured = not facts.get("resumed", False)
+        self._measured_pairs += measured
+        self._weight_left -= self._weight_of[name]
+        self._weight_measured += self._weight_of[name] if measured else 0.0
+        self._last_s = time.monotonic() if measured else self._last_s
         problem.statuses[str(facts["status"])] += 1
         tflops = facts.get("tflops")
         if facts["status"] == "ok" and isinstance(tflops, float) and tflops > problem.best_tflops:
@@ -83,6 +104,9 @@ class Progress:
 
     def status(self, subject: str) -> str:
         """The current state, for a line that is rewritten in place. subject: what is being tested."""
+        if self._replayed is not None:
+            width = len(str(self._replayed))
+            return f"[{self._done_problems:>{width}}/{self._replayed}] {subject}  replaying"
         return (
             f"{self._count()} {subject}  {self._done_pairs:,} of {self._planned_pairs:,} pairs  "
             f"{self._pace()}"
@@ -104,11 +128,15 @@ class Progress:
 
     def _rate(self) -> float:
         # Pairs from an earlier session take no time, so they do not predict the rest.
-        return self._measured_pairs / max(1e-9, time.monotonic() - self._started)
+        last_s = self._started if self._last_s is None else self._last_s
+        return self._measured_pairs / max(1e-9, last_s - self._started)
 
     def time_left(self) -> str:
-        """Estimated from the rate so far, as m:ss or h:mm:ss."""
-        seconds = int(self.pairs_left / max(1e-9, self._rate()))
+        """Estimated from the expected and the measured times so far, as m:ss or h:mm:ss. Does not grow while
+        a pair takes its time."""
+        last_s = self._started if self._last_s is None else self._last_s
+        per_weight_s = (last_s - self._started) / max(1e-9, self._weight_measured)
+        seconds = int(max(0.0, self._weight_left * per_weight_s - (time.monotonic() - last_s)))
         minutes, seconds = divmod(seconds, 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

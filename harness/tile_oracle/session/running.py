@@ -11,6 +11,7 @@ from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError
 from tile_oracle.session import benchmark_bridge
 from tile_oracle.session.items import params_of
 from tile_oracle.session.state import SessionState
+from tile_oracle.session.suite_names import SUITE_ID
 
 if TYPE_CHECKING:
     from tile_oracle.kernel import Kernel
@@ -63,11 +64,14 @@ class RunningHooks:
 
         if self.state.scheduler is not None:
             self.state.scheduler.begun(nodeid)
-        self.state.display.status(self.state.progress.status(pair_of(nodeid)[0] or nodeid))
+        if not nodeid.startswith(f"{SUITE_ID}::verdict["):
+            self.state.display.status(self.state.progress.status(pair_of(nodeid)[0] or nodeid))
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         if self.state.scheduler is not None:
             self.state.scheduler.ended(nodeid)
+        if nodeid.startswith(f"{SUITE_ID}::test_problem["):
+            self.state.progress.ended()
 
     def measure(self, node: pytest.Item, problem: Problem, kernel: Kernel) -> Measurement:
         __tracebackhide__ = True

@@ -63,13 +63,18 @@ class SessionState:
         """Sets the problems to replay, after pytest's selection."""
         for problem in problems:
             self.selected[problem.id] = len(self.pairs_by_name.kernels(problem))
+        if self.selected:
+            self.progress.replay(len(self.selected))
 
     def plan_pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Sets the pairs to measure, after pytest's selection: distinct pairs of problem id and kernel
         name."""
         listed = list(pairs)
         self.selected.update(Counter(problem for problem, _ in listed))
-        self.progress.plan(listed)
+        if listed:
+            from tile_oracle.session.expected_time import pair_times
+
+            self.progress.plan(listed, pair_times(dict.fromkeys(problem for problem, _ in listed)))
 
     def open_run(self) -> Run:
         """The run's folder, made or found at the first call. Raises UsageError."""
