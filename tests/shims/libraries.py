@@ -7,7 +7,12 @@ from pathlib import Path
 
 from tile_oracle.build.toolchain import zig_folder
 
-_FILES = {"cublaslt": "libcublasLt.so.13", "cudnn": "libcudnn.so.9", "hipblaslt": "libhipblaslt.so.1"}
+_FILES = {
+    "cublaslt": "libcublasLt.so.13",
+    "cudnn": "libcudnn.so.9",
+    "hipblaslt": "libhipblaslt.so.1",
+    "miopen": "libMIOpen.so.1",
+}
 
 
 def build_library(name: str, folder: Path) -> Path:

@@ -64,7 +64,7 @@ def machine_with(
 
     def make(name: str) -> Machine:
         library = build_library(name, tmp_path / "library")
-        arch = "gfx950" if name == "hipblaslt" else "sm_90"
+        arch = "gfx950" if name in ("hipblaslt", "miopen") else "sm_90"
         return Machine(project, emulated_machine(arch), name, library, tmp_path / "calls")
 
     return make

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from tile_oracle.device.library import cublaslt_pool, cudnn_pool, hipblaslt
+from tile_oracle.device.library import cublaslt_pool, cudnn_pool, hipblaslt, miopen
 from tile_oracle.device.library.cublaslt import CublasLt
 from tile_oracle.device.library.cudnn import Cudnn
 from tile_oracle.device.library.hipblaslt import HipblasLt
+from tile_oracle.device.library.miopen import Miopen
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import RuntimeFailure, RuntimeMissing
 from tile_oracle.device.runtime.hip import open_hip
@@ -26,7 +27,7 @@ from tile_oracle.vendor.messages import About, Answer, Question
 from tile_oracle.vendor.offers import ProblemOffers
 
 _Ask = Callable[[Problem], ProblemOffers]
-_VISIBLE = {"hipblaslt": "HIP_VISIBLE_DEVICES"}
+_VISIBLE = {"hipblaslt": "HIP_VISIBLE_DEVICES", "miopen": "HIP_VISIBLE_DEVICES"}
 """The libraries over HIP, and the variable that chooses their devices."""
 
 
@@ -57,9 +58,12 @@ def _opened(question: Question) -> tuple[About, _Ask]:
     driver = open_hip(library=question.runtime or None) if on_hip else open_cuda()
     properties = driver.properties()
     path, most = Path(question.path), question.most
-    library: CublasLt | Cudnn | HipblasLt
+    library: CublasLt | Cudnn | HipblasLt | Miopen
     ask: _Ask
-    if on_hip:
+    if question.library == "miopen":
+        library = convolutions = Miopen(path)
+        ask = lambda problem: miopen.offers_for(convolutions, problem, most)  # noqa: E731
+    elif on_hip:
         library = hip = HipblasLt(path)
         ask = lambda problem: hipblaslt.offers_for(hip, problem, most)  # noqa: E731
     elif question.library == "cudnn":

@@ -129,7 +129,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--kernel-set, such as a list of `tile-oracle portfolio`; a folder that `tile-oracle build` made of "
         "a kernel set (also native=FOLDER); and libraries whose "
         "algorithms are candidates: on sm_90 cublaslt (GEMM) and cudnn (convolution), on AMD's GPUs "
-        "hipblaslt (GEMM); cudnn=PATH says where the library is",
+        "hipblaslt (GEMM), miopen (convolution); cudnn=PATH says where the library is",
     )
     add(
         "--library-algorithms",

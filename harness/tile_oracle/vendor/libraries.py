@@ -70,6 +70,15 @@ _ALL = (
         ("nvidia/cudnn/lib", "torch/lib"),
         "nvidia-cudnn-cu13 or nvidia-cudnn-cu12",
     ),
+    Library(
+        "miopen",
+        "MIOpen",
+        ("grouped_conv",),
+        ("gfx950", "gfx942", "gfx90a"),
+        ("libMIOpen.so.1", "libMIOpen.so"),
+        ("torch/lib",),
+        "ROCm (miopen-hip)",
+    ),
 )
 _BY_NAME = {one.name: one for one in _ALL}
 _SYSTEM_FOLDERS = (

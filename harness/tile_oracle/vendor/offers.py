@@ -17,7 +17,7 @@ from tile_oracle.problem import Problem
 
 _FILE = "library_{}.json"
 WORKSPACE_BYTES: Mapping[str, int] = MappingProxyType(
-    {"cublaslt": 32 << 20, "hipblaslt": 64 << 20, "cudnn": 1 << 30}
+    {"cublaslt": 32 << 20, "hipblaslt": 64 << 20, "cudnn": 1 << 30, "miopen": 1 << 30}
 )
 """Library -> the most workspace of an algorithm. PyTorch gives cuBLASLt as much on a Hopper GPU; it gives
 cuDNN what is free."""

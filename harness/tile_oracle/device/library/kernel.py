@@ -13,6 +13,7 @@ from tile_oracle.device.library.cublaslt import Algorithm, CublasLt, Product
 from tile_oracle.device.library.cudnn import Cudnn, Graph, Plan, of_data
 from tile_oracle.device.library.cudnn_pool import graph_of
 from tile_oracle.device.library.hipblaslt import HipblasLt, HipProduct, algorithm_of
+from tile_oracle.device.library.miopen import Miopen, MiopenConvolution
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import LibraryLaunch
 from tile_oracle.problem import Problem
@@ -117,6 +118,33 @@ class _OpenedHipblasLt:
         )
 
 
+class _OpenedMiopen:
+    """The library and the convolutions that it was asked for, whose descriptors the kernels share."""
+
+    def __init__(self, path: str) -> None:
+        self._library = Miopen(Path(path))
+        self._convolutions: dict[str, MiopenConvolution] = {}
+
+    @property
+    def version(self) -> str:
+        return self._library.version
+
+    def kernel(self, data: str) -> Callable[[Problem], Run]:
+        number = int(data)
+        return lambda problem: self._run(number, problem)
+
+    def _run(self, number: int, problem: Problem) -> Run:
+        if problem.id not in self._convolutions:
+            self._convolutions[problem.id] = MiopenConvolution(self._library, problem)
+        convolution = self._convolutions[problem.id]
+        needed = _bounded("miopen", convolution.prepare(number))
+        return _planned(
+            "miopenConvolutionImmediate",
+            needed,
+            lambda *addresses: lambda stream: convolution.start(number, addresses, needed, stream),
+        )
+
+
 class _OpenedCudnn:
     """The library, and the plans of the problem that it was asked for last."""
 
@@ -159,6 +187,9 @@ class _OpenedCudnn:
         self._graph = None
 
 
+_Opened = _OpenedCublasLt | _OpenedCudnn | _OpenedHipblasLt | _OpenedMiopen
+
+
 def _planned(call: str, workspace_bytes: int, prepared: Callable[..., Callable[[int], None]]) -> Run:
     """A run of one call.
 
@@ -186,7 +217,13 @@ def _bounded(library: str, workspace_bytes: int) -> int:
 
 
 @lru_cache(maxsize=4)
-def _open(library: str, path: str) -> _OpenedCublasLt | _OpenedCudnn | _OpenedHipblasLt:
-    if library == "cudnn":
-        return _OpenedCudnn(path)
-    return _OpenedHipblasLt(path) if library == "hipblaslt" else _OpenedCublasLt(path)
+def _open(library: str, path: str) -> _Opened:
+    kinds: dict[str, Callable[[str], _Opened]] = {
+        "cublaslt": _OpenedCublasLt,
+        "cudnn": _OpenedCudnn,
+        "hipblaslt": _OpenedHipblasLt,
+        "miopen": _OpenedMiopen,
+    }
+    if library not in kinds:
+        raise ValueError(f"there is no library {library}")
+    return kinds[library](path)

@@ -1,0 +1,221 @@
+"""MIOpen's C interface, as far as convolutions in its immediate mode need it.
+
+Functions, structures and numbers are those of miopen.h of ROCm 6 (github.com/ROCm/MIOpen). The library names
+the solutions for a convolution, the fastest first by its own estimate, and runs one by its number.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Mapping, Sequence
+from ctypes import byref, c_float, c_int, c_size_t, c_uint64, c_void_p
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tile_oracle.device.gpu_abi import Unlaunchable
+from tile_oracle.device.library.calls import Calls
+from tile_oracle.problem import Problem
+from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
+
+_TYPES: Mapping[str, int] = MappingProxyType({"fp16": 0, "fp32": 1, "bf16": 5})
+_CROSS_CORRELATION = 0
+_STATUSES: Mapping[int, str] = MappingProxyType(
+    {
+        1: "miopenStatusNotInitialized",
+        2: "miopenStatusInvalidValue",
+        3: "miopenStatusBadParm",
+        4: "miopenStatusAllocFailed",
+        5: "miopenStatusInternalError",
+        6: "miopenStatusNotImplemented",
+        7: "miopenStatusUnknownError",
+        8: "miopenStatusUnsupportedOp",
+        10: "miopenStatusVersionMismatch",
+    }
+)
+_DIRECTIONS: Mapping[str, tuple[str, tuple[int, int]]] = MappingProxyType(
+    {
+        "forward": ("miopenConvolutionForward", (1, 0)),
+        "bwd_data": ("miopenConvolutionBackwardData", (0, 1)),
+        "bwd_weight": ("miopenConvolutionBackwardWeights", (1, 0)),
+    }
+)
+"""Direction -> how its functions begin, and the places of their two operands among ours."""
+
+
+class _Solution(ctypes.Structure):
+    """miopenConvSolution_t."""
+
+    _fields_ = (
+        ("time_ms", c_float),
+        ("workspace_bytes", c_size_t),
+        ("number", c_uint64),
+        ("algorithm", c_int),
+    )
+
+
+_V, _I, _S = c_void_p, c_int, c_size_t
+_OF_DIRECTION: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "GetSolutionCount": (*[_V] * 5, _V),
+        "GetSolution": (*[_V] * 5, _S, _V, _V),
+        "GetSolutionWorkspaceSize": (*[_V] * 5, c_uint64, _V),
+        "CompileSolution": (*[_V] * 5, c_uint64),
+        "Immediate": (*[_V] * 9, _S, c_uint64),
+    }
+)
+_SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "miopenCreate": (_V,),
+        "miopenSetStream": (_V, _V),
+        "miopenGetVersion": (_V, _V, _V),
+        "miopenCreateTensorDescriptor": (_V,),
+        "miopenSetTensorDescriptor": (_V, _I, _I, _V, _V),
+        "miopenDestroyTensorDescriptor": (_V,),
+        "miopenCreateConvolutionDescriptor": (_V,),
+        "miopenInitConvolutionNdDescriptor": (_V, _I, _V, _V, _V, _I),
+        "miopenSetConvolutionGroupCount": (_V, _I),
+        "miopenDestroyConvolutionDescriptor": (_V,),
+        **{
+            f"{begin}{end}": arguments
+            for begin, _ in _DIRECTIONS.values()
+            for end, arguments in _OF_DIRECTION.items()
+        },
+    }
+)
+
+
+class Miopen:
+    """The loaded library with a handle for the current device.
+
+    Raises OSError and ValueError when it cannot be loaded, LibraryFailure when it cannot be initialized.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.calls = Calls(path, _SIGNATURES, _STATUSES)
+        numbers = [c_size_t() for _ in range(3)]
+        self.calls("miopenGetVersion", *map(byref, numbers))
+        self.version = ".".join(str(one.value) for one in numbers)
+        self.handle = self.calls.made("miopenCreate")
+        self._stream: int | None = None
+
+    def use_stream(self, stream: int) -> None:
+        """Lets runs start on the stream."""
+        if stream != self._stream:
+            self.calls("miopenSetStream", self.handle, stream)
+            self._stream = stream
+
+
+class MiopenConvolution:
+    """A problem's convolution as the library sees it: channels-last tensors by their strides."""
+
+    def __init__(self, library: Miopen, problem: Problem) -> None:
+        """Raises Unlaunchable for another operation, LibraryFailure for a convolution that it does not
+        take."""
+        if problem.op != "grouped_conv":
+            raise Unlaunchable(f"MIOpen is asked for convolutions, not for {problem.op}")
+        self._library, calls = library, library.calls
+        row = problem.as_row()
+        self._begin, self._order = _DIRECTIONS[row["direction"]]
+        axes = ("d", "h", "w")[3 - row["ndim"] :]
+        self._convolution = calls.made("miopenCreateConvolutionDescriptor")
+        pads, strides, dilations = (
+            _integers([row[f"{name}_{axis}"] for axis in axes]) for name in ("pad", "stride", "dilation")
+        )
+        described = (len(axes), pads, strides, dilations, _CROSS_CORRELATION)
+        calls("miopenInitConvolutionNdDescriptor", self._convolution, *described)
+        calls("miopenSetConvolutionGroupCount", self._convolution, row["G"])
+        weight = 2 if row["direction"] == "bwd_weight" else 1
+        self._tensors = [
+            self._tensor(shape, problem.dtype, weight=place == weight)
+            for place, shape in enumerate(problem.operand_shapes)
+        ]
+        self._compiled: set[int] = set()
+
+    def _tensor(self, shape: Sequence[int], dtype: str, *, weight: bool) -> c_void_p:
+        """shape: as in memory, with the groups beside the channels."""
+        if weight:
+            groups, outputs, *extents, channels = shape
+            outer = groups * outputs
+        else:
+            outer, *extents, groups, inner = shape
+            channels = groups * inner
+        in_memory = (outer, *extents, channels)
+        strides = [math.prod(in_memory[place + 1 :]) for place in range(len(in_memory))]
+        tensor = self._library.calls.made("miopenCreateTensorDescriptor")
+        dims = _integers((outer, channels, *extents))
+        steps = _integers((strides[0], strides[-1], *strides[1:-1]))
+        self._library.calls("miopenSetTensorDescriptor", tensor, _TYPES[dtype], len(in_memory), dims, steps)
+        return tensor
+
+    @property
+    def _described(self) -> tuple[c_void_p, ...]:
+        """What the functions of a direction begin with."""
+        first, second = (self._tensors[place] for place in self._order)
+        return (self._library.handle, first, second, self._convolution, self._tensors[2])
+
+    def solutions(self) -> list[tuple[int, int]]:
+        """(number, bytes of workspace) of the library's solutions, its first choice first."""
+        calls, count = self._library.calls, c_size_t()
+        calls(f"{self._begin}GetSolutionCount", *self._described, byref(count))
+        found = (_Solution * max(1, count.value))()
+        most = c_size_t(count.value)
+        if count.value:
+            calls(f"{self._begin}GetSolution", *self._described, count, byref(most), found)
+        return [(int(one.number), int(one.workspace_bytes)) for one in found[: most.value]]
+
+    def prepare(self, number: int) -> int:
+        """Compiles a solution and returns its bytes of workspace. Raises Unlaunchable where it is none of
+        this problem's, LibraryFailure."""
+        calls, needed = self._library.calls, c_size_t()
+        name = f"{self._begin}GetSolutionWorkspaceSize"
+        code = calls.status(name, *self._described, number, byref(needed))
+        if code:
+            raise Unlaunchable(f"{name}: {calls.name_of(code)} ({code})")
+        if number not in self._compiled:
+            calls(f"{self._begin}CompileSolution", *self._described, number)
+            self._compiled.add(number)
+        return needed.value
+
+    def start(self, number: int, addresses: Sequence[int], workspace_bytes: int, stream: int) -> None:
+        """Starts a run on a stream. addresses: of both operands, the result and the workspace. Raises
+        LibraryFailure."""
+        *operands, out, workspace = addresses
+        self._library.use_stream(stream)
+        first, second = self._order
+        self._library.calls(
+            f"{self._begin}Immediate",
+            *(self._library.handle, self._tensors[first], operands[first]),
+            *(self._tensors[second], operands[second], self._convolution, self._tensors[2], out),
+            *(workspace or None, workspace_bytes, number),
+        )
+
+    def close(self) -> None:
+        """Frees the descriptors."""
+        for tensor in self._tensors:
+            self._library.calls("miopenDestroyTensorDescriptor", tensor)
+        self._library.calls("miopenDestroyConvolutionDescriptor", self._convolution)
+
+
+def _integers(values: Sequence[int]) -> Any:
+    """An array of C integers. Raises Unlaunchable for a number that does not fit."""
+    if any(value >= 2**31 for value in values):
+        raise Unlaunchable("a size or stride of 2^31 or more is not one of MIOpen's integers")
+    return (c_int * len(values))(*values)
+
+
+def offers_for(library: Miopen, problem: Problem, most: int) -> ProblemOffers:
+    """The first `most` solutions. Raises LibraryFailure."""
+    try:
+        convolution = MiopenConvolution(library, problem)
+    except Unlaunchable as error:
+        return ProblemOffers(why_none=str(error))
+    found = convolution.solutions()
+    convolution.close()
+    fitting = [one for one in found if one[1] <= WORKSPACE_BYTES["miopen"]]
+    offers = tuple(
+        Offer(f"s{number}", str(number), needed, rank) for rank, (number, needed) in enumerate(fitting[:most])
+    )
+    why_none = "" if offers else "the library has no algorithm for it"
+    return ProblemOffers(offers, why_none, len(found), len(found) - len(fitting))
