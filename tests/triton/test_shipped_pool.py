@@ -135,6 +135,8 @@ CONVOLUTIONS = (
     (2, 1, 16, 8, 1, 6, 7, 1, 1, 2, 3),
     (2, 2, 3, 16, 1, 11, 9, 5, 5, 2, 2, 2, 2),
     (2, 2, 32, 48, 1, 33, 32, 1, 1),
+    (2, 3, 24, 40, 1, 9, 17, 3, 2, 1, 1, 2, 1, 2, 3),
+    (2, 2, 128, 128, 2, 4, 5, 2, 3, 1, 1, 1, 0),
     (2, 1, 16, 80, 1, 3, 5, 1, 1, 1, 1, 0, 0, 2, 3),
     (3, 2, 48, 16, 1, 5, 6, 1, 1, 1, 1, 0, 0, 1, 1, 3),
     (3, 1, 16, 8, 2, 5, 6, 2, 3, 1, 2, 0, 1, 1, 1, 4, 3, 2, 1, 1),
@@ -158,6 +160,7 @@ def convolutions(direction: str) -> list[GroupedConvProblem]:
         ("bwd_weight", "implicit_weight"),
         *itertools.product(("forward", "bwd_data", "bwd_weight"), ("tiles", "tma", "tma_uneven")),
         *itertools.product(("bwd_weight",), ("tma_stream_k", "tma_split_k")),
+        *itertools.product(("forward", "bwd_data"), ("window",)),
     ],
 )
 def test_convolutions_are_right(hopper: TritonSource, tmp_path: Path, direction: str, function: str) -> None:
