@@ -155,3 +155,12 @@ def test_the_tests_of_a_fleet_run_longest_first(project: Project) -> None:
     assert first != in_set
     flops = [problem_from_id(one).flops for one in dict.fromkeys(first) if one in PROBLEMS]
     assert flops == sorted(flops, reverse=True)
+
+
+def test_without_ray_there_is_one_line_and_no_run(project: Project) -> None:
+    project.write("no_ray.py", 'import sys\n\nsys.modules["ray"] = None\n')
+    asked = ("--problem-set", "small.csv", "--target", "cpu", *QUICK, "--fleet=local", "-p", "no_ray")
+    done = project.pytest(*asked)
+    assert done.status == 4
+    assert "--fleet needs Ray: pip install 'tile-oracle[fleet]'" in done.last
+    assert not project.runs

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tile_oracle.errors import BuildError, TargetError
+from tile_oracle.errors import BuildError, DeviceMissingError, TargetError
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import kernel_pool
-from tile_oracle.target import TargetOptions, resolve_target
+from tile_oracle.target import TargetOptions, gpu_presence, resolve_target
 
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 1, 16, 16, 1, 8, 8, 3, 3)
 
@@ -31,6 +32,19 @@ def test_the_cpu_is_found(name: str, options: TargetOptions) -> None:
         assert len(target.source_identity()) == 64
     finally:
         target.close()
+
+
+@pytest.mark.parametrize("name", ["gfx950", "sm_90"])
+def test_kernels_for_a_gpu_elsewhere_are_built_without_one(
+    name: str, options: TargetOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for place in ("KFD", "_DEV", "_KFD_NODES"):
+        monkeypatch.setattr(gpu_presence, place, tmp_path / "none")
+    with pytest.raises(DeviceMissingError, match="cannot run here"):
+        resolve_target(name, options)
+    target, _ = resolve_target(name, replace(options, elsewhere=True))
+    assert target.arch == name
+    target.close()
 
 
 @pytest.mark.parametrize("name", ["", "gpu", "CPU", "../cpu", "cpu "])

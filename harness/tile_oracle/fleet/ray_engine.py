@@ -67,6 +67,17 @@ class _DeviceActor:
         self._runner.close()
 
 
+def import_ray() -> Any:
+    """The module ray. Raises RayMissingError."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise RayMissingError("--fleet needs Ray: pip install 'tile-oracle[fleet]'") from None
+    return ray
+
+
 def _short_folder() -> str | None:
     """A folder for Ray's sockets, whose paths have at most 107 characters; None: Ray's own choice."""
     fits = len(tempfile.gettempdir()) <= _LONGEST_FOLDER
@@ -137,15 +148,10 @@ class RayEngine:
 
         Raises RayMissingError.
         """
-        try:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-            import ray
-        except ImportError:
-            raise RayMissingError("--fleet needs Ray: pip install 'tile-oracle[fleet]'") from None
-        self._ray = ray
+        self._ray = ray = import_ray()
         self._settings, self._arch, self._limit = settings, arch, devices
         self._slots: dict[str, _Slot] = {}
+        self._is_local = address == LOCAL
         self._gauges: _Gauges | None = None
         self._looked_s = 0.0
         self._stepped_s = time.monotonic()
@@ -349,7 +355,10 @@ class RayEngine:
         opening = sum(slot.opening is not None for slot in self._slots.values())
         if opening:
             return f"{opening} of {len(self._slots)} are still opening"
-        return "" if self._slots else f"the cluster has no {self._arch} device"
+        if self._slots:
+            return ""
+        here = "; --fleet-devices N says how many this machine has" if self._is_local else ""
+        return f"the cluster has no {self._arch} device{here}"
 
     def close(self) -> None:
         calls = []

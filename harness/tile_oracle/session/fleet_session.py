@@ -16,7 +16,7 @@ from tile_oracle.fleet.driver import Again, FleetDriver, FleetTask, NotBegunErro
 from tile_oracle.fleet.fleet_file import FLEET_FILE, add_session
 from tile_oracle.fleet.messages import DeviceSettings, Result
 from tile_oracle.fleet.progress import ASIDE
-from tile_oracle.fleet.ray_engine import RayEngine
+from tile_oracle.fleet.ray_engine import RayEngine, import_ray
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.leaders import choose_leaders
 from tile_oracle.measure.measurement import Measurement
@@ -43,6 +43,7 @@ class FleetSession(LiveSession):
 
     def __init__(self, options: SessionOptions, **process: Any) -> None:
         """process: see Session. Raises HarnessError."""
+        import_ray()  # before anything is written
         super().__init__(options, **process)
         self._driver: FleetDriver | None = None
         self._engine: RayEngine | None = None

@@ -1,0 +1,55 @@
+"""A fleet over two emulated GPUs of this machine: each actor has one of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.gpu.test_sessions_on_gpu import FEW_KERNELS, SMALL_PROBLEMS
+from tests.kernels.emulated_gpu import machine as emulated
+from tests.pytest_project import SHORTLY, Finished, Project, twice
+from tile_oracle.build.toolchain import zig_folder
+from tile_oracle.target.lock_files import LOCK_DIR_VARIABLE
+
+pytest.importorskip("ray")
+
+
+@pytest.mark.slow
+def test_every_actor_measures_on_a_gpu_of_its_own(
+    project: Project, tmp_path: Path, emulated_machine: Callable[[str], emulated.EmulatedMachine]
+) -> None:
+    if zig_folder() is None:
+        pytest.skip("the emulated GPU needs the ziglang wheel")
+    machine = emulated_machine("sm_90")
+    project.problem_set("four.csv", SMALL_PROBLEMS)
+    # Actors load no pytest plugins: the emulated nodes are shown to every process.
+    project.write("site/sitecustomize.py", f"import {emulated.PLUGIN}\n")
+    environment = machine.environment(2)
+    environment["PYTHONPATH"] = f"{project.folder / 'site'}{os.pathsep}{environment['PYTHONPATH']}"
+    environment[LOCK_DIR_VARIABLE] = str(tmp_path / "locks")
+    process = project.start(
+        "--target=sm_90",
+        "--problem-set=four.csv",
+        f"--kernel-filter={FEW_KERNELS.format(vector=8)}",
+        "--model=none",
+        "-p",
+        emulated.PLUGIN,
+        f"--toolchain={machine.compiler}",
+        *SHORTLY,
+        "--fleet=local",
+        "--fleet-devices=2",
+        environment=environment,
+    )
+    output, _ = process.communicate(timeout=280)
+    done = Finished(process.returncode, output)
+    assert done.status == 0, done.output[-4000:]
+    records = project.records()
+    assert twice(records).empty
+    first = records[records["round"] == 0]
+    assert set(first["problem"]) == set(SMALL_PROBLEMS)
+    assert set(first["status"]) <= {"ok", "noisy", "unsupported"}
+    # The names of the locks show which GPUs were used for timing.
+    assert len(list((tmp_path / "locks").glob("gpu-*.lock"))) == 2
