@@ -14,8 +14,8 @@ from tile_oracle.report import wording
 @dataclass(frozen=True)
 class Cell:
     """A cell. value: its sort key, if that is not the text. tags: (css, text) after the text. meter: percent
-    of a bar behind it. note: a line below it. place: of the problem in the drill-down, which the cell opens;
-    linked: the problem's kernels are in the page without a script, too."""
+    of a bar behind it. note: a line below it. heat: its shade, 0 to 10. place: of the problem in the
+    drill-down, which the cell opens. linked: its kernels are in the page without a script, too."""
 
     text: object
     value: str | None = None
@@ -23,6 +23,7 @@ class Cell:
     tags: tuple[tuple[str, object], ...] = ()
     meter: str = ""
     note: str = ""
+    heat: int | None = None
     place: int | None = None
     linked: bool = False
 

@@ -15,6 +15,7 @@ from tile_oracle.record.schema import STATUSES
 from tile_oracle.report import answers, charts, pictures, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import DrillDown, about, drill_down_of
+from tile_oracle.report.heat_map import WITHIN, heat_map
 from tile_oracle.report.page_table import Cell, Column, Table, number, numbers, percent, tflops, times, whole
 from tile_oracle.report.sources import source_figures
 from tile_oracle.selection import COVERED, TOP_K
@@ -24,6 +25,7 @@ View = dict[str, Any]
 
 _MOST_FAILURES = 500
 _MOST_KERNELS = 500
+_MOST_GROUPS = 30
 _MOST_WRITTEN, _ROWS_WRITTEN = 15, 8
 """Problems whose kernels are in the page without a script, and kernels of each."""
 
@@ -352,6 +354,36 @@ def _slices(data: ReportData) -> View | None:
     return {"table": Table("Efficiency by kind of problem", columns, cells, narrow=True, sortable=True)}
 
 
+def _heat(data: ReportData) -> View | None:
+    found = heat_map(data.final, data.selection)
+    if not found.groups:
+        return None
+    heads = [
+        Column(kind, "num", f"{wording.count(n, 'problem')} with an oracle")
+        for kind, n in found.kinds.items()
+    ]
+    rows = [
+        [Cell(group), *(_shade(shares[kind]) for kind in found.kinds)]
+        for group, shares in list(found.groups.items())[:_MOST_GROUPS]
+    ]
+    more = len(found.groups) - len(rows)
+    note = (
+        f"Share of the problems on which the best kernel of a group is within {100 * WITHIN:.0f} % of the "
+        "oracle. A group has one pipeline and tile, or one function of a source."
+    )
+    if more:
+        note += f" {wording.count(more, 'further group')} are near the oracle less often."
+    caption = "Groups of kernels near the oracle, by kind of problem"
+    return {
+        "note": note,
+        "table": Table(caption, [Column("group", "name"), *heads], rows, "heat", sortable=True),
+    }
+
+
+def _shade(share: float) -> Cell:
+    return Cell(f"{100.0 * share:.0f} %", f"{share:.4f}", heat=round(10.0 * share))
+
+
 def _choice(data: ReportData) -> View | None:
     selection = data.selection[data.selection["oracle_tflops"].notna()]
     if selection.empty:
@@ -616,6 +648,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | None]], ...] = (
     ("worst", "Worst problems", _worst),
     ("details", "Kernels of the most costly problems", _details),
     ("slices", "Kinds of problem", _slices),
+    ("heat", "Kernels by kind of problem", _heat),
     ("choice", "Gain from the choice of kernel", _choice),
     ("sources", "Sources of kernels", _sources),
     ("pairs", "Pairs by status", _pairs),
