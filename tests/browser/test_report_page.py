@@ -149,3 +149,31 @@ def test_axe_finds_nothing_serious_in_the_drill_down(
         page = open_page(report, color_scheme=scheme)
         page.locator("#all-problems tbody .opens").first.click()
         assert serious_faults(page) == []
+
+
+def test_terms_are_explained_on_hover_and_on_focus(report: Path, open_page: Open) -> None:
+    page = open_page(report)
+    tip, term = page.locator("#tip"), page.locator(".tiles a.term", has_text="P10")
+    term.hover()
+    assert "10th percentile" in tip.inner_text()
+    page.mouse.move(0, 0)
+    assert not tip.is_visible()
+    page.locator("#all-problems thead button", has_text="rank").focus()
+    assert "ranking" in tip.inner_text()
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
+
+
+def test_a_term_leads_to_the_legend_without_a_script(report: Path, open_page: Open) -> None:
+    page = open_page(report, java_script_enabled=False)
+    page.locator(".tiles a.term", has_text="P10").click()
+    assert page.url.endswith("#term-p10")
+
+
+def test_print_shows_the_charts_and_no_filters(report: Path, open_page: Open, screenshots: Path) -> None:
+    page = open_page(report)
+    page.emulate_media(media="print")
+    assert page.locator("svg.chart").first.is_visible()
+    assert not page.locator(".filter").first.is_visible()
+    page.pdf(path=screenshots / "report.pdf")
+    assert (screenshots / "report.pdf").stat().st_size > 20_000

@@ -105,6 +105,7 @@ class Operation:
     features: the features of its models; None without models.
     search: its kernels as combinations of choices; None if they cannot be searched.
     derived_columns: properties of its problems that imported tables may have instead of fields.
+    terms: words in its kernels' names -> their meaning, for the legend of reports.
     timed_like: another kernel that measurements show to have the same times, or None.
     """
 
@@ -148,6 +149,7 @@ class Operation:
     features: Callable[[], OperationFeatures] | None = None
     search: Callable[[], SearchAxes] | None = None
     derived_columns: tuple[str, ...] = ()
+    terms: Mapping[str, str] = field(default_factory=dict)
     timed_like: Callable[[Any], Kernel | None] = _like_none
 
     @cached_property

@@ -116,9 +116,9 @@ class DrillDown:
         """The rows of the problem at a place."""
         return range(int(self.first[problem]), int(self.first[problem + 1]))
 
-    def document(self, more: Sequence[Mapping[str, Any]]) -> str:
+    def document(self, more: Sequence[Mapping[str, Any]], terms: Mapping[str, str]) -> str:
         """JSON for the page's script, in which no text ends the script element. more: further members of each
-        problem."""
+        problem. terms: heading -> id of its entry in the legend."""
         columns = ("kernel", "time_ns", "interval_permille", "samples", "rank", "status", "again", "detail")
         document = {
             "kernels": self.kernels,
@@ -129,6 +129,7 @@ class DrillDown:
             "first": self.first.tolist(),
             "picks": self.picks.tolist(),
             "oracles": self.oracles.tolist(),
+            "terms": dict(terms),
             "problems": list(more),
             **{name: getattr(self, name).tolist() for name in columns},
         }

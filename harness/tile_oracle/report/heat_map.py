@@ -39,7 +39,7 @@ def heat_map(final: pd.DataFrame, selection: pd.DataFrame) -> HeatMap:
     ok = final[(final["status"] == "ok") & final["problem"].isin(judged["problem"])]
     codes, names = pd.factorize(ok["kernel"])
     groups = np.array([group_of(str(name)) for name in names], dtype=object)[codes]
-    oracle = ok["problem"].map(judged.set_index("problem")["oracle_tflops"].astype("float64"))
+    oracle = ok["problem"].map(judged.set_index("problem")["oracle_tflops"]).astype("float64")
     near = pd.DataFrame({"problem": ok["problem"], "group": groups})[
         (ok["tflops"] >= (1.0 - WITHIN) * oracle).to_numpy()
     ].drop_duplicates()

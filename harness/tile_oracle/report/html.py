@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from tile_oracle.report import sections, wording
 from tile_oracle.report.data import ReportData
+from tile_oracle.report.terms import anchor
 
 _PAGE = Path(__file__).with_name("page")
 _MOST_CHARACTERS = 2000
@@ -27,6 +28,7 @@ def report_html(data: ReportData) -> str:
         .get_template("report.html")
         .render(
             drill_data=Markup(sections.drill_data(data)),
+            anchor=anchor,
             header=sections.header(data),
             sections=[section for section in views if section[2] is not None],
             style=Markup((_PAGE / "report.css").read_text(encoding="utf-8")),

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from tile_oracle.report import wording
+from tile_oracle.report.terms import anchor
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Column:
     heading: str
     css: str = ""
     hint: str = ""
+
+    @property
+    def term(self) -> str:
+        """The id of the heading's entry in the legend of terms, or ""."""
+        return anchor(self.heading)
 
 
 @dataclass(frozen=True)

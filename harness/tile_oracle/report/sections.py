@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from tile_oracle.judge.failures import Failure
 from tile_oracle.judge.verdict import FAILED, PASSED
+from tile_oracle.oracle import records_op
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report import answers, charts, pictures, wording
 from tile_oracle.report.data import ReportData
@@ -18,6 +19,7 @@ from tile_oracle.report.drill_down import DrillDown, about, drill_down_of
 from tile_oracle.report.heat_map import WITHIN, heat_map
 from tile_oracle.report.page_table import Cell, Column, Table, number, numbers, percent, tflops, times, whole
 from tile_oracle.report.sources import source_figures
+from tile_oracle.report.terms import anchor, terms_of
 from tile_oracle.selection import COVERED, TOP_K
 
 View = dict[str, Any]
@@ -216,8 +218,10 @@ def _with_speed(row: Mapping[str, Any], whose: str, *more: tuple[str, object]) -
 def drill_data(data: ReportData) -> str:
     """The kernels of all problems as JSON, for the page's script."""
     down = drill_down_of(data)
+    headings = ("95 %", "/ oracle", "rank", "status", *down.facts)
+    terms = {heading: anchor(heading) for heading in headings if anchor(heading)}
     more = [{**_about(data, place), "left": down.left_out(place)} for place in range(len(down.problems))]
-    return down.document(more)
+    return down.document(more, terms)
 
 
 def _about(data: ReportData, place: int) -> dict[str, Any]:
@@ -376,7 +380,7 @@ def _heat(data: ReportData) -> View | None:
     caption = "Groups of kernels near the oracle, by kind of problem"
     return {
         "note": note,
-        "table": Table(caption, [Column("group", "name"), *heads], rows, "heat", sortable=True),
+        "table": Table(caption, [Column("group", "name"), *heads], rows, "heat-map", sortable=True),
     }
 
 
@@ -604,6 +608,11 @@ def _code_facts(final: pd.DataFrame) -> dict[str, dict[str, float]]:
     }
 
 
+def _terms(data: ReportData) -> View:
+    op = records_op(data.selection)
+    return {"terms": [(term, anchor(term), meaning) for term, meaning in terms_of(op).items()]}
+
+
 def _environment(data: ReportData) -> View:
     run = data.run
     about = {
@@ -654,6 +663,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | None]], ...] = (
     ("pairs", "Pairs by status", _pairs),
     ("problems", "Problems", _problems),
     ("kernels", "Kernels", _kernels),
+    ("terms", "Terms", _terms),
     ("environment", "Environment and options", _environment),
 )
 """For each section: its id, which is its macro in page/sections.html, its heading and its view. A section

@@ -86,5 +86,6 @@ ATTENTION = Operation(
     on_device=_on_device,
     on_gpu=_on_gpu,
     triton_view=_triton_view,
+    terms={"keysN": "keys and values that a step of the loop takes (online softmax)"},
     features=_features,
 )

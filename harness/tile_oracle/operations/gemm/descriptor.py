@@ -12,6 +12,7 @@ from tile_oracle.operations.gemm.kernel import GemmKernel, parse_gemm_name
 from tile_oracle.operations.gemm.pointwise import DIRECTION_OF_LAYOUT, result_transposed
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.gemm.slices import GEMM_SLICES
+from tile_oracle.operations.gemm.terms import GEMM_TERMS
 from tile_oracle.operations.grouped_conv.cpu_source import cpu_source
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ GEMM = Operation(
     on_gpu=_on_gpu,
     triton_view=_triton_view,
     arguments=arguments,
+    terms=GEMM_TERMS,
     features=_features,
     search=_search,
 )

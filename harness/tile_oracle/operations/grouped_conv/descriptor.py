@@ -14,6 +14,7 @@ from tile_oracle.operations.grouped_conv.cpu_source import cpu_source
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel, parse_grouped_conv_name
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 from tile_oracle.operations.grouped_conv.slices import CONV_SLICES
+from tile_oracle.operations.grouped_conv.terms import CONV_TERMS
 
 if TYPE_CHECKING:
     from tile_oracle.arch import Arch
@@ -164,6 +165,7 @@ GROUPED_CONV = Operation(
     on_gpu=_on_gpu,
     triton_view=_triton_view,
     arguments=arguments,
+    terms=CONV_TERMS,
     features=_features,
     search=_search,
     derived_columns=("Ho", "Wo"),

@@ -34,6 +34,23 @@ for (const filter of document.querySelectorAll(".filter")) {
     output.textContent = words.length ? `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows` : "";
   });
 }
+// Explains a term of the legend where it stands, on hover and on focus; Escape hides it.
+const tip = document.getElementById("tip");
+const hideTip = () => { if (tip.matches(":popover-open")) tip.hidePopover(); };
+const explain = event => {
+  const it = event.target.closest?.("[aria-describedby^=term-]");
+  hideTip();
+  if (!it) return;
+  tip.textContent = document.getElementById(it.getAttribute("aria-describedby")).textContent;
+  tip.showPopover();
+  const at = it.getBoundingClientRect(), own = tip.getBoundingClientRect();
+  const below = at.bottom + 6 + own.height <= innerHeight;
+  tip.style.left = `${Math.max(8, Math.min(at.left, innerWidth - own.width - 8))}px`;
+  tip.style.top = `${below ? at.bottom + 6 : at.top - own.height - 6}px`;
+};
+for (const name of ["mouseover", "focusin"]) document.addEventListener(name, explain);
+for (const name of ["focusout", "scroll"]) document.addEventListener(name, hideTip, true);
+document.addEventListener("keydown", event => { if (event.key === "Escape") hideTip(); });
 // Opens the kernels of a problem; sections.py writes the same columns for the first problems as HTML.
 const drill = document.getElementById("drill"), data = JSON.parse(document.getElementById("drill-data").textContent);
 const made = (name, text, css) => {
@@ -54,9 +71,16 @@ const tableOf = (caption, columns, rows) => {
   const table = made("table"), head = table.createTHead().insertRow(), body = table.createTBody();
   table.setAttribute("aria-label", caption);
   for (const [name, css, hint] of columns) {
-    const cell = made("th", name, css);
+    const cell = made("th", null, css), term = data.terms[name];
+    const shown = term ? made("a", name, "term") : document.createTextNode(name);
     cell.scope = "col";
-    if (hint) cell.title = hint;
+    if (term) {
+      shown.href = "#" + term;
+      shown.setAttribute("aria-describedby", term);
+      shown.addEventListener("click", () => drill.close());
+    }
+    cell.append(shown);
+    if (hint && !term) cell.title = hint;
     head.append(cell);
   }
   for (const cells of rows) {
