@@ -78,7 +78,7 @@ problem = problem_from_id({PROBLEMS[0].id!r})
 predictor = FolderPredictor(Path({str(FOLDER)!r}), CodeTable(), 1)
 kernels = pool_of_kind(problem.kind, "gfx950", "tiny")
 assert predictor.predict([problem], kernels).shape == (1, len(kernels))
-assert not predictor.orders_only
+assert not predictor.orders_only and not predictor.ranks_named
 print(*{{"lightgbm", "scipy"}} & sys.modules.keys())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -51,9 +51,10 @@ def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) ->
 
 def _without_excluded(rankings: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
     """The rankings without pairs of NamedKernels that were not measured or that a declaration excludes."""
-    named = rankings["kernel"].isin([one for one in rankings["kernel"].unique() if is_named(one)])
-    if not named.any():
+    of_files = [one for one in rankings["kernel"].unique() if is_named(one)]
+    if not of_files:
         return rankings
+    named = rankings["kernel"].isin(of_files)
     excluded = (records["status"] == "unsupported") & records["detail"].fillna("").str.startswith(CONSTRAINT)
     ranked, recorded = _pair_numbers(rankings, records)
     kept = ~named | np.isin(ranked, recorded[(~excluded).to_numpy(dtype=bool)])

@@ -53,7 +53,7 @@ class FolderPredictor:
     @property
     def ranks_named(self) -> bool:
         """Whether kernels of Triton files and libraries have features, too."""
-        return self._predictor.ranks_named
+        return read_spec(self.folder).ranks_named
 
     def predict(self, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> Array:
         """Predicted TFLOPS, (problems, kernels). Raises ModelError like Predictor.predict."""

@@ -99,8 +99,9 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
     picked = selection[(selection["coverage"] == COVERED) & (selection["pick_status"] == "ok")]
     if picked.empty:
         return {}
+    copied = ~is_measured(final).to_numpy(dtype=bool)
     final = final[list(_FINAL)].assign(measured=measured_kernels(final))
-    copies = final[final["kernel"] != final["measured"]]
+    copies = final[copied]
     measured = _Measured(
         zip(zip(copies["problem"], copies["kernel"], strict=True), copies["measured"], strict=True)
     )

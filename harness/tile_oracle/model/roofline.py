@@ -23,7 +23,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import least_squares
 
 from tile_oracle.arch import Arch, load_arch
 from tile_oracle.errors import ModelError
@@ -385,6 +384,8 @@ def fit_roofline(rows: pd.DataFrame, arch: str, start: RooflineModel | None = No
     there = {ENGINES[place] for place in np.unique(work.engine)}
     before = _numbers(model)
     free = [place for place, (owner, _) in enumerate(_places()) if owner == "" or owner in there]
+
+    from scipy.optimize import least_squares  # not at the top: it is slow to import
 
     def residual(changed: Array) -> Array:
         numbers = before.copy()
