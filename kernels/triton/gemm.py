@@ -110,6 +110,7 @@ HOPPER = (
 HOPPER_PERSISTENT = ((128, 128, 64, 8, 4), (64, 128, 64, 4, 5))
 HOPPER_SPLIT = ((128, 128, 64, 4, 4), (64, 128, 64, 4, 5), (64, 64, 128, 4, 4), (16, 64, 128, 4, 5))
 
+# The first spills where A lies by columns.
 CDNA = (
     *((256, 256, 64, 8, 2), (256, 128, 64, 8, 2), (128, 256, 64, 8, 2), (128, 128, 64, 8, 2)),
     *((128, 128, 64, 4, 2), (128, 128, 128, 8, 2), (128, 64, 64, 4, 2), (64, 128, 64, 4, 2)),
@@ -173,7 +174,7 @@ def tiles_of(meta):
 @gemm(
     grid=lambda meta: (tiles_of(meta),),
     dtypes=("bf16", "fp16", "fp8"),
-    configs=lambda p: configurations(p, HOPPER, CDNA),
+    configs=lambda p: configurations(p, HOPPER, CDNA[p.layout[0] == "c" :]),
     arguments=operands_and_order,
     constraints=near,
     general=small,
