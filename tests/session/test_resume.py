@@ -298,6 +298,7 @@ def test_cold_and_warm_runs_are_never_combined(project: Project) -> None:
         swept = records[records["round"] == 0]
         assert set(swept["samples"]) == {3}
         assert (swept["busy_ms"] >= 3 * swept["latency_min_ms"]).all()
+        assert (swept["build_wait_ms"] >= 0).all()
         assert records["throttled"].isna().all(), "nothing reads a CPU's clocks"
         found[cache] = records["latency_ms"].median()
     assert set(found) == {"warm", "cold"}

@@ -30,6 +30,7 @@ def row_of(supervisor: Supervisor, measurement: Measurement) -> dict[str, Any]:
         "device": device.name if device else "",
         "driver": device.driver if device else "",
         "seed": supervisor.settings.seed,
+        "build_wait_ms": supervisor.take_build_wait_ms(),
         "cache": COLD if supervisor.settings.cold_cache else WARM,
     }
     if measurement.status == "unsupported" and measurement.check == "none":

@@ -11,9 +11,11 @@ worker that ran other kernels, and those may be the cause, it gets a second try 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,6 +86,7 @@ class Supervisor:
         self._link = WorkerLink(target, settings, journals, containment)
         self._in_turn = InTurn(self._link, target, settings)
         self._order = KernelOrder()
+        self._build_wait_s = 0.0
         self._best_ms: float | None = None
         """The fastest known time of the problem that is swept."""
         self._wanted: Callable[[Kernel], bool] | None = None
@@ -111,6 +114,20 @@ class Supervisor:
     @property
     def kernel_seconds(self) -> float:
         return self._link.kernel_seconds
+
+    @contextmanager
+    def waiting_for_compilers(self) -> Iterator[None]:
+        """Counts the time of the block as one in which the worker has nothing to run."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._build_wait_s += time.monotonic() - began
+
+    def take_build_wait_ms(self) -> float:
+        """Milliseconds that an idle worker has waited for compilers since the last call."""
+        waited, self._build_wait_s = self._build_wait_s, 0.0
+        return round(1000.0 * waited, 3)
 
     @property
     def worker_pid(self) -> int | None:
@@ -282,7 +299,8 @@ class Supervisor:
     ) -> Iterator[Measurement]:
         """Sends built kernels to the worker, in the order in which builds finish; yields build errors."""
         if waiting and not jobs:
-            wait([future for _, future in waiting], return_when=FIRST_COMPLETED)
+            with self.waiting_for_compilers():
+                wait([future for _, future in waiting], return_when=FIRST_COMPLETED)
         not_built: list[tuple[Kernel, Future[BuildResult]]] = []
         try:
             while waiting and len(jobs) < _WINDOW:

@@ -8,6 +8,7 @@ the binary alone is copied to the others. If it is noisy or lost, the next twin 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import replace
 
 from tile_oracle.build.kernel_source import KernelSource, StatesLaunch
@@ -137,6 +138,8 @@ class TwinSweeper:
             if isinstance(source, StatesLaunch) and target.refusal(kernel, problem) is None:
                 sources[kernel] = source
         builds = {kernel: target.build(kernel) for kernel in sources}
+        with self._supervisor.waiting_for_compilers():
+            wait(builds.values())
         for kernel, build in builds.items():
             binary = build.result().binary
             if binary is not None and kernel not in self._identities:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-NOT_REPLAYED = ("busy_ms",)
+NOT_REPLAYED = ("busy_ms", "build_wait_ms")
 """The column with a pair's device time, from which a measuring session estimates its remaining time."""
 
 _LEVEL = 22

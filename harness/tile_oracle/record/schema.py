@@ -74,6 +74,12 @@ _TAIL = (
     ),
     Column("check_points", pa.int64(), "output values compared with the exact result"),
     Column("busy_ms", pa.float64(), "warm-up and timed runs together, by the device's own clock"),
+    Column(
+        "build_wait_ms",
+        pa.float64(),
+        "time before it in which the device had nothing to run, because kernels were being compiled; null in "
+        "older records",
+    ),
     Column("cache", pa.string(), "cold: caches flushed before each timed run; warm or null: not"),
     Column("clock_mhz", pa.int64(), "GPU: clock of the compute units at about that time"),
     Column("memory_clock_mhz", pa.int64(), "GPU: clock of the memory"),

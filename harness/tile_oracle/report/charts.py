@@ -119,6 +119,53 @@ def scatter(points: Sequence[tuple[float, float, str]], *, limit: Line, x_name: 
     return _svg(described, "".join(body)) + f'<p class="note">Dashed: {escape(limit.name)}.</p>'
 
 
+def time_bars(
+    stacks: Sequence[tuple[str, str, Sequence[float]]],
+    marks: Sequence[tuple[float, str]],
+    *,
+    length: float,
+    x_name: str,
+    y_name: str,
+) -> str:
+    """Stacked bars over a time axis from 0 to `length`: (name, CSS class, percent of each bin); and marks of
+    (time, name) above them. The axis ends at 100 % or above the highest bar."""
+    sums = [sum(parts) for parts in zip(*(values for _, _, values in stacks), strict=True)]
+    top = max(100.0, math.ceil((max(sums, default=0.0) - 0.5) / 50.0) * 50.0)
+    x, y = _scales((0.0, length), (0.0, top * 1.06))
+    body = [_axes(x, y, (0.0, length), (0.0, top), x_name, y_name)]
+    bins = len(sums)
+    for place in range(bins):
+        left, right, below = x(place * length / bins), x((place + 1) * length / bins), 0.0
+        for name, css, values in stacks:
+            if values[place] >= 0.05:
+                high = below + values[place]
+                body.append(
+                    f'<rect class="{css}" x="{left:.1f}" y="{y(high):.1f}" width="{right - left:.2f}" '
+                    f'height="{y(below) - y(high):.1f}"><title>{escape(f"{name}: {values[place]:.0f} %")}'
+                    "</title></rect>"
+                )
+                below = high
+    for at, name in marks[:_MOST_POINTS]:
+        body.append(
+            f'<line class="fault" x1="{x(at):.1f}" x2="{x(at):.1f}" '
+            f'y1="{y(top * 1.06):.1f}" y2="{y(top):.1f}">'
+            f"<title>{escape(name)}</title></line>"
+        )
+    described = f"{y_name} over {x_name}: " + ", ".join(name for name, _, _ in stacks)
+    keys = "".join(
+        '<li><svg class="key" viewBox="0 0 22 8" aria-hidden="true">'
+        f'<rect class="{css}" width="22" height="8"/>'
+        f"</svg>{escape(name)}</li>"
+        for name, css, _ in stacks
+    )
+    if marks:
+        keys += (
+            '<li><svg class="key" viewBox="0 0 22 8" aria-hidden="true"><line class="fault" x1="11" x2="11" '
+            f'y1="0" y2="8"/></svg>fault ({len(marks):,})</li>'
+        )
+    return _svg(described, "".join(body)) + f'<ul class="legend">{keys}</ul>'
+
+
 def stacked_bar(parts: Sequence[tuple[str, int, str]]) -> str:
     """A stacked bar of (name, number, css class); small parts have a minimum width."""
     total = sum(number for _, number, _ in parts) or 1

@@ -25,6 +25,7 @@ from tile_oracle.ranking_order import RankingOrder
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.lost_time import lost_times, time_weighted_percent
 from tile_oracle.report.sources import sources_by_problem
+from tile_oracle.report.timeline import Timeline, timeline_of
 from tile_oracle.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
 
 FOLDER = "folder"
@@ -191,6 +192,8 @@ class ReportData:
     training: Training = field(default_factory=Training)
     candidates: Candidates = field(default_factory=Candidates)
     extrapolating: Extrapolating = field(default_factory=Extrapolating)
+    timeline: Timeline | None = None
+    """What the session did over its time; None for a replay."""
     reasons: Mapping[str, PickReason] = field(default_factory=dict)
     """Problem id -> why the model prefers the pick to the oracle; of the problems with the most lost time."""
     alone: tuple[str, ...] = ()
@@ -364,6 +367,7 @@ def analyse(
         verdict=part.settled(verdict),
         training=training,
         candidates=candidates or Candidates(),
+        timeline=None if run.replayed else timeline_of(records),
         alone=part.alone,
     )
 

@@ -608,6 +608,34 @@ def _code_facts(final: pd.DataFrame) -> dict[str, dict[str, float]]:
     }
 
 
+def _timeline(data: ReportData) -> View | None:
+    found = data.timeline
+    if found is None:
+        return None
+    unit, scale = ("hours", 3600.0) if found.seconds > 7200 else ("minutes", 60.0)
+    if found.seconds < 180:
+        unit, scale = "seconds", 1.0
+    chart = charts.time_bars(
+        [
+            ("device runs timed kernels", "bar", found.busy),
+            ("device idle, kernels are being compiled", "compiling", found.compiling),
+        ],
+        [(at / scale, status) for at, status in found.faults],
+        length=found.seconds / scale,
+        x_name=f"{unit} since the first measurement",
+        y_name="time, %",
+    )
+    note = (
+        f"{found.seconds / scale:,.1f} {unit}: the device ran timed kernels in "
+        f"{wording.percent(found.busy_percent)} of the time and waited for compilers in "
+        f"{wording.percent(found.compiling_percent)}. The rest is loading, checks of results, and waiting. "
+        "With several workers the shares add up."
+    )
+    if found.pauses:
+        note += f" {wording.count(found.pauses, 'pause')} of more than ten minutes cut out."
+    return {"chart": Markup(chart), "note": note}
+
+
 def _terms(data: ReportData) -> View:
     op = records_op(data.selection)
     return {"terms": [(term, anchor(term), meaning) for term, meaning in terms_of(op).items()]}
@@ -663,6 +691,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | None]], ...] = (
     ("pairs", "Pairs by status", _pairs),
     ("problems", "Problems", _problems),
     ("kernels", "Kernels", _kernels),
+    ("timeline", "Timeline of the session", _timeline),
     ("terms", "Terms", _terms),
     ("environment", "Environment and options", _environment),
 )
