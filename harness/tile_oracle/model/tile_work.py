@@ -12,10 +12,15 @@ from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 COPIES, SMALL, DESCRIPTORS, ROWS = "copies", "small", "descriptors", "rows"
 """Engines of Triton's kernels: threads copy tiles of at least 64 rows, or smaller ones; the GPU's tensor
 descriptors (TMA); rows without matrix instructions."""
-LIBRARY, OTHER = "library", "other"
+LIBRARY, OLDER, PLAIN, SCALAR = "library", "library_older", "library_plain", "library_scalar"
+"""Engines of libraries: cuBLASLt's kernels for Hopper, its older ones, those that do not say their tile, and
+the one of these that uses no matrix instructions."""
+OTHER = "other"
+_HOPPER_ALGORITHM, _SCALAR_ALGORITHM = "a66", "a16"
+_SCALAR_TILE = (64.0, 64.0, 64.0)
 PIPELINES = ("comp_async", "compv3", "compv4", "mem")
 """Engines of the project's own kernels, by pipeline; all others are `OTHER`."""
-ENGINES = (COPIES, SMALL, DESCRIPTORS, ROWS, LIBRARY, *PIPELINES, OTHER)
+ENGINES = (COPIES, SMALL, DESCRIPTORS, ROWS, LIBRARY, OLDER, PLAIN, SCALAR, *PIPELINES, OTHER)
 
 _UNKNOWN_TILE = (128.0, 128.0, 64.0)
 _LARGE = 64
@@ -87,7 +92,9 @@ def _engine(kernel: Kernel, rows: float) -> str:
         pipeline = str(kernel.as_row().get("pipeline", ""))
         return pipeline if pipeline in PIPELINES else OTHER
     if kernel.source != "triton":
-        return LIBRARY
+        if "tile" not in kernel.configuration:
+            return SCALAR if kernel.function == _SCALAR_ALGORITHM else PLAIN
+        return LIBRARY if kernel.function == _HOPPER_ALGORITHM else OLDER
     if kernel.function.startswith("tma"):
         return DESCRIPTORS
     if kernel.function == "few_rows":
@@ -103,6 +110,8 @@ def _with_details(work: TileWork, kernel: Kernel) -> TileWork:
     if kernel.source != "triton":
         # The library's names hold an id of the stages, which says the depth of a step and not their number.
         # It computes the transpose, since its matrices lie by columns.
+        if work.engine == SCALAR:
+            work = replace(work, tile=_SCALAR_TILE)
         return replace(work, stages=_LIBRARY_STAGES, waves_m=2.0, waves_n=2.0, swapped=True)
     rows, columns, depth = work.tile
     more = float(kernel.configuration.get("MORE_N", 0) or 0)
