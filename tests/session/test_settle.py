@@ -52,6 +52,13 @@ def test_a_noisy_pick_that_is_slightly_ahead_is_uncertain() -> None:
     assert uncertain_picks({"noisy": ahead, "quiet": quiet}) == ["noisy"]
 
 
+def test_a_baseline_spends_its_budget_on_the_largest_errors_first() -> None:
+    errors = {"most": 0.09, "less": 0.05, "little": 0.01}
+    margins = {name: Margin("pick", -0.1, sigma, 5.0, 2, 1.1, "o", 1.0) for name, sigma in errors.items()}
+    assert uncertain_picks(margins) == ["most", "less"]
+    assert uncertain_picks({"little": margins["little"]}) == ["little"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one process", "two workers"])
 def test_leaders_of_a_baseline_are_measured_again_in_later_rounds(

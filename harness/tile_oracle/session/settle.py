@@ -40,6 +40,7 @@ _ROUNDS_BETWEEN = 0.25
 _ROUNDS_OF_A_BASELINE = 4
 _TARGET_POINTS = 0.1
 """Relative to the standard error of a baseline's mean."""
+_SHARE_OF_LARGEST = 0.25
 _LEADERS_WITHIN = 1.10
 _MOST_LEADERS = 6
 _MOST_NOISY = 4
@@ -138,7 +139,9 @@ def _suspects(session: LiveSession, data: ReportData) -> Sequence[str]:
 
 
 def uncertain_picks(margins: Mapping[str, Margin]) -> list[str]:
-    """Problems whose margin is less certain than a baseline needs, least certain first."""
+    """The problems to measure again for a baseline: of those whose margin is less certain than it needs, the
+    ones whose error is at least a quarter of the largest, so that the budget is spent where it helps most.
+    Least certain first."""
     target = _TARGET_POINTS * math.sqrt(max(len(margins), 1))
     errors = {}
     for name, margin in margins.items():
@@ -148,7 +151,10 @@ def uncertain_picks(margins: Mapping[str, Margin]) -> list[str]:
         few = margin.rounds < _ROUNDS_OF_A_BASELINE and error > 0.1 * target
         if few or error > target:
             errors[name] = error
-    return sorted(errors, key=lambda name: (-errors[name], name))
+    least = _SHARE_OF_LARGEST * max(errors.values(), default=0.0)
+    return sorted(
+        (name for name, error in errors.items() if error >= least), key=lambda name: (-errors[name], name)
+    )
 
 
 def _leaders(session: LiveSession, problem: Problem, data: ReportData, before: set[str]) -> list[Measurement]:
