@@ -622,7 +622,7 @@ def _timeline(data: ReportData) -> View | None:
         ],
         [(at / scale, status) for at, status in found.faults],
         length=found.seconds / scale,
-        x_name=f"{unit} since the first measurement",
+        x_name=f"{unit} since the start",
         y_name="time, %",
     )
     note = (

@@ -1,0 +1,49 @@
+"""The pages of `tile-oracle history` and `tile-oracle compare` in Chromium."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Open, fits
+from tests.browser.test_report_page import PHONE
+from tests.comparison.test_compare import PROBLEMS, compared, session
+from tests.history.made_runs import noisy_means, write_nights
+from tile_oracle.cli import main
+from tile_oracle.comparison.page import comparison_html
+
+
+@pytest.fixture(scope="module", params=["history", "comparison"])
+def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "history":
+        write_nights(folder / "runs", noisy_means(12, 3))
+        file = folder / "history.html"
+        assert main(["history", str(folder / "runs"), "-o", str(file)]) == 0
+        return file
+    slower = {problem.id: 1.2 for problem in PROBLEMS[:4]}
+    file = folder / "comparison.html"
+    file.write_text(comparison_html(compared(session(1), session(2, slower))), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("light", {}), ("dark", {"color_scheme": "dark"}), ("phone", PHONE)]
+)
+def test_the_page_fits_its_window(
+    name: str, options: dict[str, Any], page_file: Path, open_page: Open, screenshots: Path
+) -> None:
+    page = open_page(page_file, **options)
+    page.screenshot(path=screenshots / f"{page_file.stem}-{name}.png", full_page=True)
+    assert page.locator("svg.chart").first.is_visible()
+    assert fits(page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(
+    scheme: str, page_file: Path, open_page: Open, serious_faults: Any
+) -> None:
+    assert serious_faults(open_page(page_file, color_scheme=scheme)) == []
