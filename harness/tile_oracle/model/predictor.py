@@ -192,14 +192,14 @@ def find_model(
 ) -> Path | None:
     """The folder in models/ that was trained for this kind of problem and architecture, or None.
 
-    Of several, the first by name; one for the kernels of a kernel set alone comes first. named: the model
-    must rank kernels of Triton files and libraries, too. A folder that cannot be read is an error, and one
-    of the roofline model is not considered. device: the CPU's name; a model for `cpu` that lists the CPUs of
+    Of several, the first by name. named: there are kernels of Triton files or libraries among the candidates;
+    a model of such pools is found for these alone. A folder that cannot be read is an error, and one of the
+    roofline model is not considered. device: the CPU's name; a model for `cpu` that lists the CPUs of
     its measurements is used for these only. "": any.
     """
-    specs = [(folder, read_spec(folder)) for folder in model_folders(models or shipped_models())]
-    for folder, spec in sorted(specs, key=lambda one: one[1].ranks_named):
-        if (named and not spec.ranks_named) or spec.targets == (ROOFLINE,):
+    for folder in model_folders(models if models is not None else shipped_models()):
+        spec = read_spec(folder)
+        if spec.ranks_named != named or spec.targets == (ROOFLINE,):
             continue
         wanted = (spec.op_type, spec.dtype, spec.arch) == (op, dtype, arch)
         if (

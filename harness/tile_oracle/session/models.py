@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,13 @@ from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
 from tile_oracle.kernel import Kernel, NamedKernel
-from tile_oracle.model.store import SPEC_FILE, model_places, named_model_folder, shipped_models
+from tile_oracle.model.store import (
+    SPEC_FILE,
+    kernels_trained_on,
+    model_places,
+    named_model_folder,
+    shipped_models,
+)
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.session.options import SessionOptions
@@ -61,11 +67,12 @@ def is_picks_file(model: str) -> bool:
 
 
 def choose_model(
-    options: SessionOptions, problems: ProblemSet, target: Target, *, named: bool = False
+    options: SessionOptions, problems: ProblemSet, target: Target, *, named: Collection[str] = ()
 ) -> ModelChoice:
     """The model that --model means for a problem set. `auto` and names are looked up in the user's own
-    models/ first, then among the shipped ones. named: there are NamedKernels among the candidates, which
-    not every model folder can rank. Raises ModelError for an unusable folder."""
+    models/ first, then among the shipped ones. named: the NamedKernels among the candidates, which not
+    every model folder can rank; `auto` takes one that was trained on most of them. Raises ModelError for an
+    unusable folder."""
     kinds = list(dict.fromkeys(problem.kind for problem in problems.problems))
     if options.model == NONE:
         return ModelChoice(NONE)
@@ -101,12 +108,20 @@ def choose_model(
     places = model_places(options.models_dir, target.arch, target.name == REPLAY)
     folders = {}
     for kind in kinds:
-        found = (find_model_of(kind, target.arch, target.device_name, place, named=named) for place in places)
-        folder_or_none = next((folder for folder in found if folder is not None), None)
+        found = (
+            find_model_of(kind, target.arch, target.device_name, place, named=bool(named)) for place in places
+        )
+        known = (folder for folder in found if folder is not None and _knows_most(folder, named))
+        folder_or_none = next(known, None)
         if folder_or_none is None:
             return ModelChoice(OUT_OF_FOLD)
         folders[kind] = folder_or_none
     return ModelChoice("+".join(dict.fromkeys(folder.name for folder in folders.values())), folders)
+
+
+def _knows_most(folder: Path, named: Collection[str]) -> bool:
+    """Whether a model was trained on at least half of these kernels."""
+    return 2 * len(kernels_trained_on(folder).intersection(named)) >= len(named)
 
 
 def _folder(option: str, places: Sequence[Path]) -> Path:
@@ -214,7 +229,7 @@ def rank(
 
     of_set = records["problem"].isin([problem.id for problem in problems.problems])
     own = records if of_set.all() else records[of_set]
-    if not choice.folders and ranks_named(plan):
+    if not choice.folders and named_kernels(plan):
         return _rankings_of_neighbours(plan, with_texts(own))
     # Most models rank kernels by their fields.
     if not _rank_named(choice):
@@ -288,9 +303,10 @@ def _rank_named(choice: ModelChoice) -> bool:
     return bool(choice.folders) and all(read_spec(one).ranks_named for one in choice.folders.values())
 
 
-def ranks_named(plan: Plan) -> bool:
-    """Whether there are NamedKernels in a plan's pools."""
-    return any(isinstance(kernel, NamedKernel) for pool in plan.pools.values() for kernel in pool)
+def named_kernels(plan: Plan) -> frozenset[str]:
+    """The names of the NamedKernels in a plan's pools."""
+    pools = plan.pools.values()
+    return frozenset(one.name for pool in pools for one in pool if isinstance(one, NamedKernel))
 
 
 def _rankings_of_neighbours(plan: Plan, own: pd.DataFrame) -> tuple[pd.DataFrame | None, RankedBy]:

@@ -20,7 +20,14 @@ from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import left_unsealed
 from tile_oracle.record.run import Run, join_run, open_run
 from tile_oracle.record.schema import COLD
-from tile_oracle.session.models import NONE, ModelChoice, baseline_for, choose_model, held_picks, ranks_named
+from tile_oracle.session.models import (
+    NONE,
+    ModelChoice,
+    baseline_for,
+    choose_model,
+    held_picks,
+    named_kernels,
+)
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, set_name
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, KERNEL_SOURCES
@@ -62,7 +69,8 @@ class Session(ABC):
         self.options = options
         self.plan = self._make_plan()
         self.models: tuple[ModelChoice, ...] = tuple(
-            choose_model(options, part, self.target, named=ranks_named(self.plan)) for part in self.plan.sets
+            choose_model(options, part, self.target, named=named_kernels(self.plan))
+            for part in self.plan.sets
         )
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False
