@@ -41,7 +41,9 @@ PROBLEMS = int(os.environ.get("TILE_ORACLE_SELECTOR_PROBLEMS", "400"))
 """Random problems per shipped model; docs/selector.md says what was run with more."""
 
 FORWARD: Kind = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
-SHIPPED = sorted(path.parent for path in data_folder("models").glob(f"*/{SPEC_FILE}"))
+FOLDERS = sorted(path.parent for path in data_folder("models").glob(f"*/{SPEC_FILE}"))
+SHIPPED = [folder for folder in FOLDERS if not read_spec(folder).ranks_named]
+"""Features that are read from kernels' names have no native code."""
 OF_GFX950 = data_folder("models") / "grouped_conv_forward_bf16_gfx950"
 
 
