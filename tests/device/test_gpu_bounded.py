@@ -17,11 +17,12 @@ from tests.kernels.emulated_gpu.compiler import WORK_LAUNCHERS
 from tests.kernels.emulated_gpu.device import EmulatedGpu
 from tests.kernels.emulated_gpu.driver import EmulatedDriver
 from tile_oracle.build.source import device_work_source
-from tile_oracle.device import gpu
+from tile_oracle.device import gpu, gpu_bounded
 from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import Launch, LibraryLaunch
 from tile_oracle.number_formats import STORAGE, Array, decode, encode
+from tile_oracle.operations.attention import on_device
 from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
 from tile_oracle.operations.softmax.problem import SoftmaxProblem
@@ -179,6 +180,23 @@ def test_an_earlier_result_is_wrong_when_it_was_timed(
     result = device.verify(Path("first_result"))
     assert result.status == "wrong"
     assert result.detail.startswith("when it was timed, ")
+
+
+def test_operands_repeat_on_the_device(device: GpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_bounded, "_MADE_VALUES", 7 * 64)
+    monkeypatch.setattr(on_device, "_MOST_VALUES", 11 * 64)
+    problem = AttentionProblem("bf16", 3, 6, 3, 5, 40, 64)
+    device.load(problem, 3)
+    assert device.check(Path("attention")).status == "ok"
+    k = device._require().sets[0].inputs[1]
+    rows = np.frombuffer(ctypes.string_at(k.address, k.size_bytes), STORAGE["bf16"]).reshape(-1, 64)
+    assert (rows[11:] == rows[:-11]).all()
+    assert len(np.unique(rows[:11], axis=0)) == 11
+    assert not device.inputs_changed()
+    device.sample(Path("attention"), 2)
+    device.sample(Path("attention"), 2)
+    assert device.verify(Path("attention")).status == "ok"
+    assert not device.inputs_changed()
 
 
 def test_a_changed_operand_is_noticed(device: GpuDevice) -> None:

@@ -16,6 +16,7 @@ extern int cuMemAlloc_v2(address *, size_t);
 extern int cuMemFree_v2(address);
 extern int cuMemcpyHtoDAsync_v2(address, const void *, size_t, handle);
 extern int cuMemcpyDtoHAsync_v2(void *, address, size_t, handle);
+extern int cuMemcpyDtoDAsync_v2(address, address, size_t, handle);
 extern int cuMemsetD8Async(address, unsigned char, size_t, handle);
 extern int cuModuleLoadData(handle *, const void *);
 extern int cuModuleUnload(handle);
@@ -64,6 +65,9 @@ int hipMemcpyHtoDAsync(address to, const void *from, size_t size, handle stream)
 }
 int hipMemcpyDtoHAsync(void *to, address from, size_t size, handle stream) {
   return cuMemcpyDtoHAsync_v2(to, from, size, stream);
+}
+int hipMemcpyDtoDAsync(address to, address from, size_t size, handle stream) {
+  return cuMemcpyDtoDAsync_v2(to, from, size, stream);
 }
 int hipMemsetD8Async(address where, unsigned char value, size_t size, handle stream) {
   return cuMemsetD8Async(where, value, size, stream);

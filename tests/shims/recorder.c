@@ -96,6 +96,11 @@ API(hipMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, void *to, handle from, size_t size
   memcpy(to, from, size);
   return 0;
 }
+API(hipMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, void *to, handle from, size_t size, handle stream) {
+  NOTE(hipMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, "%p %p %lu %p", to, from, size, stream);
+  memcpy(to, from, size);
+  return 0;
+}
 API(hipMemsetD8Async, cuMemsetD8Async, handle where, unsigned char value, size_t size, handle stream) {
   NOTE(hipMemsetD8Async, cuMemsetD8Async, "%p %u %lu %p", where, value, size, stream);
   memset(where, value, size);

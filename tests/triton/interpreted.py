@@ -138,7 +138,7 @@ def with_bounds(problem: Any) -> tuple[list[Tensor], Any, Any]:
         decode(one, problem.result_dtype).astype(np.float64).reshape(shape)
         for one in rows.bounds(problem, first, others, np.arange(height))
     )
-    stored = [first.reshape(problem.operand_shapes[0]), *others]
+    stored = [first.reshape(problem.operand_shapes[0]), *(one.whole() for one in others)]
     return [Tensor(one.view(_TYPES[problem.dtype]), problem.dtype) for one in stored], low, high
 
 

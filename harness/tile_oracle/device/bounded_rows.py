@@ -5,7 +5,9 @@ Row r of a result depends on row r of the first operand and on the other operand
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,16 +22,45 @@ Rows = npt.NDArray[np.int64]
 Exact = npt.NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Repeated:
+    """An operand that repeats some values from its first element on.
+
+    values: the first period or the whole operand, in the storage format. shape: of the operand.
+    """
+
+    values: Array
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of the operand's values."""
+        return math.prod(self.shape)
+
+    def whole(self) -> Array:
+        """All values. The operands of a GPU may be gigabytes."""
+        return np.resize(self.values, self.shape)
+
+    def rows(self, begin: int, end: int) -> Array:
+        """Some rows along the last axis. Shape (end - begin, shape[-1])."""
+        flat, width = self.values.reshape(-1), self.shape[-1]
+        if len(flat) % width:
+            return np.take(flat, np.arange(begin * width, end * width), mode="wrap").reshape(-1, width)
+        return np.take(flat.reshape(-1, width), np.arange(begin, end), axis=0, mode="wrap")
+
+
 class BoundedRows(Protocol):
-    """All values are in their storage formats. Arrays of rows have two axes, others those of the problem."""
+    """All values are in their storage formats. Arrays of rows have two axes."""
 
     def first(self, problem: Any, random: np.random.Generator, rows: int, *, far: bool) -> Array:
         """Rows of the first operand. far: values that are large, or far from zero."""
 
-    def others(self, problem: Any, random: np.random.Generator, rows: int | None) -> list[Array]:
+    def others(self, problem: Any, random: np.random.Generator, rows: int | None) -> list[Repeated]:
         """The other operands. rows: the result's rows repeat after so many, if those of the first do."""
 
-    def bounds(self, problem: Any, first: Array, others: Sequence[Array], rows: Rows) -> tuple[Array, Array]:
+    def bounds(
+        self, problem: Any, first: Array, others: Sequence[Repeated], rows: Rows
+    ) -> tuple[Array, Array]:
         """The least and the largest right values of some rows of the result. first: these rows alone."""
 
     def period(self, problem: Any) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile_oracle.device.bounded_rows import BoundedRows, outside
+from tile_oracle.device.bounded_rows import BoundedRows, Repeated, outside
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.native_clock import Watch
 from tile_oracle.device.stray_values import POISON_BYTE, unwritten
@@ -87,13 +87,15 @@ class BoundedCpuData:
         random, shape = np.random.default_rng((self._seed, number)), self.problem.operand_shapes[0]
         rows = math.prod(self.problem.operand_shapes[-1][:-1])
         first = self._rows.first(self.problem, random, rows, far=far)
-        return [first.reshape(shape), *self._rows.others(self.problem, random, None)]
+        others = self._rows.others(self.problem, random, None)
+        return [first.reshape(shape), *(one.whole() for one in others)]
 
     def bounds(self, operands: Sequence[Array]) -> tuple[Array, Array]:
         """The least and the largest right values."""
         rows = math.prod(self.problem.operand_shapes[-1][:-1])
         first = operands[0].reshape(rows, -1)
-        return self._rows.bounds(self.problem, first, operands[1:], np.arange(rows))
+        others = [Repeated(one, one.shape) for one in operands[1:]]
+        return self._rows.bounds(self.problem, first, others, np.arange(rows))
 
     def _set(self, name: str, operands: list[Array], *, flush: bool) -> BoundedCheck:
         skew = 0 if flush else STORAGE[self.problem.dtype].itemsize

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from tile_oracle.device.bounded_rows import BoundedRows
+from tile_oracle.device.bounded_rows import BoundedRows, Repeated
 from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Within
 from tile_oracle.device.runtime.driver import Driver, Launch
@@ -24,7 +24,7 @@ from tile_oracle.problem import Problem
 
 _ROUNDS = 4
 """Different contents of the rows that change between batches."""
-_MADE_VALUES = 1 << 24
+_MADE_VALUES = 1 << 22
 """At most this many values of the first operand are random; a larger one repeats them."""
 
 
@@ -41,9 +41,8 @@ class BoundedData(GpuData):
         )
         shapes = problem.operand_shapes
         self._height, self._width = math.prod(shapes[-1][:-1]), shapes[-1][-1]
-        self._stored: list[list[Array]] = []
+        self._stored: list[list[Repeated]] = []
         self._round = 0
-        self._others: list[Array] = []
         self._turns: list[tuple[Array, bytes, bytes]] = []
         self._timed_set()
         self._repeating_set()
@@ -54,19 +53,21 @@ class BoundedData(GpuData):
         count = min(self._height, self._rows.sample(problem))
         step = self._height // count
         self._bounded = np.arange(count) * step
-        self._others = self._rows.others(problem, random, None)
+        others = self._rows.others(problem, random, None)
         length = math.prod(problem.operand_shapes[0]) // self._height
         made = max(1, min(self._height, _MADE_VALUES // length))
-        whole = np.resize(self._rows.first(problem, random, made, far=False), (self._height, length))
-        for _ in range(_ROUNDS):
-            first = self._rows.first(problem, random, count, far=False)
-            low, high = self._rows.bounds(problem, first, self._others, self._bounded)
-            self._turns.append((first, low.tobytes(), high.tobytes()))
-        whole[self._bounded] = self._turns[0][0]
+        whole = Repeated(self._rows.first(problem, random, made, far=False), (self._height, length))
+        firsts = [self._rows.first(problem, random, count, far=False) for _ in range(_ROUNDS)]
+        # In one call, because the other operands are decoded in each.
+        low, high = self._rows.bounds(
+            problem, np.concatenate(firsts), others, np.tile(self._bounded, _ROUNDS)
+        )
+        for first, *limits in zip(firsts, np.split(low, _ROUNDS), np.split(high, _ROUNDS), strict=True):
+            self._turns.append((first, limits[0].tobytes(), limits[1].tobytes()))
         size = count * self._width * self._result_size
         low_at, high_at = (self.buffer(size).address for _ in range(2))
         expected = Within(low_at, high_at, self._width, count, step)
-        self._put("normal deviates", [whole, *self._others], 0, expected)
+        self._put("normal deviates", [whole, *others], 0, expected)
         self._turn()
 
     def _repeating_set(self) -> None:
@@ -79,29 +80,37 @@ class BoundedData(GpuData):
         low_at, high_at = (self.buffer(size).address for _ in range(2))
         self._driver.copy_in(low_at, low.tobytes())
         self._driver.copy_in(high_at, high.tobytes())
-        whole = np.resize(first, (self._height, first.shape[1]))
+        whole = Repeated(first, (self._height, first.shape[1]))
         name = f"rows that repeat after {period:,}"
         self._put(name, [whole, *others], SKEW_BYTES, Within(low_at, high_at, self._width, period, 0))
 
-    def _put(self, name: str, operands: list[Array], skew: int, expected: Within) -> None:
+    def _put(self, name: str, operands: list[Repeated], skew: int, expected: Within) -> None:
         """Copies operands to the device. NaN around them spoils the result of a kernel that reads there."""
         inputs: list[Buffer] = []
-        for values in operands:
-            inputs.append(self.buffer(values.nbytes, POISON_BYTE, skew))
-            self._driver.copy_in(inputs[-1].address, values.tobytes())
+        for operand in operands:
+            inputs.append(self.buffer(operand.size * self._size, POISON_BYTE, skew))
+            self._fill(inputs[-1], operand)
         out = self.buffer(self._height * self._width * self._result_size, skew=skew)
         where = f"{skew} bytes beyond a 256-byte boundary" if skew else "at 256-byte boundaries"
         self._stored.append(operands)
         self.sets.append(OperandSet(name, where, tuple(inputs), out, expected))
+
+    def _fill(self, buffer: Buffer, operand: Repeated) -> None:
+        """Copies the values that repeat to the device, where they are doubled until they fill the buffer."""
+        period = operand.values.tobytes()[: buffer.size_bytes]
+        self._driver.copy_in(buffer.address, period)
+        there = len(period)
+        while there < buffer.size_bytes:
+            count = min(there, buffer.size_bytes - there)
+            self._driver.copy_within(buffer.address + there, buffer.address, count)
+            there += count
 
     def _turn(self) -> None:
         """Puts the current content into the rows that change."""
         timed = self.sets[0]
         assert isinstance(timed.expected, Within)
         first, low, high = self._turns[self._round % _ROUNDS]
-        whole = self._stored[0][0]
-        whole[self._bounded] = first
-        bytes_of_row = whole.shape[1] * self._size
+        bytes_of_row = first.shape[1] * self._size
         for row, values in zip(self._bounded, first, strict=True):
             self._driver.copy_in(timed.inputs[0].address + int(row) * bytes_of_row, values.tobytes())
         self._driver.copy_in(timed.expected.low, low)
@@ -109,10 +118,17 @@ class BoundedData(GpuData):
 
     def changed(self) -> bool:
         return any(
-            self._driver.copy_out(buffer.address, buffer.size_bytes) != values.tobytes()
-            for one, stored in zip(self.sets, self._stored, strict=True)
-            for buffer, values in zip(one.inputs, stored, strict=True)
+            self._driver.copy_out(buffer.address, buffer.size_bytes) != self._content(number, place)
+            for number, one in enumerate(self.sets)
+            for place, buffer in enumerate(one.inputs)
         )
+
+    def _content(self, number: int, place: int) -> bytes:
+        """What operand `place` of set `number` must be."""
+        whole = self._stored[number][place].whole()
+        if (number, place) == (0, 0):
+            whole[self._bounded] = self._turns[self._round % _ROUNDS][0]
+        return whole.tobytes()
 
     def renew(self) -> None:
         self._round += 1

@@ -61,6 +61,9 @@ class EmulatedDriver(Driver):
     def copy_out(self, address: int, size_bytes: int) -> bytes:
         return ctypes.string_at(address, size_bytes)
 
+    def copy_within(self, address: int, source: int, size_bytes: int) -> None:
+        ctypes.memmove(address, source, size_bytes)
+
     def set_bytes(self, address: int, value: int, size_bytes: int) -> None:
         ctypes.memset(address, value, size_bytes)
 

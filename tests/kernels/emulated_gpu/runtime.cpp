@@ -495,6 +495,13 @@ API(hipMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, void *to, handle from, size_t byte
   memcpy(to, from, bytes);
   return FINE;
 }
+API(hipMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, handle to, handle from, size_t bytes, handle stream) {
+  UNLESS_REFUSED
+  if (!object_of(stream, STREAM)) return INVALID_HANDLE;
+  if (!within(to, bytes) || !within(from, bytes)) return INVALID_VALUE;
+  memcpy(to, from, bytes);
+  return FINE;
+}
 API(hipMemsetD8Async, cuMemsetD8Async, handle where, unsigned char value, size_t bytes, handle stream) {
   UNLESS_REFUSED
   if (!object_of(stream, STREAM)) return INVALID_HANDLE;

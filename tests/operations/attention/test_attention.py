@@ -63,7 +63,7 @@ def made(p: AttentionProblem, *, far: bool) -> tuple[list[Array], Array, Array]:
     first = WORKER.first(p, random, rows, far=far)
     others = WORKER.others(p, random, None)
     low, high = WORKER.bounds(p, first, others, np.arange(rows))
-    return [first.reshape(p.operand_shapes[0]), *others], low, high
+    return [first.reshape(p.operand_shapes[0]), *(one.whole() for one in others)], low, high
 
 
 PROBLEMS = (
@@ -108,7 +108,7 @@ def test_heads_repeat_with_the_rows() -> None:
     problem = AttentionProblem("bf16", 2, 6, 3, 4, 10, 64)
     period = WORKER.period(problem)
     assert period == 5 * problem.group * problem.seq_q
-    k = WORKER.others(problem, np.random.default_rng(1), period)[0].reshape(6, 10, 64)
+    k = WORKER.others(problem, np.random.default_rng(1), period)[0].whole().reshape(6, 10, 64)
     assert (k[5] == k[0]).all()
     assert not any((k[number] == k[0]).all() for number in range(1, 5))
 

@@ -36,6 +36,7 @@ class CudaDriver(Driver):
             "free": "cuMemFree_v2",
             "copy_in": "cuMemcpyHtoDAsync_v2",
             "copy_out": "cuMemcpyDtoHAsync_v2",
+            "copy_within": "cuMemcpyDtoDAsync_v2",
             "set_bytes": "cuMemsetD8Async",
             "module_load": "cuModuleLoadData",
             "module_unload": "cuModuleUnload",

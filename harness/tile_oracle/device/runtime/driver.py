@@ -30,6 +30,7 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "free": (c_void_p,),
         "copy_in": (c_void_p, c_void_p, c_size_t, c_void_p),
         "copy_out": (c_void_p, c_void_p, c_size_t, c_void_p),
+        "copy_within": (c_void_p, c_void_p, c_size_t, c_void_p),
         "set_bytes": (c_void_p, c_ubyte, c_size_t, c_void_p),
         "module_load": (c_void_p, c_void_p),
         "module_unload": (c_void_p,),
@@ -227,6 +228,10 @@ class Driver(ABC):
         self.call("copy_out", data, address, size_bytes, self.stream)
         self.synchronize()
         return data.raw
+
+    def copy_within(self, address: int, source: int, size_bytes: int) -> None:
+        """Copies data within the device's memory, on the stream. The ranges must not overlap."""
+        self.call("copy_within", address, source, size_bytes, self.stream)
 
     def set_bytes(self, address: int, value: int, size_bytes: int) -> None:
         """Fills memory with one byte value, on the stream."""

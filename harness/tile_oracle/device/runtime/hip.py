@@ -34,6 +34,7 @@ class HipDriver(Driver):
             "free": "hipFree",
             "copy_in": "hipMemcpyHtoDAsync",
             "copy_out": "hipMemcpyDtoHAsync",
+            "copy_within": "hipMemcpyDtoDAsync",
             "set_bytes": "hipMemsetD8Async",
             "module_load": "hipModuleLoadData",
             "module_unload": "hipModuleUnload",

@@ -11,7 +11,15 @@ from functools import partial
 
 import numpy as np
 
-from tile_oracle.device.bounded_rows import CONFIDENCE, UNIT, Exact, Rows, error_of_sum, rounded_bounds
+from tile_oracle.device.bounded_rows import (
+    CONFIDENCE,
+    UNIT,
+    Exact,
+    Repeated,
+    Rows,
+    error_of_sum,
+    rounded_bounds,
+)
 from tile_oracle.device.cpu_bounded import BoundedCpuData
 from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
 from tile_oracle.device.gpu_work import DeviceWork
@@ -35,7 +43,7 @@ _LARGEST_DISTANCE = 128.0
 _SAMPLE = 64
 _MOST_FLOPS = 4e10
 """Of the reference of repeating operands on the host, in fp64, if there are smaller ones."""
-_MOST_VALUES = 1 << 24
+_MOST_VALUES = 1 << 22
 _PRIMES = (7, 5, 3, 2)
 _ROWS_AT_ONCE = 128
 _MOST_THREADS = 8
@@ -108,7 +116,9 @@ class AttentionInWorker:
         values = random.standard_normal((rows, problem.head_dim), dtype=np.float32)
         return encode(values * np.float32(_FAR) if far else values, problem.dtype)
 
-    def others(self, problem: AttentionProblem, random: np.random.Generator, rows: int | None) -> list[Array]:
+    def others(
+        self, problem: AttentionProblem, random: np.random.Generator, rows: int | None
+    ) -> list[Repeated]:
         """K and V: normal deviates, whose heads repeat as `rows` demands."""
         shape = problem.operand_shapes[1]
         slice_rows = problem.group * problem.seq_q
@@ -118,10 +128,10 @@ class AttentionInWorker:
         if rows is None:
             length = min(length, (_MOST_VALUES // problem.head_dim) | 1)
         made = [random.standard_normal((length, problem.head_dim), dtype=np.float32) for _ in range(2)]
-        return [np.resize(encode(one, problem.dtype), shape) for one in made]
+        return [Repeated(encode(one, problem.dtype), shape) for one in made]
 
     def bounds(
-        self, problem: AttentionProblem, first: Array, others: Sequence[Array], rows: Rows
+        self, problem: AttentionProblem, first: Array, others: Sequence[Repeated], rows: Rows
     ) -> tuple[Array, Array]:
         """The least and the largest right values of some rows."""
         queries = decode(first, problem.dtype).astype(np.float64)
@@ -131,7 +141,6 @@ class AttentionInWorker:
         if problem.causal:
             visible = place + problem.seq_kv - problem.seq_q + 1
         value, slack = (np.empty(queries.shape) for _ in range(2))
-        flat = [one.reshape(-1, problem.seq_kv, problem.head_dim) for one in others]
 
         def of_part(part: Rows, k: Exact, v: Exact) -> None:
             value[part], slack[part] = bounds_of_head(queries[part], k, v, visible[part], problem.dtype)
@@ -139,7 +148,8 @@ class AttentionInWorker:
         # NumPy computes without the interpreter's lock.
         with ThreadPoolExecutor(min(_MOST_THREADS, len(os.sched_getaffinity(0)))) as threads:
             for number in np.unique(slices):
-                k, v = (decode(one[number], problem.dtype).astype(np.float64) for one in flat)
+                stored = (one.rows(number * problem.seq_kv, (number + 1) * problem.seq_kv) for one in others)
+                k, v = (decode(one, problem.dtype).astype(np.float64) for one in stored)
                 (chosen,) = np.nonzero(slices == number)
                 parts = [chosen[i : i + _ROWS_AT_ONCE] for i in range(0, len(chosen), _ROWS_AT_ONCE)]
                 list(threads.map(partial(of_part, k=k, v=v), parts))

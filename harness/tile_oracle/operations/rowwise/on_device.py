@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile_oracle.device.bounded_rows import Exact, Rows, outside, rounded_bounds
+from tile_oracle.device.bounded_rows import Exact, Repeated, Rows, outside, rounded_bounds
 from tile_oracle.device.cpu_bounded import BoundedCpuData
 from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
 from tile_oracle.device.gpu_work import DeviceWork
@@ -83,18 +83,19 @@ class RowsInWorker:
         values = random.standard_normal((rows, problem.width), dtype=np.float32)
         return encode(values * np.float32(scale) + np.float32(shift), problem.dtype)
 
-    def others(self, problem: RowProblem, random: np.random.Generator, rows: int | None) -> list[Array]:
+    def others(self, problem: RowProblem, random: np.random.Generator, rows: int | None) -> list[Repeated]:
         """Weights near 1, if there are any."""
-        shapes = problem.operand_shapes[1:-1]
         return [
-            encode(random.standard_normal(one, dtype=np.float32) / 4 + 1, problem.dtype) for one in shapes
+            Repeated(encode(random.standard_normal(one, dtype=np.float32) / 4 + 1, problem.dtype), one)
+            for one in problem.operand_shapes[1:-1]
         ]
 
     def bounds(
-        self, problem: RowProblem, first: Array, others: Sequence[Array], rows: Rows
+        self, problem: RowProblem, first: Array, others: Sequence[Repeated], rows: Rows
     ) -> tuple[Array, Array]:
         """The least and the largest right values of some rows."""
-        operands = [decode(one, problem.dtype).astype(np.float64) for one in (first, *others)]
+        stored = (first, *(one.whole() for one in others))
+        operands = [decode(one, problem.dtype).astype(np.float64) for one in stored]
         return _bounds(self._definition(operands), problem.dtype)
 
     def period(self, problem: RowProblem) -> int:
