@@ -1,6 +1,6 @@
 /* The functions of cuDNN's backend that tile_oracle.device.library.cudnn calls, over the emulated GPU (its memory is the
- * host's). Convolutions are computed by their definition, from the dimensions and strides of the descriptors; graphs of
- * several operations (attention) operation by operation, in fp32. Each call of cudnnBackendExecute is noted in the file
+ * host's). Convolutions are computed by their definition, from the dimensions and strides of the descriptors; attention
+ * in steps, with those of its mask between the scores and the softmax, in fp32. Each call of cudnnBackendExecute is noted in the file
  * RECORD_TO.
  *
  * Its engines:
@@ -15,7 +15,7 @@
 enum { FINE = 0, BAD_PARAM = 2000, NOT_SUPPORTED = 3000 };
 enum { CONVOLUTION = 1, ENGINE, CONFIGURATION, RANKING, PLAN, CHOICE = 7, FORWARD = 10, WEIGHT, DATA, GRAPH = 15, PACK, TENSOR };
 enum { MOST = 48, VALUES = 24 };
-enum { POINTWISE = 13, PRODUCT = 19, REDUCTION = 22 };
+enum { POINTWISE = 13, PRODUCT = 19, REDUCTION = 22, ATTENTION = 41 };
 double exp(double);
 
 typedef struct { int name, count; u64 values[VALUES]; } attribute;
@@ -164,7 +164,7 @@ static tensor tensor_of(const desc *operation, int name, const desc *pack) {
   return (tensor){*find(t, 902), *find(t, 903), (int)value(t, 901), (void *)find(pack, 1001)->values[value(t, 906)]};
 }
 
-/* ---- a graph of several operations ---- */
+/* ---- attention ---- */
 
 typedef struct { tensor t; int number, is_virtual; float *values; } node;
 typedef struct { int kind, mode, axis, x, b, t, y; } step;
@@ -263,21 +263,51 @@ static void run_graph(void *data) {
   }
   takes_ns(w->engine == 1 ? 10000 : 20000);
 }
-static int execute_graph(void *stream, const desc *graph, const desc *pack, int engine, int stages) {
-  graph_work *w = zeroed(sizeof(graph_work));
+static int new_node(graph_work *w, int number, tensor t) {
+  w->all[w->nodes] = (node){t, number, !t.memory, 0};
+  return w->nodes++;
+}
+static void add_step(graph_work *w, int kind, int mode, int x, int b, int t, int y) {
+  w->several[w->steps++] = (step){kind, mode, 0, x, b, t, y};
+}
+static void add_mask(graph_work *w, const desc *graph, const desc *pack) {
   const attribute *operations = find(graph, 801);
-  w->engine = engine, w->stages = stages;
   for (int i = 0; i < operations->count; ++i) {
-    const desc *o = (desc *)operations->values[i];
-    int base = o->kind == POINTWISE ? 750 : o->kind == PRODUCT ? 1520 : 1610;
-    const desc *described = inner(o, o->kind == POINTWISE ? 750 : o->kind == PRODUCT ? 1523 : 1612);
-    step s = {o->kind, (int)value(described, o->kind == REDUCTION ? 1600 : 0), (int)value(described, 9), 0, 0, 0, 0};
-    s.x = node_of(w, inner(o, o->kind == POINTWISE ? 751 : base), pack);
-    s.b = o->kind == REDUCTION ? -1 : node_of(w, inner(o, o->kind == POINTWISE ? 752 : 1521), pack);
-    s.t = o->kind == POINTWISE ? node_of(w, inner(o, 758), pack) : -1;
-    s.y = node_of(w, inner(o, o->kind == POINTWISE ? 753 : o->kind == PRODUCT ? 1522 : 1611), pack);
-    w->several[w->steps++] = s;
+    const desc *o = (desc *)operations->values[i], *described = inner(o, 750);
+    if (o->kind != POINTWISE) abort();
+    int x = node_of(w, inner(o, 751), pack), b = node_of(w, inner(o, 752), pack), t = node_of(w, inner(o, 758), pack);
+    add_step(w, POINTWISE, (int)value(described, 0), x, b, t, node_of(w, inner(o, 753), pack));
+    w->several[w->steps - 1].axis = (int)value(described, 9);
   }
+}
+static int of_number(const graph_work *w, int number) {
+  for (int i = 0; i < w->nodes; ++i) if (w->all[i].number == number) return i;
+  abort();
+}
+static int execute_attention(void *stream, const desc *o, const desc *pack, int engine, int stages) {
+  graph_work *w = zeroed(sizeof(graph_work));
+  w->engine = engine, w->stages = stages;
+  int q = node_of(w, inner(o, 2800), pack), v = node_of(w, inner(o, 2802), pack), out = node_of(w, inner(o, 2803), pack);
+  int scale = node_of(w, inner(o, 2805), pack), masked = inner(o, 2811) != 0;
+  tensor k = tensor_of(o, 2801, pack), rows = w->all[q].t;
+  u64 depth = k.dims.values[3], step_of_depth = k.strides.values[3];
+  k.dims.values[3] = k.dims.values[2], k.strides.values[3] = k.strides.values[2];
+  k.dims.values[2] = depth, k.strides.values[2] = step_of_depth;
+  tensor scores = {rows.dims, rows.strides, 0, 0}, of_rows = scores, weights;
+  scores.dims.values[3] = k.dims.values[3], of_rows.dims.values[3] = 1;
+  weights = scores, weights.type = rows.type;
+  int product = new_node(w, 1000, scores), scaled = new_node(w, masked ? (int)value(o, 2812) : 1001, scores);
+  add_step(w, PRODUCT, 0, q, new_node(w, 1002, k), -1, product);
+  add_step(w, POINTWISE, 1, product, scale, -1, scaled);
+  if (masked) add_mask(w, inner(o, 2811), pack);
+  int seen = masked ? of_number(w, (int)value(o, 2813)) : scaled, most = new_node(w, 1003, of_rows), less = new_node(w, 1004, scores);
+  int powers = new_node(w, 1005, scores), sum = new_node(w, 1006, of_rows), share = new_node(w, 1007, weights);
+  add_step(w, REDUCTION, 3, seen, -1, -1, most);
+  add_step(w, POINTWISE, 9, seen, most, -1, less);
+  add_step(w, POINTWISE, 13, less, -1, -1, powers);
+  add_step(w, REDUCTION, 0, powers, -1, -1, sum);
+  add_step(w, POINTWISE, 6, powers, sum, -1, share);
+  add_step(w, PRODUCT, 0, share, v, -1, out);
   note("execute", engine, stages);
   return run_on(stream, run_graph, w) ? 5000 : FINE;
 }
@@ -288,7 +318,7 @@ API int cudnnBackendExecute(void **handle, desc *plan, desc *pack) {
   const desc *configuration = inner(plan, 401), *engine = inner(configuration, 300);
   const desc *operation = inner(inner(engine, 1300), 801), *choice = inner(configuration, 302);
   if (operation->kind > DATA)
-    return execute_graph(*handle, inner(engine, 1300), pack, (int)value(engine, 1301), choice ? (int)value(choice, 601) : 2);
+    return execute_attention(*handle, operation, pack, (int)value(engine, 1301), choice ? (int)value(choice, 601) : 2);
   const int *name = names[operation->kind - FORWARD];
   const desc *c = inner(operation, name[0]);
   work *w = zeroed(sizeof(work)); /* a captured launch may run at any later time */

@@ -21,6 +21,7 @@ ATTENTION = (
     "attention-bf16-b1-h2-g1-q5-k9-d64-causal",
     "attention-fp16-b1-h2-g2-q6-k6-d64-causal",
     "attention-bf16-b2-h1-g1-q3-k7-d64",
+    "attention-bf16-b2-h2-g1-q1-k7-d64-causal",
 )
 
 
@@ -62,7 +63,7 @@ def test_every_direction_and_rank_is_right(machine: Machine) -> None:
 
 
 @pytest.mark.slow
-def test_attention_is_a_graph_of_several_operations(machine: Machine) -> None:
+def test_attention_is_one_operation_with_a_mask(machine: Machine) -> None:
     machine.problems(*ATTENTION)
     finished = machine.run()
     sweep = machine.sweep()

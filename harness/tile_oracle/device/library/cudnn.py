@@ -44,10 +44,10 @@ _STATUSES: Mapping[int, str] = MappingProxyType(
 
 # Types of attributes.
 _HANDLE, DATA_TYPE, _BOOLEAN, INT64, _FLOAT, _POINTER, _MODE, _HEURISTIC, _KNOB = (0, 1, 2, 3, 4, 6, 7, 8, 9)
-POINTWISE_MODE, DESCRIPTOR, REDUCTION_MODE = 14, 15, 18
+POINTWISE_MODE, DESCRIPTOR = 14, 15
 _C_TYPES: Mapping[int, Any] = MappingProxyType(
     {
-        **dict.fromkeys((DATA_TYPE, _MODE, _HEURISTIC, _KNOB, POINTWISE_MODE, REDUCTION_MODE), c_int),
+        **dict.fromkeys((DATA_TYPE, _MODE, _HEURISTIC, _KNOB, POINTWISE_MODE), c_int),
         **dict.fromkeys((_HANDLE, _POINTER, DESCRIPTOR), c_void_p),
         _BOOLEAN: c_bool,
         INT64: c_int64,
@@ -206,10 +206,15 @@ class Graph:
 
     def _finish(self, operations: Sequence[Descriptor]) -> None:
         """Makes the graph of these operations. Raises LibraryFailure where the library does not take it."""
-        self.graph = self._made(_GRAPH)
-        self.graph.set(800, _HANDLE, self._library.handle)
-        self.graph.set(801, DESCRIPTOR, *(one.handle for one in operations))
-        self.graph.finalize()
+        self.graph = self._graph_of(operations)
+
+    def _graph_of(self, operations: Sequence[Descriptor]) -> Descriptor:
+        """The graph of these operations, finalized."""
+        graph = self._made(_GRAPH)
+        graph.set(800, _HANDLE, self._library.handle)
+        graph.set(801, DESCRIPTOR, *(one.handle for one in operations))
+        graph.finalize()
+        return graph
 
     def _made(self, kind: int) -> Descriptor:
         made = self._library.descriptor(kind)

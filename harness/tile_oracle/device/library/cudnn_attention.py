@@ -1,8 +1,8 @@
-"""Attention as cuDNN's backend sees it: two products with a scale, a mask and a softmax between them.
+"""Attention as cuDNN's backend sees it: one operation, in which a mask is a graph of its own.
 
-cuDNN fuses a graph of this form into one kernel. The order of its operations is that of NVIDIA's
-cudnn-frontend (github.com/NVIDIA/cudnn-frontend, scaled_dot_product_flash_attention.h, softmax.h,
-diagonal_band_mask.h), and the numbers are those of cudnn_graph.h of version 9.
+The numbers are those of cudnn_graph.h, which also describes the operation
+(CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR). The mask's operations are in the order of NVIDIA's
+cudnn-frontend (github.com/NVIDIA/cudnn-frontend, diagonal_band_mask.h).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ctypes import c_float, c_int32
 from types import MappingProxyType
 from typing import Any
 
+from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.cudnn import (
     DATA_TYPE,
     DESCRIPTOR,
     INT64,
     POINTWISE_MODE,
-    REDUCTION_MODE,
     TYPES,
     Cudnn,
     Descriptor,
@@ -27,68 +27,72 @@ from tile_oracle.device.library.cudnn import (
 )
 from tile_oracle.problem import Problem
 
-_POINTWISE, _POINTWISE_OPERATION = 0, 13
-_PRODUCT, _PRODUCT_OPERATION = 18, 19
-_REDUCTION, _REDUCTION_OPERATION = 21, 22
+_POINTWISE, _POINTWISE_OPERATION, _ATTENTION_OPERATION = 0, 13, 41
+_Q, _K, _V, _OUT, _SCALE = 2800, 2801, 2802, 2803, 2805
+_MASK, _MASK_FROM, _MASK_TO = 2811, 2812, 2813
+"""The graph between scores and softmax, and the tensors that it reads and makes."""
 _MODES: Mapping[str, int] = MappingProxyType(
-    {
-        "add": 0,
-        "multiply": 1,
-        "divide": 6,
-        "subtract": 9,
-        "exp": 13,
-        "at_least": 303,
-        "index": 501,
-        "select": 601,
-    }
+    {"add": 0, "subtract": 9, "at_least": 303, "index": 501, "select": 601}
 )
 """cudnnPointwiseMode_t."""
-_SUM, _MOST = 0, 3
-"""cudnnReduceTensorOp_t."""
 _OF_QUERIES, _OF_KEYS = 2, 3
 """Axes of the scores."""
-_INFINITE_SINCE = (9, 10)
-"""Before this version masked scores are the lowest number, as in cudnn-frontend."""
+_ATTENTION_SINCE, _MASK_SINCE = (9, 13), (9, 21)
 
 
 class Attention(Graph):
     """Softmax(Q K^T scale) V of a problem of the operation attention."""
 
     def __init__(self, library: Cudnn, problem: Problem) -> None:
-        """Raises LibraryFailure for a problem that the library does not take."""
+        """Raises LibraryFailure for a problem that the library does not take, Unlaunchable for one that only
+        newer versions take."""
         super().__init__(library)
         row = problem.as_row()
-        self._dtype, batch, heads = str(problem.dtype), row["batch"], row["heads"]
-        self._operations: list[Descriptor] = []
-        self._next = itertools.count(len(problem.operand_shapes))
         queries, keys = row["seq_q"], row["seq_kv"]
-        self._scores, self._of_rows = (batch, heads, queries, keys), (batch, heads, queries, 1)
-        q, k, v, out = (
-            self._operand(number, shape, transposed=number == 1)
-            for number, shape in enumerate(problem.operand_shapes)
+        # A single query sees all keys.
+        masked = bool(row["causal"]) and queries > 1
+        _demand(
+            library,
+            _MASK_SINCE if masked else _ATTENTION_SINCE,
+            "attention with a causal mask" if masked else "attention",
         )
-        scores = self._product(q, k, self._virtual(self._scores))
+        self._next = itertools.count(len(problem.operand_shapes))
+        self._scores = (row["batch"], row["heads"], queries, keys)
+        operation = self._made(_ATTENTION_OPERATION)
+        for number, (attribute, shape) in enumerate(
+            zip((_Q, _K, _V, _OUT), problem.operand_shapes, strict=True)
+        ):
+            tensor = self._array(number, shape, _strides(shape), str(problem.dtype))
+            operation.set(attribute, DESCRIPTOR, tensor.handle)
         scale = self._number(c_float(row["head_dim"] ** -0.5), "fp32")
-        scores = self._pointwise("multiply", scores, scale)
-        if row["causal"]:
-            scores = self._masked(scores, queries, keys)
-        most = self._reduced(_MOST, scores)
-        powers = self._pointwise("exp", self._pointwise("subtract", scores, most))
-        total = self._reduced(_SUM, powers)
-        weights = self._pointwise("divide", powers, total, dtype=self._dtype)
-        self._product(weights, v, out)
-        self._finish(self._operations)
+        operation.set(_SCALE, DESCRIPTOR, scale.handle)
+        if masked:
+            self._mask(operation, queries, keys)
+        operation.finalize()
+        self._finish([operation])
 
-    def _operand(self, number: int, shape: Sequence[int], *, transposed: bool) -> Descriptor:
-        """An operand or the result; of K the transpose."""
-        dims, strides = list(shape), _strides(shape)
-        if transposed:
-            dims[2:], strides[2:] = reversed(dims[2:]), reversed(strides[2:])
-        return self._array(number, dims, strides, self._dtype)
+    def _mask(self, operation: Descriptor, queries: int, keys: int) -> None:
+        """Query i sees the keys up to i + keys - queries."""
+        steps: list[Descriptor] = []
+        source, scores = self._virtual("fp32")
+        _, row = self._pointwise(steps, "index", scores, dtype="int32", axis=_OF_QUERIES)
+        _, column = self._pointwise(steps, "index", scores, dtype="int32", axis=_OF_KEYS)
+        if queries != keys:
+            for mode, length in (("add", keys), ("subtract", queries)):
+                number = self._number(c_int32(length), "int32")
+                _, row = self._pointwise(steps, mode, row, number, dtype="int32", computed_in="int32")
+        _, seen = self._pointwise(steps, "at_least", row, column, dtype="boolean", computed_in="boolean")
+        unseen = self._number(c_float(-math.inf), "fp32")
+        result, _ = self._pointwise(steps, "select", scores, unseen, seen)
+        graph = self._graph_of(steps)
+        operation.set(_MASK, DESCRIPTOR, graph.handle)
+        operation.set(_MASK_FROM, INT64, source)
+        operation.set(_MASK_TO, INT64, result)
 
-    def _virtual(self, dims: Sequence[int], dtype: str = "fp32") -> Descriptor:
-        """An array between two operations."""
-        return self._array(next(self._next), dims, _strides(dims), dtype, virtual=True)
+    def _virtual(self, dtype: str) -> tuple[int, Descriptor]:
+        """An array between two operations, with its number."""
+        identity = next(self._next)
+        return identity, self._array(identity, self._scores, _strides(self._scores), dtype, virtual=True)
 
     def _number(self, value: Any, dtype: str) -> Descriptor:
         """A number that runs take by value."""
@@ -96,33 +100,9 @@ class Attention(Graph):
         self._scalars[identity] = value
         return self._array(identity, (1, 1, 1, 1), (1, 1, 1, 1), dtype, by_value=True)
 
-    def _add(self, kind: int, **attributes: tuple[int, Descriptor]) -> None:
-        operation = self._made(kind)
-        for attribute, descriptor in attributes.values():
-            operation.set(attribute, DESCRIPTOR, descriptor.handle)
-        operation.finalize()
-        self._operations.append(operation)
-
-    def _product(self, first: Descriptor, second: Descriptor, to: Descriptor) -> Descriptor:
-        described = self._made(_PRODUCT)
-        described.set(1500, DATA_TYPE, TYPES["fp32"])
-        described.finalize()
-        self._add(
-            _PRODUCT_OPERATION, a=(1520, first), b=(1521, second), c=(1522, to), described=(1523, described)
-        )
-        return to
-
-    def _reduced(self, mode: int, scores: Descriptor) -> Descriptor:
-        """A number for each query, over the keys."""
-        described, to = self._made(_REDUCTION), self._virtual(self._of_rows)
-        described.set(1600, REDUCTION_MODE, mode)
-        described.set(1601, DATA_TYPE, TYPES["fp32"])
-        described.finalize()
-        self._add(_REDUCTION_OPERATION, x=(1610, scores), y=(1611, to), described=(1612, described))
-        return to
-
     def _pointwise(
         self,
+        steps: list[Descriptor],
         mode: str,
         first: Descriptor,
         second: Descriptor | None = None,
@@ -131,34 +111,31 @@ class Attention(Graph):
         dtype: str = "fp32",
         computed_in: str = "fp32",
         axis: int | None = None,
-    ) -> Descriptor:
-        """The result of an operation on each score. axis: whose index it is, for `index`."""
-        described, to = self._made(_POINTWISE), self._virtual(self._scores, dtype)
+    ) -> tuple[int, Descriptor]:
+        """Adds an operation on each score to `steps`; returns its result. axis: whose index it is, for
+        `index`."""
+        described = self._made(_POINTWISE)
         described.set(0, POINTWISE_MODE, _MODES[mode])
         described.set(1, DATA_TYPE, TYPES[computed_in])
         if axis is not None:
             described.set(9, INT64, axis)
         described.finalize()
-        parts = {"described": (750, described), "x": (751, first), "y": (753, to)}
-        if second is not None:
-            parts["b"] = (752, second)
-        if chooses is not None:
-            parts["t"] = (758, chooses)
-        self._add(_POINTWISE_OPERATION, **parts)
-        return to
+        identity, to = self._virtual(dtype)
+        operation = self._made(_POINTWISE_OPERATION)
+        parts = {750: described, 751: first, 752: second, 753: to, 758: chooses}
+        for attribute, part in parts.items():
+            if part is not None:
+                operation.set(attribute, DESCRIPTOR, part.handle)
+        operation.finalize()
+        steps.append(operation)
+        return identity, to
 
-    def _masked(self, scores: Descriptor, queries: int, keys: int) -> Descriptor:
-        """Query i sees the keys up to i + keys - queries."""
-        row = self._pointwise("index", scores, dtype="int32", axis=_OF_QUERIES)
-        column = self._pointwise("index", scores, dtype="int32", axis=_OF_KEYS)
-        if queries != keys:
-            for mode, length in (("add", keys), ("subtract", queries)):
-                number = self._number(c_int32(length), "int32")
-                row = self._pointwise(mode, row, number, dtype="int32", computed_in="int32")
-        seen = self._pointwise("at_least", row, column, dtype="boolean", computed_in="boolean")
-        version = tuple(map(int, self._library.version.split(".")[:2]))
-        unseen = -math.inf if version >= _INFINITE_SINCE else -3.4028234663852886e38
-        return self._pointwise("select", scores, self._number(c_float(unseen), "fp32"), seen)
+
+def _demand(library: Cudnn, since: tuple[int, int], what: str) -> None:
+    if tuple(map(int, library.version.split(".")[:2])) < since:
+        raise Unlaunchable(
+            f"cuDNN {library.version} has no {what} in one operation: {since[0]}.{since[1]} has"
+        )
 
 
 def _strides(dims: Sequence[int]) -> list[int]:

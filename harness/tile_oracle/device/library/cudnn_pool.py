@@ -35,7 +35,10 @@ def offers_for(library: Cudnn, problem: Problem, most: int) -> ProblemOffers:
 
     An algorithm counts as accepted when an execution plan can be made of it. Raises LibraryFailure.
     """
-    graph = graph_of(library, problem)
+    try:
+        graph = graph_of(library, problem)
+    except Unlaunchable as error:
+        return ProblemOffers(why_none=str(error))
     try:
         rankings = [graph.ranking(mode) for mode in RANKINGS]
         ranked = next((several for several in rankings if several), [])
