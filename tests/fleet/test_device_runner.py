@@ -135,6 +135,23 @@ def test_a_device_leaves_withdrawn_kernels_and_leaders_to_others(runner: DeviceR
     assert [row.kernel for row in messages(runner) if isinstance(row, Row)] == [TWO[1].name]
 
 
+def test_a_straggler_leaves_kernels_that_are_taken_over_and_the_leaders(
+    runner: DeviceRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner.open()
+    measured = runner._measured
+
+    def withdrawn_once_it_has_begun(work: Work, *rest: Any) -> Ended:
+        runner.withdraw(work.number, [TWO[0].name])
+        return measured(work, *rest)
+
+    monkeypatch.setattr(runner, "_measured", withdrawn_once_it_has_begun)
+    runner.assign(Work(10, PROBLEM.id, tuple(kernel.name for kernel in TWO)))
+    *rows, ended = messages(runner)
+    assert ended == Ended(10)
+    assert [(row.kernel, row.result.round) for row in rows if isinstance(row, Row)] == [(TWO[1].name, 0)]
+
+
 def test_leaders_are_timed_again_as_rows_of_their_round(runner: DeviceRunner) -> None:
     runner.open()
     known = Result("ok", "", 0, 0.01, 0.01, 0.0, 5, "full", 9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -111,6 +112,42 @@ def test_only_devices_of_the_wanted_kind_get_work() -> None:
     fleet.run()
     assert {r["device"] for r in fleet.log.rows} == {"b"}
     assert fleet.driver.all_notes() == ["a (AMD MI355X) is set aside: is AMD MI355X, not NVIDIA H*"]
+
+
+def test_times_of_two_kinds_never_meet_in_one_problem() -> None:
+    fleet = SimulatedFleet([30, 25, 20, 4, 3])
+    fleet.begin()
+    kinds = {"a": "NVIDIA H200", "b": "NVIDIA H200", "c": "AMD MI355X"}
+    for name, kind in kinds.items():
+        fleet.engine.join(name, kind)
+    fleet.run()
+    fleet.check()
+    of_problem: dict[str, set[str]] = {}
+    for row in fleet.log.rows:
+        of_problem.setdefault(row["problem"], set()).add(kinds[row["device"]])
+    assert [len(found) for found in of_problem.values()] == [1] * 5
+    assert set().union(*of_problem.values()) == set(kinds.values())
+
+
+def test_idle_devices_take_over_half_of_what_the_straggler_has_left() -> None:
+    fleet = SimulatedFleet([40])
+    fleet.begin()
+    fleet.engine.join("straggler")
+    for _ in range(8):
+        fleet.step()
+    assert len(fleet.log.pairs()) == 7
+    fleet.engine.join("idle")
+    fleet.step()
+    measured = [row["device"] for row in fleet.log.rows]
+    assert measured == ["straggler"] * 8
+    assert len(fleet.engine.devices["straggler"].left) == 16
+    assert len(fleet.engine.devices["idle"].left) == 16
+    fleet.engine.join("late")  # a node more
+    fleet.run()
+    fleet.check()
+    pairs = Counter(row["device"] for row in fleet.log.rows if row["round"] == 0)
+    assert pairs["idle"] > 10
+    assert pairs["late"] >= 5
 
 
 def test_devices_are_calibrated_before_they_get_work_and_a_slow_one_is_set_aside() -> None:

@@ -168,6 +168,15 @@ class Builder:
         """
         return self._maker.source_hash(kernel)
 
+    def needs_compiler(self, kernel: Kernel) -> bool:
+        """Whether the kernel's binary is neither prebuilt nor in the cache, but can be compiled."""
+        try:
+            return kernel not in self._futures and not isinstance(
+                self._maker.without_compiler(kernel), BuildResult
+            )
+        except BuildError:
+            return False
+
     @property
     def source_identity(self) -> str:
         """Hash of everything but the kernel that determines a binary. A run is resumed only if it is
@@ -194,6 +203,10 @@ class Builder:
         if result.binary is None:
             raise BuildError(f"{kernel.name} cannot be verified: {compiler_message(result.log)}")
         return self._maker.report(kernel, result.binary)
+
+    def assembly(self, kernel: Kernel) -> str:
+        """Compiles a kernel to assembly, without a binary. Raises BuildError when that fails."""
+        return self._maker.assembly(kernel)
 
     def stats(self) -> BuildStats:
         """Counters so far."""

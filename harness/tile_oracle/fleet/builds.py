@@ -1,28 +1,43 @@
-"""The binaries of a fleet: built once, by the driver, before a problem is given to a device."""
+"""The binaries of a fleet: built once, before a problem is given to a device.
+
+They are compiled on the fleet's machines where the engine offers it, else by the driver. What another machine
+compiled goes into the driver's cache. A kernel that does not build elsewhere is tried by the driver, whose
+result counts: so a machine with a fault of its own makes no kernel a build error.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from tile_oracle.build.binary import Binary, BuildResult
+from tile_oracle.errors import HarnessError
+from tile_oracle.fleet.engine import Compiler, Compilers
 from tile_oracle.fleet.messages import Binaries, Shipment
+from tile_oracle.fleet.shipments import keep, shipment_of
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
-from tile_oracle.target.base import Target
+from tile_oracle.target.base import Target, part_of
 
 
 class Builds:
     """Builds the kernels of problems in the background. All methods are called from one thread."""
 
-    def __init__(self, target: Target, ship: Callable[[Shipment], Any]) -> None:
-        self._target, self._ship = target, ship
+    _compilers: Compilers | None = None
+
+    def __init__(
+        self, target: Target, ship: Callable[[Shipment], Any], compilers: Compilers | None = None
+    ) -> None:
+        """compilers: those of the fleet's machines."""
+        self._target, self._ship, self._compilers = target, ship, compilers
         self._done: SimpleQueue[Kernel] = SimpleQueue()
         self._futures: dict[Kernel, Future[BuildResult]] = {}
+        self._elsewhere: dict[Kernel, Future[BuildResult]] = {}
+        """Kernels that the fleet's machines compile."""
         self._waiting_for: dict[Kernel, list[str]] = {}
         self._missing: dict[str, int] = {}
         self._shipped: dict[str, Any] = {}
@@ -36,7 +51,7 @@ class Builds:
                 continue
             future = self._futures.get(kernel)
             if future is None:
-                future = self._futures[kernel] = self._target.build(kernel)
+                future = self._futures[kernel] = self._begin(kernel)
                 if not future.done():
                     self._waiting_for[kernel] = []
                     future.add_done_callback(partial(self._built, kernel))
@@ -47,6 +62,34 @@ class Builds:
             self._missing[label] = missing
         return not missing
 
+    def _begin(self, kernel: Kernel) -> Future[BuildResult]:
+        builder = part_of(self._target, kernel).builder
+        if self._compilers is None or builder is None or not builder.needs_compiler(kernel):
+            return self._target.build(kernel)
+        future = self._elsewhere[kernel] = Future()
+        self._compilers.submit(kernel)
+        return future
+
+    def _take_compiled(self, compilers: Compilers) -> None:
+        for kernel, shipment in compilers.finished():
+            builder = part_of(self._target, kernel).builder
+            assert builder is not None
+            if shipment is not None:
+                with suppress(HarnessError, OSError):
+                    keep(builder, kernel, shipment)
+            # Found in the cache, or compiled here.
+            self._target.build(kernel).add_done_callback(partial(_pass_on, self._elsewhere.pop(kernel)))
+
+    @property
+    def places(self) -> Sequence[Compiler]:
+        """Where the fleet's machines compile."""
+        return () if self._compilers is None else self._compilers.places
+
+    def close(self) -> None:
+        """Ends the compilers of the fleet's machines."""
+        if self._compilers is not None:
+            self._compilers.close()
+
     @property
     def outstanding(self) -> int:
         """The number of kernels that are not built yet."""
@@ -54,6 +97,8 @@ class Builds:
 
     def ready(self) -> list[str]:
         """The labels whose last binary has been built since the last call."""
+        if self._compilers is not None:
+            self._take_compiled(self._compilers)
         found: list[str] = []
         while True:
             try:
@@ -90,19 +135,13 @@ class Builds:
 
     def _reference(self, kernel: Kernel, binary: Binary) -> Any:
         if binary.source_hash not in self._shipped:
-            self._shipped[binary.source_hash] = self._ship(_shipment(binary))
+            self._shipped[binary.source_hash] = self._ship(shipment_of(binary))
         return self._shipped[binary.source_hash]
 
 
-def _shipment(binary: Binary) -> Shipment:
-    return Shipment(binary.source_hash, binary.path.read_bytes(), *_provenance(binary))
-
-
-def _provenance(binary: Binary) -> tuple[str, Mapping[str, Any]]:
-    """The translation unit and the facts of a binary's cache entry; of a prebuilt binary what is known."""
-    try:
-        facts = json.loads((binary.path.parent / "entry.json").read_text("utf-8"))
-        (unit,) = (p for p in binary.path.parent.iterdir() if p.suffix in (".cpp", ".hip", ".cu", ".py"))
-        return unit.read_text("utf-8"), facts
-    except (OSError, ValueError):
-        return "", {"toolchain": binary.toolchain, "flags": list(binary.flags)}
+def _pass_on(to: Future[BuildResult], done: Future[BuildResult]) -> None:
+    error = done.exception()
+    if error is None:
+        to.set_result(done.result())
+    else:
+        to.set_exception(error)

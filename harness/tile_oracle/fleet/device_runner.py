@@ -30,6 +30,8 @@ from tile_oracle.fleet.messages import (
     Shipment,
     Work,
 )
+from tile_oracle.fleet.shipments import keep
+from tile_oracle.fleet.target_of_settings import open_target
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.row import row_of
@@ -38,8 +40,6 @@ from tile_oracle.measure.twins import TwinSweeper, copies_among, copies_for
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line
 from tile_oracle.target.base import InParts, Target, part_of, parts_of
-from tile_oracle.target.with_libraries import WithLibraries
-from tile_oracle.target.with_sources import pool_source, resolve_with_sources
 
 Fetch = Callable[[Any], Shipment | None]
 """Resolves a reference of Binaries.shipped; None if it cannot be had any more."""
@@ -80,7 +80,9 @@ class WithShipments(InParts):
         if reference is not None and builder is not None:
             # What cannot be shipped is compiled here.
             with suppress(HarnessError, OSError):
-                _keep(builder, kernel, reference, self._fetch)
+                shipment = self._fetch(reference) if builder.needs_compiler(kernel) else None
+                if shipment is not None:
+                    keep(builder, kernel, shipment)
         return self._target.build(kernel)
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
@@ -97,24 +99,6 @@ class WithShipments(InParts):
 
     def close(self) -> None:
         self._target.close()
-
-
-def _keep(builder: Builder, kernel: Kernel, reference: Any, fetch: Fetch) -> None:
-    """Puts a shipped binary into this machine's cache, if it is the one that would be built here."""
-    key = builder.source_hash(kernel)
-    cache = builder.cache
-    if not key or cache.find(key) is not None:
-        return
-    shipment = fetch(reference)
-    if shipment is None or shipment.key != key:
-        return  # another instruction set or toolchain
-    lock = cache.try_lock(key)
-    if lock is None:
-        return
-    with lock, cache.work_folder() as work:
-        path = work / "shipped"
-        path.write_bytes(shipment.content)
-        cache.add(key, path, shipment.source, shipment.facts)
 
 
 class DeviceRunner:
@@ -173,19 +157,14 @@ class DeviceRunner:
     def _run(self) -> None:
         supervisor = target = None
         try:
-            chosen, _ = resolve_with_sources(
-                self._settings.target, self._settings.options, self._settings.more_sources
-            )
-            for source in map(pool_source, parts_of(chosen)):
-                if source is not None:
-                    source.expect([problem_from_id(name) for name in self._settings.problems])
-            if self._settings.offers:
-                chosen = WithLibraries(chosen, self._settings.offers)
-            target = WithShipments(chosen, self._fetch)
+            target = WithShipments(open_target(self._settings), self._fetch)
             supervisor = Supervisor(target, self._settings.sweep)
             sweeper = TwinSweeper(supervisor)
             device = supervisor.open()
-            self._opened.set_result(Opened(device.name, device.driver, socket.gethostname(), os.getpid()))
+            cache = "" if target.builder is None else str(target.builder.cache.folder)
+            self._opened.set_result(
+                Opened(device.name, device.driver, socket.gethostname(), os.getpid(), cache)
+            )
             while (work := self._next()) is not None:
                 self._tell(self._measured(work, target, supervisor, sweeper))
         except BaseException as error:

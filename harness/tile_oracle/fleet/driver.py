@@ -18,7 +18,7 @@ from typing import Protocol
 from tile_oracle.errors import DeviceMissingError, HarnessError
 from tile_oracle.fleet.builds import Builds
 from tile_oracle.fleet.dispatcher import Assign, Blame, Dispatcher, Patience, Task, Withdraw
-from tile_oracle.fleet.engine import Engine, Event, Gone, Joined, Told
+from tile_oracle.fleet.engine import Compiler, Engine, Event, Gone, Joined, Told
 from tile_oracle.fleet.health import Health
 from tile_oracle.fleet.messages import Ended, Result, Row, Work
 from tile_oracle.fleet.progress import FleetProgress
@@ -243,7 +243,13 @@ class FleetDriver:
             f"the leaders of {one} were not measured again: devices died"
             for one in self._dispatcher.without_finals
         ]
-        return [*self.notes, *lost, *self.progress.notes()]
+        compile_nothing = [f"{one.node} compiles nothing: {one.why}" for one in self.places if one.why]
+        return [*self.notes, *lost, *compile_nothing, *self.progress.notes()]
+
+    @property
+    def places(self) -> Sequence[Compiler]:
+        """Where the fleet's machines compile."""
+        return self._builds.places
 
     def stop_new(self) -> None:
         """No problem begins any more."""
@@ -254,6 +260,7 @@ class FleetDriver:
         self._ends = True
         if self._thread is not None:
             self._thread.join()
+        self._builds.close()
         self._engine.close()
 
     def _check(self) -> None:

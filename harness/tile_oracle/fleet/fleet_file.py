@@ -1,36 +1,65 @@
-"""fleet.json in a run's folder: the devices of each session, and their times of the calibration kernels."""
+"""fleet.json in a run's folder: the devices of each session, and their times of the calibration kernels,
+and where its kernels were compiled."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tile_oracle.atomic_file import write_atomically
-from tile_oracle.errors import RecordError
+from tile_oracle.errors import RecordError, first_line
+from tile_oracle.fleet.engine import Compiler
 from tile_oracle.fleet.health import Health
 from tile_oracle.fleet.progress import DeviceProgress
+from tile_oracle.sealed_json import check_seal, seal
+from tile_oracle.user_file import read_regular
 
 FLEET_FILE = "fleet.json"
 
+_log = logging.getLogger(__name__)
 
-def add_session(path: Path, devices: Iterable[DeviceProgress], health: Health) -> None:
-    """Adds a session to the file, which is made if it is not there. An unreadable file is replaced, because
-    nothing depends on it. Raises RecordError if it cannot be written."""
+
+def add_session(
+    path: Path, devices: Iterable[DeviceProgress], health: Health, compilers: Iterable[Compiler] = ()
+) -> None:
+    """Adds a session to the file, which is made if it is not there. A damaged file is replaced, with a
+    warning in the log: nothing depends on it. Raises RecordError if it cannot be written."""
     try:
-        sessions = json.loads(path.read_bytes())["sessions"]
-        assert isinstance(sessions, list)
-    except (OSError, ValueError, KeyError, TypeError, AssertionError, RecursionError):
+        sessions = read_sessions(path)
+    except RecordError as error:
+        _log.warning("%s; its sessions are left out", error)
         sessions = []
     ended = datetime.now(UTC).isoformat(timespec="seconds")
-    sessions.append({"ended": ended, "devices": [_device(one, health) for one in devices]})
-    text = json.dumps({"sessions": sessions}, indent=1, sort_keys=True) + "\n"
+    session = {
+        "ended": ended,
+        "devices": [_device(one, health) for one in devices],
+        "compilers": [one.as_dict() for one in compilers],
+    }
+    text = json.dumps(seal({"sessions": [*sessions, session]}), indent=1, sort_keys=True) + "\n"
     try:
         write_atomically(path, text.encode())
     except OSError as error:
         raise RecordError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def read_sessions(path: Path) -> list[dict[str, Any]]:
+    """The sessions of a fleet.json; none if there is no file. Raises RecordError for a damaged file."""
+    try:
+        document = json.loads(read_regular(path))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or first_line(error)
+        raise RecordError(f"{path} cannot be read: {why}") from None
+    if not isinstance(document, dict) or not isinstance(document.get("sessions"), list):
+        raise RecordError(f"{path} is not a list of a fleet's sessions")
+    if not check_seal(document, path, RecordError, "nothing depends on it: remove it"):
+        _log.warning("%s has no checksum: an older version wrote it", path)
+    return [one for one in document["sessions"] if isinstance(one, dict)]
 
 
 def _device(one: DeviceProgress, health: Health) -> dict[str, Any]:

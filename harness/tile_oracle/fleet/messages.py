@@ -150,9 +150,11 @@ Message = Row | Ended
 
 
 class Opened(NamedTuple):
-    """A device is open. kind: its own name, equal for devices that can be compared."""
+    """A device is open. kind: its own name, equal for devices that can be compared. cache: the folder where
+    it keeps binaries, "" if it keeps none."""
 
     kind: str
     driver: str
     host: str
     pid: int
+    cache: str = ""

@@ -53,7 +53,8 @@ class Snapshot:
             parts.append(f"{100 * self.busy_share:.0f} % busy")
         parts.append(f"{self.pairs:,} of {self.planned:,} pairs")
         if self.pairs_per_s:
-            parts.append(f"{self.pairs_per_s:.3g} pairs/s")
+            rate = self.pairs_per_s
+            parts.append(f"{rate:,.0f} pairs/s" if rate >= 1000 else f"{rate:.3g} pairs/s")
         if self.left_s is not None:
             minutes, seconds = divmod(int(self.left_s), 60)
             hours, minutes = divmod(minutes, 60)

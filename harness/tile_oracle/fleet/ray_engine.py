@@ -1,4 +1,4 @@
-"""Devices as actors of Ray. The only module that imports Ray, and only when a fleet starts."""
+"""Devices as actors of Ray, which is imported only when a fleet starts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tile_oracle.errors import HarnessError, TargetError, first_line
@@ -18,6 +20,7 @@ from tile_oracle.fleet.device_runner import DeviceRunner
 from tile_oracle.fleet.engine import Event, Gone, Joined, Told
 from tile_oracle.fleet.messages import DeviceSettings, Message, Opened, Shipment, Work
 from tile_oracle.fleet.progress import ASIDE, DeviceProgress, Snapshot
+from tile_oracle.fleet.ray_compilers import RayCompilers
 
 LOCAL = "local"
 """The address of a Ray of this session's own."""
@@ -29,6 +32,7 @@ _POLLS_PER_S = 400.0
 """Calls that the driver makes to all devices together."""
 _SILENT_S = 4.0
 """A device that has not answered for this long counts as gone, and may join again."""
+_ANSWERS_S = 0.5
 _OPEN_S = 180.0
 _SUCCESSIVE_FAILURES = 4
 """Times that a device may fail without a result in between before it is given up."""
@@ -82,6 +86,24 @@ def _short_folder() -> str | None:
     """A folder for Ray's sockets, whose paths have at most 107 characters; None: Ray's own choice."""
     fits = len(tempfile.gettempdir()) <= _LONGEST_FOLDER
     return None if fits or os.environ.get("RAY_TMPDIR") else f"/tmp/tile-oracle-ray-{os.getuid()}"
+
+
+def _answers(node: dict[str, Any]) -> bool:
+    """Whether a node is there. Ray itself needs up to 15 s to notice that one is dead, and an actor on it
+    would not start."""
+    with suppress(OSError):
+        address = node["NodeManagerAddress"], node["NodeManagerPort"]
+        socket.create_connection(address, timeout=_ANSWERS_S).close()
+        return True
+    return False
+
+
+def token_hint(address: str) -> str:
+    """What to try if an address does not answer. Ray shows a token only to clusters that it finds itself."""
+    token = os.environ.get("RAY_AUTH_TOKEN_PATH") or Path("~/.ray/auth_token").expanduser()
+    if address in (LOCAL, "auto") or os.environ.get("RAY_AUTH_MODE") or not Path(token).is_file():
+        return ""
+    return f"; if the cluster asks for the token in {token}, set RAY_AUTH_MODE=token"
 
 
 def _fetch(reference: Any) -> Shipment | None:
@@ -143,13 +165,17 @@ class RayEngine:
     """See tile_oracle.fleet.engine.Engine. Must be made in the main thread: a Ray of this session's own ends
     with the thread that started it."""
 
-    def __init__(self, address: str, settings: DeviceSettings, arch: str, devices: int | None) -> None:
+    def __init__(
+        self, address: str, settings: DeviceSettings, arch: str, devices: int | None, cache: str = ""
+    ) -> None:
         """address: of a Ray cluster; LOCAL starts one on this machine. devices: at most so many are used.
+        cache: the driver's folder of binaries.
 
         Raises RayMissingError.
         """
         self._ray = ray = import_ray()
         self._settings, self._arch, self._limit = settings, arch, devices
+        self._cache = cache
         self._slots: dict[str, _Slot] = {}
         self._is_local = address == LOCAL
         self._gauges: _Gauges | None = None
@@ -158,7 +184,6 @@ class RayEngine:
         self._owns = not ray.is_initialized()
         if self._owns:
             self._connect(address)
-        self._settings_ref = ray.put(settings)
         self._class = ray.remote(_DeviceActor)
         self._here = ray.get_runtime_context().get_node_id()
 
@@ -180,12 +205,18 @@ class RayEngine:
             else:
                 ray.init(address=address, **quiet)
         except Exception as error:
-            raise RayMissingError(f"--fleet {address}: Ray cannot be used: {first_line(error)}") from None
+            why = f"{first_line(error)}{token_hint(address)}"
+            raise RayMissingError(f"--fleet {address}: Ray cannot be used: {why}") from None
         finally:
             # Ray ends the process at SIGTERM; the session ends in order.
             if threading.current_thread() is threading.main_thread():
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
+
+    def compilers(self, identity: str) -> RayCompilers | None:
+        """The cluster's compilers. None for a Ray of this session's own: its machine is the driver's.
+        identity: `Target.source_identity` of the session."""
+        return None if self._is_local else RayCompilers(self._ray, self._settings, self._arch, identity)
 
     # ---- what happens -----------------------------------------------------------------------------------
 
@@ -226,9 +257,7 @@ class RayEngine:
         for node_id, node in nodes.items():
             for number in range(self._devices_of(node["Resources"])):
                 name = f"{node.get('NodeManagerHostname') or node_id[:8]}/{node_id[:6]}/{number}"
-                used = sum(not (slot.silent or slot.given_up) for slot in self._slots.values())
-                full = self._limit is not None and used >= self._limit
-                if name not in self._slots and not full:
+                if name not in self._slots:
                     remote = node.get("NodeManagerHostname") != socket.gethostname()
                     self._slots[name] = _Slot(name, node_id, remote)
         for slot in [*self._slots.values()]:
@@ -237,9 +266,25 @@ class RayEngine:
                     found.append(Gone(slot.name, "its node has left the cluster"))
                 self._forget(slot)
                 del self._slots[slot.name]
-            elif slot.actor is None and not slot.given_up and now >= slot.restart_s:
-                self._start(slot, now)
+        answers = cache(lambda node: _answers(nodes[node]))
+        for slot in self._slots.values():
+            if slot.opening is not None and not answers(slot.node):
+                found += self._died(slot, now, "its node does not answer")
+        waiting = [slot for slot in self._slots.values() if slot.actor is None and not slot.given_up]
+        for slot in sorted(waiting, key=lambda slot: slot.failures):
+            if now >= slot.restart_s and not self._is_full():
+                if answers(slot.node):
+                    self._start(slot, now)
+                else:
+                    slot.restart_s = now + _LOOK_S
         return found
+
+    def _is_full(self) -> bool:
+        """Whether as many devices are in use as may be. One that failed and opens again holds no place, since
+        its node may be dying."""
+        used = sum(slot.is_open and not slot.silent for slot in self._slots.values())
+        used += sum(slot.opening is not None and not slot.failures for slot in self._slots.values())
+        return self._limit is not None and used >= self._limit
 
     def _devices_of(self, resources: dict[str, float]) -> int:
         """The number of devices of a node: as it declares for the architecture, or its GPUs or cores."""
@@ -261,7 +306,8 @@ class RayEngine:
         }
         if self._arch in declared:
             options["resources"] = {self._arch: 1}
-        slot.actor = self._class.options(**options).remote(self._settings_ref)
+        # Not a reference that actors share: Ray would fetch it from a dead node, and wait for that for 10 s.
+        slot.actor = self._class.options(**options).remote(self._settings)
         slot.opening = slot.actor.open.remote()
         slot.since_s = slot.answered_s = now
         slot.is_open = slot.silent = False
@@ -277,9 +323,12 @@ class RayEngine:
             opened, why = answer
             if opened is None:
                 return self._died(slot, now, why)
+            if slot.failures and self._is_full():
+                self._forget(slot)  # another has taken its place
+                return []
             slot.is_open = True
             self._poll(slot)
-            return [Joined(slot.name, opened, slot.remote)]
+            return [Joined(slot.name, opened, slot.remote or opened.cache != self._cache)]
         self._poll(slot)
         if slot.silent:
             # Its assignment went to another device; a new process begins with nothing.
@@ -290,7 +339,8 @@ class RayEngine:
         return []
 
     def _poll(self, slot: _Slot) -> None:
-        batch_s = max(_BATCH_S, len(self._slots) / _POLLS_PER_S)
+        in_use = sum(slot.actor is not None for slot in self._slots.values())
+        batch_s = max(_BATCH_S, in_use / _POLLS_PER_S)
         slot.poll = slot.actor.take.remote(_POLL_S, batch_s)
 
     def _died(self, slot: _Slot, now: float, why: str) -> list[Event]:
@@ -298,6 +348,7 @@ class RayEngine:
         self._forget(slot)
         slot.failures += 1
         slot.restart_s = now + _RESTART_S * slot.failures
+        self._looked_s = 0.0  # another may begin at once
         if slot.failures >= _SUCCESSIVE_FAILURES:
             slot.given_up = True
             return [Gone(slot.name, f"{why}; given up after {slot.failures} failures", died=was_known)]
@@ -354,7 +405,8 @@ class RayEngine:
     def waiting(self) -> str:
         opening = sum(slot.opening is not None for slot in self._slots.values())
         if opening:
-            return f"{opening} of {len(self._slots)} are still opening"
+            in_use = sum(slot.actor is not None for slot in self._slots.values())
+            return f"{opening} of {in_use} are still opening"
         if self._slots:
             return ""
         here = "; --fleet-devices N says how many this machine has" if self._is_local else ""

@@ -114,10 +114,17 @@ class FleetSession(LiveSession):
             tuple(self.options.more_sources),
             tuple(problem.id for problem in self.plan.problems),
         )
-        self._engine = RayEngine(self.options.fleet, settings, self.target.arch, self.options.fleet_devices)
+        builder = self.target.builder
+        self._engine = RayEngine(
+            self.options.fleet,
+            settings,
+            self.target.arch,
+            self.options.fleet_devices,
+            "" if builder is None else str(builder.cache.folder),
+        )
         self._driver = FleetDriver(
             self._engine,
-            Builds(self.target, self._engine.ship),
+            Builds(self.target, self._engine.ship, self._engine.compilers(self.target.source_identity())),
             self._log,
             Questions(self._picks_of, self._blamed),
             match=self.options.fleet_match,
@@ -218,7 +225,8 @@ class FleetSession(LiveSession):
     def _save(self, driver: FleetDriver) -> None:
         """Adds this session's devices to the run's fleet.json. Raises RecordError."""
         if self.run is not None and self.run.folder.is_dir():
-            add_session(self.run.folder / FLEET_FILE, driver.progress.devices.values(), driver.health)
+            path = self.run.folder / FLEET_FILE
+            add_session(path, driver.progress.devices.values(), driver.health, driver.places)
 
     def header(self) -> list[str]:
         where = "this machine" if self.options.fleet == "local" else f"Ray at {self.options.fleet}"

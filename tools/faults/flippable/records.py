@@ -13,6 +13,11 @@ from typing import Any
 import pandas as pd
 
 from tile_oracle.commands.oracle import write_oracle
+from tile_oracle.fleet.engine import Compiler
+from tile_oracle.fleet.fleet_file import FLEET_FILE, add_session, read_sessions
+from tile_oracle.fleet.health import Health
+from tile_oracle.fleet.messages import Opened, Result
+from tile_oracle.fleet.progress import FleetProgress
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
@@ -41,6 +46,7 @@ def kinds() -> tuple[FileKind, ...]:
         FileKind("part, then --resume", _make_part, _resume_run),
         FileKind("selection.parquet", _make_report(SELECTION), _read_report),
         FileKind("verdict.json", _make_report(VERDICT), _read_report),
+        FileKind("fleet.json", _make_fleet, _read_fleet),
         FileKind("merged dataset", _make_merged, _read_merged),
         FileKind("oracle file", _make_oracle, _read_oracle),
     )
@@ -72,6 +78,20 @@ def _make_manifest(folder: Path) -> list[Path]:
 def _read_manifest(folder: Path) -> Any:
     run = folder / "flipped"
     return purpose_of(run), pool_of_sources([run])
+
+
+def _make_fleet(folder: Path) -> list[Path]:
+    progress, health = FleetProgress(), Health()
+    for number in range(3):
+        name = f"host-{number}/ab12cd/0"
+        progress.joined(name, Opened("NVIDIA H200", "595.58", f"host-{number}", 4711 + number))
+        health.calibrated(name, "NVIDIA H200", {"kernel": Result("ok", "", 0, 0.7, 0.6, 0.01, 20, "full", 9)})
+    add_session(folder / FLEET_FILE, progress.devices.values(), health, [Compiler("ab12cd", "host-1", 12)])
+    return [folder / FLEET_FILE]
+
+
+def _read_fleet(folder: Path) -> Any:
+    return read_sessions(folder / FLEET_FILE)
 
 
 def _make_journal(folder: Path) -> list[Path]:

@@ -1,0 +1,50 @@
+"""Binaries on their way between machines: from one cache into another, under the same content hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tile_oracle.build.binary import Binary
+from tile_oracle.build.builder import Builder
+from tile_oracle.fleet.messages import Shipment
+from tile_oracle.kernel import Kernel
+
+
+def shipment_of(binary: Binary) -> Shipment:
+    """A binary with its provenance. Raises OSError."""
+    return Shipment(binary.source_hash, binary.path.read_bytes(), *_provenance(binary))
+
+
+def keep(builder: Builder, kernel: Kernel, shipment: Shipment) -> bool:
+    """Puts a binary that another machine has built into this machine's cache, if it is the one that would be
+    built here. Returns whether the cache has it. Raises BuildError and OSError."""
+    key = builder.source_hash(kernel)
+    if not key or shipment.key != key:
+        return False  # another instruction set or toolchain
+    cache = builder.cache
+    if cache.find(key) is not None:
+        return True
+    digest = shipment.facts.get("sha256")
+    if digest is not None and digest != hashlib.sha256(shipment.content).hexdigest():
+        return False
+    lock = cache.try_lock(key)
+    if lock is None:
+        return False
+    with lock, cache.work_folder() as work:
+        path = work / "shipped"
+        path.write_bytes(shipment.content)
+        cache.add(key, path, shipment.source, shipment.facts)
+    return True
+
+
+def _provenance(binary: Binary) -> tuple[str, Mapping[str, Any]]:
+    """The translation unit and the facts of a binary's cache entry; of a prebuilt binary what is known."""
+    try:
+        facts = json.loads((binary.path.parent / "entry.json").read_text("utf-8"))
+        (unit,) = (p for p in binary.path.parent.iterdir() if p.suffix in (".cpp", ".hip", ".cu", ".py"))
+        return unit.read_text("utf-8"), facts
+    except (OSError, ValueError):
+        return "", {"toolchain": binary.toolchain, "flags": list(binary.flags)}

@@ -1,0 +1,40 @@
+"""The state of hundreds of devices in one line, and of each device as a share of its time."""
+
+from __future__ import annotations
+
+from tests.fleet.simulated_engine import result
+from tile_oracle.fleet.dispatcher import Dispatcher, Task
+from tile_oracle.fleet.messages import Opened
+from tile_oracle.fleet.progress import FleetProgress
+
+
+def test_three_hundred_devices_fit_on_a_line() -> None:
+    dispatcher = Dispatcher([Task(f"p{n}", [f"k{k}" for k in range(400)], 400.0) for n in range(296)])
+    progress = FleetProgress()
+    progress.plan(300 * 400)
+    for n in range(300):
+        progress.joined(f"d{n}", Opened("H200", "driver", "host", n))
+        dispatcher.joined(f"d{n}", "H200", 0.0)
+    for n in range(3):
+        dispatcher.gone(f"d{n}", 0.0, died=False)
+        progress.set_aside(f"d{n}", "H200", "it is slow")
+    dispatcher.gone("d3", 0.0)
+    progress.gone("d3", "killed")
+    for n in range(4, 8):
+        dispatcher.gone(f"d{n}", 0.0)
+        dispatcher.joined(f"d{n}", "H200", 0.0)
+    orders = dispatcher.orders(0.0)
+    assert len(orders) == 296
+    assert progress.update(dispatcher, 100.0, 12)
+    for order in orders[:148]:
+        for kernel in order.kernels[:200]:  # type: ignore[union-attr]
+            dispatcher.finished(order.device, order.number, kernel)  # type: ignore[union-attr]
+            progress.pair(order.device, result())
+    assert progress.update(dispatcher, 110.0, 12)
+    assert not progress.update(dispatcher, 110.5, 12), "at most once a second"
+    assert progress.snapshot.line() == (
+        "296 devices, 100 % busy, 29,600 of 120,000 pairs, 2,960 pairs/s, 0:30 left, "
+        "12 kernels to build, 3 set aside, 1 gone"
+    )
+    assert progress.devices["d299"].busy_share == 1.0
+    assert progress.devices["d3"].busy_share == 0.0

@@ -1,0 +1,120 @@
+"""Devices on a Ray cluster of several nodes of this machine."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.real_engine import cluster_of, engine_on, events_until, joined
+from tile_oracle.fleet.engine import Gone
+from tile_oracle.fleet.progress import ASIDE, DeviceProgress, Snapshot
+from tile_oracle.fleet.ray_engine import token_hint
+
+pytest.importorskip("ray")
+
+
+def test_an_address_that_does_not_answer_may_want_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    assert token_hint("host:6379") == ""
+    (tmp_path / "token").write_text("secret")
+    assert token_hint("host:6379").endswith("set RAY_AUTH_MODE=token")
+    assert token_hint("auto") == token_hint("local") == ""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert token_hint("host:6379") == ""
+
+
+NEVER_NOTICES = {"health_check_failure_threshold": 10_000, "object_manager_pull_timeout_ms": 3_600_000}
+"""Settings of a Ray that never notices a dead node by itself, and waits for what it wanted of it."""
+
+
+@pytest.mark.slow
+def test_another_device_takes_over_from_one_whose_node_dies_while_it_opens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with cluster_of(2, monkeypatch, NEVER_NOTICES) as cluster:
+        fleet = engine_on(cluster, limit=1)
+        events_until(fleet, lambda _: "still opening" in fleet.waiting())
+        opening = next(slot.node for slot in fleet._slots.values() if slot.opening is not None)
+        cluster.kill(cluster.nodes.index(opening))
+        after = events_until(fleet, joined)
+        if opening[:6] in joined(after)[0]:  # it was open already
+            after = events_until(fleet, joined)
+        assert cluster.nodes[0][:6] in joined(after)[0]
+        fleet.close()
+
+
+@pytest.mark.slow
+def test_another_device_takes_over_before_ray_notices_that_a_node_is_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with cluster_of(3, monkeypatch, NEVER_NOTICES) as cluster:
+        fleet = engine_on(cluster, limit=1)
+        (first,) = joined(events_until(fleet, joined))
+        cluster.kill(next(n for n, node in enumerate(cluster.nodes) if node[:6] not in first))
+        cluster.kill(next(n for n, node in enumerate(cluster.nodes) if node[:6] in first))
+        after = events_until(fleet, joined)
+        assert [event.device for event in after if isinstance(event, Gone)] == [first]
+        assert cluster.nodes[0][:6] in joined(after)[0]
+        fleet.close()
+
+
+@pytest.mark.slow
+def test_a_node_that_joins_late_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster_of(0, monkeypatch) as cluster:
+        fleet = engine_on(cluster)
+        assert fleet.events(0.1) == []
+        assert fleet.waiting() == "the cluster has no cpu device"
+        cluster.add()
+        (late,) = joined(events_until(fleet, joined))
+        assert cluster.nodes[0][:6] in late
+        fleet.close()
+
+
+@pytest.mark.slow
+def test_the_metrics_are_where_prometheus_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("prometheus_client", reason="needs ray[default]")
+    pytest.importorskip("opencensus", reason="needs ray[default]")
+    wanted = {
+        "ray_tile_oracle_pairs_per_second": 12.5,
+        "ray_tile_oracle_pairs_left": 70.0,
+        "ray_tile_oracle_seconds_left": 5.5,
+        "ray_tile_oracle_sick_devices": 1.0,
+        "ray_tile_oracle_device_busy_share a": 0.75,
+        "ray_tile_oracle_device_busy_share b": 0.5,
+    }
+    snapshot = Snapshot(30, 100, 12.5, 5.5, 2, 1, 0, 0.6, 0)
+    devices = [DeviceProgress("a", busy_share=0.75), DeviceProgress("b", busy_share=0.5, state=ASIDE)]
+    with cluster_of(0, monkeypatch, {"metrics_report_interval_ms": 500}) as cluster:
+        fleet = engine_on(cluster)
+
+        def exported(_: object) -> bool:
+            fleet.show(snapshot, devices)
+            return wanted.items() <= metrics().items()
+
+        events_until(fleet, exported)
+        fleet.close()
+
+
+def metrics() -> dict[str, float]:
+    """Of all nodes: name, or name and device -> value."""
+    import ray
+
+    found = {}
+    for node in ray.nodes():
+        url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+        try:
+            text = urllib.request.urlopen(url, timeout=10).read().decode()
+        except OSError:
+            continue  # it starts
+        for line in text.splitlines():
+            if line.startswith("ray_tile_oracle_"):
+                labels, value = line.rsplit(" ", 1)
+                name, _, rest = labels.partition("{")
+                device = rest.partition('device="')[2].partition('"')[0]
+                found[f"{name} {device}".strip()] = float(value)
+    return found
