@@ -1,4 +1,4 @@
-"""Verifying the waits of a kernel for gfx950: under 0.3 s a kernel."""
+"""Verifying the waits of a kernel for gfx950: under 0.3 s of processor time a kernel."""
 
 from __future__ import annotations
 
@@ -29,16 +29,19 @@ def test_verify_a_kernel(benchmark: Any, tmp_path: Path) -> None:
         kernels += random.Random(1).sample(with_code, OF_EACH)
     with Builder(ARCH, build_dir=tmp_path, runs_here=False) as builder:
         texts = [builder._maker.assembly(kernel) for kernel in kernels]
-    longest = 0.0
+    longest, rounds = 0.0, []
 
     def verify_all() -> None:
         nonlocal longest
+        first = time.process_time()
         for kernel, text in zip(kernels, texts, strict=True):
             begun = time.process_time()
             assert not verify_assembly(text, lds_buffers(kernel, ARCH)).findings
             longest = max(longest, time.process_time() - begun)
+        rounds.append(time.process_time() - first)
 
     benchmark.pedantic(verify_all, rounds=2)
-    benchmark.extra_info["mean_s"] = benchmark.stats.stats.min / len(kernels)
+    # Of the processor, which other work on the machine disturbs less than the time on a clock.
+    benchmark.extra_info["mean_s"] = min(rounds) / len(kernels)
     benchmark.extra_info["longest_s"] = longest
     print(f"\n{len(kernels)} kernels: {benchmark.extra_info['mean_s']:.3f} s each, {longest:.3f} s at most")

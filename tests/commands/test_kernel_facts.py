@@ -124,7 +124,6 @@ def test_ranges_steps_and_columns_that_say_nothing() -> None:
     assert markdown_table(only_ptx)[1] == "|" + "---|" * len(row)
 
 
-def test_the_verifier_does_not_take_a_file_of_kernels(capsys: pytest.CaptureFixture[str]) -> None:
-
-    assert main(["kernels", "--kernels", "triton", "--arch", "gfx950", "--verify"]) != 0
-    assert "verify its assembly" in capsys.readouterr().err
+def test_the_verifier_takes_a_file_of_kernels_for_amd_gpus_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernels", "--kernels", "triton", "--arch", "sm_90", "--verify"]) != 0
+    assert "--verify is for gfx950, gfx942, gfx90a" in capsys.readouterr().err

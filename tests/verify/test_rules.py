@@ -547,3 +547,33 @@ def test_unfollowed_code_is_reported() -> None:
 def test_a_text_without_functions() -> None:
     with pytest.raises(BuildError, match="holds no function"):
         verify_assembly("int main() { return 0; }")
+
+
+def test_the_target_is_read_in_the_notations_of_old_and_new_compilers() -> None:
+    for named in ("amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-", "amdgpu9.42-amd-amdhsa-unknown-gfx942"):
+        text = _FRAME.format(body="\ts_nop 0").replace("amdgcn-amd-amdhsa--gfx950", named)
+        assert verify_assembly(text).target == "gfx942"
+
+
+def test_files_one_after_another_keep_their_own_settings() -> None:
+    """As Triton's launches of one kernel, whose functions may have the same name."""
+    body = "\tv_mov_b32_e32 v0, 0\n\tds_read_b32 v1, v0 offset:4092\n\ts_waitcnt lgkmcnt(0)"
+    large = _FRAME.format(body=body)
+    small = large.replace("segment_fixed_size 4096", "segment_fixed_size 1024")
+    assert not verify_assembly(large).findings
+    report = verify_assembly(large + small + large)
+    assert len(report.functions) == 3
+    (finding,) = report.findings
+    assert finding.rule == "lds-bounds"
+    assert finding.line == large.count("\n") + 5
+
+
+def test_a_result_in_a_half_of_a_register_uses_the_other_half_only_if_it_is_kept() -> None:
+    """So an address from a table in LDS is no data of an exchange where its register holds a result later."""
+    body = """ds_read_b32 v2, v9
+s_waitcnt lgkmcnt(0)
+v_cvt_f16_f32_sdwa v2, v5 dst_sel:WORD_1 dst_unused:UNUSED_{rest} src0_sel:DWORD
+global_store_dword v[6:7], v2, off
+ds_write_b32 v9, v5"""
+    assert rules(body.format(rest="PRESERVE")) == ["race"]
+    assert rules(body.format(rest="PAD")) == []

@@ -82,10 +82,16 @@ def _code_object(data: bytes) -> CodeObject:
     kernels = [_kernel(entry) for entry in note["amdhsa.kernels"]]
     return CodeObject(
         len(data),
-        str(note["amdhsa.target"]).partition("--")[2],
+        _arch_of(str(note["amdhsa.target"])),
         {kernel.name: kernel for kernel in kernels},
         frozenset(symbol.name for symbol in elf.symbols(DYNAMIC_SYMBOLS) if symbol.name and symbol.section),
     )
+
+
+def _arch_of(target: str) -> str:
+    """amdgcn-amd-amdhsa--gfx950:xnack-, or of newer compilers amdgpu9.50-amd-amdhsa-unknown-gfx950."""
+    *triple, arch = target.split("-", 4)
+    return arch if len(triple) == 4 else ""
 
 
 def _kernel(entry: Mapping[str, Any]) -> KernelFacts:

@@ -12,7 +12,7 @@ from tile_oracle.build.cache import CacheEntry
 from tile_oracle.build.gpu_toolchain import ASSEMBLY
 from tile_oracle.build.source import lds_buffers
 from tile_oracle.errors import BuildError
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.verify.findings import Report
 from tile_oracle.verify.verdicts import keep_verdict, read_verdict
 from tile_oracle.verify.verifier import verify_assembly
@@ -44,7 +44,11 @@ class CodeVerifier:
     def _look(self, kernel: Kernel, work: Path, made: CacheEntry) -> None:
         if self._mode and (work / ASSEMBLY).is_file():
             text = (work / ASSEMBLY).read_text("utf-8", "replace")
-            keep_verdict(made.path.parent, verify_assembly(text, lds_buffers(kernel, self._arch)))
+            keep_verdict(made.path.parent, verify_assembly(text, self._buffers(kernel)))
+
+    def _buffers(self, kernel: Kernel) -> int | None:
+        """The LDS buffers of a kernel's tiles; None for a kernel in Triton, whose compiler chooses them."""
+        return None if isinstance(kernel, NamedKernel) else lds_buffers(kernel, self._arch)
 
     def judged(self, result: BuildResult, assembly: Callable[[Kernel], str]) -> BuildResult:
         """The result; a build_error when the kernel has findings and the mode is REFUSE."""
@@ -61,6 +65,6 @@ class CodeVerifier:
         """The report stored beside the binary. If there is none, verifies `assembly(kernel)`."""
         kept = read_verdict(binary.path.parent)
         if kept is None:
-            kept = verify_assembly(assembly(kernel), lds_buffers(kernel, self._arch))
+            kept = verify_assembly(assembly(kernel), self._buffers(kernel))
             keep_verdict(binary.path.parent, kept)
         return kept

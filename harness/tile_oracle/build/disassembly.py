@@ -1,4 +1,4 @@
-"""Reads assembly from a text file, or disassembles a code object with LLVM's llvm-objdump."""
+"""Reads assembly from a text file, or disassembles code objects with LLVM's llvm-objdump."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tile_oracle.build.elf import AMDGPU, DAMAGED, DYNAMIC_SYMBOLS, SYMBOLS, Elf
 from tile_oracle.build.gpu_toolchain import rocm_folders
 from tile_oracle.build.toolchain import compiler_environment
 from tile_oracle.errors import BuildError
+from tile_oracle.triton.archive import read_archive
 from tile_oracle.user_file import read_bytes
 from tile_oracle.verify.assembly import Assembly, parse_assembly
 
@@ -28,6 +29,10 @@ _TIMEOUT_S = 120
 _MOST_BYTES = 1 << 30
 _DESCRIPTOR_BYTES = 64
 _HOW = "install LLVM 20 or newer, or ROCm, or give the compiler's assembly (-S; Triton's .amdgcn file)"
+_HOW_ARCHIVE = (
+    "; kernels in Triton need no disassembler when they are verified from their file: "
+    "tile-oracle kernels --kernels FILE --arch {arch} --verify"
+)
 _LDS_SIZE, _SCRATCH_SIZE, _KERNARG_SIZE, _PROPERTIES = 0, 4, 8, 56
 _USER_REGISTERS = (
     "user_sgpr_private_segment_buffer",
@@ -39,7 +44,8 @@ _USER_REGISTERS = (
 
 
 def read_assembly(path: Path) -> Assembly:
-    """Reads the functions of assembly text, an AMD code object (.hsaco) or a shared library that embeds one.
+    """Reads the functions of assembly text, an AMD code object (.hsaco), a shared library that embeds one, or
+    a Triton kernel's archive.
 
     Raises BuildError for any other file, and when no disassembler is found.
     """
@@ -47,6 +53,8 @@ def read_assembly(path: Path) -> Assembly:
         data = read_bytes(path, _MOST_BYTES)
     except OSError as error:
         raise BuildError(f"{path} cannot be read: {error.strerror}") from None
+    if data[:4] == b"PK\x03\x04":
+        return _of_archive(path)
     if data[:4] != b"\x7fELF":
         if path.suffix not in _ASSEMBLY and b"\0" in data[:4096]:
             raise BuildError(f"{path} is neither assembly nor a code object")
@@ -57,6 +65,28 @@ def read_assembly(path: Path) -> Assembly:
         inner = Path(folder) / (path.stem + ".hsaco")
         inner.write_bytes(_embedded(path, data))
         return disassemble(inner, inner.read_bytes())
+
+
+def _of_archive(path: Path) -> Assembly:
+    """The functions of all code objects of a Triton kernel's archive. Raises BuildError."""
+    try:
+        archive = read_archive(path)
+    except (OSError, ValueError) as error:
+        raise BuildError(f"{path} cannot be verified: {error}") from None
+    if not archive.arch.startswith("gfx"):
+        raise BuildError(f"{path} contains code for {archive.arch}, not for gfx9")
+    images = dict.fromkeys(launch.image for variant in archive.variants for launch in variant.launches)
+    parts = []
+    with tempfile.TemporaryDirectory() as folder:
+        inner = Path(folder) / "launch.hsaco"
+        for image in images:
+            inner.write_bytes(image)
+            try:
+                parts.append(disassemble(inner, image))
+            except BuildError as error:
+                raise BuildError(f"{error}{_HOW_ARCHIVE.format(arch=archive.arch)}") from None
+    functions = tuple(function for part in parts for function in part.functions)
+    return Assembly(functions, archive.arch, parts[0].compiler)
 
 
 def _embedded(path: Path, data: bytes) -> bytes:
@@ -96,6 +126,8 @@ def disassemble(path: Path, data: bytes) -> Assembly:
         raise BuildError(f"{path}: its kernel descriptors are damaged") from None
     for function in assembly.functions:
         function.settings = settings.get(function.name, {})
+        if function.name in code.kernels:
+            function.most_threads = code.kernels[function.name].most_threads
     return replace(assembly, target=arch)
 
 

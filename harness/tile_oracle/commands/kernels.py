@@ -38,7 +38,6 @@ from tile_oracle.commands.kernel_verify import (
     verify_kernels,
 )
 from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
-from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.kernel import Kernel, TiledKernel, kernel_of_kind, parse_kernel_name, tiled
@@ -57,6 +56,7 @@ from tile_oracle.pool import (
 )
 from tile_oracle.pool.ck_builder import SUFFIXES
 from tile_oracle.problem import Kind, kind_text
+from tile_oracle.progress_line import ProgressLine
 from tile_oracle.text_table import text_table
 
 _DTYPES = tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES)))
@@ -81,6 +81,8 @@ examples:
                                                            the same for some kernels of a large set
   tile-oracle kernels --kernels my_kernels.py --arch gfx950 --facts
                                                            kernels written in Triton: compile them, resources
+  tile-oracle kernels --kernels my_kernels.py --arch gfx950 --verify --sample 20
+                                                           and their waits
   tile-oracle kernels --verify kernel.s                    the same for a compiler's assembly or a code object
   tile-oracle kernels --diff kernels-old kernels-new       what changed between two folders of tile-oracle
                                                            build, build caches or lists of names
@@ -180,7 +182,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--verify", action="store_true",
         help="compile the kernels for an AMD GPU and prove from their machine code that loads are waited "
         "for, LDS writes complete before barriers, and wait states are kept; exit status 1 with findings "
-        "(with --list: all of them). With a path as NAME: verify that file, assembly or a code object",
+        "(with --list: all of them). With a path as NAME: verify that file, assembly, a code object or the "
+        "archive of a kernel in Triton",
     )  # fmt: skip
     parser.add_argument(
         "--sample", type=_count, metavar="N",

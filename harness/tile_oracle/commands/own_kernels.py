@@ -1,13 +1,14 @@
-"""`tile-oracle kernels --kernels FILE`: the kernels of a source that has its own, and their GPU resources."""
+"""`tile-oracle kernels --kernels FILE`: the kernels of a source that has its own, their resources, waits."""
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 from collections import Counter
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.builder import Builder
+from tile_oracle.build.builder import NOTE, VERIFIABLE, Builder
 from tile_oracle.build.kernel_source import PoolSource
 from tile_oracle.build.source_providers import kernels_option, open_kernel_source
 from tile_oracle.commands.build import describe_progress, own_kernels
@@ -19,12 +20,13 @@ from tile_oracle.commands.kernel_facts import (
     markdown_table,
     verdict_lines,
 )
-from tile_oracle.commands.progress_line import ProgressLine
+from tile_oracle.commands.kernel_verify import verified_document, verified_lines, verify_kernels
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, RuleError
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.problem import kind_text
+from tile_oracle.progress_line import ProgressLine
 from tile_oracle.text_table import text_table
 
 _COLUMNS = {
@@ -40,23 +42,20 @@ _COLUMNS = {
 
 
 def show_own_kernels(args: argparse.Namespace) -> int:
-    """Prints counts, names (--list) or resources (--facts).
+    """Prints counts, names (--list), resources (--facts) or findings in the machine code (--verify).
 
-    Returns 1 when a kernel spills or does not compile. Raises HarnessError.
+    Returns 1 when a kernel spills, does not compile or has findings. Raises HarnessError.
     """
     if args.arch is None:
         raise RuleError("--kernels compiles for one architecture: give --arch gfx950 or sm_90")
-    if args.verify:
-        raise RuleError(
-            "--verify does not take --kernels: compile the kernel with Triton, and verify its assembly "
-            "(tile-oracle kernels --verify FILE.amdgcn)"
-        )
+    if args.verify and load_arch(args.arch).name not in VERIFIABLE:
+        raise RuleError(f"--verify is for {', '.join(VERIFIABLE)}: nothing reads the code of {args.arch}")
     source = open_kernel_source(load_arch(args.arch).name, kernels_option(args.kernels))
     if not isinstance(source, PoolSource):
         raise BuildError(f"--kernels {args.kernels} has no kernels of its own")
     where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
     kernels = own_kernels(source, args, where)
-    if args.facts:
+    if args.facts or args.verify:
         return _show_facts(source, kernels, args)
     if args.json:
         print_json(
@@ -88,20 +87,42 @@ def show_own_kernels(args: argparse.Namespace) -> int:
 def _show_facts(source: PoolSource, kernels: list[Kernel], args: argparse.Namespace) -> int:
     arch = load_arch(args.arch)
     jobs = args.jobs or usable_cores()
-    with Builder(arch.name, args.toolchain, args.build_dir, jobs, runs_here=False, source=source) as builder:
+    of_all = []
+    if args.sample is not None and args.sample < len(kernels):
+        of_all = [f"a sample of {args.sample:,} of {len(kernels):,} kernels (--seed {args.seed})"]
+        kernels = random.Random(args.seed).sample(kernels, args.sample)
+    verify = NOTE if args.verify else ""
+    with Builder(
+        arch.name, args.toolchain, args.build_dir, jobs, runs_here=False, source=source, verify=verify
+    ) as builder:
         with ProgressLine(sys.stderr) as line:
             found = find_facts(builder, kernels, lambda p: line.show(describe_progress(p)))
-        verdict = verdict_lines(found, arch, builder)
+        verified = verify_kernels(builder, (one.kernel for one in found if one.binary_bytes), args.verify)
+        verdict = [*verdict_lines(found, arch, builder), *of_all]
+    is_bad = any(one.what_is_wrong(arch) is not None for one in found)
+    status = 1 if is_bad or not all(one.is_clean for one in verified) else 0
     if args.json:
-        print_json({"arch": arch.name, "notes": source.notes, "facts": facts_document(found, arch)})
-        return 1 if any(one.what_is_wrong(arch) is not None for one in found) else 0
+        print_json(
+            {
+                "arch": arch.name,
+                "notes": source.notes,
+                "facts": facts_document(found, arch) if args.facts else None,
+                "verified": verified_document(verified) if args.verify else None,
+            }
+        )
+        return status
+    if args.verify:
+        verdict += verified_lines(verified, details=args.list and not args.facts)
+    if not args.facts:
+        print("\n".join([*verdict, *source.notes]))
+        return status
     rows = [(*_COLUMNS, "binary KiB", "kernel"), *map(_row, found)]
     filled = [i for i in range(len(rows[0])) if any(row[i] != "-" for row in rows[1:])]
     table = [tuple(row[i] for i in filled) for row in rows]
     right = range(len(table[0]) - 1)
     print("\n".join(markdown_table(table) if args.markdown else text_table(table, right)))
     print("\n".join(["", *verdict, *source.notes]), file=sys.stderr if args.markdown else sys.stdout)
-    return 1 if any(one.what_is_wrong(arch) is not None for one in found) else 0
+    return status
 
 
 def _row(one: KernelFacts) -> tuple[str, ...]:

@@ -133,7 +133,8 @@ class _Reader:
         elif self._kernel is not None and (match := _HSA.fullmatch(line)):
             self._kernel[match[1]] = _number(match[2], self._constants)
         elif line.startswith(".amdgcn_target"):
-            self.target = line.split('"')[1].rpartition("--")[2].partition(":")[0]
+            # amdgcn-amd-amdhsa--gfx950:xnack-, and of newer compilers amdgpu9.50-amd-amdhsa-unknown-gfx950
+            self.target = line.split('"')[1].partition(":")[0].rpartition("-")[2]
         elif line.startswith(".amdgpu_metadata"):
             self._in_metadata = True
         elif line.startswith(".ident"):
@@ -143,13 +144,25 @@ class _Reader:
 
 
 def parse_assembly(text: str) -> Assembly:
-    """Parses assembly of a compiler or disassembler.
+    """Parses assembly of a compiler or disassembler. It may be several files one after another.
 
     Raises BuildError when the text has no function for an AMD GPU.
     """
-    reader = _Reader()
+    readers = [_Reader()]
     for number, line in enumerate(text.splitlines(), 1):
-        reader.take(number, line)
+        if readers[-1].functions and line.lstrip().startswith(".amdgcn_target"):
+            readers.append(_Reader())  # the next file, whose functions may have the same names
+        readers[-1].take(number, line)
+    functions = [function for reader in readers for function in _finished(reader)]
+    if not functions:
+        raise BuildError(
+            "the text holds no function for an AMD GPU: give clang's -S output or llvm-objdump -d"
+        )
+    return Assembly(tuple(functions), readers[0].target, readers[0].compiler)
+
+
+def _finished(reader: _Reader) -> list[Function]:
+    """The functions of one file that have instructions, with what its directives say about them."""
     functions = reader.functions
     for function in functions:
         function.settings = reader.settings.get(function.name, {})
@@ -158,12 +171,7 @@ def parse_assembly(text: str) -> Assembly:
     for function in functions:
         function.hidden_arguments = hidden.get(function.name, ())
         function.most_threads = threads.get(function.name, 0)
-    functions = [function for function in functions if function.lines]
-    if not functions:
-        raise BuildError(
-            "the text holds no function for an AMD GPU: give clang's -S output or llvm-objdump -d"
-        )
-    return Assembly(tuple(functions), reader.target, reader.compiler)
+    return [function for function in functions if function.lines]
 
 
 def _number(text: str, constants: Mapping[str, int]) -> int:

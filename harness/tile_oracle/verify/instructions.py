@@ -156,7 +156,8 @@ def _vector(line: Line, name: str) -> Instruction:
     half = any(m.startswith("dst_sel:") and m != "dst_sel:DWORD" for m in line.modifiers)
     if not name.startswith(_PACKED):
         half = half or any(m.startswith("op_sel:[") and m.endswith("1]") for m in line.modifiers)
-    if half:
+    # Unless it is preserved, the rest of the register is filled with zeros or the sign.
+    if half and not {"dst_unused:UNUSED_PAD", "dst_unused:UNUSED_SEXT"} & set(line.modifiers):
         reads |= masks[0]
     lane = name.startswith(("v_readlane", "v_readfirstlane", "v_writelane"))
     select = masks[2] & (SCALAR_REGISTERS | M0) if lane and len(masks) > 2 else 0

@@ -10,12 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.build.triton.conftest import COPY, HEAD
-from tile_oracle.build.builder import Builder
+from tile_oracle.build.builder import REFUSE, Builder
 from tile_oracle.build.code_facts import code_facts
+from tile_oracle.build.disassembly import find_disassembler, read_assembly
 from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.build.triton.kernel_source import open_triton
+from tile_oracle.cli import main
+from tile_oracle.errors import BuildError
 from tile_oracle.operation import Kind
 from tile_oracle.triton.archive import read_archive
+from tile_oracle.verify.assembly import Function, parse_assembly
+from tile_oracle.verify.verifier import verify_assembly
 
 KIND = Kind.of("gemm", dtype="bf16", layout="rcr")
 
@@ -90,3 +95,63 @@ def test_a_folder_runs_where_triton_is_not(copy_file: Path, tmp_path: Path) -> N
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.split()[:2] == ["ok", "True"], done.stderr
+
+
+@pytest.mark.slow
+def test_the_waits_of_kernels_for_amd_gpus_are_verified_without_a_disassembler(
+    copy_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the text that Triton assembles the binary from: all variants, as many functions as launches."""
+    source = open_triton("gfx950", str(copy_file))
+    cache = tmp_path / "cache"
+    with Builder("gfx950", build_dir=cache, source=source, runs_here=False, verify=REFUSE) as builder:
+        kernel = source.pool(KIND)[0]
+        report = builder.report(kernel)
+        text = builder.assembly(kernel)
+        binary = builder.need(kernel).binary
+    assert [function.name for function in report.functions] == ["copy", "copy"]
+    assert (report.target, report.findings, report.incomplete) == ("gfx950", (), ())
+    hasty = text.replace("s_waitcnt vmcnt(0)", "s_nop 0")
+    assert {finding.rule for finding in verify_assembly(hasty).findings} == {"vmcnt"}
+    asked = ("kernels", "--kernels", str(copy_file), "--arch", "gfx950", "--verify")
+    assert main((*asked, "--build-dir", str(cache), "--sample", "1", "--seed", "2")) == 0
+    said = capsys.readouterr().out
+    assert "a sample of 1 of 2 kernels (--seed 2)" in said
+    assert "1 kernel verified, 0 with findings" in said
+    assert binary is not None
+    try:
+        find_disassembler("gfx950")
+    except BuildError:
+        assert main(("kernels", "--verify", str(binary.path))) != 0
+        error = capsys.readouterr().err
+        assert "no llvm-objdump for gfx950 was found" in error
+        assert "tile-oracle kernels --kernels FILE --arch gfx950 --verify" in error
+    else:
+        assert main(("kernels", "--verify", str(binary.path))) == 0
+
+
+@pytest.mark.slow
+def test_an_archive_is_disassembled_as_its_assembly_says(tmp_path: Path) -> None:
+    """Kernels of one wave too, whose exchange through LDS needs no barrier."""
+    try:
+        find_disassembler("gfx942")
+    except BuildError as error:
+        pytest.skip(str(error))
+    source = open_triton("gfx942", "")
+    kernel = source.pool(Kind.of("rms_norm", dtype="bf16"))[0]
+    assert dict(kernel.configuration)["num_warps"] == 1
+    with Builder("gfx942", build_dir=tmp_path, source=source, runs_here=False, verify=REFUSE) as builder:
+        text = parse_assembly(builder.assembly(kernel))
+        binary = builder.need(kernel).binary
+    assert binary is not None
+    archive = read_assembly(binary.path)
+    assert archive.target == text.target == "gfx942"
+    for found, of_text in zip(archive.functions, text.functions, strict=True):
+        wanted = without_padding(of_text)
+        assert without_padding(found)[: len(wanted)] == wanted
+    assert [one.most_threads for one in archive.functions] == [one.most_threads for one in text.functions]
+    assert main(("kernels", "--verify", str(binary.path))) == 0
+
+
+def without_padding(function: Function) -> list[str]:
+    return [line.mnemonic for line in function.lines if line.mnemonic != "s_nop"]

@@ -239,7 +239,10 @@ def _epilogue(api: CkTileApi, kernel: TiledKernel, pipeline: Pipeline, parts: Un
     name = {"cshuffle": "CShuffleEpilogue", "default": "DefaultGemm2DEpilogue"}[kernel.epilogue]
     if f"{name}Problem" not in api.templates:
         raise KernelError(f"epilogue {kernel.epilogue} is not in this CK Tile: it has no {name}")
-    wanted = ("vectorsizec",) if widths and kernel.epilogue == "cshuffle" else ()
+    wanted: tuple[str, ...] = ("vectorsizec",) if widths and kernel.epilogue == "cshuffle" else ()
+    if pipeline.alternates and kernel.epilogue == "cshuffle":
+        # Without it the class counts the waves along m and n, which is one group of the two.
+        wanted += ("blocksize",)
     return f"{name}<{api.arguments(f'{name}Problem', epilogue, needed=wanted)}>"
 
 

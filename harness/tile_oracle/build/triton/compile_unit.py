@@ -1,7 +1,8 @@
-"""Compiles one kernel: python compile_unit.py UNIT FOLDER ARCHIVE. A child process's main program.
+"""Compiles one kernel: python compile_unit.py UNIT FOLDER ARCHIVE [ASSEMBLY]. The program of a child process.
 
 UNIT is a specification of tile_oracle.build.triton.specify as JSON, FOLDER has the user's files, ARCHIVE gets
-the binaries and what their launches need (tile_oracle.triton.archive).
+the binaries and what their launches need (tile_oracle.triton.archive). ASSEMBLY, for an AMD GPU, gets the
+assembly that Triton makes the binaries from, one file after another.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def target(arch: str) -> Any:
     return compiler.GPUTarget("hip", arch, 64)
 
 
-def compile_unit(unit: dict[str, Any], folder: Path, archive: Path) -> None:
+def compile_unit(unit: dict[str, Any], folder: Path, archive: Path, assembly: Path | None = None) -> None:
     """Compiles every launch of every variant. Raises FileFailure."""
     from tile_oracle.build.triton.user_file import FileFailure, import_declarations, jit_function
     from tile_oracle.triton.archive import write_archive
@@ -40,6 +41,7 @@ def compile_unit(unit: dict[str, Any], folder: Path, archive: Path) -> None:
     declaration = import_declarations(folder / unit["file"])[unit["declaration"]]
     functions = [declaration.main.function, *(one.function for one in declaration.after)]
     images: dict[str, bytes] = {}
+    texts: list[str] = []
     variants = []
     for variant in unit["variants"]:
         launches = []
@@ -51,6 +53,7 @@ def compile_unit(unit: dict[str, Any], folder: Path, archive: Path) -> None:
             suffix = "cubin" if unit["arch"].startswith("sm_") else "hsaco"
             name = f"{variant['name']}-{launch['number']}.{suffix}"
             images[name] = made.asm[suffix]
+            texts.append(made.asm.get("amdgcn", ""))
             facts = made.metadata
             for what in ("launch_cooperative_grid", "launch_pdl", "profile_scratch_size", "tensordesc_meta"):
                 if getattr(facts, what, None):
@@ -70,6 +73,8 @@ def compile_unit(unit: dict[str, Any], folder: Path, archive: Path) -> None:
         variants.append({"name": variant["name"], "when": variant["when"], "launches": launches})
     told = {"arch": unit["arch"], "workspace_bytes": unit["workspace_bytes"], "variants": variants}
     write_archive(archive, told, images)
+    if assembly is not None:
+        assembly.write_text("\n".join(texts), "utf-8")
 
 
 def _compiled(
@@ -131,12 +136,14 @@ def _language_name(dtype: str) -> str:
     return names.get(dtype, dtype.replace("fp8", "float8"))
 
 
-def main(unit: str, folder: str, archive: str) -> int:
+def main(unit: str, folder: str, archive: str, assembly: str = "") -> int:
     """Returns 1 when the kernel does not compile, with the reason on standard error."""
     from tile_oracle.errors import HarnessError
 
     try:
-        compile_unit(json.loads(Path(unit).read_text("utf-8")), Path(folder).resolve(), Path(archive))
+        told = json.loads(Path(unit).read_text("utf-8"))
+        text = Path(assembly) if assembly else None
+        compile_unit(told, Path(folder).resolve(), Path(archive), text)
     except HarnessError as error:
         print(error, file=sys.stderr)
         return 1
@@ -145,4 +152,4 @@ def main(unit: str, folder: str, archive: str) -> int:
 
 if __name__ == "__main__":
     sys.path[:] = [place for place in sys.path if place != str(Path(__file__).parent)]
-    sys.exit(main(*sys.argv[1:4]))
+    sys.exit(main(*sys.argv[1:5]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tile_oracle.build.gpu_toolchain import ASSEMBLY
 from tile_oracle.build.isa import Isa
 from tile_oracle.build.toolchain import INCLUDE_FOLDER, check_found_for
 from tile_oracle.build.triton.child_process import child_command, triton_version
@@ -14,7 +15,7 @@ from tile_oracle.triton.archive import SUFFIX
 
 @dataclass(frozen=True)
 class TritonToolchain:
-    """The installed Triton. See tile_oracle.build.toolchain.Toolchain."""
+    """The installed Triton. See tile_oracle.build.toolchain.AssemblyToolchain."""
 
     arch: str
     version: str
@@ -37,7 +38,12 @@ class TritonToolchain:
         """Does nothing: the folder of headers has the user's files."""
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        return (child_command("compile_unit.py", source, INCLUDE_FOLDER, output),)
+        text = (ASSEMBLY,) if self.arch.startswith("gfx") else ()
+        return (child_command("compile_unit.py", source, INCLUDE_FOLDER, output, *text),)
+
+    def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """What writes the assembly of all launches, one after another."""
+        return child_command("compile_unit.py", source, INCLUDE_FOLDER, f"kernel{self.suffix}", output)
 
 
 def find_triton(name: str, arch: str) -> TritonToolchain:
