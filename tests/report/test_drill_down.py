@@ -14,7 +14,7 @@ from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.drill_down import DrillDown, drill_down_of
 from tile_oracle.report.html import report_html
-from tile_oracle.report.sections import drill_data
+from tile_oracle.report.problem_views import drill_data
 
 RUN = RunInfo("a-run", target="sm_90", arch="sm_90")
 

@@ -26,6 +26,11 @@ def test_it_has_the_metrics_and_complete_tables() -> None:
     data = analyse(records, PROBLEMS, rankings, run=RUN, ranked_by=RankedBy("folder", "models/x"))
     summary = summary_markdown(data)
     assert f"| efficiency, mean | {data.efficiency.mean_percent:.1f} % |" in summary
+    weighted = f"{data.time_weighted_percent:.1f} %"
+    assert (
+        f"| time-weighted: total time of the oracles / of the picks: long problems count more | {weighted} |"
+        in summary
+    )
     assert "**Verdict: no baseline" in summary
     assert "models/x" in summary
     lines = summary.splitlines()

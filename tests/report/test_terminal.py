@@ -64,6 +64,13 @@ def test_the_metrics_come_from_the_selection() -> None:
     assert "none yet; --update-baseline writes baselines/x.json" in " ".join(summary.split())
 
 
+def test_the_time_weighted_efficiency_stands_beside_the_mean_with_what_it_is() -> None:
+    data = a_report()
+    summary = " ".join(text(data).split())
+    assert f"time-weighted {data.time_weighted_percent:.1f} %" in summary
+    assert "total time of the oracles / of the picks: long problems count more" in summary
+
+
 def test_the_five_worst_problems_with_pick_oracle_and_why() -> None:
     kernels = some_kernels(2, PROBLEMS[0])
     rows, ranked = [], []

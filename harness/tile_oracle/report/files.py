@@ -24,6 +24,7 @@ from tile_oracle.report.data import Candidates, Extrapolating, RankedBy, ReportD
 from tile_oracle.report.html import report_html
 from tile_oracle.report.markdown import summary_markdown
 from tile_oracle.sealed_json import check_seal, seal
+from tile_oracle.user_file import read_regular
 
 SELECTION = "selection.parquet"
 VERDICT = "verdict.json"
@@ -197,7 +198,7 @@ def _texts(values: Mapping[str, object]) -> dict[str, str]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_bytes().decode("utf-8"))
+        document = json.loads(read_regular(path).decode("utf-8"))
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:

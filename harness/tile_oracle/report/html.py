@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from tile_oracle.report import sections, wording
 from tile_oracle.report.data import ReportData
+from tile_oracle.report.problem_views import drill_data
 from tile_oracle.report.terms import anchor
 
 _PAGE = Path(__file__).with_name("page")
@@ -27,7 +28,7 @@ def report_html(data: ReportData) -> str:
         _environment()
         .get_template("report.html")
         .render(
-            drill_data=Markup(sections.drill_data(data)),
+            drill_data=Markup(drill_data(data)),
             anchor=anchor,
             header=sections.header(data),
             sections=[section for section in views if section[2] is not None],

@@ -33,6 +33,9 @@ def summary_markdown(data: ReportData) -> str:
                 (f"{more}P10", wording.percent(part.p10_percent)),
                 (f"{more}min", wording.percent(part.min_percent)),
             ]
+        if data.time_weighted_percent is not None:
+            weighted = wording.percent(data.time_weighted_percent)
+            shown.append((f"time-weighted: {wording.TIME_WEIGHTED}", weighted))
         table = [
             *shown,
             ("top-1: the pick is the oracle", wording.percent(figures.top_1_percent)),

@@ -11,6 +11,9 @@ import pandas as pd
 from tile_oracle.report import wording
 from tile_oracle.report.terms import anchor
 
+View = dict[str, Any]
+"""The data for a section's template."""
+
 
 @dataclass(frozen=True)
 class Cell:

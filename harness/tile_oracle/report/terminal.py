@@ -56,6 +56,9 @@ def _figures(data: ReportData) -> list[str]:
                     ("min", wording.percent(part.min_percent)),
                 )
             )
+        if data.time_weighted_percent is not None:
+            weighted = wording.percent(data.time_weighted_percent)
+            lines.append(_pairs("time-weighted", ("", weighted), (wording.TIME_WEIGHTED, "")))
         found = [("top-1", wording.percent(figures.top_1_percent))]
         if data.ranked_by.kind != HELD:  # a baseline holds picks and no ranking
             found += [

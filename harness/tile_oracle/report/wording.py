@@ -21,14 +21,18 @@ from tile_oracle.selection import Efficiency
 
 DETAIL_CHARACTERS = 160
 
+TIME_WEIGHTED = "total time of the oracles / of the picks: long problems count more"
+"""What the time-weighted efficiency is."""
+
 
 def one_line(text: object, limit: int = DETAIL_CHARACTERS) -> str:
     """Foreign text as one line of at most `limit` characters, without control and direction characters,
     which terminals and browsers would interpret."""
     if text is None or (isinstance(text, float) and math.isnan(text)) or text is pd.NA:
         return ""
-    words = " ".join(str(text)[: 16 * limit].split())
-    clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in words)
+    clean = " ".join(str(text)[: 16 * limit].split())
+    if not clean.isprintable():
+        clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in clean)
     return clean if len(clean) <= limit else clean[: limit - 3].rstrip() + "..."
 
 

@@ -1,0 +1,227 @@
+"""The sections of report.html on kernels: by kind of problem, by source, by status, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from markupsafe import Markup
+
+from tile_oracle.judge.failures import Failure
+from tile_oracle.report import charts, wording
+from tile_oracle.report.data import ReportData
+from tile_oracle.report.heat_map import WITHIN, heat_map
+from tile_oracle.report.page_table import (
+    Cell,
+    Column,
+    Table,
+    View,
+    numbers,
+    percent,
+    times,
+    whole,
+)
+from tile_oracle.report.sources import source_figures
+
+_MOST_FAILURES = 500
+_MOST_KERNELS = 500
+_MOST_GROUPS = 30
+
+
+def slices(data: ReportData) -> View | None:
+    """Efficiency by kind of problem."""
+    if data.slices.empty or data.slices["oracle_over_median"].isna().all():
+        return None
+    columns = [
+        Column("kind"),
+        *numbers("problems", "covered", "mean", "P10", "min", "oracle / median kernel"),
+    ]
+    cells = [
+        [
+            Cell(row["slice"]),
+            whole(row["problems"]),
+            whole(row["covered"]),
+            *(percent(row[name]) for name in ("mean_percent", "p10_percent", "min_percent")),
+            times(row["oracle_over_median"]),
+        ]
+        for row in wording.rows(data.slices)
+    ]
+    return {"table": Table("Efficiency by kind of problem", columns, cells, narrow=True, sortable=True)}
+
+
+def heat(data: ReportData) -> View | None:
+    """Which groups of kernels are near the oracle, by kind of problem."""
+    found = heat_map(data.final, data.selection)
+    if not found.groups:
+        return None
+    heads = [
+        Column(kind, "num", f"{wording.count(n, 'problem')} with an oracle")
+        for kind, n in found.kinds.items()
+    ]
+    rows = [
+        [Cell(group), *(_shade(shares[kind]) for kind in found.kinds)]
+        for group, shares in list(found.groups.items())[:_MOST_GROUPS]
+    ]
+    more = len(found.groups) - len(rows)
+    note = (
+        f"Share of the problems on which the best kernel of a group is within {100 * WITHIN:.0f} % of the "
+        "oracle. A group has one pipeline and tile, or one function of a source."
+    )
+    if more:
+        note += f" {wording.count(more, 'further group')} are near the oracle less often."
+    caption = "Groups of kernels near the oracle, by kind of problem"
+    return {
+        "note": note,
+        "table": Table(caption, [Column("group", "name"), *heads], rows, "heat-map", sortable=True),
+    }
+
+
+def _shade(share: float) -> Cell:
+    return Cell(f"{100.0 * share:.0f} %", f"{share:.4f}", heat=round(10.0 * share))
+
+
+def sources(data: ReportData) -> View | None:
+    """The sources of kernels beside each other; None for a single one."""
+    by_problem = data.by_source
+    figures = source_figures(by_problem)
+    if not figures:
+        return None
+    columns = [
+        Column("source"),
+        Column("fastest on", "num", "problems whose oracle is its"),
+        Column("problems", "num", "problems on which it has an ok kernel"),
+        Column("geometric mean", "num", "of its best kernel's TFLOPS / the oracle's"),
+        Column("worst", "num", "the least of these"),
+    ]
+    rows = [
+        [
+            Cell(one.source),
+            *(whole(one.wins), whole(one.problems)),
+            *(percent(one.mean_percent), percent(one.worst_percent)),
+        ]
+        for one in figures
+    ]
+    names = [one.source for one in figures]
+    lead = Column("lead", "num", "the oracle's TFLOPS / those of the best kernel of the other sources")
+    cells = [
+        [
+            Cell(row["problem"]),
+            Cell(row["winner"]),
+            times(row["lead"]),
+            *(percent(100.0 * row[name]) for name in names),
+        ]
+        for row in wording.rows(by_problem)
+    ]
+    heads = [Column("problem", "name"), Column("fastest"), lead, *numbers(*names)]
+    return {
+        "table": Table("Sources of kernels", columns, rows, narrow=True),
+        "problems": Table(
+            "Best kernel of each source / oracle, greatest lead first",
+            *(heads, cells),
+            name="sources-by-problem",
+            sortable=True,
+        ),
+    }
+
+
+_STATUS_CSS = {
+    "ok": "s-ok",
+    "unsupported": "s-other",
+    **dict.fromkeys(("wrong", "flaky", "crash", "timeout", "build_error"), "s-bad"),
+}
+
+
+def pairs(data: ReportData) -> View:
+    """The pairs by status, and the failures."""
+    counts = wording.status_counts(data)
+    if not counts:
+        return {"table": None}
+    total = sum(pairs for _, pairs in counts)
+    bar = charts.stacked_bar([(status, pairs, _STATUS_CSS.get(status, "s-warn")) for status, pairs in counts])
+    rows = [[Cell(status), whole(pairs), percent(100.0 * pairs / total)] for status, pairs in counts]
+    columns = [Column("status"), *numbers("pairs", "share")]
+    groups = (
+        ("Failures", data.verdict.new_failures),
+        ("Known failures", data.verdict.known_failures),
+        ("Healed", data.verdict.healed),
+    )
+    return {
+        "chart": Markup(bar),
+        "table": Table("Pairs by status", columns, rows, narrow=True),
+        "failures": [_failures(caption, failures) for caption, failures in groups if failures],
+    }
+
+
+def _failures(caption: str, failures: Sequence[Failure]) -> View:
+    columns = [
+        Column("status"),
+        Column("kernel", "name"),
+        Column("problem", "name"),
+        Column("detail", "detail"),
+    ]
+    rows = []
+    for one in failures[:_MOST_FAILURES]:
+        status = one.status if one.known in (None, one.status) else f"{one.status} (was {one.known})"
+        rows.append([Cell(status), Cell(wording.kernel_on(one)), Cell(one.problem), Cell(one.detail)])
+    name = caption.lower().replace(" ", "-")
+    more = len(failures) - len(rows)
+    return {
+        "table": Table(caption, columns, rows, name=name, sortable=True),
+        "count": f"{len(failures):,}",
+        "more": f"{more:,}" if more else "",
+    }
+
+
+def kernels(data: ReportData) -> View | None:
+    """Every kernel: where it is oracle, pick and ok."""
+    kernels = data.kernels
+    if kernels.empty:
+        return None
+    columns = [
+        Column("kernel", "name"),
+        Column("oracle of", "num", "problems where it is the oracle"),
+        Column("pick of", "num", "problems where it is the pick"),
+        Column("ok", "num", "problems where it is ok"),
+        Column("not ok", "num", "measured problems where it is not"),
+        Column("mean efficiency", "num", "mean of its TFLOPS / the oracle's, where it is ok"),
+    ]
+    facts = _code_facts(data.final)
+    columns += [Column(heading, "num", _CODE_FACTS[heading][1]) for heading in facts]
+    rows = [
+        [
+            Cell(row["kernel"]),
+            *(whole(row[name]) for name in ("oracles", "picks", "ok", "not_ok")),
+            percent(100.0 * row["mean_efficiency"]),
+            *(whole(values.get(row["kernel"])) for values in facts.values()),
+        ]
+        for row in wording.rows(kernels.head(_MOST_KERNELS))
+    ]
+    winners = int((kernels["oracles"] > 0).sum())
+    note = f"{winners:,} of {wording.count(len(kernels), 'kernel')} are the oracle of some problem."
+    if len(kernels) > _MOST_KERNELS:
+        note += f" The first {_MOST_KERNELS} are listed."
+    table = Table("Kernels, most oracles first", columns, rows, name="all-kernels", sortable=True)
+    return {"note": note, "table": table}
+
+
+_CODE_FACTS = {
+    "registers": ("vgprs", "vector registers of a work-item, on AMD accumulators included"),
+    "LDS bytes": ("lds_bytes", "of a workgroup"),
+    "spills": ("spills", "registers that did not fit"),
+    "workgroups/CU": ("workgroups_per_cu", "workgroups that a compute unit holds at once"),
+    "matrix instr.": ("loop_matrix_instructions", "matrix instructions in the main loop's body"),
+    "binary bytes": ("binary_bytes", "size of the binary"),
+}
+"""Heading -> column of the records, and what it means."""
+
+
+def _code_facts(final: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Heading -> kernel -> value; columns of GPUs only if the records have values."""
+    if "vgprs" not in final or final["vgprs"].isna().all():
+        return {}
+    named = {heading: name for heading, (name, _) in _CODE_FACTS.items() if name in final}
+    first = final.groupby("kernel", observed=True)[list(named.values())].first()
+    return {
+        heading: {str(kernel): float(value) for kernel, value in first[name].dropna().items()}
+        for heading, name in named.items()
+    }
