@@ -9,9 +9,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol, cast
 
 from tile_oracle.errors import HarnessError
+from tile_oracle.progress_line import waits_shown_on
 from tile_oracle.version import __version__
 
 _DESCRIPTION = """\
@@ -198,7 +200,8 @@ def _run(arguments: list[str]) -> int:
     named = next((word for word in arguments if word in _COMMANDS), None)
     args = make_parser(named).parse_args(arguments)
     try:
-        return int(args.run(args))
+        with waits_shown_on(sys.stderr) if sys.stderr is not None else nullcontext():
+            return int(args.run(args))
     except HarnessError as error:
         print(f"tile-oracle {args.command}: {error}", file=sys.stderr)
         return 2

@@ -55,17 +55,19 @@ def pytest_configure(config: pytest.Config) -> None:
     from tile_oracle.session.ending import EndHooks
     from tile_oracle.session.opening import open_session
     from tile_oracle.session.running import RunningHooks
+    from tile_oracle.session.shown_waits import waits_shown
     from tile_oracle.session.state import SessionState
 
     worker_input = getattr(config, "workerinput", {})
     try:
-        session = open_session(
-            read_options(config),
-            deadline=worker_input.get("tile_oracle_deadline"),
-            run_folder=worker_input.get("tile_oracle_run"),
-            run_owner=worker_input.get("tile_oracle_owner", ""),
-            offers_folder=worker_input.get("tile_oracle_run"),
-        )
+        with waits_shown(config):
+            session = open_session(
+                read_options(config),
+                deadline=worker_input.get("tile_oracle_deadline"),
+                run_folder=worker_input.get("tile_oracle_run"),
+                run_owner=worker_input.get("tile_oracle_owner", ""),
+                offers_folder=worker_input.get("tile_oracle_run"),
+            )
     except DeviceMissingError as error:
         _end_without_device(config, str(error))
     except HarnessError as error:

@@ -1,0 +1,141 @@
+"""One line of progress on a stream, for every wait that is long enough to wonder about.
+
+with wait("reading records", total) as done:     # in a library: silent unless a front door shows waits
+    done(bytes_read)
+
+with waits_shown_on(sys.stderr): ...             # in a front door
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TextIO, TypeVar
+
+_PLAIN_INTERVAL_S = 10.0
+_QUIET_S = 2.0
+"""A shorter wait is not shown."""
+_INTERVAL_S = 0.5
+
+_One = TypeVar("_One")
+
+
+class ProgressLine:
+    """Rewritten in place on a terminal, and cut to its width; elsewhere a new line every ten seconds. The
+    last one stays, unless it is erased."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._in_place = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown_at = time.monotonic()
+        self._open = False
+
+    def show(self, text: str) -> None:
+        """Shows the progress, unless the last line is too recent."""
+        if self._in_place:
+            # A line as wide as the terminal would be wrapped, and could not be rewritten.
+            width = shutil.get_terminal_size().columns - 1
+            self._stream.write(f"\r\x1b[K{text[: max(width, 1)]}")
+            self._open = True
+        elif time.monotonic() - self._shown_at >= _PLAIN_INTERVAL_S:
+            self._stream.write(text + "\n")
+            self._shown_at = time.monotonic()
+        self._stream.flush()
+
+    def erase(self) -> None:
+        """Removes the line from a terminal."""
+        if self._open:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._open = False
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._open:
+            self._stream.write("\n")
+            self._stream.flush()
+
+
+_STREAM: ContextVar[TextIO | None] = ContextVar("_STREAM", default=None)
+"""Where waits are shown; None: nowhere, or within another wait."""
+
+
+@contextmanager
+def waits_shown_on(stream: TextIO) -> Iterator[None]:
+    """Shows the waits within the block on a stream."""
+    token = _STREAM.set(stream)
+    try:
+        yield
+    finally:
+        _STREAM.reset(token)
+
+
+@contextmanager
+def wait(what: str, total: float = 0.0) -> Iterator[Callable[[float], None]]:
+    """A piece of work that may take long: it is shown from its third second on, with the time left where
+    `total` is known. What the block receives counts an amount of work as done."""
+    stream = _STREAM.get()
+    if stream is None:
+        yield lambda amount: None
+        return
+    state = _Wait(what, total)
+    token = _STREAM.set(None)
+    ended = threading.Event()
+    teller = threading.Thread(target=state.tell, args=(ProgressLine(stream), ended), daemon=True)
+    teller.start()
+    try:
+        yield state.add
+    finally:
+        ended.set()
+        teller.join()
+        _STREAM.reset(token)
+
+
+def steps(what: str, ones: Sequence[_One], weights: Sequence[float] | None = None) -> Iterator[_One]:
+    """The given things, one after the other, as a `wait`. weights: the work for each."""
+    listed = list(weights) if weights is not None else [1.0] * len(ones)
+    with wait(what, sum(listed)) as done:
+        for one, weight in zip(ones, listed, strict=True):
+            yield one
+            done(weight)
+
+
+class _Wait:
+    """The state of one wait, which a thread of its own shows."""
+
+    def __init__(self, what: str, total: float) -> None:
+        self._what, self._total, self._done = what, total, 0.0
+        self._started = self._last = time.monotonic()
+
+    def add(self, amount: float) -> None:
+        self._done += amount
+        self._last = time.monotonic()
+
+    def tell(self, line: ProgressLine, ended: threading.Event) -> None:
+        if ended.wait(_QUIET_S):
+            return
+        while True:
+            line.show(self.text(time.monotonic()))
+            if ended.wait(_INTERVAL_S):
+                break
+        line.erase()
+
+    def text(self, now: float) -> str:
+        """What is waited for, the share done, and the time left, which does not grow within a step."""
+        if not 0 < self._done < self._total:
+            return f"{self._what}: {_clock(now - self._started)} so far"
+        left_s = (self._total - self._done) * (self._last - self._started) / self._done
+        share = int(100 * self._done / self._total)
+        return f"{self._what}: {share} %, {_clock(max(0.0, left_s - (now - self._last)))} left"
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes}:{seconds:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

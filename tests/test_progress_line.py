@@ -1,0 +1,131 @@
+"""The line of progress on terminals, in files, and for waits of which a front door shows the long ones."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tile_oracle import progress_line
+from tile_oracle.progress_line import ProgressLine, _Wait, steps, wait, waits_shown_on
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shows waits at once, and every line of them."""
+    monkeypatch.setattr(progress_line, "_QUIET_S", 0.0)
+    monkeypatch.setattr(progress_line, "_PLAIN_INTERVAL_S", 0.0)
+    monkeypatch.setattr(progress_line, "_INTERVAL_S", 0.001)
+
+
+def test_a_narrow_terminal_gets_a_line_that_does_not_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = Terminal()
+    ProgressLine(stream).show("reading records of a campaign: 50 %, 0:10 left")
+    assert stream.getvalue() == "\r\x1b[K" + "reading records of "
+
+
+def test_a_terminal_without_control_characters_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+    with ProgressLine(stream) as line:
+        line.show("half")
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_an_erased_line_leaves_the_terminal_as_it_was() -> None:
+    stream = Terminal()
+    with ProgressLine(stream) as line:
+        line.show("half")
+        line.erase()
+    assert stream.getvalue().endswith("half\r\x1b[K")
+
+
+def test_the_time_left_shrinks_within_a_step_and_is_never_negative() -> None:
+    state = _Wait("reading", 4.0)
+    state._started, state._last, state._done = 0.0, 10.0, 1.0
+    shown = [state.text(now) for now in (10.0, 25.0, 40.0, 400.0)]
+    assert shown == [f"reading: 25 %, {left} left" for left in ("0:30", "0:15", "0:00", "0:00")]
+
+
+def test_without_a_known_amount_the_time_so_far_is_shown() -> None:
+    state = _Wait("compiling", 0.0)
+    state._started = 0.0
+    assert state.text(3725.9) == "compiling: 1:02:05 so far"
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_wait_is_shown_once_and_erased_at_its_end() -> None:
+    stream, shown = Terminal(), threading.Event()
+    stream.flush = shown.set  # type: ignore[method-assign]
+    with waits_shown_on(stream):
+        for part in steps("reading", ["a", "b"], [3, 1]):
+            if part == "b":
+                shown.clear()
+                assert shown.wait(60)
+        assert stream.getvalue().endswith("\r\x1b[K")
+    assert "reading: 75 %, 0:00 left" in stream.getvalue()
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_wait_within_a_wait_and_one_without_a_front_door_are_silent() -> None:
+    stream, shown = Terminal(), threading.Event()
+    stream.flush = shown.set  # type: ignore[method-assign]
+    with wait("unseen"):
+        pass
+    with waits_shown_on(stream), wait("outer"):
+        assert shown.wait(60)
+        with wait("inner"):
+            shown.clear()
+            assert shown.wait(60)
+    assert "outer" in stream.getvalue()
+    assert "inner" not in stream.getvalue()
+
+
+def test_a_short_wait_is_silent() -> None:
+    stream = Terminal()
+    with waits_shown_on(stream), wait("reading"):
+        pass
+    assert stream.getvalue() == ""
+
+
+ENVIRONMENT = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+SCRIPT = """
+import sys
+from tile_oracle import progress_line
+progress_line._QUIET_S = 0.0
+from tile_oracle.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_command_shows_the_reading_of_records_on_a_terminal(tmp_path: Path) -> None:
+    from tests.report.records_factory import some_problems, some_run
+    from tile_oracle.record.dataset_file import write_dataset
+
+    records, _ = some_run(some_problems(3), 4)
+    write_dataset(records, tmp_path / "some.parquet")
+    controller, terminal = pty.openpty()
+    command = [sys.executable, "-c", SCRIPT, "compare", "some.parquet", "some.parquet"]
+    try:
+        done = subprocess.run(
+            command, cwd=tmp_path, stderr=terminal, stdout=subprocess.PIPE, check=False, env=ENVIRONMENT
+        )
+        written = os.read(controller, 1 << 16).decode()
+    finally:
+        os.close(controller)
+        os.close(terminal)
+    assert done.returncode == 0, written
+    assert re.search(r"\r\x1b\[Kreading records of some.parquet: 0:0\d so far\r\x1b\[K", written)
