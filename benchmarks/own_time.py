@@ -81,6 +81,7 @@ def measure(problem_count: int, build_dir: Path) -> dict[str, float]:
         supervisor_type = _module("measure.supervisor").Supervisor
         supervisor = supervisor_type(target, settings, opened.measurements)
         service = _module("measure.service").MeasureService(supervisor, lambda problem: kernels, log)
+        importlib.import_module("pandas")  # as in a session; pyarrow would import it in the first part
         for kernel in kernels:  # compiles, starts the worker and loads the kernels
             assert service.measure(problems[0], kernel).status in ("ok", "noisy")
         before = _cpu_s()

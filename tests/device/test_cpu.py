@@ -131,7 +131,7 @@ def test_one_large_workspace_is_kept_at_a_time(
     kept = []
     for size in (64, 128, 64, 4096, 8192, 4096, 192, 256):
         code = type("Library", (), {"to_workspace_bytes": staticmethod(lambda _, size=size: size)})
-        library = cpu_device._Library(code, 0)  # type: ignore[arg-type]
+        library = cpu_device._Library(code, size)  # type: ignore[arg-type]
         args = device._arguments[0]
         buffer = device._attach_workspace(library, args, flush=True)
         assert buffer is not None

@@ -104,7 +104,7 @@ class Audit:
         self._threads = self._descriptors = 0
         self._clock = ClockCode(NOW)
         self._cores: set[int] = set()
-        self._sums: dict[tuple[int, int], tuple[int, int]] = {}
+        self._sums: dict[tuple[int, int], tuple[_Ends, int, int]] = {}
 
     def begin(self) -> None:
         """Must be called before a kernel runs."""
@@ -124,7 +124,8 @@ class Audit:
     def _note(self, inputs: Iterable[tuple[int, int]]) -> None:
         for place in inputs:
             if place not in self._sums:
-                self._sums[place] = _sample(*place), _whole(*place)
+                ends = _ends(*place)
+                self._sums[place] = ends, _sample(ends), _whole(*place)
 
     def end(self, *, thorough: bool = False) -> Report:
         """Reports what the last kernel changed. thorough: check everything and every byte of the inputs."""
@@ -146,7 +147,8 @@ class Audit:
             sums = self._sums.get(place)
             if sums is None:
                 continue
-            if _sample(*place) != sums[0] or (thorough and _whole(*place) != sums[1]):
+            ends, sample, whole = sums
+            if _sample(ends) != sample or (thorough and _whole(*place) != whole):
                 return ["inputs"]
         # These inputs exist only for this kernel's timing: damage to them shows in the kernel's own result.
         self._note(places)
@@ -301,11 +303,21 @@ def _process_settings() -> tuple[int, ...]:
     return tuple(settings)
 
 
-def _sample(address: int, size: int) -> int:
-    """Checksum of the first and last bytes, which a stray write hits first."""
-    part = min(size, _SAMPLE_BYTES)
-    first = zlib.crc32(_bytes_at(address, part))
-    return zlib.crc32(_bytes_at(address + size - part, part), first)
+_Ends = tuple[memoryview, ...]
+
+
+def _ends(address: int, size: int) -> _Ends:
+    """The first and last bytes, which a stray write hits first; all of a small buffer."""
+    if size <= 2 * _SAMPLE_BYTES:
+        return (_bytes_at(address, size),)
+    return _bytes_at(address, _SAMPLE_BYTES), _bytes_at(address + size - _SAMPLE_BYTES, _SAMPLE_BYTES)
+
+
+def _sample(ends: _Ends) -> int:
+    found = 0
+    for end in ends:
+        found = zlib.crc32(end, found)
+    return found
 
 
 def _whole(address: int, size: int) -> int:

@@ -82,6 +82,10 @@ class CpuDevice:
         self._libraries: dict[Path, _Library] = {}
         self._workspaces: dict[tuple[bool, int], GuardedBuffer] = {}
         """By whether it ends at a guard page, and its size in bytes."""
+        self._workspace_bytes: dict[int, int] = {}
+        """By the kernel's to_launch: what it asks for the loaded problem."""
+        self._compared: Path | None = None
+        """The kernel whose last timed runs left the correct result, as the last comparison found."""
         self._loaded: CpuData | None = None
         self._arguments: list[Any] = []
         self._timed_arguments: Any | None = None
@@ -90,6 +94,8 @@ class CpuDevice:
         self._loaded = self._timed_arguments = None
         self._arguments.clear()
         self._workspaces.clear()
+        self._workspace_bytes.clear()
+        self._compared = None
         _refuse_unless_there_is(_memory_needed_bytes(problem), "data and reference")
         self.claim()
         data = self._loaded = operation_named(problem.op).worker.cpu_data(problem, seed)
@@ -157,7 +163,9 @@ class CpuDevice:
             for path, shape in zip((data.first, data.second), shapes, strict=False)
         ]
         out = GuardedBuffer(math.prod(shapes[2]) * storage.itemsize, flush=True)
+        self._workspace_bytes.clear()  # it is another problem
         failure = self._launch(library, _arguments(problem, inputs, out), out)
+        self._workspace_bytes.clear()
         if failure is not None:
             return failure
         values = out.view(storage, shapes[2])
@@ -196,15 +204,20 @@ class CpuDevice:
         self._attach_workspace(library, args, flush=False)
         at_once = 1 if self.cold_cache else count
         taken = []
+        self._compared = None
         for _ in range(0, count, at_once):
             timed.renew()
             if self.cold_cache:
                 self._flush_caches()
             taken.append(self._time(library, args, timed, at_once))
-            if timed.out.size <= _CHEAP_TO_COMPARE_BYTES and timed.mismatch() is not None:
-                result = self.verify(binary)
-                if result.status != "ok":
-                    raise KernelFailed(result.detail, result.status, tainted=result.tainted)
+            if timed.out.size > _CHEAP_TO_COMPARE_BYTES:
+                continue
+            if timed.mismatch() is None:
+                self._compared = binary
+                continue
+            result = self.verify(binary)
+            if result.status != "ok":
+                raise KernelFailed(result.detail, result.status, tainted=result.tainted)
         nanoseconds = np.concatenate(taken).astype(np.float64) if len(taken) > 1 else taken[0].astype(float)
         self.timed_ms += float(nanoseconds.sum()) / 1e6
         return nanoseconds
@@ -238,6 +251,8 @@ class CpuDevice:
             return CheckResult("wrong", "wrote outside its output when it was timed", tainted=True)
         if self._clock.changed():
             return CheckResult("wrong", "changed the clock's code when it was timed", tainted=True)
+        if self._compared == binary:
+            return CheckResult("ok")
         wrong = timed.mismatch()
         if wrong is None:
             return CheckResult("ok")
@@ -286,7 +301,10 @@ class CpuDevice:
         return library
 
     def _attach_workspace(self, library: _Library, args: Any, *, flush: bool) -> GuardedBuffer | None:
-        size = int(library.code.to_workspace_bytes(ctypes.byref(args)))
+        size = self._workspace_bytes.get(library.launch)
+        if size is None:
+            size = int(library.code.to_workspace_bytes(ctypes.byref(args)))
+            self._workspace_bytes[library.launch] = size
         if size <= 0:
             args.workspace = None
             return None

@@ -234,10 +234,9 @@ class TimedData:
         )
         count = column_count(problem)
         self._rounds = [negated(count, seed + number) for number in range(_ROUNDS)]
-        sign = self._bits.type(1 << (8 * second.itemsize - 1))
-        self._masks = [
-            (chosen * sign).astype(self._bits).reshape(-1, 1, columns.inner) for chosen in self._rounds
-        ]
+        shift = self._bits.type(8 * second.itemsize - 1)
+        masks = np.array(self._rounds, self._bits) << shift
+        self._masks = list(masks.reshape(_ROUNDS, -1, 1, columns.inner))
         self._round = 0
         self._comparison = Comparison(problem, self.out, expected)
         self.negated = np.zeros(count, np.bool_)

@@ -47,6 +47,7 @@ class Worker:
         """The fastest median on the loaded problem so far."""
         self._audit: Audit | None = None
         self._slot: AttemptSlot | None = None
+        self._binaries: dict[str, Path] = {}
         self._commands = 0
 
     def serve(self) -> None:
@@ -109,7 +110,7 @@ class Worker:
 
     def _run(self, command: Message) -> None:
         assert self._device is not None
-        device, binary = self._device, Path(command["binary"])
+        device, binary = self._device, self._binary(command)
         self._begin(command["id"], command.get("kernel", ""))
         before, timed_before = device.kernel_seconds, device.timed_ms
         check = device.check(binary)
@@ -175,18 +176,22 @@ class Worker:
         samples: dict[int, list[np.ndarray]] = {run["id"]: [] for run in runs}
         seconds, busy_ms = dict.fromkeys(samples, 0.0), dict.fromkeys(samples, 0.0)
         failed: dict[int, Message] = {}
+        assert self._audit is not None
+        device.claim()
+        self._audit.begin()
         for number in range(command["passes"]):
             # Every other pass runs backwards, so that no kernel always follows the same neighbour.
             for run in runs if number % 2 == 0 else reversed(runs):
                 identity = run["id"]
                 if identity in failed:
                     continue
-                self._begin(identity, run.get("kernel", ""))
+                self._announce(identity, run.get("kernel", ""))
                 before, timed_before = device.kernel_seconds, device.timed_ms
+                binary = self._binary(run)
                 try:
-                    taken = device.sample(Path(run["binary"]), run["count"] + 1)
+                    taken = device.sample(binary, run["count"] + 1)
                     if number in (0, command["passes"] - 1):
-                        verify_timed(device, Path(run["binary"]))
+                        verify_timed(device, binary)
                     samples[identity].append(taken[1:])  # the first run warms the caches after the neighbour
                 except KernelFailed as error:
                     failed[identity] = error.as_answer()
@@ -214,11 +219,23 @@ class Worker:
         """doubtful: the kernel was noisy in the sweep. Too few samples to judge then count as noisy."""
         return timing.precision > self._plan.noisy_above or (doubtful and math.isnan(timing.precision))
 
+    def _binary(self, run: Message) -> Path:
+        """The run's binary; the same object each time, since making and comparing paths takes long."""
+        text = run["binary"]
+        path = self._binaries.get(text)
+        if path is None:
+            path = self._binaries[text] = Path(text)
+        return path
+
     def _begin(self, identity: int, kernel: str = "") -> None:
         assert self._device is not None
         assert self._audit is not None
         self._device.claim()  # first, so that waiting for another session does not count as kernel time
         self._audit.begin()
+        self._announce(identity, kernel)
+
+    def _announce(self, identity: int, kernel: str) -> None:
+        """Notes, and says, that the kernel runs next."""
         if self._slot is not None:
             self._slot.begin(kernel)
         self._channel.send({"began": identity})

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.judge import student_t
 from tile_oracle.judge.noise import Margin
 
 Array = npt.NDArray[np.float64]
@@ -55,8 +56,8 @@ class Side:
 
     def bound(self, confidence: Array | float, side: int) -> Array:
         """One-sided confidence limit of each efficiency; side: -1 lower, 1 upper."""
-        quantile = _t_quantile(confidence, self.dof)
-        moved = np.minimum(1.0, np.exp(self.log_ratio + side * quantile * self.sigma))
+        quantile = student_t.quantile(confidence, self.dof)
+        moved = np.exp(np.minimum(0.0, self.log_ratio + side * quantile * self.sigma))
         return np.asarray(np.where(self.sigma > 0, moved, self.efficiency))
 
     def only(self, problems: npt.NDArray[np.bool_]) -> Side:
@@ -120,7 +121,7 @@ def with_accepted_picks(problems: Sequence[str], then: Side, timed_now: Mapping[
             continue
         variances = np.array([sigma[place], new.sigma]) ** 2
         dofs = np.array([dof[place], new.dof])
-        allowed = _t_quantile(_AGREED, _joint_dof(variances, dofs)) * np.sqrt(variances.sum())
+        allowed = student_t.quantile(_AGREED, _joint_dof(variances, dofs)) * np.sqrt(variances.sum())
         if abs(log_ratio[place] - new.log_ratio) > allowed:
             continue
         weights = (1 / variances) / (1 / variances).sum()
@@ -157,7 +158,7 @@ def between_sessions(now: Side, then: Side, same_pick: npt.NDArray[np.bool_]) ->
     away = np.abs(moved - np.median(moved))
     variance = (now.sigma**2 + then.sigma**2)[noisy]
     dof = np.minimum(now.dof, then.dof)[noisy]
-    expected = _t_quantile(0.5 + _MOVED_QUANTILE / 2, dof)
+    expected = student_t.quantile(0.5 + _MOVED_QUANTILE / 2, dof)
 
     def excess(between: float) -> float:
         return float(np.quantile(away / np.sqrt(variance + between**2) / expected, _MOVED_QUANTILE)) - 1.0
@@ -220,10 +221,12 @@ def finding_confidences(now: Side, then: Side, points: float, confidence: float)
     alarms = []
     for level in levels:
         below = old.efficiency - old.bound(level, -1)
-        above = new.efficiency * np.expm1(np.minimum(_t_quantile(level, new.dof) * new.sigma, _MOST_LOG))
+        above = new.efficiency * np.expm1(
+            np.minimum(student_t.quantile(level, new.dof) * new.sigma, _MOST_LOG)
+        )
         least = points / 100.0 + np.hypot(below, above)  # the loss whose lower limit is `points`
         slowed = old.log_ratio - np.log(np.maximum(old.efficiency - least, np.exp(-_MOST_LOG)))
-        alarms.append(_t_beyond(slowed / np.sqrt(variances.sum(axis=0)), dof))
+        alarms.append(student_t.beyond(slowed / np.sqrt(variances.sum(axis=0)), dof))
     of_level = np.stack(alarms)
     share, chosen = _FALSE_ALARMS, np.zeros(len(dof), dtype=np.int64)
     while share > _FALSE_ALARMS / (2 * len(dof)):
@@ -240,20 +243,6 @@ def finding_confidences(now: Side, then: Side, points: float, confidence: float)
 def _joint_dof(variances: Array, dof: Array) -> Array:
     """Degrees of freedom of a sum of independent estimates, first axis (Welch and Satterthwaite)."""
     return np.asarray(variances.sum(axis=0) ** 2 / (variances**2 / dof).sum(axis=0))
-
-
-def _t_quantile(probability: Array | float, dof: Array) -> Array:
-    """Quantiles of Student's t distribution. scipy.stats has the same, and takes a second to import."""
-    import scipy.special  # not at the top: a machine that only measures may lack it
-
-    return np.asarray(scipy.special.stdtrit(dof, probability))
-
-
-def _t_beyond(value: Array, dof: Array) -> Array:
-    """The probability of a greater value in Student's t distribution."""
-    import scipy.special
-
-    return np.asarray(scipy.special.stdtr(dof, -value))
 
 
 class Changes:

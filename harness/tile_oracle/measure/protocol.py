@@ -6,7 +6,6 @@ parent's side asks the operating system which process wrote the data, and reject
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import socket
@@ -15,6 +14,8 @@ import time
 from collections import deque
 from contextlib import suppress
 from typing import Any
+
+from tile_oracle.json_bytes import decode_json, encode_json
 
 Message = dict[str, Any]
 
@@ -49,7 +50,7 @@ class Channel:
 
         Raises ChannelClosed when either side is closed.
         """
-        lines = [json.dumps(message, separators=(",", ":")).encode() + b"\n" for message in messages]
+        lines = [encode_json(message) + b"\n" for message in messages]
         data = memoryview(b"".join(lines))
         try:
             while data:
@@ -88,7 +89,7 @@ class Channel:
             raise ChannelGarbled
         for line in bytes(self._buffer[:end]).splitlines():
             try:
-                message = json.loads(line)
+                message = decode_json(line)
             except (ValueError, RecursionError):
                 message = None
             if not isinstance(message, dict):

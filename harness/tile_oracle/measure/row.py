@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
-from tile_oracle.build.code_facts import CodeFacts, code_facts
+from tile_oracle.build.code_facts import CODE_FACTS, CodeFacts, code_facts
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor
@@ -56,7 +55,8 @@ def implementation_of(target: Target, kernel: Kernel) -> str:
 
 def _known_first(facts: CodeFacts, of_driver: Mapping[str, int]) -> dict[str, int | None]:
     """The binary's facts, completed with the driver's where the binary has none (PTX)."""
-    return {name: of_driver.get(name) if value is None else value for name, value in asdict(facts).items()}
+    found = {name: getattr(facts, name) for name in CODE_FACTS}
+    return {name: of_driver.get(name) if value is None else value for name, value in found.items()}
 
 
 def from_known(problem: Problem, kernel: Kernel, row: Mapping[str, Any]) -> Measurement:

@@ -86,6 +86,11 @@ ATTENTION = Operation(
     on_device=_on_device,
     on_gpu=_on_gpu,
     triton_view=_triton_view,
-    terms={"keysN": "keys and values that a step of the loop takes (online softmax)"},
+    terms={
+        "keysN": "keys and values that a step of the loop takes (online softmax)",
+        "decode": "at most 16 queries for each sequence, as when a language model writes",
+        "grouped": "several heads of queries share the keys and values of one head (GQA, MQA)",
+        "long": "at least 8,192 keys",
+    },
     features=_features,
 )

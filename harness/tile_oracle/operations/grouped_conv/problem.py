@@ -90,11 +90,10 @@ class GroupedConvProblem:
             raise ProblemError(f"ndim = {self.ndim!r} is not 2 or 3")
 
     def _check_integers(self) -> None:
-        for field in fields(self)[2:]:
-            value = getattr(self, field.name)
-            least = 0 if field.name.startswith("pad_") else 1
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
             if type(value) is not int or not least <= value <= MAX_EXTENT:
-                raise ProblemError(f"{field.name} = {value!r} is not an integer from {least} to 2^31 - 1")
+                raise ProblemError(f"{name} = {value!r} is not an integer from {least} to 2^31 - 1")
 
     # ---- identity ---------------------------------------------------------------------------
 
@@ -292,3 +291,6 @@ _ID = re.compile(
     rf"-i(?P<i>{_N}(?:x{_N}){{1,2}})-f(?P<f>{_N}(?:x{_N}){{1,2}})"
     rf"(?:-s(?P<s>{_N}(?:x{_N}){{0,2}}))?(?:-p(?P<p>{_N}(?:x{_N}){{0,2}}))?(?:-d(?P<d>{_N}(?:x{_N}){{0,2}}))?"
 )
+
+_LEAST = {name: 0 if name.startswith("pad_") else 1 for name in PROBLEM_FIELDS[2:]}
+"""The smallest value of each number."""
