@@ -51,6 +51,13 @@ def refuse_special(path: Path | str) -> None:
         pass
 
 
+def read_regular(path: Path | str) -> bytes:
+    """The content of a file that tile-oracle has written, however large. Raises OSError as `open_regular`
+    does."""
+    with open_regular(path) as file:
+        return file.read()
+
+
 def read_bytes(path: Path | str, limit: int) -> bytes:
     """The content of a file. Raises OSError, with a strerror fit for a message, for a file of more than
     `limit` bytes or a path that is not a regular file."""

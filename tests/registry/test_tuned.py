@@ -286,7 +286,7 @@ def test_an_unwritable_folder_gives_one_line(tmp_path: Path) -> None:
 def test_an_unreadable_file_gives_one_note(tmp_path: Path) -> None:
     (tmp_path / "cpu.jsonl").mkdir()
     assert results(tmp_path).notes == [
-        f"{tmp_path / 'cpu.jsonl'} cannot be read (Is a directory): no tuned result is used"
+        f"{tmp_path / 'cpu.jsonl'} cannot be read (it is a folder, not a regular file): no tuned result is used"
     ]
 
 

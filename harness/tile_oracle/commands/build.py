@@ -14,7 +14,6 @@ from tile_oracle.build.kernel_source import KernelSource, PoolSource
 from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
 from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
-from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
@@ -25,6 +24,7 @@ from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.pool import load_rule_set, pool_of_kind, rules_of
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.problem_set import load_problem_sets
+from tile_oracle.progress_line import ProgressLine
 
 HELP = "compile kernels ahead of time into a folder that another machine can use"
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
-from tile_oracle.model.predictor import Predictor, find_model_of
-from tile_oracle.model.store import json_bytes, read_json
+from tile_oracle.model.fitting_model import find_model_of
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.store import folder_of_model, json_bytes, read_json
 from tile_oracle.problem import kind_text, problem_from_id
 
 HELP = "search an architecture's kernels for those that a model expects to be fast"
@@ -56,7 +57,7 @@ _KNOWN = {True: "measured", False: "not measured", None: "the model does not lis
 def run(args: argparse.Namespace) -> int:
     """Prints the best kernels. Raises ProblemError, ModelError."""
     problem = problem_from_id(args.problem)
-    folder = Path(args.model) if args.model else find_model_of(problem.kind, args.arch)
+    folder = folder_of_model(args.model) if args.model else find_model_of(problem.kind, args.arch)
     if folder is None:
         raise ModelError(f"no shipped model for {kind_text(problem.kind)} on {args.arch}: use --model")
     predictor = Predictor.load(folder)

@@ -20,6 +20,7 @@ import numpy as np
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import HarnessError
 from tile_oracle.history.summary import REPORT, SELECTION, VERDICT, NameTable, RunSummary, summarize
+from tile_oracle.user_file import read_regular
 
 CACHE = ".tile-oracle-history"
 
@@ -82,7 +83,7 @@ def _packed(names: NameTable, runs: Iterable[RunSummary], stamps: dict[str, str]
 def _load(path: Path) -> tuple[NameTable, dict[str, tuple[str, RunSummary]]]:
     """The names, and folder -> (stamp, summary); empty without a usable file."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
         body = data[_DIGEST_BYTES:]
         if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != data[:_DIGEST_BYTES]:
             return NameTable(), {}

@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import RecordError, first_line
+from tile_oracle.pool.rules import set_name
 from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.journal import parts_in
 from tile_oracle.record.run import purpose_of
 from tile_oracle.record.sealed_parquet import read_table
 from tile_oracle.sealed_json import check_seal
+from tile_oracle.user_file import read_regular
 
 VERDICT, SELECTION, REPORT = "verdict.json", "selection.parquet", "report.html"
 
@@ -117,7 +119,7 @@ def summarize(folder: Path, shown_as: str, names: NameTable) -> RunSummary:
         when=_text(run, "created"),
         state=_text(verdict, "state"),
         problem_set=_text(run, "problem_set"),
-        kernel_set=_text(run, "kernel_set"),
+        kernel_set=set_name(_text(run, "kernel_set")),  # older runs name a list's whole file
         target=_text(run, "arch") or _text(run, "target"),
         replayed=replayed,
         complete=scope.get("complete") is not False,
@@ -143,7 +145,7 @@ def summarize(folder: Path, shown_as: str, names: NameTable) -> RunSummary:
 
 def _verdict(path: Path) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        found = msgspec.json.decode(read_regular(path))
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tile_oracle.arrow_memory import give_back
 from tile_oracle.errors import RecordError
 from tile_oracle.kernel.fields import LATER_FIELDS
+from tile_oracle.progress_line import steps, wait
 from tile_oracle.record.derived_columns import TFLOPS, with_tflops
 from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.invariants import check_rows
@@ -152,8 +153,9 @@ def _read_tables(path: Path, op: str | None, compact: bool) -> list[pa.Table]:
     except OSError as error:
         raise RecordError(f"no records at {str(path)[:200]}: {error.strerror}") from None
     if is_file:
-        check_file(path, RecordError)
-        return [_read_part(path, op, compact)]
+        with wait(f"reading records of {path.name}"):
+            check_file(path, RecordError)
+            return [_read_part(path, op, compact)]
     if not is_folder:
         raise RecordError(f"no records at {path}: give a run's folder, a folder of parts or a parquet file")
     folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
@@ -168,7 +170,9 @@ def _read_tables(path: Path, op: str | None, compact: bool) -> list[pa.Table]:
     ]
     if not parts and not journals:
         raise RecordError(f"no records in {folder}: it holds no parquet part (did the run measure anything?)")
-    return tables + [_read_part(part, op, compact) for part in parts]
+    bytes_of = [part.stat().st_size for part in parts]
+    what = f"reading records of {folder.parent.name if folder != path else folder.name}"
+    return tables + [_read_part(part, op, compact) for part in steps(what, parts, bytes_of)]
 
 
 def _journal_table(journal: Path, compact: bool) -> pa.Table | None:

@@ -19,6 +19,7 @@ from tile_oracle.errors import RecordError, first_line
 from tile_oracle.operation import operation_of_columns
 from tile_oracle.record.schema import arrow_schema, compact_schema, op_of
 from tile_oracle.record.sealed_parquet import DamagedError, bytes_of_tables, checked_bytes, table_bytes
+from tile_oracle.user_file import open_regular
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +152,7 @@ def read_about(path: Path) -> dict[str, Any]:
 def digest_of(path: Path) -> str:
     """SHA-256 of a file, in hex. Raises RecordError."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from None

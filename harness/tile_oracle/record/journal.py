@@ -40,6 +40,7 @@ from tile_oracle.record.sealed_parquet import (
     read_table,
     table_bytes,
 )
+from tile_oracle.user_file import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -301,7 +302,7 @@ def left_unsealed(folder: Path) -> list[Path]:
 
 def _is_held(path: Path) -> bool:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -321,7 +322,7 @@ def read_journal(path: Path, offset: int = 0) -> JournalLines:
     Raises RecordError if it cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(offset)
             data = file.read()
     except FileNotFoundError:

@@ -89,14 +89,14 @@ def join(folder: Path, manifest: str, owner: str) -> RunLock:
 
 def _opened(path: Path, how: int) -> int:
     try:
-        return os.open(path, how | os.O_CLOEXEC)
+        return os.open(path, how | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise RecordError(f"{path} cannot be opened: {error.strerror}") from None
 
 
 def _wait_for_workers(manifest: Path) -> None:
     try:
-        handle = os.open(manifest, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(manifest, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return  # a run that is being created has no workers
     except OSError as error:

@@ -30,6 +30,7 @@ from tile_oracle.record.journal import (
 from tile_oracle.record.owner import RunLock, join, own
 from tile_oracle.record.sealed_parquet import DamagedError, read_table
 from tile_oracle.sealed_json import check_seal, seal
+from tile_oracle.user_file import read_regular
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MANIFEST = "run.json"
@@ -198,7 +199,7 @@ def _purpose(folder: Path) -> dict[str, Any]:
     it is not what was written."""
     path = folder / MANIFEST
     try:
-        document = json.loads(path.read_bytes().decode("utf-8"))
+        document = json.loads(read_regular(path).decode("utf-8"))
     except FileNotFoundError:
         raise
     except OSError as error:

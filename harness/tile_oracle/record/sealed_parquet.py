@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.errors import RecordError, first_line
+from tile_oracle.user_file import read_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,7 +100,7 @@ def _other_texts(data: bytes, texts: Sequence[str]) -> list[str]:
 def checked_bytes(path: Path) -> bytes:
     """The bytes of a file; a digest is compared if there is one. Raises as `read_table` does."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise RecordError(f"{path} cannot be read: {reason}") from None

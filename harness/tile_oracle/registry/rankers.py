@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from tile_oracle.errors import BuildError, ModelError, TargetError
 from tile_oracle.kernel import Kernel
+from tile_oracle.model.fitting_model import find_model_of
 from tile_oracle.model.made_by import MadeBy, travel_note
-from tile_oracle.model.predictor import Predictor, find_model_of
+from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import model_places
 from tile_oracle.problem import Problem, kind_text
 from tile_oracle.selector.ranker import NativeRanker

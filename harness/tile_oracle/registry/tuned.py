@@ -25,6 +25,7 @@ from tile_oracle.build.cache import default_cache_folder
 from tile_oracle.errors import KernelError, TunedError
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import Problem
+from tile_oracle.user_file import open_regular
 from tile_oracle.version import __version__
 
 SCHEMA = 1
@@ -182,7 +183,7 @@ class TunedResults:
 
     def _read(self) -> bytes:
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 data = file.read(_MOST_BYTES + 1)
         except FileNotFoundError:
             return b""

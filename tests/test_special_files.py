@@ -1,0 +1,95 @@
+"""A FIFO in place of a file is refused: a reader that waits for its writer never ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from tile_oracle.commands.predict import kernels_named
+from tile_oracle.errors import HarnessError, RecordError
+from tile_oracle.history.cache import _load
+from tile_oracle.history.summary import _verdict
+from tile_oracle.record.dataset_file import digest_of
+from tile_oracle.record.journal import left_unsealed, read_journal, seal_abandoned, set_damaged_aside
+from tile_oracle.record.run import purpose_of
+from tile_oracle.record.sealed_parquet import read_table
+from tile_oracle.registry.tuned import TunedResults
+from tile_oracle.report.files import _read_json
+from tile_oracle.training.trained_on import _problems_in
+
+SECONDS = 20
+
+
+class Waited(BaseException):
+    """The reader waited. No handler of errors takes it for one."""
+
+
+@pytest.fixture(autouse=True)
+def time_limit() -> Iterator[None]:
+    """Ends a test that waits, instead of never."""
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise Waited
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "read",
+    [read_table, read_journal, digest_of, _verdict, _read_json, _problems_in],
+    ids=lambda read: read.__name__.strip("_"),
+)
+def test_readers_refuse_it(fifo: Path, read: Callable[[Path], Any]) -> None:
+    with pytest.raises(HarnessError, match=r"fifo cannot be read|cannot read .*fifo"):
+        read(fifo)
+
+
+def test_in_place_of_a_run_s_manifest(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.json")
+    with pytest.raises(RecordError, match=r"run.json cannot be read: it is a FIFO"):
+        purpose_of(tmp_path)
+
+
+def test_in_place_of_a_journal_or_a_part(tmp_path: Path) -> None:
+    journal = tmp_path / ".journal-main-00000.jsonl"
+    os.mkfifo(journal)
+    said: list[str] = []
+    assert seal_abandoned(tmp_path, said.append) == 0
+    assert "the rows are still in it" in said[0]
+    assert left_unsealed(tmp_path) == [journal]
+    journal.rename(tmp_path / "part-main-00000.parquet")
+    with pytest.raises(RecordError, match="it is a FIFO"):
+        set_damaged_aside(tmp_path)
+
+
+def test_in_place_of_a_cache(tmp_path: Path, fifo: Path) -> None:
+    assert _load(fifo)[1] == {}
+
+
+def test_in_place_of_a_list_of_kernels(tmp_path: Path, fifo: Path) -> None:
+    with pytest.raises(HarnessError, match="it is a FIFO"):
+        kernels_named(tmp_path, str(fifo))
+
+
+def test_in_place_of_tuned_results(tmp_path: Path) -> None:
+    path = TunedResults("cpu", tmp_path).path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    assert "it is a FIFO" in TunedResults("cpu", tmp_path).notes[0]
