@@ -21,8 +21,9 @@ from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model import packed_trees
+from tile_oracle.model.fitting_model import find_model
 from tile_oracle.model.model_folder import packed_booster, read_booster_text
-from tile_oracle.model.predictor import Predictor, find_model
+from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import write_folder
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train

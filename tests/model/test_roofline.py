@@ -16,12 +16,13 @@ from tile_oracle.commands.roofline import add_arguments, run
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Array
+from tile_oracle.features.schemas.tile_work import tile_work
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.model.predictor import Predictor, find_model_of
+from tile_oracle.model.fitting_model import find_model_of
+from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.roofline import RooflineModel, fit_roofline
 from tile_oracle.model.roofline_folder import roofline_files, roofline_folder
 from tile_oracle.model.store import write_folder
-from tile_oracle.model.tile_work import tile_work
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool import gemm_pool
@@ -139,7 +140,7 @@ def test_a_folder_ranks_pools_of_several_sources(tmp_path: Path, monkeypatch: py
     assert predictor.ranks_named
     ranked = predictor.rank(square(8192), [FEW, SMALL, LARGE])
     assert [kernel for kernel, _ in ranked] == [LARGE, SMALL, FEW]
-    assert find_model_of(KIND, "sm_90", models=folder.parent, named=True) is None, "only by its name"
+    assert find_model_of(KIND, "sm_90", models=folder.parent, named=[FEW.name]) is None, "only by its name"
     with pytest.raises(ModelError, match="C\\+\\+ cannot compute the roofline model"):
         selector_bytes(NativeModel.load(folder), [LARGE])
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import ModelError
+from tile_oracle.model.forest import Forest
 from tile_oracle.selector import native_library
-from tile_oracle.selector.forest import Forest
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.uint32]

@@ -31,8 +31,9 @@ from tile_oracle.features.schemas import schema_named, work_of
 from tile_oracle.features.schemas.physical_terms import GEMM_TERMS
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.aliases import find_aliases, merge
+from tile_oracle.model.fitting_model import find_model_of
 from tile_oracle.model.physics import PhysicalModel
-from tile_oracle.model.predictor import Predictor, find_model_of
+from tile_oracle.model.predictor import Predictor
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem

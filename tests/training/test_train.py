@@ -114,6 +114,9 @@ def test_each_direction_has_its_own_model() -> None:
         ("grouped_conv", "sm_90", False, "lambdarank"),
         ("grouped_conv", "cpu", True, "lambdarank"),
         ("gemm", "cpu", True, "default"),
+        ("gemm", "sm_90", True, "two_orders"),
+        ("gemm", "gfx950", True, "default"),
+        ("attention", "sm_90", False, "lambdarank"),
     ],
 )
 def test_the_suited_recipe_of_an_operation_and_architecture(

@@ -1,8 +1,9 @@
 """Chooses what to measure first where nothing is known: a new GPU or library, and no model.
 
-The opening measures two kernels of every problem. The first is the best by a prior: the operations and the
-traffic of a compute unit, and the models of other architectures, as an average of ranks. The second is drawn
-from the best third, so that the models see more than one kind of kernel.
+The opening measures two kernels of every problem. The first is the best by a prior: the roofline's time (of
+pools of GEMM kernels), or the operations and the traffic of a compute unit; and the models of other
+architectures, as an average of ranks. The second is drawn from the best third, so that the models see more
+than one kind of kernel.
 
 Then every round fits an ensemble of ln(time) trees to all measurements so far, of all problems together, and
 takes the pairs with the highest expected regret: the mean improvement over the best kernel measured for the
@@ -28,6 +29,7 @@ from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import flops_of, schema_named
 from tile_oracle.kernel import Kernel
+from tile_oracle.kernel.named import is_named
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import Predictor
@@ -42,8 +44,8 @@ from tile_oracle.training.recipe import OWN, WITH_LAUNCH, Recipe, TreePart
 OPENING = 2
 """Measurements of every problem before the first model."""
 
-_PHYSICAL = ("log2_compute", "log2_cu_traffic")
-"""The physical prior: columns that grow with a kernel's time; both schemas of our own have them."""
+_PHYSICAL = (("roofline",), ("log2_compute", "log2_cu_traffic"))
+"""The physical prior: columns that grow with a kernel's time, the first of these that a schema has."""
 _DRAWN_FROM = 3
 _ENSEMBLE = 4
 _TREES = TreeSettings(
@@ -146,8 +148,9 @@ class ColdStart:
     @cached_property
     def _prior(self) -> Array:
         """A score per pair; the lowest of a problem is expected to be the fastest."""
-        schema = operation_named(self._op).for_models.own
-        names = [name for name in _PHYSICAL if name in schema.names]
+        features = operation_named(self._op).for_models
+        schema = features.own if self._pool is None else self._pool
+        names = next((some for some in _PHYSICAL if set(some) <= set(schema.names)), ())
         scores = [schema.compute(self._columns, hardware_features(self.arch), names).sum(axis=1)]
         scores += [score for one in self.transferred if (score := self._transferred(one)) is not None]
         ranks = [pd.Series(score).groupby(self.problem_of).rank(pct=True).to_numpy() for score in scores]
@@ -216,11 +219,20 @@ class ColdStart:
 
     @cached_property
     def _schema(self) -> FeatureSchema:
-        """Features of the launch on GPUs, of tiles and problem on a CPU. Metrics of binaries are not read:
-        the kernels need not be built yet."""
+        """Features of the launch on GPUs, of tiles and problem on a CPU; those that are read from names where
+        kernels of Triton files or libraries are among the candidates. Metrics of binaries are not read: the
+        kernels need not be built yet."""
+        if self._pool is not None:
+            return self._pool
         own = OWN if self.arch == MANY_DEVICES else WITH_LAUNCH
         recipe = Recipe("cold_start", "", (TreePart("log_time", own),)).for_op(self._op)
         return schema_named(recipe.trees[0].schema)
+
+    @cached_property
+    def _pool(self) -> FeatureSchema | None:
+        """The schema of pools, if a kernel has no fields of its own."""
+        named = any(map(is_named, self.table["kernel"].unique()))
+        return operation_named(self._op).for_models.pool if named else None
 
     @cached_property
     def _features(self) -> Array:

@@ -23,6 +23,7 @@ from tile_oracle.features.feature_table import Array
 from tile_oracle.features.groups import group_codes
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.kernel import Kernel
+from tile_oracle.kernel.named import is_named
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
 from tile_oracle.model.physics import explain_aliases, fit_physical, nearness
 from tile_oracle.model.predictor import Predictor
@@ -62,7 +63,9 @@ def suggest(
     op = records_op(rows)
     if any(problem.op != op for problem in problems):
         raise ModelError(f"the records are of {op}: suggestions are for problems of the same operation")
-    aliases = explain_aliases(rows, find_aliases(rows), hardware_features(arch))
+    # A physical model says which of several names describes a kernel; it knows no kernels without fields.
+    named = any(map(is_named, rows["kernel"].unique()))
+    aliases = Aliases() if named else explain_aliases(rows, find_aliases(rows), hardware_features(arch))
     table = candidate_pairs(problems, kernels, load_arch(arch))
     log_times = ensemble_log_times(rows, aliases, table, arch, seed)
     mean, spread = log_times.mean(axis=0), log_times.std(axis=0)

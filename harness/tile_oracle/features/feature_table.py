@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from tile_oracle.features import exact_math
 
 Array = npt.NDArray[np.float64]
 Formula = Callable[["FeatureTable"], Array]
+Shared = TypeVar("Shared")
 
 ELEMENT_BYTES: dict[str, float] = {
     "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "bf8": 1.0, "int8": 1.0, "int4": 0.5,
@@ -135,6 +136,7 @@ class FeatureTable:
         self._rows = rows
         self._hardware = hardware
         self._done: dict[str, Array] = {}
+        self._shared: dict[str, Any] = {}
         self.length = len(rows) if isinstance(rows, pd.DataFrame) else _length(rows)
 
     def __getitem__(self, name: str) -> Array:
@@ -147,6 +149,23 @@ class FeatureTable:
         if name.startswith("_"):
             raise AttributeError(name)
         return self[name]
+
+    @property
+    def inputs(self) -> Mapping[str, Any] | pd.DataFrame:
+        """The input columns."""
+        return self._rows
+
+    @property
+    def hardware(self) -> Mapping[str, float]:
+        """The features of the architecture."""
+        return self._hardware
+
+    def once(self, name: str, make: Callable[[], Shared]) -> Shared:
+        """What several formulas share, made at the first call."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        found: Shared = self._shared[name]
+        return found
 
     def _evaluate(self, name: str) -> Array:
         formula = self._formulas.get(name)

@@ -7,6 +7,7 @@ model always gives the same bytes.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import re
 import zlib
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ModelError
 from tile_oracle.model import packed_trees
+from tile_oracle.model.forest import Forest
 from tile_oracle.model.model_text import check_model_text
 from tile_oracle.model.store import SPEC_FILE, booster_file, read_json
 from tile_oracle.operation import operations
@@ -39,7 +41,8 @@ class ModelSpec:
 
     `direction`: None if the model states none. `picks`: weights of the members in the pick. `members`: number
     of boosters per target. `feature_names_of`: features of targets that do not read `feature_names`.
-    `aliases`: names that are one kernel. `devices`: the devices of its measurements.
+    `aliases`: names that are one kernel. `devices`: the devices of its measurements. `layouts`: those of its
+    problems, for operations that have them; empty for older models.
     """
 
     op_type: str
@@ -59,13 +62,13 @@ class ModelSpec:
     feature_names_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     aliases: Mapping[str, Any] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
 
     @property
     def ranks_named(self) -> bool:
         """Whether kernels of Triton files and libraries have features, too."""
         known = (one.for_models for one in operations() if one.model_type == self.op_type and one.features)
-        pool = next((features.pool for features in known), None)
-        return pool is not None and pool.name == self.schema
+        return any(one.from_names and one.name == self.schema for features in known for one in features.all)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -86,6 +89,7 @@ class ModelSpec:
             "feature_names_of": {name: list(value) for name, value in self.feature_names_of.items()},
             "aliases": dict(self.aliases),
             "devices": list(self.devices),
+            **({"layouts": list(self.layouts)} if self.layouts else {}),
         }
 
 
@@ -147,6 +151,7 @@ def read_spec(folder: Path) -> ModelSpec:
         feature_names_of=names_of,
         aliases=mapping("aliases"),
         devices=texts("devices"),
+        layouts=texts("layouts"),
     )
 
 
@@ -208,8 +213,41 @@ def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path,
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ModelError(f"{path} is not a LightGBM model: byte {error.start:,} is not UTF-8") from None
-    check_model_text(text, str(path))
+    _check_once(text, str(path))
     return path, text
+
+
+_CHECKED: set[bytes] = set()
+"""Digests of texts that were found to be good: a session reads its models several times."""
+
+
+def _check_once(text: str, where: str) -> None:
+    """`check_model_text`, once for each text. Raises ModelError."""
+    digest = _digest(text)
+    if digest not in _CHECKED:
+        check_model_text(text, where)
+        _CHECKED.add(digest)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def read_forest(folder: Path, target: str, number: int = 0) -> Forest:
+    """The trees of a target's model, without LightGBM. Raises ModelError like `read_booster`, and for what
+    `Forest` does not hold."""
+    path, text = read_booster_text(folder, target, number)
+    digest = _digest(text)
+    if digest not in _FORESTS:
+        if len(_FORESTS) >= _MOST_FORESTS:
+            del _FORESTS[next(iter(_FORESTS))]
+        _FORESTS[digest] = Forest.from_text(text, str(path))
+    return _FORESTS[digest]
+
+
+_MOST_FORESTS = 4
+_FORESTS: dict[bytes, Forest] = {}
+"""By digest of the text: a session picks by the trees, and explains its picks by the same."""
 
 
 def repack(folder: Path) -> list[str]:

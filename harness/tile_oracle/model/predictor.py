@@ -33,18 +33,16 @@ from tile_oracle.model.roofline import NAME as ROOFLINE
 from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.model.store import (
     CODE_FILE,
-    MANY_DEVICES,
     PHYSICAL_FILE,
     ROOFLINE_FILE,
     SPEC_FILE,
     kernels_trained_on,
-    model_folders,
     read_json,
-    shipped_models,
 )
 from tile_oracle.model.tree_targets import Target, target_named
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, Problem
+from tile_oracle.progress_line import steps
 
 if TYPE_CHECKING:
     import lightgbm as lgb
@@ -167,6 +165,13 @@ def check_problem(folder: Path, spec: ModelSpec, problem: Problem) -> None:
 def check_kind(folder: Path, spec: ModelSpec, kind: Kind) -> None:
     """Raises ModelError unless the folder's model was trained for problems of this kind. The operation is not
     checked."""
+    against = kind_refusal(spec, kind)
+    if against is not None:
+        raise ModelError(f"{folder} {against}")
+
+
+def kind_refusal(spec: ModelSpec, kind: Kind) -> str | None:
+    """Why a model does not predict problems of this kind of its operation; None if it does."""
     trained_for: dict[str, tuple[str, tuple[object, ...]]] = {
         "direction": ("", (spec.direction,) if spec.direction else ()),
         "dtype": ("", (spec.dtype,)),
@@ -175,58 +180,8 @@ def check_kind(folder: Path, spec: ModelSpec, kind: Kind) -> None:
     for name, have in kind.fields:
         what, wanted = trained_for.get(name, ("", ()))
         if wanted and have not in wanted:
-            trained = " and ".join(map(str, wanted))
-            raise ModelError(f"{folder} was trained for {what}{trained}, not {have}")
-
-
-def find_model(
-    direction: str | None,
-    dtype: str,
-    arch: str,
-    op: str = "grouped_conv",
-    ndim: int | None = None,
-    device: str = "",
-    models: Path | None = None,
-    *,
-    named: bool = False,
-) -> Path | None:
-    """The folder in models/ that was trained for this kind of problem and architecture, or None.
-
-    Of several, the first by name. named: there are kernels of Triton files or libraries among the candidates;
-    a model of such pools is found for these alone. A folder that cannot be read is an error, and one of the
-    roofline model is not considered. device: the CPU's name; a model for `cpu` that lists the CPUs of
-    its measurements is used for these only. "": any.
-    """
-    for folder in model_folders(models if models is not None else shipped_models()):
-        spec = read_spec(folder)
-        if spec.ranks_named != named or spec.targets == (ROOFLINE,):
-            continue
-        wanted = (spec.op_type, spec.dtype, spec.arch) == (op, dtype, arch)
-        if (
-            wanted
-            and spec.direction in (None, direction)
-            and (not spec.ndims or ndim in (None, *spec.ndims))
-            and (arch != MANY_DEVICES or not (device and spec.devices) or device in spec.devices)
-        ):
-            return folder
+            return f"was trained for {what}{' and '.join(map(str, wanted))}, not {have}"
     return None
-
-
-def find_model_of(
-    kind: Kind, arch: str, device: str = "", models: Path | None = None, *, named: bool = False
-) -> Path | None:
-    """`find_model` for a kind of problem; one model of GEMM serves every layout."""
-    direction, ndim = kind.words.get("direction"), kind.words.get("ndim")
-    return find_model(
-        None if direction is None else str(direction),
-        kind.dtype,
-        arch,
-        op=operation_named(kind.op).model_type,
-        ndim=None if ndim is None else int(ndim),
-        device=device,
-        models=models,
-        named=named,
-    )
 
 
 @dataclass(frozen=True)
@@ -297,7 +252,8 @@ def _tree_parts(spec: ModelSpec, name: str) -> TreeParts:
 
 
 def _boosters(folder: Path, parts: TreeParts) -> tuple[lgb.Booster, ...]:
-    boosters = tuple(read_booster(folder, parts.name, number) for number in range(parts.count))
+    numbers = steps(f"loading the model {folder.name}", range(parts.count))
+    boosters = tuple(read_booster(folder, parts.name, number) for number in numbers)
     for booster in boosters:
         check_feature_count(folder, parts, booster.num_feature())
     return boosters

@@ -95,6 +95,13 @@ def named_model_folder(text: str, places: Iterable[Path]) -> Path | None:
     return next((folder for folder in found if is_model_folder(folder)), None)
 
 
+def folder_of_model(text: str | Path) -> Path:
+    """The folder of a model that a user named on the command line: by its path, or by its name in models/ or
+    among the shipped ones. The text itself if there is none: what reads it says so."""
+    found = named_model_folder(str(text), (Path("models"), shipped_models()))
+    return Path(text) if found is None else found
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The folder's train_manifest.json, {} if it has none. Raises ModelError for a damaged one."""
     path = folder / MANIFEST_FILE

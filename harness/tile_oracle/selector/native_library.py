@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from tile_oracle.build.source import Headers
 from tile_oracle.build.toolchain import ZigToolchain, find_toolchain
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError
+from tile_oracle.progress_line import wait
 from tile_oracle.selector import prebuilt_library
 
 _log = logging.getLogger(__name__)
@@ -172,9 +172,8 @@ def _build_locked(
             return entry
         log = cache.log_since(key, began)
         if log is None:
-            if sys.stderr.isatty():
-                print(f"compiling the native selector with {compiler.identity} (once)", file=sys.stderr)
-            entry, log = _compile(cache, key, compiler, content)
+            with wait(f"compiling the native selector with {compiler.identity} (once)"):
+                entry, log = _compile(cache, key, compiler, content)
         if entry is None:
             first = next((line for line in log.splitlines() if "error" in line), log.strip()[:200])
             failures.append(f"{compiler.identity} says {' '.join(first.split())[:200]!r}")

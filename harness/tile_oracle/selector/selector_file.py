@@ -2,7 +2,7 @@
 
 Everything that does not depend on the problem is computed here: aliases, features of the kernels alone,
 coefficients of the time model, classes of equal kernels. The file holds the rest as a program
-(selector.program) and the forests (tile_oracle.selector.forest). `tile_oracle/selector.hpp` reads it.
+(selector.program) and the forests (tile_oracle.model.forest). `tile_oracle/selector.hpp` reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import op_of_model, work_schema
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.aliases import Aliases
-from tile_oracle.model.model_folder import ModelSpec, read_booster_text, read_spec
+from tile_oracle.model.forest import Forest
+from tile_oracle.model.model_folder import ModelSpec, read_forest, read_spec
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import TreeParts, check_feature_count, check_kind, ranker_of
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember
@@ -32,7 +33,6 @@ from tile_oracle.problem import (
     kind_text,
 )
 from tile_oracle.selector.byte_writer import ByteWriter
-from tile_oracle.selector.forest import Forest
 from tile_oracle.selector.program import ProgramMaker
 from tile_oracle.selector.trace import Graph, Node, Partition, Pool, partition_by
 
@@ -68,8 +68,8 @@ class NativeModel:
         forests: dict[str, tuple[Forest, ...]] = {}
 
         def keep(folder: Path, parts: TreeParts) -> tuple[lgb.Booster, ...]:
-            texts = [read_booster_text(folder, parts.name, number) for number in range(parts.count)]
-            forests[parts.name] = tuple(Forest.from_text(text, str(path)) for path, text in texts)
+            numbers = range(parts.count)
+            forests[parts.name] = tuple(read_forest(folder, parts.name, number) for number in numbers)
             for forest in forests[parts.name]:
                 check_feature_count(folder, parts, len(forest.feature_names))
             return ()

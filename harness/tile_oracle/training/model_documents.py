@@ -59,6 +59,7 @@ def spec_of(
         },
         aliases=ranker.aliases.as_json() if ranker.aliases.representative else {},
         devices=tuple(devices),
+        layouts=tuple(names_in(rows, "layout")),
     )
 
 

@@ -173,6 +173,12 @@ RECIPES: dict[str, Recipe] = {
             "LambdaRank, two seeds, with launch parameters of kernels/gpu and metrics of binaries",
             (TreePart("lambdarank", WITH_LAUNCH, _LAUNCH_ORDER, ensemble=2),),
         ),
+        Recipe(
+            "two_orders",
+            "mean of LambdaRank and of ln(efficiency) with more weight for rows near the best",
+            (TreePart("lambdarank", OWN), TreePart("log_efficiency", OWN, near_best=True)),
+            {"lambdarank": 0.15, "log_efficiency": 0.85},
+        ),
         Recipe("pairwise", "own features, logistic loss over pairs of kernels", _trees("pairwise")),
         Recipe("log_time_x4", "own features, ln(time), four seeds averaged", _trees("log_time", ensemble=4)),
         Recipe(
@@ -209,7 +215,10 @@ RECIPES: dict[str, Recipe] = {
 """The recipes by name."""
 
 
-SUITED = "the best known: default on gfx950 and for GEMM, launch on sm_90, lambdarank on cpu"
+SUITED = (
+    "the best known: default on gfx950 and for GEMM on cpu; on sm_90 two_orders for GEMM, lambdarank for "
+    "attention, launch for convolutions; lambdarank for these on cpu"
+)
 """The results of `suited_recipe`, for help texts."""
 
 
@@ -219,7 +228,10 @@ def suited_recipe(op: str, arch: str, *, has_code: bool) -> str:
     has_code: whether the records have metrics of the kernels' binaries. Architectures without measurements
     use the recipe of their kind: gfx950's for AMD GPUs, sm_90's for NVIDIA GPUs.
     """
-    if op != "grouped_conv" or arch.startswith("gfx"):
+    if op != "grouped_conv" and not arch.startswith("gfx"):
+        on_gpu = "two_orders" if op == "gemm" else "lambdarank"
+        return "default" if arch == "cpu" else on_gpu
+    if arch.startswith("gfx"):
         return "default"
     return "launch" if has_code and arch != "cpu" else "lambdarank"
 

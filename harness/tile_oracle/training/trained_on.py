@@ -21,6 +21,7 @@ from tile_oracle.errors import HarnessError, ModelError
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, TRAINING_FILE, read_manifest
 from tile_oracle.record.dataset import load_records, with_texts
 from tile_oracle.training.training_rows import training_rows
+from tile_oracle.user_file import refuse_special
 from tile_oracle.vouched_files import MANIFEST_FILE
 
 PROBLEMS_KEY = "problems"
@@ -135,6 +136,7 @@ def _is_whole(manifest: Mapping[str, Any]) -> bool:
 
 def _problems_in(path: Path) -> set[str]:
     try:
+        refuse_special(path)
         column = pq.read_table(path, columns=["problem"]).column("problem")
     except (OSError, pa.ArrowException, KeyError) as error:
         reason = (str(error).splitlines() or ["unreadable"])[0]

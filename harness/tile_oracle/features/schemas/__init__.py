@@ -15,6 +15,7 @@ from tile_oracle.features.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
 from tile_oracle.features.schemas.gemm_own import GEMM_OWN
 from tile_oracle.features.schemas.gemm_pool import GEMM_POOL
 from tile_oracle.features.schemas.gemm_published import GEMM_55, GEMM_72
+from tile_oracle.features.schemas.gemm_roofline import GEMM_POOL_2
 from tile_oracle.features.schemas.grouped_conv_dsl import GROUPED_CONV_101, GROUPED_CONV_113
 from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN
 from tile_oracle.features.schemas.grouped_conv_published import (
@@ -43,7 +44,7 @@ GROUPED_CONV_FEATURES = OperationFeatures(
 )
 GEMM_FEATURES = OperationFeatures(
     GEMM_OWN,
-    (GEMM_OWN_2, GEMM_55, GEMM_72),
+    (GEMM_OWN_2, GEMM_55, GEMM_72, GEMM_POOL),
     fallback=(GEMM_72, GEMM_OWN, GEMM_OWN_2),
     in_recipes={
         "grouped_conv_own_1": "gemm_own_1",
@@ -56,7 +57,7 @@ GEMM_FEATURES = OperationFeatures(
         "layout": 16.0, "pipeline": 8.0, "scheduler": 2.0, "epilogue": 1.0, "persistent": 1.0,
         "pad_m": 0.5, "pad_n": 0.5, "pad_k": 0.5,
     },
-    pool=GEMM_POOL,
+    pool=GEMM_POOL_2,
 )  # fmt: skip
 
 SCHEMAS: dict[str, FeatureSchema] = {

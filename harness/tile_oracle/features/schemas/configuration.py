@@ -98,6 +98,42 @@ _PERSISTENT = ("persistent", "tma", "stream_k")
 """Triton functions whose programs process several tiles."""
 
 
+_CLUSTERS = {
+    3: (2, 1), 4: (4, 1), 5: (1, 2), 6: (2, 2), 7: (4, 2), 8: (1, 4), 9: (2, 4), 10: (4, 4), 11: (8, 1),
+    12: (1, 8), 13: (8, 2), 14: (2, 8), 15: (16, 1), 16: (1, 16),
+}  # fmt: skip
+"""Id -> workgroups along the rows and columns of the library's result: cublasLtClusterShape_t."""
+_STAGES = {
+    **{number: (16, number) for number in range(1, 7)},
+    **{number: (32, number - 6) for number in range(7, 13)},
+    **{number: (64, number - 12) for number in range(13, 19)},
+    **{number: (128, number - 18) for number in range(19, 25)},
+    25: (32, 10), 26: (8, 4), 27: (16, 10), 28: (8, 5), 31: (8, 3),
+    32: (8, 0), 33: (16, 0), 34: (32, 0), 35: (64, 0), 36: (128, 0), 37: (256, 0),
+}  # fmt: skip
+"""Id -> depth of a step and number of buffers, 0 where the library chooses it: cublasLtMatmulStages_t."""
+
+
+def library_cluster(name: str) -> tuple[float, float]:
+    """Rows and columns of workgroups of a kernel's cluster in our row-major result; 1, 1 without clusters."""
+    columns, rows = _CLUSTERS.get(_library_number(name, "cluster"), (1, 1))
+    return float(rows), float(columns)
+
+
+def library_stages(name: str) -> tuple[float, float]:
+    """Depth of a step, in elements, and number of buffers of a library's algorithm; 0 for what is unknown."""
+    depth, buffers = _STAGES.get(_library_number(name, "stages"), (0, 0))
+    return float(depth), float(buffers)
+
+
+def _library_number(name: str, value: str) -> int:
+    """A number of a cuBLASLt algorithm; 0 for other kernels."""
+    kernel = parse_kernel_name(name)
+    if not isinstance(kernel, NamedKernel) or kernel.source != "cublaslt":
+        return 0
+    return int(kernel.configuration.get(value, 0) or 0)
+
+
 def _cublaslt_tile(number: int) -> tuple[float, float]:
     """Rows and columns of a tile of the library, zeros for an unknown id."""
     tiles = _cublaslt_tiles()

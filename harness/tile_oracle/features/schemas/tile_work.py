@@ -1,4 +1,4 @@
-"""How a GEMM kernel of any source divides the work, read from its name: the input of `model.roofline`."""
+"""How a GEMM kernel of any source divides the work, read from its name: the input of the roofline."""
 
 from __future__ import annotations
 

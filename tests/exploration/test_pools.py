@@ -1,0 +1,75 @@
+"""Cold starts and suggestions for pools with kernels of Triton files and libraries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tile_oracle.exploration.cold_start import OPENING
+from tile_oracle.exploration.cold_start_simulation import COLD_START, RANDOM, Exhaustive, simulate_cold_start
+from tile_oracle.exploration.suggest import suggest
+from tile_oracle.features.columns import pair_columns
+from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+from tile_oracle.model.roofline import RooflineModel
+from tile_oracle.operation import Kind
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.record.schema import arrow_schema
+
+KIND = Kind.of("gemm", dtype="bf16", layout="rcr")
+PROBLEMS = [GemmProblem("bf16", "rcr", m, n, 2048) for m in (1, 16, 128, 2048) for n in (512, 2048, 8192)]
+
+
+def triton(rows: int, columns: int) -> NamedKernel:
+    values = {"BLOCK_K": 64, "BLOCK_M": rows, "BLOCK_N": columns, "num_stages": 4, "num_warps": 4}
+    return NamedKernel(KIND, "triton", "tiles", tuple(values.items()))
+
+
+KERNELS: list[Kernel] = [
+    parse_kernel_name(
+        "gemm_bf16_rcr_comp_async_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"
+    ),
+    *(triton(rows, columns) for rows in (16, 64, 128) for columns in (64, 128, 256)),
+    *(NamedKernel(KIND, "cublaslt", "a66", (("stages", 35), ("tile", tile))) for tile in (5, 15, 18, 20)),
+]
+
+
+@pytest.fixture(scope="module")
+def records() -> pd.DataFrame:
+    """Every pair once, as fast as the roofline says, but for a factor of each kernel. Two kernels agree."""
+    rows = pd.DataFrame(pair_columns(PROBLEMS, KERNELS))
+    factor = np.random.default_rng(0).uniform(1.0, 2.0, len(KERNELS))
+    times_ms = np.exp(RooflineModel("sm_90").log_time(rows, {})).reshape(len(PROBLEMS), -1) * factor
+    times_ms[:, 2] = times_ms[:, 1]
+    made = [
+        {
+            **problem.as_row(), **kernel.as_row(), "run": "made", "round": 0, "op": "gemm",
+            "problem": problem.id, "kernel": kernel.name, "target": "sm_90", "arch": "sm_90",
+            "device": "Made-up Accelerator", "status": "ok", "latency_ms": latency, "samples": 10,
+            "tflops": problem.tflops(latency),
+        }
+        for problem, of_problem in zip(PROBLEMS, times_ms, strict=True)
+        for kernel, latency in zip(KERNELS, of_problem, strict=True)
+    ]  # fmt: skip
+    columns = arrow_schema("gemm").names
+    return pd.DataFrame(made).reindex(columns=columns).assign(time=pd.Timestamp(0, tz="UTC"))
+
+
+def test_a_cold_start_opens_with_what_the_roofline_calls_fastest(records: pd.DataFrame) -> None:
+    start = Exhaustive(records).start
+    chosen, _ = start.choose(np.full(len(start.table), np.nan), OPENING * start.problems)
+    expected = pd.Series(RooflineModel("sm_90").log_time(start.table, {}))
+    least = expected.groupby(start.problem_of).min()
+    assert np.allclose(expected[chosen[: start.problems]], least)
+
+
+def test_it_is_better_than_random_choice(records: pd.DataFrame) -> None:
+    points = simulate_cold_start(Exhaustive(records), 5, (COLD_START, RANDOM))
+    cold, random = (next(p for p in reversed(points) if p.way == way) for way in (COLD_START, RANDOM))
+    assert cold.regret_percent < random.regret_percent / 2
+
+
+def test_kernels_that_agree_everywhere_are_no_aliases(records: pd.DataFrame) -> None:
+    asked = suggest(records[records["problem"] != PROBLEMS[0].id], "sm_90", PROBLEMS, KERNELS, 20)
+    assert set(asked["problem"]) == {PROBLEMS[0].id}
+    assert {KERNELS[1].name, KERNELS[2].name} <= set(asked["kernel"])
