@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from _pytest.config import _prepareconfig
 
+from tile_oracle.judge.baseline_file import baseline_path
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.session import models
 from tile_oracle.session.models import ModelChoice, baseline_file, baseline_place
+from tile_oracle.session.options import SessionOptions, read_options
 
 SET = load_problem_set("forward_smoke")
 CHOICE = ModelChoice("some_model")
@@ -24,6 +28,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Path, 
     options = SimpleNamespace(
         baseline_dir=own, kernel_set="tiny", kernel_filter=None, cold_cache=False, abstain=False
     )
+    options.set_name = options.kernel_set
     options.kernels = options.kernel_source = ""
     return options, own, shipped
 
@@ -31,6 +36,51 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Path, 
 def place(options: Any) -> Path:
     target = SimpleNamespace(arch="sm_90", name="replay")
     return baseline_place(CHOICE, SET, "H200", options, target)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionOptions:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    config = _prepareconfig(["--problem-set=forward_smoke", "-ptile_oracle.plugin", "-pno:cacheprovider"])
+    try:
+        return read_options(config)
+    finally:
+        config._ensure_unconfigure()
+
+
+@pytest.mark.parametrize(
+    ("given", "kept_under"),
+    [
+        ("tiny", "tiny"),
+        ("few.json", "few"),
+        ("lists/few.json", "few"),
+        ("default.json", "default.json"),
+        ("profiler.conf", "profiler.conf"),
+    ],
+)
+def test_a_list_s_baseline_has_the_stem_of_its_file(
+    options: SessionOptions, given: str, kept_under: str
+) -> None:
+    asked = replace(options, kernel_set=given)
+    assert baseline_file(CHOICE, SET, "H200", asked).name == f"{kept_under}.json"
+    assert asked.pool_name == kept_under
+
+
+@pytest.mark.parametrize("sources", ["", "native,cublaslt"])
+def test_a_list_s_baseline_under_its_older_name_is_still_read(options: SessionOptions, sources: str) -> None:
+    now = replace(options, kernel_set="few.json", kernels=sources)
+    path = baseline_file(CHOICE, SET, "H200", now)
+    pool = f"few.json few.json+{'cublaslt'}" if sources else "few.json"
+    before = baseline_path(options.baseline_dir, CHOICE.name, "H200", SET.name, pool)
+    assert before != path
+    target = SimpleNamespace(arch="sm_90", name="replay")
+    before.parent.mkdir(parents=True)
+    before.write_text("{}")
+    assert baseline_place(CHOICE, SET, "H200", now, target) == before  # type: ignore[arg-type]
+    path.write_text("{}")
+    assert baseline_place(CHOICE, SET, "H200", now, target) == path  # type: ignore[arg-type]
 
 
 def test_of_two_places_the_one_with_the_file_is_named(places: tuple[Any, Path, Path]) -> None:

@@ -136,6 +136,23 @@ def test_a_trained_model_picks_among_their_configurations(
     assert "a nearest-neighbour model" not in unasked.output, "the user's own model is found by itself"
 
 
+def test_problems_of_other_types_are_not_ranked_by_a_named_model(make_project: Callable[[], Project]) -> None:
+    project = make_project()
+    made = records()
+    other = made.assign(dtype="fp16")
+    for column in ("problem", "kernel"):
+        other[column] = other[column].str.replace("bf16", "fp16")
+    path, folder = project.folder / "both.parquet", project.folder / "models" / "of_names"
+    write_dataset(pd.concat([made, other], ignore_index=True), path)
+    train(made, recipe="log_time", n_splits=2).save(folder)
+    words = ("--oracle", str(path), "--model=of_names", "--allow=in-sample,no-baseline")
+    done = project.pytest(*words, "--run-name=one")
+    assert done.status == 0, done.output
+    report = pd.read_parquet(project.folder / "reports" / "one" / "selection.parquet")
+    coverage = report.groupby("dtype")["coverage"].agg(set).to_dict()
+    assert coverage == {"bf16": {"covered"}, "fp16": {"not ranked"}}
+
+
 def test_native_and_named_kernels_are_ranked_together() -> None:
     native = "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"
     made = records()
@@ -143,7 +160,7 @@ def test_native_and_named_kernels_are_ranked_together() -> None:
     slow = slow.assign(kernel=native, latency_ms=slow["latency_ms"] * 4, tflops=slow["tflops"] / 4)
     both = pd.concat([made, slow], ignore_index=True)
     model = train(both, recipe="log_time", n_splits=2)
-    assert model.spec.schema == "gemm_pool_1"
+    assert model.spec.schema == "gemm_pool_2"
     assert model.spec.ranks_named
     kernels = [parse_kernel_name(name) for name in sorted(both["kernel"].unique())]
     rows = pair_columns(PROBLEMS, kernels)

@@ -7,18 +7,23 @@ import pytest
 
 from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.candidates import rank_recorded
-from tile_oracle.model.predictor import Predictor, find_model_of
+from tile_oracle.kernel.named import is_named
+from tile_oracle.model.fitting_model import find_model_of
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.store import kernels_trained_on
 from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.problem import Kind
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import read_rows
 from tile_oracle.record.merge import merge_records
 from tile_oracle.selection import select, summarise
+from tile_oracle.vendor.libraries import is_library_name
 
 FOLDER = data_folder("models") / "gemm_rcr_bf16_sm_90"
 SET = load_problem_set("gemm_validation_286")
 (ORACLE,) = FOLDER.glob(f"*/{SET.name}/*.parquet")
 KIND = Kind.of("gemm", dtype="bf16", layout="rcr")
+NAMED = [name for name in kernels_trained_on(FOLDER) if is_named(name) and not is_library_name(name)]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +32,7 @@ def recorded() -> pd.DataFrame:
 
 
 def test_it_is_found_for_pools_with_kernels_of_other_sources_alone() -> None:
-    assert find_model_of(KIND, "sm_90", named=True) == FOLDER
+    assert find_model_of(KIND, "sm_90", named=NAMED) == FOLDER
     assert find_model_of(KIND, "sm_90") is None
     assert Predictor.load(FOLDER).ranks_named
 

@@ -17,6 +17,7 @@ from tile_oracle.evaluation.evaluate import Evaluation, evaluate
 from tile_oracle.evaluation.picks_file import read_picks, read_picks_file
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.store import folder_of_model
 from tile_oracle.oracle import problems_of
 from tile_oracle.record.dataset import load_records
 from tile_oracle.training.extrapolation import abstaining, extrapolating_picks, problems_outside
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     records = load_records(args.records)
     trained_on = load_records(args.trained_on) if args.trained_on else None
     name = Path(args.model).name
-    folder = None if Path(args.model).suffix == ".csv" else Path(args.model)
+    folder = None if Path(args.model).suffix == ".csv" else folder_of_model(args.model)
     trained = None if folder is None else TrainingRange.of(folder)
     if args.abstain and trained is None:
         raise ModelError(f"--abstain needs a model folder that names its training problems, not {name}")
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"{name}: {picks.note}", file=sys.stderr if args.json == STDOUT else sys.stdout)
         evaluation = evaluate(name, records, picks.rankings, trained_on, args.seed)
     else:
-        predictor = Predictor.load(args.model)
+        predictor = Predictor.load(folder)
         rankings = rank_recorded(predictor, records)
         if args.abstain:
             abstained = problems_outside(lambda problem: trained, problems_of(records))
@@ -120,7 +121,7 @@ def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
     """Predictions of a model folder for the records, or the picks of a CSV file."""
     if Path(model).suffix == ".csv":
         return read_picks(model, problems_of(records))
-    return rank_recorded(Predictor.load(model), records)
+    return rank_recorded(Predictor.load(folder_of_model(model)), records)
 
 
 def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:
@@ -130,7 +131,7 @@ def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:
     for model in models:
         if Path(model).suffix == ".csv":
             continue
-        found = overlap([Path(model)], records, problems)
+        found = overlap([folder_of_model(model)], records, problems)
         if found.problems:
             same = found.same_measurements
             by = f" ({same:,} of them by these very measurements)" if same else ""

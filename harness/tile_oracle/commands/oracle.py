@@ -88,6 +88,7 @@ def write_oracle(
     lines that say what is in it. Raises RecordError."""
     from tile_oracle.judge.baseline_file import baseline_path
     from tile_oracle.model.store import oracle_file
+    from tile_oracle.pool.rules import set_name
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.dataset_file import write_whole
     from tile_oracle.record.merge import merge_records
@@ -106,7 +107,7 @@ def write_oracle(
         if model is None or problem_set is None:
             raise RecordError("an oracle needs a file, or a model's folder and a problem set")
         named = summary.device or str(records["arch"].iloc[0])
-        out = oracle_file(baseline_path(model.parent, model.name, named, problem_set.name, pool))
+        out = oracle_file(baseline_path(model.parent, model.name, named, problem_set.name, set_name(pool)))
     write_whole(oracle_bytes(records, about), out)
     vouch_for_oracle(out, RecordError)
     lines = summary.lines()

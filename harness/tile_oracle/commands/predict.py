@@ -13,16 +13,19 @@ from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arg
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import Kernel, kernel_of_kind, parse_kernel_name
+from tile_oracle.model.fitting_model import find_model_of
 from tile_oracle.model.made_by import MadeBy, travel_note
-from tile_oracle.model.predictor import Predictor, find_model_of
-from tile_oracle.model.store import named_model_folder, read_manifest, shipped_models
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.store import folder_of_model, read_manifest
 from tile_oracle.operation import operation_named
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.training.training_range import TrainingRange
+from tile_oracle.user_file import read_bytes
 
 HELP = "rank the kernels for a problem with a model"
 
+_MOST_BYTES = 64 << 20
 _EXAMPLES = """\
 examples:
   tile-oracle predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950
@@ -73,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the rankings. Raises ProblemError, KernelError, ModelError, RuleError."""
-    named = _named_model(args.model) if args.model else None
+    named = folder_of_model(args.model) if args.model else None
     loaded: dict[Path, Predictor] = {}
     for problem in problems_of_arguments(args.problems):
         folder = named or find_model_of(problem.kind, args.arch)
@@ -151,11 +154,6 @@ def _of_members(
     }
 
 
-def _named_model(text: str) -> Path:
-    folder = named_model_folder(text, (Path("models"), shipped_models()))
-    return Path(text) if folder is None else folder
-
-
 def kernels_named(folder: Path, file: str | None, kind: Kind | None = None) -> list[Kernel]:
     """The kernels that a file names, one per line; without a file, those that the model was trained on.
 
@@ -167,9 +165,10 @@ def kernels_named(folder: Path, file: str | None, kind: Kind | None = None) -> l
             raise ModelError(f"{folder} does not record its kernels: name some with --kernels")
     else:
         try:
-            names = Path(file).read_text(encoding="utf-8").split()
+            names = read_bytes(file, _MOST_BYTES).decode("utf-8").split()
         except (OSError, UnicodeDecodeError) as error:
-            raise ModelError(f"cannot read {file}: {error}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise ModelError(f"cannot read {file}: {reason}") from None
     if kind is None:
         return [parse_kernel_name(str(name)) for name in names]
     kernels = [kernel_of_kind(kind, str(name)) for name in names]

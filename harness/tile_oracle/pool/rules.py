@@ -107,6 +107,16 @@ def list_rule_sets() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (data_folder("kernels") / "rules").glob("*.json")))
 
 
+def set_name(kernel_set: str) -> str:
+    """The name under which a kernel set's results are kept: that of a list is its file's stem.
+
+    A list that is called like a shipped set keeps its whole name, so that the two never share a baseline.
+    """
+    path = Path(kernel_set)
+    listed = path.suffix == ".json" and path.stem not in list_rule_sets()
+    return path.stem if listed else kernel_set
+
+
 def rules_of(kernel_set: str, ck_tile: Path | None) -> str:
     """The argument of `load_rule_set` for a kernel set and a checkout, which `profiler` and `tests` need."""
     read_with_it = kernel_set in BUILDER_SETS or kernel_set.endswith((*SUFFIXES, ".json"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import Field
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol, Self, cast
 
 from tile_oracle.errors import ProblemError
@@ -100,6 +101,7 @@ def gemm_shape(problem: Problem) -> tuple[int, int, int]:
     return cast(_SumOfProducts, problem).gemm_shape
 
 
+@lru_cache(maxsize=8192)
 def problem_from_id(text: str) -> Problem:
     """The problem of an id, of any operation. Raises ProblemError."""
     return operation_of_prefix(text).problem.from_id(text)

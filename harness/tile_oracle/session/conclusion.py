@@ -259,7 +259,7 @@ def _update_baseline(
             device=data.run.device,
             problem_set=part.name,
             problem_set_sha256=part.sha256,
-            kernel_set=session.options.kernel_set,
+            kernel_set=session.options.set_name,
             created=data.run.created,
             harness_version=__version__,
         )
@@ -367,7 +367,7 @@ def _run_info(
         name=session.run.name,
         problem_set=part.name,
         problem_set_sha256=part.sha256,
-        kernel_set=options.kernel_set,
+        kernel_set=options.set_name,
         target=session.measured_on,
         arch=session.target.arch,
         device=device,

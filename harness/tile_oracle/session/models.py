@@ -13,10 +13,9 @@ from tile_oracle.cores import usable_cores
 from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
-from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.model.store import (
     SPEC_FILE,
-    kernels_trained_on,
     model_places,
     named_model_folder,
     shipped_models,
@@ -90,8 +89,8 @@ def choose_model(
         raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
     if options.model == OUT_OF_FOLD:
         return ModelChoice(OUT_OF_FOLD)
+    from tile_oracle.model.fitting_model import find_model_of
     from tile_oracle.model.model_folder import read_spec
-    from tile_oracle.model.predictor import find_model_of
 
     if options.model == ROOFLINE:
         from tile_oracle.model.roofline_folder import roofline_folder
@@ -104,24 +103,34 @@ def choose_model(
                 f"--model {options.model} ranks the kernels of a kernel set, not those of --kernels: train "
                 "one on records of these kernels, leave it out, or name a CSV file of picks"
             )
-        return ModelChoice(folder.name, dict.fromkeys(kinds, folder))
+        return ModelChoice(folder.name, dict.fromkeys(_predicted(folder, kinds), folder))
     places = model_places(options.models_dir, target.arch, target.name == REPLAY)
     folders = {}
     for kind in kinds:
         found = (
-            find_model_of(kind, target.arch, target.device_name, place, named=bool(named)) for place in places
+            find_model_of(kind, target.arch, target.device_name, place, named=_of_kind(named, kind))
+            for place in places
         )
-        known = (folder for folder in found if folder is not None and _knows_most(folder, named))
-        folder_or_none = next(known, None)
+        folder_or_none = next((folder for folder in found if folder is not None), None)
         if folder_or_none is None:
             return ModelChoice(OUT_OF_FOLD)
         folders[kind] = folder_or_none
     return ModelChoice("+".join(dict.fromkeys(folder.name for folder in folders.values())), folders)
 
 
-def _knows_most(folder: Path, named: Collection[str]) -> bool:
-    """Whether a model was trained on at least half of these kernels."""
-    return 2 * len(kernels_trained_on(folder).intersection(named)) >= len(named)
+def _predicted(folder: Path, kinds: Sequence[Kind]) -> Sequence[Kind]:
+    """Those of the kinds that a named model was trained for. Problems of the others are not ranked, which the
+    session shows. All of them if there is none, so that the first use says why."""
+    from tile_oracle.model.model_folder import read_spec
+    from tile_oracle.model.predictor import kind_refusal
+
+    spec = read_spec(folder)
+    return [kind for kind in kinds if kind_refusal(spec, kind) is None] or kinds
+
+
+def _of_kind(names: Collection[str], kind: Kind) -> list[str]:
+    """The kernels for problems of this kind."""
+    return [name for name in names if parse_kernel_name(name).kind == kind]
 
 
 def _folder(option: str, places: Sequence[Path]) -> Path:
@@ -376,7 +385,7 @@ def _held_rankings(plan: Plan, problems: ProblemSet, held: Mapping[str, str]) ->
 
 def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:
     """The path of a new baseline: models/<model>/<device>/<problem set>/<kernel set>.json."""
-    return _path(options.baseline_dir, choice, problems, device, options)
+    return _paths(options.baseline_dir, choice, problems, device, options)[0]
 
 
 def baseline_place(
@@ -384,9 +393,9 @@ def baseline_place(
 ) -> Path:
     """The file that `baseline_for` reads; where there is none, the one that --update-baseline writes."""
     for root in model_places(options.baseline_dir, target.arch, target.name == REPLAY):
-        path = _path(root, choice, problems, device, options)
-        if path.is_file():
-            return path
+        for path in _paths(root, choice, problems, device, options):
+            if path.is_file():
+                return path
     return baseline_file(choice, problems, device, options)
 
 
@@ -395,28 +404,35 @@ def baseline_for(
 ) -> Baseline | None:
     """The baseline for a set on a device: the user's own, or else a shipped one. Raises GateError."""
     for root in model_places(options.baseline_dir, target.arch, target.name == REPLAY):
-        baseline = load_baseline(_path(root, choice, problems, device, options))
-        if baseline is not None:
-            return baseline
+        for path in _paths(root, choice, problems, device, options):
+            baseline = load_baseline(path)
+            if baseline is not None:
+                return baseline
     return None
 
 
-def _path(
+def _paths(
     root: Path, choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions
-) -> Path:
+) -> tuple[Path, ...]:
+    """The baseline's file, and for a list of kernels the one of older versions, named after the whole file
+    name."""
     if not device:
         raise GateError("a baseline needs the name of the device, which no measurement of this run has")
-    pool = (
-        options.kernel_set
-        if options.kernel_filter is None
-        else f"{options.kernel_set} {options.kernel_filter}"
-    )
+    pools = [_pool(options, name) for name in dict.fromkeys((options.set_name, options.kernel_set))]
+    return tuple(baseline_path(root, choice.name, device, problems.name, pool) for pool in pools)
+
+
+def _pool(options: SessionOptions, kernel_set: str) -> str:
+    """The name of the pool, with everything that makes its baselines differ."""
+    pool = kernel_set
+    if options.kernel_filter is not None:
+        pool += f" {options.kernel_filter}"
     if options.cold_cache:
         pool += " cold cache"
     if options.abstain:
         pool += " abstaining"
     if options.kernels:
-        pool += f" {options.pool_name}"
+        pool += f" {options.pool_with(kernel_set)}"
     if options.kernel_source:
         pool += f" {options.kernel_source.partition('=')[0]}"  # the kernels differ, but their names do not
-    return baseline_path(root, choice.name, device, problems.name, pool)
+    return pool

@@ -343,10 +343,21 @@ class SessionOptions:
         return read_sources(self.kernels)
 
     @property
+    def set_name(self) -> str:
+        """The kernel set's name: of a list, its file's stem."""
+        from tile_oracle.pool.rules import set_name
+
+        return set_name(self.kernel_set)
+
+    @property
     def pool_name(self) -> str:
         """The pool in words: the kernel set, kernels in Triton, libraries."""
+        return self.pool_with(self.set_name)
+
+    def pool_with(self, kernel_set: str) -> str:
+        """`pool_name`, with another name for the kernel set."""
         sources = self.sources
-        names = [self.kernel_set] if sources.native else []
+        names = [kernel_set] if sources.native else []
         triton = (part.name or part.text for part in sources.triton)
         return "+".join((*names, *triton, *(library.name for library, _ in sources.libraries)))
 

@@ -230,12 +230,14 @@ def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
 def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
     """The oracle files for a set: those of the user's own models first, and within a model the default
     pool."""
-    wanted = f"{slug(options.kernel_set)}.parquet" if options.kernel_set_asked else "*.parquet"
+    wanted = {slug(name) for name in (options.set_name, options.kernel_set)}
     found = []
     for folder in _model_folders(options):
         arch = read_spec(folder).arch
         # The folder in which `baseline_path` puts the baselines of a model of this name.
-        paths = (folder.parent / slug(folder.name)).glob(f"*/{slug(problem_set)}/{wanted}")
+        paths = (folder.parent / slug(folder.name)).glob(f"*/{slug(problem_set)}/*.parquet")
+        if options.kernel_set_asked:
+            paths = (path for path in paths if path.stem in wanted)
         for path in sorted(paths, key=lambda path: (path.stem != "default", path)):
             found.append(_Shipped(arch, folder.name, oracle_device(path), path))
     return found
