@@ -11,7 +11,8 @@ import pytest
 
 from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.evaluate import rank_records
-from tile_oracle.model.predictor import Predictor, find_model
+from tile_oracle.model.fitting_model import find_model
+from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import model_places
 from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.problem_set import load_problem_set

@@ -17,8 +17,9 @@ from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.candidates import without_refused
 from tile_oracle.evaluation.evaluate import rank_records
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.model.fitting_model import find_model
 from tile_oracle.model.model_folder import read_booster_text
-from tile_oracle.model.predictor import Predictor, find_model
+from tile_oracle.model.predictor import Predictor
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.problem_set import load_problem_set
