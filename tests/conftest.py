@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,18 +35,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 EVIL_FOLDER = Path(__file__).parent / "evil_kernels"
 
 
-def _load_evil_target() -> ModuleType:
-    """tests/evil_kernels/evil_target.py as the module `evil_target`, for scripts the same by PYTHONPATH."""
-    spec = importlib.util.spec_from_file_location("evil_target", EVIL_FOLDER / "evil_target.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules.setdefault("evil_target", importlib.util.module_from_spec(spec))
-    if not hasattr(module, "EvilTarget"):
-        spec.loader.exec_module(module)
-    return module
-
-
-_load_evil_target()
+# Modules of the tests, as for scripts by PYTHONPATH: imported by those tests that need them, because sessions
+# in this folder load this file, too.
+sys.path.append(str(EVIL_FOLDER))
 
 
 @pytest.fixture(scope="session")
