@@ -183,8 +183,13 @@ def test_later_rounds_are_copied_too(open_session: Callable[..., Session]) -> No
     settling = open_session()  # as the controller of pytest-xdist: it has planned nothing
     settling.service.remeasure(PROBLEM, [found[GOOD.name], found[OTHER.name]], 2)
     table = settling.close()
-    latencies = table.xs(2, level="round")["latency_ms"]
-    assert latencies[twin(GOOD).name] == latencies[GOOD.name] != latencies[OTHER.name]
+    later = table.xs(2, level="round")
+    assert later["latency_ms"][twin(GOOD).name] == later["latency_ms"][GOOD.name]
+    assert later["detail"].to_dict() == {
+        GOOD.name: "",
+        OTHER.name: "",
+        twin(GOOD).name: f"twin of {GOOD.name}",
+    }
 
 
 def test_each_name_is_measured_where_that_is_asked_for(open_session: Callable[..., Session]) -> None:
