@@ -284,10 +284,10 @@ def test_an_unwritable_folder_gives_one_line(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_file_gives_one_note(tmp_path: Path) -> None:
-    (tmp_path / "cpu.jsonl").mkdir()
-    assert results(tmp_path).notes == [
-        f"{tmp_path / 'cpu.jsonl'} cannot be read (it is a folder, not a regular file): no tuned result is used"
-    ]
+    path = tmp_path / "cpu.jsonl"
+    path.mkdir()
+    why = "it is a folder, not a regular file"
+    assert results(tmp_path).notes == [f"{path} cannot be read ({why}): no tuned result is used"]
 
 
 def test_the_usual_folder_is_beside_the_compiled_kernels(
