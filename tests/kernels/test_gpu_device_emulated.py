@@ -207,12 +207,16 @@ def test_a_kernel_is_checked_as_on_a_gpu(
 
 
 class CheatingDriver(EmulatedDriver):
-    """Kernels that behave differently when they are timed."""
+    """Kernels that behave differently when they are timed. graphs: executable graphs that exist."""
 
     timed = False
     cheat = ""
     _conv_runs = 0
     _changed = False
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.graphs: dict[int, tuple[Launch, ...]] = {}
 
     def launch(self, launch: Launch) -> None:
         name = self._kernels[launch.function][1]
@@ -225,6 +229,18 @@ class CheatingDriver(EmulatedDriver):
         super().launch(launch)
         if name == "to_conv":
             self._changed = False
+
+    def capture(self, launches: Sequence[Any], count: int) -> int:
+        number = next(self._numbers)
+        self.graphs[number] = tuple(launches) * count
+        return number
+
+    def launch_graph(self, executable: int) -> None:
+        for launch in self.graphs[executable]:
+            self.launch(launch)
+
+    def destroy_graph(self, executable: int) -> None:
+        del self.graphs[executable]
 
     def launch_ns(self, name: str) -> float:
         """A kernel that caches its result is slow only when an operand has changed."""
@@ -269,29 +285,13 @@ def test_timed_runs_are_verified(
 
 
 class ShortKernels(CheatingDriver):
-    """Kernels of any length, and graphs of them. graphs: executable graphs that exist."""
+    """Kernels of any length."""
 
     conv_ns = 50_000.0
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.graphs: dict[int, tuple[Launch, ...]] = {}
 
     def launch_ns(self, name: str) -> float:
         cached = self.cheat == "caches" and self.timed and not self._changed and self._conv_runs > 1
         return (100.0 if cached else self.conv_ns) if name == "to_conv" else 1_000.0
-
-    def capture(self, launches: Sequence[Any], count: int) -> int:
-        number = next(self._numbers)
-        self.graphs[number] = tuple(launches) * count
-        return number
-
-    def launch_graph(self, executable: int) -> None:
-        for launch in self.graphs[executable]:
-            self.launch(launch)
-
-    def destroy_graph(self, executable: int) -> None:
-        del self.graphs[executable]
 
 
 def look_often(device: GpuDevice, binary: Path) -> None:
@@ -335,14 +335,14 @@ def test_a_quick_look_is_short_and_verified(
 
 
 class SlowHost(ShortKernels):
-    """The device waits 20 microseconds for each single run of a kernel."""
+    """The device waits for each single run of a kernel."""
 
-    conv_ns = 5_000.0
+    conv_ns, wait_ns = 5_000.0, 20_000.0
     _in_graph = False
 
     def launch_ns(self, name: str) -> float:
         waits = name == "to_conv" and not self._in_graph
-        return super().launch_ns(name) + (20_000.0 if waits else 0.0)
+        return super().launch_ns(name) + (self.wait_ns if waits else 0.0)
 
     def launch_graph(self, executable: int) -> None:
         self._in_graph = True
@@ -369,6 +369,30 @@ def test_looks_learn_how_much_longer_single_runs_take(
         lengths.append(len(graph))
     assert lengths[0] == 8
     assert lengths[-1] == 30, "150 microseconds"
+
+
+@pytest.mark.parametrize("wait_ns", [30_000.0, 90_000.0, 190_000.0])
+@pytest.mark.parametrize("cheat", ["", "caches"])
+def test_launches_that_come_late_are_no_earlier_result(
+    gpu: EmulatedGpu, wait_ns: float, cheat: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A library on a busy host may take a hundred microseconds for each launch."""
+    library = gpu.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90")
+    driver = SlowHost(gpu, "sm_90", tmp_path)
+    device = GpuDevice(driver, library)
+    request.addfinalizer(device.idle)
+    kernel = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
+    binary = gpu.library(source_for(kernel, "sm_90") + LAUNCHERS, "sm_90")
+    device.load(GroupedConvProblem.from_id("forward-fp16-n1-c8-k8-i4x4-f1x1"), 3)
+    assert device.check(binary).status == "ok"
+    driver.timed, driver.cheat, driver.wait_ns = True, cheat, wait_ns
+    if not cheat:
+        assert device.sample(binary, 3).tolist() == pytest.approx([5_000.0] * 3)
+        assert device.verify(binary).status == "ok"
+        return
+    driver.conv_ns = 40_000.0
+    with pytest.raises(KernelFailed, match="reuses an earlier result"):
+        device.sample(binary, 3)
 
 
 @pytest.mark.parametrize("arch", ["gfx950", "sm_90"])

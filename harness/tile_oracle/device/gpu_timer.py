@@ -130,10 +130,11 @@ class GpuTimer:
             for launch in timer.launches:
                 self._driver.launch(launch)
 
-    def prepare(self, launches: Launches, flips: Sequence[Launch]) -> Timed:
+    def prepare(self, launches: Launches, flips: Sequence[Launch], *, sure: bool = False) -> Timed:
         """Estimates how long the kernel runs, and chooses how to time it.
 
-        `flips`: FLIPS launches that each change an operand.
+        `flips`: FLIPS launches that each change an operand. sure: do not trust the time of single runs, in
+        which the device may idle because a busy host or a library launches late.
         """
         changed = Timed((flips[0], *launches), 0, 1)
         rough_ns = float(self.time(changed, 1)[0])
@@ -143,9 +144,12 @@ class GpuTimer:
         else:
             self._driver.launch(flips[0])
         # A graph would warm the caches for its own runs.
-        if rough_ns >= _SHORT_NS or self.cold_cache:
+        if self.cold_cache or rough_ns >= (_LONG_NS if sure else _SHORT_NS):
             return Timed(launches, 0, 1, rough_ns)
-        short_ns = rough_ns if rough_ns >= _CLEAR_NS else self._changed_ns(launches, flips)
+        clear = rough_ns >= _CLEAR_NS and not sure
+        short_ns = rough_ns if clear else self._changed_ns(launches, flips)
+        if short_ns >= _SHORT_NS:
+            return Timed(launches, 0, 1, short_ns)
         repeats = max(1, min(_MOST_REPLAYS, math.ceil(_SHORT_NS / short_ns)))
         return Timed(launches, self._driver.capture(launches, repeats), repeats, short_ns)
 
