@@ -11,6 +11,7 @@ import pytest
 from tile_oracle.evaluation import folder_predictor
 from tile_oracle.evaluation.folder_predictor import WORTH_COMPILING, FolderPredictor
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import shipped_models
 from tile_oracle.pool import pool_of_kind
@@ -50,6 +51,40 @@ def test_a_machine_without_a_compiler_predicts_with_lightgbm(monkeypatch: pytest
     kernels = pool_of_kind(PROBLEMS[0].kind, "gfx950", "tiny")
     expected = Predictor.load(FOLDER).predict(PROBLEMS, kernels)
     assert np.array_equal(predictor(WORTH_COMPILING).predict(PROBLEMS, kernels), expected)
+
+
+def test_a_model_that_ranks_named_kernels_is_not_read_for_native_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Native code has no features of such kernels. To find that out for each problem's own pool, the whole
+    model was read again for each problem."""
+    monkeypatch.setattr(folder_predictor.NativeRanker, "load", None)
+    monkeypatch.setattr(folder_predictor.native_library, "is_compiled", None)
+    folder = shipped_models() / "gemm_rcr_bf16_sm_90"
+    problem = problem_from_id("gemm-bf16-rcr-m64-n64-k64")
+    kernels = pool_of_kind(problem.kind, "sm_90", "tiny")
+    found = FolderPredictor(folder, CodeTable(), WORTH_COMPILING).predict([problem], kernels)
+    assert np.array_equal(found, Predictor.load(folder).predict([problem], kernels))
+
+
+def test_predictions_of_own_pools_are_those_of_one_problem_after_the_other() -> None:
+    """Also where some pools have kernels of libraries only, and one is empty."""
+    predictor = Predictor.load(shipped_models() / "gemm_rcr_bf16_sm_90")
+    sizes = ("m64-n64-k64", "m5043-n144-k3800", "m10-n350-k486", "m128-n256-k512", "m77-n8-k16")
+    problems = [problem_from_id(f"gemm-bf16-rcr-{size}") for size in sizes]
+    native = pool_of_kind(problems[0].kind, "sm_90", "tiny")
+    library = [
+        parse_kernel_name(name)
+        for name in (
+            "gemm_bf16_rcr_cublaslt.a66.cluster=8.custom=2.stages=35.tile=93",
+            "gemm_bf16_rcr_cublaslt.a23.cluster=4.stages=19.tile=5",
+        )
+    ]
+    pools = [[*native, *library], library, native[:3], [], [library[1], *native[2:5]]]
+    found = predictor.predict_each(problems, pools)
+    assert [len(one) for one in found] == [len(pool) for pool in pools]
+    for problem, pool, predicted in zip(problems, pools, found, strict=True):
+        assert np.array_equal(predicted, predictor.predict(problem, pool))
 
 
 def test_a_library_that_is_loaded_is_compiled() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import ModelError
+from tile_oracle.evaluation.folder_predictor import FolderPredictor
 from tile_oracle.evaluation.prediction_metrics import TargetMetrics, r2_of, target_metrics
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
@@ -139,18 +140,31 @@ def rank_all(
         pool = [kernel for kernel in kernels if kernel.matches(of_kind[0])]
         if pool:
             predicted = predictor.predict(of_kind, pool)
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "problem": np.repeat([p.id for p in of_kind], len(pool)),
-                        "kernel": [kernel.name for kernel in pool] * len(of_kind),
-                        "predicted_tflops": predicted.reshape(-1),
-                    }
-                )
-            )
+            frames.append(_ranking(of_kind, [pool] * len(of_kind), predicted.reshape(-1)))
     if not frames:
         raise ModelError("no kernel of the records matches the problems' direction, dtype and rank")
     return pd.concat(frames, ignore_index=True)
+
+
+def rank_each(
+    predictor: FolderPredictor, problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]]
+) -> pd.DataFrame:
+    """Predictions like those of `rank_all` for every problem and each kernel of its own pool."""
+    predicted = predictor.predict_each(problems, pools)
+    return _ranking(problems, pools, np.concatenate([np.zeros(0), *predicted]))
+
+
+def _ranking(
+    problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]], predicted: Array
+) -> pd.DataFrame:
+    """predicted: TFLOPS of every pair, (pairs,)."""
+    return pd.DataFrame(
+        {
+            "problem": np.repeat([problem.id for problem in problems], [len(pool) for pool in pools]),
+            "kernel": [kernel.name for pool in pools for kernel in pool],
+            "predicted_tflops": predicted,
+        }
+    )
 
 
 def rank_records(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:

@@ -50,7 +50,7 @@ class FolderPredictor:
         """Whether predictions only order kernels within a problem."""
         return ranker_of(self.folder, read_spec(self.folder), lambda folder, parts: ()).orders_only
 
-    @property
+    @cached_property
     def ranks_named(self) -> bool:
         """Whether kernels of Triton files and libraries have features, too."""
         return read_spec(self.folder).ranks_named
@@ -65,7 +65,14 @@ class FolderPredictor:
                 _log.debug("native predictions of %s: %s", self.folder, error)
         return self._predictor.predict(problems, kernels)
 
+    def predict_each(self, problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]]) -> list[Array]:
+        """Predicted TFLOPS of each problem's own kernels. Raises ModelError like Predictor.predict."""
+        return self._predictor.predict_each(problems, pools)
+
     def _native_ranker(self, kernels: Sequence[Kernel]) -> NativeRanker | None:
+        """None without reading the model if it ranks named kernels: native code has no features of those."""
+        if self.ranks_named:
+            return None
         names = tuple(kernel.name for kernel in kernels)
         if names not in self._native:
             self._native[names] = self._loaded(kernels)

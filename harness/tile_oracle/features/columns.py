@@ -52,6 +52,24 @@ def pair_columns(problems: Sequence[HasFields], kernels: Sequence[Named]) -> dic
     return table
 
 
+def own_pair_columns(problems: Sequence[HasFields], pools: Sequence[Sequence[Named]]) -> dict[str, Column]:
+    """Columns of every problem with each kernel of its own pool, in their order. Otherwise like
+    `pair_columns`."""
+    kernels: dict[str, Named] = {kernel.name: kernel for pool in pools for kernel in pool}
+    number = {name: place for place, name in enumerate(kernels)}
+    of_row = np.array([number[kernel.name] for pool in pools for kernel in pool], dtype=np.int64)
+    problem_of_row = np.repeat(np.arange(len(problems)), [len(pool) for pool in pools])
+    of_kernels = {**field_columns(list(kernels.values())), "kernel": _column(list(kernels))}
+    table = {name: column[of_row] for name, column in of_kernels.items()}
+    table |= {name: column[problem_of_row] for name, column in field_columns(problems).items()}
+    return table
+
+
+def shared_fields(items: Sequence[HasFields]) -> frozenset[str]:
+    """The fields that all of these problems or kernels have: the names of `field_columns`."""
+    return frozenset.intersection(*(frozenset(item.as_row()) for item in items)) if items else frozenset()
+
+
 def _column(values: list[Any]) -> Column:
     if values and isinstance(values[0], str):
         return np.array(values, dtype=object)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
-from tile_oracle.features.columns import Columns, pair_columns
+from tile_oracle.features.columns import Columns, own_pair_columns, pair_columns, shared_fields
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import op_of_model, schema_with, schemas_of_model, work_of
@@ -97,6 +97,29 @@ class Predictor:
                 log_time = member.log_time(rows, hardware_features(self.spec.arch), self.threads)
                 values = _in_units(target, log_time, rows).reshape(shape)
         return values[0] if one else values
+
+    def predict_each(self, problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]]) -> list[Array]:
+        """Predicted TFLOPS of each problem's own kernels, (kernels,) for each problem.
+
+        The numbers are those of `predict` for one problem after the other. Many small pools take a few calls
+        of LightGBM and of each formula in place of one a problem.
+        """
+        alike: dict[frozenset[str], list[int]] = {}
+        for place, (problem, pool) in enumerate(zip(problems, pools, strict=True)):
+            self._check([problem], pool)
+            # A formula may read a field where all kernels of a table have it.
+            alike.setdefault(shared_fields(pool), []).append(place)
+        found: list[Array] = [np.zeros(0)] * len(problems)
+        for places in alike.values():
+            some, own = [problems[place] for place in places], [pools[place] for place in places]
+            sizes = [len(pool) for pool in own]
+            if not sum(sizes):
+                continue
+            groups = np.repeat(np.arange(len(some), dtype=np.int64), sizes)
+            values = self.ranker.tflops(own_pair_columns(some, own), groups, self.threads)
+            for place, part in zip(places, np.split(values, np.cumsum(sizes)[:-1]), strict=True):
+                found[place] = part
+        return found
 
     def scores(self, rows: Columns) -> dict[str, Array]:
         """Every member's own ln(latency in ms) for the pairs of a table (fields of problem and kernel, and

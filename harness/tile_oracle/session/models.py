@@ -274,7 +274,7 @@ def _rankings_of_folders(
     """The predictions of the model folders. own: the records of these problems."""
     import pandas as pd
 
-    from tile_oracle.evaluation.evaluate import rank_all
+    from tile_oracle.evaluation.evaluate import rank_all, rank_each
     from tile_oracle.evaluation.folder_predictor import FolderPredictor
     from tile_oracle.features.code_table import CodeTable
     from tile_oracle.report.data import FOLDER, NO_MODEL, RankedBy
@@ -291,7 +291,11 @@ def _rankings_of_folders(
         of_kind = [problem for problem in problems.problems if problem.kind == kind]
         if predictors[folder].ranks_named and plan.offered:
             # A library offers other algorithms for each problem.
-            frames += [rank_all(predictors[folder], [one], plan.kernels(one)) for one in of_kind]
+            pools = {one: plan.kernels(one) for one in of_kind}
+            of_kind = [one for one in of_kind if pools[one]]
+            for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
+                some = of_kind[first : first + _PROBLEMS_AT_ONCE]
+                frames.append(rank_each(predictors[folder], some, [pools[one] for one in some]))
             continue
         if not plan.pools[kind]:
             continue
