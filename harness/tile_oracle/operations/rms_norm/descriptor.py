@@ -2,47 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tile_oracle.operation.descriptor import Operation, RuleBlock
 from tile_oracle.operations.rms_norm.kernel import RmsNormKernel, cpu_source
 from tile_oracle.operations.rms_norm.problem import RmsNormProblem
-from tile_oracle.operations.rowwise.problem import ROW_DTYPES
-from tile_oracle.operations.rowwise.slices import ROW_SLICES
+from tile_oracle.operations.rowwise.row_operation import row_operation
 
 if TYPE_CHECKING:
-    from tile_oracle.arch import Arch
-    from tile_oracle.features.operation_features import OperationFeatures
-    from tile_oracle.json_tree import JsonTree
-    from tile_oracle.operation.on_device import OnDevice
-    from tile_oracle.operation.on_gpu import OnGpu
     from tile_oracle.triton.views import ProblemView
-
-
-def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
-    from tile_oracle.operations.rowwise.rules import read_block
-
-    return read_block(RmsNormKernel, tree)
-
-
-def _refusals(arch: Arch, kernel: RmsNormKernel) -> Iterator[str]:
-    from tile_oracle.operations.rowwise.rules import refusals
-
-    return refusals(arch, kernel)
-
-
-def _on_device() -> OnDevice:
-    from tile_oracle.operations.rms_norm import on_device
-
-    return on_device.WORKER
-
-
-def _on_gpu() -> OnGpu:
-    from tile_oracle.operations.rms_norm import on_device
-
-    return on_device.WORKER
 
 
 def _triton_view() -> type[ProblemView]:
@@ -51,40 +19,11 @@ def _triton_view() -> type[ProblemView]:
     return RmsNormView
 
 
-def _features() -> OperationFeatures:
-    from tile_oracle.operations.rowwise.features import row_features
-
-    return row_features(RmsNormProblem, "tokens", "hidden")
-
-
-RMS_NORM = Operation(
-    name=RmsNormProblem.op,
+RMS_NORM = row_operation(
+    RmsNormProblem,
+    RmsNormKernel,
     plural="RMS normalizations",
-    problem=RmsNormProblem,
-    kernel=RmsNormKernel,
-    parse_kernel=RmsNormKernel.parse,
-    kind_fields={"dtype": ROW_DTYPES},
-    kind_words="operation and dtype",
-    kind_format="rms_norm {dtype}",
-    kernel_prefix_format="rms_norm_{dtype}_",
-    id_prefixes=("rms_norm-",),
-    id_pattern="rms_norm-[a-z0-9]+-r[0-9]+-c[0-9]+",
-    short_names="lanes[0-9]+",
-    marks=("hidden",),
-    required=("tokens", "hidden"),
-    defaults={"dtype": "bf16"},
-    model_type="rms_norm",
-    family_varies=("tokens",),
-    fold_fields=("hidden",),
-    slices=ROW_SLICES,
-    rules_key="rms_norm",
-    read_rules=_read_rules,
-    rules_folder=Path(__file__).with_name("rules"),
-    refusals=_refusals,
-    problem_refusals=lambda arch, kernel, problem: iter(()),
+    folder=Path(__file__).parent,
     cpu_source=cpu_source,
-    on_device=_on_device,
-    on_gpu=_on_gpu,
     triton_view=_triton_view,
-    features=_features,
 )
