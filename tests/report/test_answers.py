@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
@@ -41,6 +43,23 @@ def test_the_summary_names_the_problem_that_loses_and_what_to_run() -> None:
     commands = [command for _, command in next_commands(data)]
     assert f"tile-oracle tune {loser} --target cpu" in commands
     assert "pytest --problem-set s --target cpu --update-baseline" in commands
+
+
+def test_the_session_s_own_command_accepts_its_picks() -> None:
+    """Other options would give another baseline: of another oracle, model or pool."""
+    data = _two_problems()
+    own = "pytest --oracle=reports/a --model=models/mine --update-baseline"
+    reason = "to accept these picks as the baseline"
+    asked = replace(data, run=replace(data.run, accepting=own))
+    assert (reason, own) in next_commands(asked)
+    done = replace(data, run=replace(asked.run, options={"--update-baseline": "yes"}))
+    assert reason not in dict(next_commands(done))
+
+
+def test_a_kind_of_all_problems_is_not_where_it_fails() -> None:
+    data = _two_problems()
+    everywhere = f"{len(data.selection)} problems, mean"
+    assert not any(everywhere in sentence for sentence in where_it_fails(data))
 
 
 def test_a_roofline_needs_known_peaks() -> None:

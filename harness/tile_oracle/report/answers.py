@@ -6,7 +6,7 @@ import shlex
 
 from tile_oracle.judge.verdict import FAILED, PASSED
 from tile_oracle.report import wording
-from tile_oracle.report.data import FOLDER, ReportData
+from tile_oracle.report.data import FOLDER, ReportData, RunInfo
 from tile_oracle.report.lost_time import losing_slices, lost_times
 
 _WORST = 3
@@ -50,7 +50,9 @@ def where_it_fails(data: ReportData) -> list[str]:
     total = float(lost["lost_us"].sum()) if len(lost) else 0.0
     if not total > 0:
         return sentences or ["Every pick is as fast as the oracle."]
-    for one in losing_slices(lost)[:_WORST]:
+    # A kind that all problems are of says nothing about where.
+    kinds = [one for one in losing_slices(lost) if one.problems < len(lost) and one.lost_percent > 0]
+    for one in kinds[:_WORST]:
         sentences.append(
             f"{one.name}: {wording.count(one.problems, 'problem')}, "
             f"mean {wording.percent(one.mean_percent)}, {wording.percent(one.lost_percent)} of the lost time."
@@ -64,6 +66,12 @@ def where_it_fails(data: ReportData) -> list[str]:
     return sentences
 
 
+def _accepting(run: RunInfo) -> str:
+    """The command of a run that does not name its own, as far as the report knows its options."""
+    target = shlex.quote("replay" if run.replayed else run.target or "auto")
+    return f"pytest --problem-set {shlex.quote(run.problem_set)} --target {target} --update-baseline"
+
+
 def next_commands(data: ReportData) -> list[tuple[str, str]]:
     """(reason, command) for what to do next. The commands are quoted for a shell."""
     run, verdict = data.run, data.verdict
@@ -75,10 +83,9 @@ def next_commands(data: ReportData) -> list[tuple[str, str]]:
         one.baseline is not None and one.value is not None and one.unit == "%" and one.value > one.baseline
         for one in verdict.criteria
     )
-    if run.problem_set and (data.baseline is None or (verdict.state == PASSED and better)):
-        target = shlex.quote("replay" if run.replayed else run.target or "auto")
-        update = f"pytest --problem-set {shlex.quote(run.problem_set)} --target {target} --update-baseline"
-        found.append(("to accept these picks as the baseline", update))
+    accepted = "--update-baseline" in run.options
+    if run.problem_set and not accepted and (data.baseline is None or (verdict.state == PASSED and better)):
+        found.append(("to accept these picks as the baseline", run.accepting or _accepting(run)))
     if data.ranked_by.kind == FOLDER and data.efficiency.covered < data.efficiency.problems:
         model = shlex.quote(data.ranked_by.name)
         suggest = f"tile-oracle suggest {records} --model {model} --csv next.csv"

@@ -143,7 +143,8 @@ class Candidates:
 @dataclass(frozen=True)
 class RunInfo:
     """What was run, for the reports and the baseline. environment: device, driver, toolchain, versions.
-    options: the options, as given. replayed: the replayed files, "" for a run that measured."""
+    options: the options, as given. replayed: the replayed files, "" for a run that measured. accepting: the
+    command that accepts this run as the baseline, "" if unknown."""
 
     name: str
     problem_set: str = ""
@@ -159,6 +160,7 @@ class RunInfo:
     folder: str = ""
     baseline_file: str = ""
     replayed: str = ""
+    accepting: str = ""
 
 
 @dataclass(frozen=True, eq=False)

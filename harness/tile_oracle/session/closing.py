@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
+from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.conclusion import Conclusion
 from tile_oracle.session.outcome import MEANINGS, Outcome, most_severe
 
@@ -18,7 +18,7 @@ def closing_lines(
 
     arguments: the session's own command line. replayed: nothing was measured, so nothing can be resumed.
     """
-    command = _Command(arguments, "" if replayed else "--resume")
+    command = CommandLine(arguments, replayed=replayed)
     lines = []
     for outcome in sorted(conclusion.outcomes - {Outcome.PASSED, Outcome.FAILED}, reverse=True):
         is_allowed = " (allowed)" if outcome in allowed else ""
@@ -44,22 +44,6 @@ def status_line(outcomes: Iterable[Outcome], status: int) -> str:
 
 _GREEN = "exit with status 0 anyway"
 _ALLOWING = {Outcome.IN_SAMPLE: "let these problems count"}
-
-
-class _Command:
-    """The session's own command line, with something added."""
-
-    def __init__(self, arguments: Sequence[str], resume: str) -> None:
-        self._arguments = list(arguments)
-        self._resume = resume
-
-    def with_options(self, *options: str) -> str:
-        return shlex.join(["pytest", *self._arguments, *options])
-
-    def resumed(self, *options: str) -> str:
-        """The command with --resume, which reuses this run's measurements."""
-        there = not self._resume or self._resume in self._arguments
-        return self.with_options(*(() if there else (self._resume,)), *options)
 
 
 def _allow(outcome: Outcome) -> str:
@@ -91,7 +75,7 @@ def _cannot_tell(data: ReportData) -> str:
     return "; ".join(causes) or wording.one_line(data.verdict.message, 400)
 
 
-def _settle(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
+def _settle(data: ReportData, command: CommandLine) -> Iterable[tuple[str, str]]:
     for one in dict.fromkeys(one.command for one in data.verdict.criteria if one.command):
         yield "settle it", one
 
@@ -115,23 +99,23 @@ _REASONS: dict[Outcome, Callable[[ReportData], str]] = {
 }
 
 
-def _accept(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
+def _accept(data: ReportData, command: CommandLine) -> Iterable[tuple[str, str]]:
     yield "accept them as the baseline", command.resumed("--update-baseline")
 
 
-def _go_on(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
+def _go_on(data: ReportData, command: CommandLine) -> Iterable[tuple[str, str]]:
     if data.scope.stopped:
         yield "measure the rest", command.resumed()
 
 
-def _out_of_fold(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
+def _out_of_fold(data: ReportData, command: CommandLine) -> Iterable[tuple[str, str]]:
     yield (
         "judge models of this kind on problems that they were not trained on",
         command.resumed("--model=out-of-fold"),
     )
 
 
-_WAYS: dict[Outcome, Callable[[ReportData, _Command], Iterable[tuple[str, str]]]] = {
+_WAYS: dict[Outcome, Callable[[ReportData, CommandLine], Iterable[tuple[str, str]]]] = {
     Outcome.NO_BASELINE: _accept,
     Outcome.CANNOT_TELL: _settle,
     Outcome.IN_SAMPLE: _out_of_fold,

@@ -35,6 +35,7 @@ from tile_oracle.report.data import (
     analyse,
 )
 from tile_oracle.report.files import write_report
+from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.explaining import reasons_of_picks
 from tile_oracle.session.extrapolation import Ranges
 from tile_oracle.session.models import (
@@ -337,6 +338,7 @@ def _run_info(
 ) -> RunInfo:
     options, has_model = session.options, choice.name != NONE
     assert session.run is not None
+    command = CommandLine(options.command, replayed=bool(session.sources))
     environment = {
         "device": device,
         "driver": _most_common(own, "driver"),
@@ -362,6 +364,7 @@ def _run_info(
         "--cold-cache": "yes" if options.cold_cache else "",
         "--repick": "yes" if options.repick else "",
         "--abstain": "yes" if options.abstain else "",
+        "--update-baseline": "yes" if options.update_baseline else "",
     }
     return RunInfo(
         name=session.run.name,
@@ -380,6 +383,7 @@ def _run_info(
         baseline_file=str(baseline_place(choice, part, device, options, session.target))
         if device and has_model
         else "",
+        accepting=command.resumed("--update-baseline") if options.command else "",
     )
 
 

@@ -334,6 +334,8 @@ class SessionOptions:
     fleet: str | None = None
     fleet_devices: int | None = None
     fleet_match: str = ""
+    command: tuple[str, ...] = ()
+    """The command line of the session, without `pytest`."""
 
     @property
     def sources(self) -> Sources:
@@ -428,6 +430,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         fleet_devices=value("--fleet-devices"),
         fleet_match=value("--fleet-match") or "",
         shard=None if value("--shard") is None else read_shard(value("--shard")),
+        command=tuple(map(str, config.invocation_params.args)),
     )
 
 
