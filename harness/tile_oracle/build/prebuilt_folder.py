@@ -19,6 +19,7 @@ from typing import Any
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.build.binary import Binary
 from tile_oracle.build.isa import Cpu, missing_features
+from tile_oracle.build.source import DEVICE_WORK
 from tile_oracle.errors import BuildError
 
 MANIFEST = "manifest.json"
@@ -285,7 +286,7 @@ class PrebuiltWriter:
             for entry in self._old.values():
                 if entry.binary not in named:
                     (self.folder / entry.binary).unlink(missing_ok=True)
-        return len(self._entries)
+        return len(self._entries.keys() - {DEVICE_WORK})
 
     def _writing(self) -> _Writing:
         return _Writing(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import REFUSE, Builder
-from tile_oracle.build.kernel_source import KernelSource, PoolSource
+from tile_oracle.build.kernel_source import TRITON, KernelSource, PoolSource
 from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
 from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
@@ -260,7 +260,9 @@ def describe_report(report: PrebuiltReport, builder: Builder) -> str:
         lines.append(
             f"{report.replaced} kernels of an earlier, different build in {report.folder} were dropped"
         )
-    lines.append(f"{report.folder}: {report.kernels_in_folder} kernels; use it with --build-dir")
+    # A folder of kernels in Triton stands for their source; other kernels' folder is a cache of binaries.
+    use = "--kernels" if builder.source.implementation == TRITON else "--build-dir"
+    lines.append(f"{report.folder}: {report.kernels_in_folder} kernels; use it with {use}")
     return "\n".join(lines)
 
 

@@ -23,3 +23,9 @@ class CommandLine:
         """The command with --resume, which reuses this run's measurements."""
         there = self._replayed or RESUME in self._arguments
         return self.with_options(*(() if there else (RESUME,)), *options)
+
+    def settling(self, run_name: str, longer: Sequence[str]) -> str:
+        """The command that measures the suspects of this run again. longer: the options for more time; the
+        last of equal options counts."""
+        named = run_name in self._arguments or f"--run-name={run_name}" in self._arguments
+        return self.resumed(*(() if named else ("--run-name", run_name)), *longer)

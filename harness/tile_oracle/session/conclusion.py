@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -156,7 +155,7 @@ def analyse_set(
         criteria=session.criteria,
         training=_training(session, choice, own, ids),
         candidates=_candidates(session, choice, part, lacking),
-        settled_by=_settling_command(session, part, folder),
+        settled_by=session.settling_command(session.run, folder / SUSPECTS),
         final=session.settled(own) if own is records else None,
     )
     extrapolating = _extrapolating(data, ranges, part, abstains=options.abstain)
@@ -174,16 +173,6 @@ def _extrapolating(data: ReportData, ranges: Ranges, part: ProblemSet, *, abstai
         problem: "; ".join(reasons) for problem, reasons in ranges.outside(part.problems).items() if abstains
     }
     return Extrapolating(found.note, found.why, abstained)
-
-
-def _settling_command(session: Session, part: ProblemSet, folder: Path) -> str:
-    """The command that measures the suspects again."""
-    options, run = session.options, session.run
-    assert run is not None
-    words = ["pytest", "--problem-set", options.problem_set or str(options.oracle)]
-    if options.kernel_set_asked:
-        words += ["--kernel-set", options.kernel_set]
-    return shlex.join([*words, *session.settle_options(run, folder / SUSPECTS)])
 
 
 def write_suspects(folder: Path, data: ReportData) -> None:

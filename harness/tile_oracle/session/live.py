@@ -21,7 +21,8 @@ from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.record.run import Run, RunLog
-from tile_oracle.session.models import AUTO, Picks
+from tile_oracle.session.command_line import CommandLine
+from tile_oracle.session.models import Picks
 from tile_oracle.session.options import AUTO_SAMPLING, SEQUENTIAL, SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, without
 from tile_oracle.session.session import Session
@@ -36,6 +37,7 @@ from tile_oracle.vendor.offers import Offers, load_offers, offers_file, save_off
 
 _COLD_SAMPLES, _COLD_BATCH = 50, 10
 _LONGER = ("--settle-budget", "10m")
+_MORE_BUDGET = ("--budget", "1h")
 
 
 class LiveSession(Session):
@@ -257,19 +259,10 @@ class LiveSession(Session):
         how = "; ".join(dict.fromkeys(built)) or "prebuilt kernels"
         return [f"target: {self.target.name} ({self.target_reason}), {how}"]
 
-    def settle_options(self, run: Run, suspects: Path) -> list[str]:
-        kernels = ["--kernels", self.options.kernels_given] if self.options.kernels_given else []
-        model = ["--model", self.options.model] if self.options.model != AUTO else []
-        return [
-            *kernels,
-            *model,
-            "--target",
-            self.options.target,
-            "--resume",
-            "--run-name",
-            run.name,
-            *_LONGER,
-        ]
+    def settling_command(self, run: Run, suspects: Path) -> str:
+        # The session's own options: without its folders and kernels, run and baseline would not be found.
+        longer = (*_LONGER, *(() if self.options.budget_s is None else _MORE_BUDGET))
+        return CommandLine(self.options.command, replayed=False).settling(run.name, longer)
 
     @property
     def notes(self) -> list[str]:

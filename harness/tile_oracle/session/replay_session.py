@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -102,9 +103,13 @@ class ReplaySession(Session):
         built = "nothing is built or measured"
         return [f"target: {self.target.name} ({self.target_reason}), {built}", *self.recording.lines()]
 
-    def settle_options(self, run: Run, suspects: Path) -> list[str]:
+    def settling_command(self, run: Run, suspects: Path) -> str:
+        options = self.options
+        words = ["pytest", "--problem-set", options.problem_set or str(options.oracle)]
+        if options.kernel_set_asked:
+            words += ["--kernel-set", options.kernel_set]
         # Measuring again needs the recorded device.
-        return ["--target", self.measured_on, f"--pairs={suspects}"]
+        return shlex.join([*words, "--target", self.measured_on, f"--pairs={suspects}"])
 
     @property
     def notes(self) -> list[str]:

@@ -250,8 +250,8 @@ class Session(ABC):
         """Lines on the target and on what is built or replayed."""
 
     @abstractmethod
-    def settle_options(self, run: Run, suspects: Path) -> list[str]:
-        """The options of a command that measures suspects (a file for --pairs) again."""
+    def settling_command(self, run: Run, suspects: Path) -> str:
+        """The command that measures suspects (a file for --pairs) again, quoted for a shell."""
 
     @property
     def notes(self) -> list[str]:

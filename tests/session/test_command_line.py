@@ -1,0 +1,26 @@
+"""The commands that a session names for the next run of itself."""
+
+from __future__ import annotations
+
+from tile_oracle.session.command_line import CommandLine
+
+NIGHT = ["--problem-set", "my shapes.csv", "--target=cpu", "--report-dir=nights/7", "--budget", "2s"]
+
+
+def test_the_session_s_own_options_stay() -> None:
+    """Without the night's folders, --resume would look for the run in reports/."""
+    command = CommandLine(NIGHT, replayed=False)
+    own = "pytest --problem-set 'my shapes.csv' --target=cpu --report-dir=nights/7 --budget 2s"
+    assert command.resumed("--update-baseline") == f"{own} --resume --update-baseline"
+    longer = ("--settle-budget", "10m", "--budget", "1h")
+    assert command.settling("run-7", longer) == f"{own} --resume --run-name run-7 {' '.join(longer)}"
+
+
+def test_what_is_there_is_not_said_twice() -> None:
+    command = CommandLine([*NIGHT, "--run-name=run-7", "--resume"], replayed=False)
+    assert command.settling("run-7", ()).count("run-7") == 1
+    assert command.resumed().count("--resume") == 1
+
+
+def test_a_replay_has_nothing_to_resume() -> None:
+    assert "--resume" not in CommandLine(["--oracle=a"], replayed=True).resumed("--update-baseline")
