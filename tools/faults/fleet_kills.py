@@ -43,8 +43,8 @@ SESSION = (
     *("--kernel-budget", "40ms", "-p", "no:cacheprovider", "--run-name", kills.RUN, "--resume"),
 )
 GOES_ON_S = 10.0
-"""Longest time after a kill of anything but the session until another row is recorded. When a killed session is
-resumed is up to whoever starts it, so that time is only reported."""
+"""Longest time after a kill of anything but the session until another row is recorded. A killed session goes
+on when somebody starts it again, so that time is only reported."""
 RESUMED = "session, resumed at once"
 ENDS_S = 300.0
 _PAUSE_S = (0.1, 1.0)
