@@ -4,6 +4,9 @@ The pages are the Markdown files that people also read in the repository. The so
 repository, so that the links between docs/, README.md and the other pages work in both.
 """
 
+import re
+from pathlib import Path
+
 from pygments.lexers import BashLexer, TextLexer
 from sphinx.application import Sphinx
 
@@ -38,5 +41,8 @@ def setup(app: Sphinx) -> None:
     """Highlights the code blocks of which the tests make commands and files."""
     for name in ("campaign", "first-day", "gfx950", "gfx950_status_1"):
         app.add_lexer(name, BashLexer)
-    for name in ("csv", "conf"):
+    tutorials = "".join(page.read_text() for page in Path(__file__).parents[1].glob("tutorial_*.md"))
+    for name in set(re.findall(r"^```(tutorial\w*)", tutorials, re.MULTILINE)):
+        app.add_lexer(name, BashLexer)
+    for name in ("csv", "conf", "measured", "report", "edit"):
         app.add_lexer(name, TextLexer)
