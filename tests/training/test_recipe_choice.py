@@ -114,7 +114,8 @@ def test_one_family_leaves_nothing_to_compare(rows: pd.DataFrame) -> None:
 def test_the_command_compares_recipes_and_the_manifest_has_the_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    judged(monkeypatch, default=3.0, lambdarank=3.0, log_time_x4=0.0, physical_and_trees=3.0)
+    worse = dict.fromkeys(recipe_choice.CANDIDATES, 3.0)
+    judged(monkeypatch, **{**worse, "log_time_x4": 0.0})
     few = make_records(make_problems(4), make_kernels()).drop(columns="time")
     few.to_parquet(tmp_path / "few.parquet")
     words = ["train", str(tmp_path / "few.parquet"), "--folds", "2", "-o"]

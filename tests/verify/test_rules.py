@@ -147,6 +147,18 @@ def test_copies_to_lds_are_waited_for_before_a_barrier() -> None:
     assert rules(_COPY_LOOP.format(wait="s_nop 0", barrier="s_barrier")) == ["async-reuse"]
 
 
+def test_copies_into_a_ring_of_buffers_may_be_in_flight_for_several_rounds() -> None:
+    """As Triton's loops with three stages: m0 steps through the buffers."""
+    ring = _COPY_LOOP.replace("s_mov_b32 m0, 0", "{place}").format(
+        place="{place}", wait="s_waitcnt vmcnt(2)", barrier="s_barrier"
+    )
+    assert rules(ring.format(place="s_add_i32 m0, s4, 0x1040")) == []
+    assert rules(ring.format(place="s_add_i32 m0, s4, 0x1040"), 1) == ["async-reuse"]
+    assert rules(ring.format(place="s_mov_b32 m0, 0x1040")) == ["async-reuse"]
+    before = "s_mov_b32 m0, s4\n" + ring.format(place="s_nop 0")
+    assert rules(before) == ["async-reuse"], "m0 stays the same in the loop"
+
+
 def test_lds_that_an_epilogue_writes_while_a_copy_is_in_flight() -> None:
     body = """s_mov_b32 m0, 0
 s_nop 0

@@ -16,7 +16,7 @@ def waits_shown(config: pytest.Config) -> Iterator[None]:
     """Shows the waits of the block on the terminal, past pytest's capture; not with -q, and not in workers of
     pytest-xdist, whose controller waits alike."""
     capture = config.pluginmanager.get_plugin("capturemanager")
-    if hasattr(config, "workerinput") or config.getoption("verbose") < 0 or capture is None:
+    if hasattr(config, "workerinput") or config.getoption("verbose", 0) < 0 or capture is None:
         yield
         return
     with capture.global_and_fixture_disabled():

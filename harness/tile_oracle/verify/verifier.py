@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from tile_oracle.verify import bounds, counters, lds_use, wait_states
 from tile_oracle.verify.assembly import Assembly, Function, parse_assembly
 from tile_oracle.verify.bounds import Addresses, Segments, segments_of
+from tile_oracle.verify.copy_places import moving_copies
 from tile_oracle.verify.counted_loops import split_at_barriers, unrolled
 from tile_oracle.verify.counters import Counters
 from tile_oracle.verify.findings import Finding, FunctionReport, Report
@@ -119,6 +120,8 @@ class _Verification:
         self._is_called = calls_wait and not function.settings
         self._lds_use = LdsUse(classify_reads(code, graph), buffers)
         self._function, self._code, self._graph = function, code, graph
+        self._ring = moving_copies(code, graph) if buffers is None else frozenset()
+        """Copies whose number of buffers is not known: see the rule async-reuse."""
         self._has_waves = not 0 < function.most_threads <= _WAVE
         dynamic = not function.settings or function.settings.get("group_segment_fixed_size", 0) == 0
         self._segments: Segments = segments_of(function.settings, dynamic)
@@ -200,7 +203,8 @@ class _Verification:
         for at in range(block.begin, block.end):
             one = self._code[at]
             for defect in check_counters(count, at, one):
-                yield at, defect
+                if defect.rule != "async-reuse" or at not in self._ring:
+                    yield at, defect
             if count.copies and use.reads_only_buffer(at, one):
                 for defect in check_read_of_copies(count):
                     yield at, defect
