@@ -10,12 +10,12 @@ import pytest
 
 from tests.verify.mutants import MUTANTS, Mutant
 from tile_oracle.build.builder import NOTE, REFUSE, Builder
-from tile_oracle.build.disassembly import find_disassembler
+from tile_oracle.build.disassembly import find_disassembler, read_assembly
 from tile_oracle.build.source import headers_for, lds_buffers
 from tile_oracle.cli import main
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.verify.verifier import verify_assembly
+from tile_oracle.verify.verifier import verify_assembly, verify_parsed
 
 KERNELS = {
     name: parse_kernel_name(text)
@@ -197,3 +197,26 @@ def test_a_code_object_needs_a_disassembler(builder: Builder, capsys: pytest.Cap
         assert "no llvm-objdump for gfx950 was found" in capsys.readouterr().err
     else:
         assert main(("kernels", "--verify", str(path.path))) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_code_object_has_the_findings_of_its_assembly(before: Builder, name: str) -> None:
+    """Of the kernels with lost waits, too, with a disassembler of LLVM 20 or newer."""
+    try:
+        find_disassembler("gfx950")
+    except BuildError as error:
+        pytest.skip(str(error))
+    kernel = KERNELS[name]
+    buffers = lds_buffers(kernel, "gfx950")
+    with Builder(
+        "gfx950", build_dir=before.cache.folder, include=before.headers.folder, runs_here=False
+    ) as plain:
+        binary = plain.need(kernel).binary
+    assert binary is not None
+    said = verify_assembly(before._maker.assembly(kernel), buffers)
+    read = verify_parsed(read_assembly(binary.path), buffers)
+    assert [(one.rule, one.function) for one in read.findings] == [
+        (one.rule, one.function) for one in said.findings
+    ]
+    assert read.incomplete == ()
