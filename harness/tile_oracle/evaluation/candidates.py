@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.arch import load_arch
@@ -15,6 +12,7 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.kernel.named import is_named
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.oracle import problems_of
+from tile_oracle.pair_numbers import pair_numbers
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.not_built import not_built
 from tile_oracle.training.neighbours import CONSTRAINT
@@ -38,7 +36,7 @@ def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) ->
     measured as ok are kept in any case."""
     rankings = _without_excluded(rankings, records)
     ok = (records["status"] == "ok").to_numpy(dtype=bool)
-    ranked, recorded = _pair_numbers(rankings, records)
+    ranked, recorded = pair_numbers(rankings, records)
     doubtful = rankings[~np.isin(ranked, recorded[ok])]
     judge, refused = load_arch(arch), []
     for problem_id, of_problem in doubtful.groupby("problem", sort=False):
@@ -56,25 +54,6 @@ def _without_excluded(rankings: pd.DataFrame, records: pd.DataFrame) -> pd.DataF
         return rankings
     named = rankings["kernel"].isin(of_files)
     excluded = (records["status"] == "unsupported") & records["detail"].fillna("").str.startswith(CONSTRAINT)
-    ranked, recorded = _pair_numbers(rankings, records)
+    ranked, recorded = pair_numbers(rankings, records)
     kept = ~named | np.isin(ranked, recorded[(~excluded).to_numpy(dtype=bool)])
     return rankings[kept].reset_index(drop=True)
-
-
-def _pair_numbers(*tables: pd.DataFrame) -> list[npt.NDArray[np.int64]]:
-    """For each table a number for every row, equal for equal pairs of problem and kernel. Takes less time and
-    memory than an index of names."""
-    problems, kernels = (_numbers([table[name] for table in tables]) for name in ("problem", "kernel"))
-    count = 1 + max(int(one.max(initial=0)) for one in kernels)
-    return [problem * count + kernel for problem, kernel in zip(problems, kernels, strict=True)]
-
-
-def _numbers(columns: Sequence[pd.Series]) -> list[npt.NDArray[np.int64]]:
-    """For each column a number for every row, equal for equal texts."""
-    number_of: dict[str, int] = {}
-    found = []
-    for column in columns:
-        codes, names = pd.factorize(column)
-        numbers = [number_of.setdefault(str(name), len(number_of)) for name in names]
-        found.append(np.array(numbers, dtype=np.int64)[codes])
-    return found

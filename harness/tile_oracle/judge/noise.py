@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tile_oracle.pair_numbers import pair_numbers
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.twins import is_measured, measured_kernels
 from tile_oracle.selection import COVERED
@@ -106,8 +107,7 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
         zip(zip(copies["problem"], copies["kernel"], strict=True), copies["measured"], strict=True)
     )
     others = _fastest_others(final, picked, measured)
-    timed = [name for name in _TIMED if name in records]
-    timings = _timings(_compared(records.loc[is_measured(records), timed], picked, measured, others))
+    timings = _timings(_compared(records, picked, measured, others))
     typical = _typical_scatter(timings)
     drift = _Drift.of(timings, typical)
     noisy = _fastest_noisy(final)
@@ -164,15 +164,18 @@ def _compared(
 ) -> pd.DataFrame:
     """The ok rows of the picked problems whose rounds are compared: rows of picks, of the other kernels, and
     of all kernels that were measured again."""
-    ok = records[(records["status"] == "ok") & records["problem"].isin(picked["problem"])]
+    timed = [name for name in _TIMED if name in records]
+    ok = (records["status"] == "ok") & is_measured(records) & records["problem"].isin(picked["problem"])
     pairs = [
         (problem, measured[problem, pick])
         for problem, pick in zip(picked["problem"], picked["pick_kernel"], strict=True)
     ]
     pairs += [(problem, other) for problem, (other, _) in others.items()]
-    again = ok.loc[ok["round"] >= ROUND_FINAL, ["problem", "kernel"]].drop_duplicates()
-    wanted = pd.concat([again.astype(object), pd.DataFrame(pairs, columns=["problem", "kernel"])])
-    return ok[pd.MultiIndex.from_frame(ok[["problem", "kernel"]]).isin(pd.MultiIndex.from_frame(wanted))]
+    # By number: copies of all rows and their names would take more memory than the rest of a session.
+    found, named = pair_numbers(records, pd.DataFrame(pairs, columns=["problem", "kernel"]))
+    again = found[(ok & (records["round"] >= ROUND_FINAL)).to_numpy(dtype=bool)]
+    compared = ok.to_numpy(dtype=bool) & np.isin(found, np.concatenate([again, named]))
+    return records.loc[compared, timed]
 
 
 def _timings(ok: pd.DataFrame) -> dict[str, dict[str, dict[int, _Timing]]]:

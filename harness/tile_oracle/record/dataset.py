@@ -84,7 +84,9 @@ def _compact_frame(tables: list[pa.Table], names: list[str]) -> pd.DataFrame:
     schema = tables[0].select(names).schema
     whole = pa.concat_tables([table.select(names).cast(schema) for table in tables]).unify_dictionaries()
     tables.clear()
+    give_back()  # what decoding the files needed
     rows = _rows_in_order(whole.select(["time", "implementation", *IDENTITY]).to_pandas())
+    give_back()
     as_they_are = bool((rows[1:] > rows[:-1]).all()) and len(rows) == whole.num_rows
     arrays, whole = dict(zip(names, whole.columns, strict=True)), None
     series = {}

@@ -339,6 +339,7 @@ def analyse(
     part = part_to_judge(selection, baseline, () if training.counted else training.in_sample)
     noise = margins(records, final, selection)
     accepted = part.baseline.picks if part.baseline is not None else {}
+    give_back()
     verdict = judge(
         part.selection,
         final,
@@ -382,7 +383,9 @@ def _selection(
     training: Training,
 ) -> pd.DataFrame:
     """The picks, with a column `in_sample`, and without predictions that are no TFLOPS."""
-    selection = select(problems, final, find_oracles(final), rankings)
+    oracles = find_oracles(final)
+    give_back()
+    selection = select(problems, final, oracles, rankings)
     if ranked_by.order_only:
         selection = selection.assign(pick_predicted_tflops=np.nan, oracle_predicted_tflops=np.nan)
     selection["in_sample"] = selection["problem"].isin(list(training.in_sample))

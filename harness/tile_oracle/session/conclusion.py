@@ -83,12 +83,19 @@ def conclude(
         return []
     known = analysed or {}
     records = session.records(run) if stopped or not known else None
+    parts = tuple(zip(session.models, session.plan.sets, strict=True))
+    reports = [
+        known[part.name]
+        if records is None
+        else analyse_set(session, records, choice, part, stopped, selected, known.get(part.name))
+        for choice, part in parts
+    ]
+    # Reports need the settled records alone, and as much memory as all records have.
+    records = None
+    session.forget_records()
+    give_back()
     conclusions = []
-    for choice, part in zip(session.models, session.plan.sets, strict=True):
-        if records is None:
-            data = known[part.name]
-        else:
-            data = analyse_set(session, records, choice, part, stopped, selected, known.get(part.name))
+    for (choice, part), data in zip(parts, reports, strict=True):
         folder = Path(data.run.folder)
         write_report(folder, data)
         write_suspects(folder, data)
@@ -158,6 +165,7 @@ def analyse_set(
         settled_by=session.settling_command(session.run, folder / SUSPECTS),
         final=session.settled(own) if own is records else None,
     )
+    give_back()
     extrapolating = _extrapolating(data, ranges, part, abstains=options.abstain)
     travel = travel_note(dict.fromkeys(choice.folders.values()), MadeBy.of_records(own))
     reasons = reasons_of_picks(choice, own, data)

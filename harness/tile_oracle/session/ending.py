@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tile_oracle.collector import leave_to_the_end_of_the_process, paused_collector
 from tile_oracle.errors import HarnessError
 from tile_oracle.session.outcome import Outcome, most_severe
 from tile_oracle.session.pytest_private import add_junit_property, exit_status, terminal_columns
@@ -69,6 +70,8 @@ class EndHooks:
             session.exitstatus = ended or exitstatus
         if not self.state.is_worker and not self.config.getoption("collectonly"):
             self._publish(session)
+        if self.state.only_suite:  # a user's own tests may count on what a collection finds
+            leave_to_the_end_of_the_process()
 
     def _publish(self, session: pytest.Session) -> None:
         """Writes what programs read. A file that cannot be written fails the session."""
@@ -113,7 +116,8 @@ class EndHooks:
         from tile_oracle.session.verdict_items import report_items, verdict_items
 
         stopped = self._stopped(session, interrupted)
-        self.state.conclusions = conclude(self.session, stopped, self.state.selected, self.state.analysed)
+        with paused_collector():
+            self.state.conclusions = conclude(self.session, stopped, self.state.selected, self.state.analysed)
         self._tell_junit()
         self.state.outcomes = frozenset().union(*(one.outcomes for one in self.state.conclusions))
         if self._left_behind() > 0:

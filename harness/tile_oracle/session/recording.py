@@ -53,6 +53,12 @@ class Recording:
     digest: str
     kernel_sources: str = ""
 
+    def forget_records(self) -> None:
+        """Frees the memory of the records; `kernels` stays."""
+        self._kernels  # noqa: B018  read from the records
+        # No slice of them: it would keep them all.
+        object.__setattr__(self, "records", type(self.records)(columns=self.records.columns))
+
     def check(self, problem_set: ProblemSet, kernels: Iterable[Kernel]) -> None:
         """Raises RecordError if no pair of a set was recorded: such a session would judge nothing."""
         of_set = self.records["problem"].isin([problem.id for problem in problem_set.problems])

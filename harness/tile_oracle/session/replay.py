@@ -69,6 +69,7 @@ class Replay:
         if not asked:
             return
         chosen = self._records_of(asked)
+        self.__dict__.pop("_columns", None)  # the tests are over; made again if they are not
         is_first = not names_in(run.measurements, "", ".parquet")
         if not is_first:
             there = load_records(run.folder, compact=True)
@@ -79,6 +80,13 @@ class Replay:
             name = f"part-replay-{who}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}.parquet"
             write_rows(chosen, run.measurements / name)
         self.written = chosen.reset_index(drop=True) if is_first else None
+
+    def forget_records(self) -> None:
+        """Frees the memory of the records. Nothing can be asked for any more."""
+        self.written = None
+        self.recording.forget_records()
+        for name in ("final", "_columns", "_places"):
+            self.__dict__.pop(name, None)
 
     def _records_of(self, asked: dict[str, set[str] | None]) -> pd.DataFrame:
         """The records of these problems and kernels."""

@@ -92,6 +92,10 @@ class ReplaySession(Session):
         is_own = records is self._replay.written
         return self._replay.final if is_own and len(records) == len(self.recording.records) else None
 
+    def forget_records(self) -> None:
+        self._outside  # noqa: B018  notes are asked for later
+        self._replay.forget_records()
+
     def close(self, *, interrupted: bool) -> None:
         try:
             if self._run is not None:

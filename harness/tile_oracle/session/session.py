@@ -238,6 +238,9 @@ class Session(ABC):
             "disk, then --resume"
         )
 
+    def forget_records(self) -> None:  # noqa: B027  most sessions hold none
+        """Frees the memory of records that the session holds. `records` reads them again."""
+
     def release(self) -> None:
         """Release the run for other sessions."""
         if self._run is not None and self._run.lock is not None:

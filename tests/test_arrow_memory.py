@@ -1,0 +1,55 @@
+"""Sessions let Arrow allocate by malloc, and leave the choice to users who have made one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os
+from tile_oracle.arrow_memory import keep_arrow_small
+{before}
+keep_arrow_small()
+import pyarrow
+print(pyarrow.default_memory_pool().backend_name, os.environ.get("ARROW_DEFAULT_MEMORY_POOL"))
+"""
+
+
+def printed(before: str = "", **environment: str) -> str:
+    own = {k: v for k, v in os.environ.items() if not k.startswith("ARROW_")} | environment
+    command = [sys.executable, "-c", PROGRAM.format(before=before)]
+    return subprocess.run(command, env=own, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_arrow_allocates_by_malloc_and_no_child_process_inherits_that() -> None:
+    assert printed() == "system None"
+
+
+@pytest.mark.parametrize("pool", ["mimalloc", "system"])
+def test_a_user_s_own_choice_stays(pool: str) -> None:
+    assert printed(ARROW_DEFAULT_MEMORY_POOL=pool) == f"{pool} {pool}"
+
+
+def test_an_arrow_that_is_in_use_is_left_alone() -> None:
+    assert printed("import pyarrow").split()[1] == "None"
+
+
+def test_a_session_asks_before_anything_imports_arrow() -> None:
+    program = """
+import sys
+import pytest
+class Watch:
+    def pytest_configure(self, config):
+        import pyarrow
+        print("POOL", pyarrow.default_memory_pool().backend_name)
+    pytest_configure = pytest.hookimpl(trylast=True)(pytest_configure)
+words = ["--problem-set=forward_smoke", "--kernel-set=tiny", "--target=cpu", "--collect-only", "-qq"]
+pytest.main([*words, "-p", "no:cacheprovider"], plugins=[Watch()])
+"""
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("ARROW_", "PYTEST_"))}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
+    assert "POOL system" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
