@@ -60,7 +60,7 @@ def test_a_model_that_ranks_named_kernels_is_not_read_for_native_code(
     model was read again for each problem."""
     monkeypatch.setattr(folder_predictor.NativeRanker, "load", None)
     monkeypatch.setattr(folder_predictor.native_library, "is_compiled", None)
-    folder = shipped_models() / "gemm_rcr_bf16_sm_90"
+    folder = shipped_models() / "gemm_bf16_sm_90"
     problem = problem_from_id("gemm-bf16-rcr-m64-n64-k64")
     kernels = pool_of_kind(problem.kind, "sm_90", "tiny")
     found = FolderPredictor(folder, CodeTable(), WORTH_COMPILING).predict([problem], kernels)
@@ -69,7 +69,7 @@ def test_a_model_that_ranks_named_kernels_is_not_read_for_native_code(
 
 def test_predictions_of_own_pools_are_those_of_one_problem_after_the_other() -> None:
     """Also where some pools have kernels of libraries only, and one is empty."""
-    predictor = Predictor.load(shipped_models() / "gemm_rcr_bf16_sm_90")
+    predictor = Predictor.load(shipped_models() / "gemm_bf16_sm_90")
     sizes = ("m64-n64-k64", "m5043-n144-k3800", "m10-n350-k486", "m128-n256-k512", "m77-n8-k16")
     problems = [problem_from_id(f"gemm-bf16-rcr-{size}") for size in sizes]
     native = pool_of_kind(problems[0].kind, "sm_90", "tiny")

@@ -70,7 +70,7 @@ def test_a_tree_of_one_leaf_adds_its_value_to_the_score() -> None:
     np.testing.assert_allclose(score, booster.predict(rows, raw_score=True))
 
 
-@pytest.mark.parametrize("model", slow("grouped_conv_forward_bf16_gfx950", "gemm_rcr_bf16_sm_90"))
+@pytest.mark.parametrize("model", slow("grouped_conv_forward_bf16_gfx950", "gemm_bf16_sm_90"))
 def test_shares_of_a_shipped_model_are_those_of_lightgbm(model: str) -> None:
     name = next((shipped_models() / model).glob("model_*.lgbm.*")).name
     _, text = read_booster_text(shipped_models() / model, name.split("_", 1)[1].split(".")[0])

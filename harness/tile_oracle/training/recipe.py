@@ -122,6 +122,7 @@ PUBLISHED = "grouped_conv_97"
 WITH_CODE = "grouped_conv_own_2"
 WITH_LAUNCH = "grouped_conv_own_3"
 _CORRECTION = TreeSettings(trees=200)
+_LARGER_TREES = TreeSettings(num_leaves=31)
 _LAUNCH_ORDER = TreeSettings(trees=1000, num_leaves=31, min_child_samples=20)
 _TREES_ALONE = {
     "default": Recipe(
@@ -176,7 +177,10 @@ RECIPES: dict[str, Recipe] = {
         Recipe(
             "two_orders",
             "mean of LambdaRank and of ln(efficiency) with more weight for rows near the best",
-            (TreePart("lambdarank", OWN), TreePart("log_efficiency", OWN, near_best=True)),
+            (
+                TreePart("lambdarank", OWN, _LARGER_TREES),
+                TreePart("log_efficiency", OWN, _LARGER_TREES, near_best=True),
+            ),
             {"lambdarank": 0.15, "log_efficiency": 0.85},
         ),
         Recipe("pairwise", "own features, logistic loss over pairs of kernels", _trees("pairwise")),

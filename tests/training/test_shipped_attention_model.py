@@ -1,0 +1,42 @@
+"""The shipped model of attention on an H200, and the figures of docs/gemm.md."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tile_oracle.data_files import data_folder
+from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.kernel.named import is_named, parse_named_kernel
+from tile_oracle.model.fitting_model import find_model_of
+from tile_oracle.model.model_folder import read_spec
+from tile_oracle.model.store import kernels_trained_on
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset import read_rows
+from tile_oracle.vendor.libraries import is_library_name
+
+FOLDER = data_folder("models") / "attention_fwd_bf16_sm_90"
+SET = "attention_validation"
+
+
+def test_it_is_found_for_its_kernels() -> None:
+    names = [one for one in kernels_trained_on(FOLDER) if is_named(one) and not is_library_name(one)]
+    for kind in {parse_named_kernel(one).kind for one in names}:
+        of_kind = [one for one in names if parse_named_kernel(one).kind == kind]
+        assert find_model_of(kind, "sm_90", named=of_kind) == FOLDER
+    assert read_spec(FOLDER).ranks_named
+
+
+def test_it_was_trained_on_no_problem_that_judges_it() -> None:
+    judged = {problem.id for problem in load_problem_set(SET).problems}
+    assert not judged & set(read_rows(FOLDER / "training.parquet")["problem"])
+
+
+def test_the_figures_of_the_documentation() -> None:
+    (path,) = FOLDER.glob(f"*/{SET}/*.json")
+    baseline = load_baseline(path)
+    assert baseline is not None
+    covered = [100 * value for value in baseline.efficiencies.values() if value is not None]
+    assert len(covered) == 76
+    assert np.mean(covered) == pytest.approx(99.23, abs=0.006)
+    assert np.percentile(covered, 10) == pytest.approx(99.18, abs=0.006)
