@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from tile_oracle.cli import main
 from tile_oracle.comparison.compare import FASTER, SAME, SLOWER, UNKNOWN, Comparison, compare_sides
 from tile_oracle.comparison.page import comparison_html
 from tile_oracle.comparison.side import side_of_records
-from tile_oracle.comparison.wording import markdown
+from tile_oracle.comparison.wording import markdown, short_names
 from tile_oracle.errors import RecordError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import save_baseline
@@ -233,3 +234,21 @@ def test_wrong_arguments_are_one_line(
     ):
         assert main(["compare", *words]) == 2, words
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_names_lose_what_the_problem_says_and_nothing_else() -> None:
+    """A word such as num_stages=4 is not cut at its underscore, and one kernel is one name in all rows."""
+    one, other = "cublaslt.a24.cluster=9.split_k=2", "cublaslt.a24.cluster=9.split_k=3"
+    prefix = "gemm_bf16_crr_"
+    assert short_names(prefix + one, prefix + other) == (one, other)
+    assert short_names(prefix + one, prefix + one) == (one, "the same")
+    assert short_names("not a kernel", prefix + one) == ("not a kernel", one)
+
+
+def test_the_chart_leaves_no_half_empty() -> None:
+    """Changes that are all upwards do not get an axis that reaches as far down."""
+    slower = {problem.id: 3.0 for problem in PROBLEMS[:3]}
+    page = comparison_html(compared(session(1), session(2, slower)))
+    ticks = [float(tick) for tick in re.findall(r">([+-][0-9.]+) %</text>", page)]
+    assert max(ticks) >= 100
+    assert min(ticks) > -100

@@ -88,6 +88,16 @@ def test_the_page_links_reports_and_names_the_step(
     assert "<script" not in page
 
 
+def test_runs_of_one_day_are_told_apart_by_the_time(tmp_path: Path) -> None:
+    for number, hour in enumerate(("02:15", "03:45")):
+        write_run(tmp_path / "runs" / str(number), created=f"2026-01-01T{hour}:00+00:00")
+    assert main(["history", str(tmp_path / "runs"), "-o", str(tmp_path / "h.html")]) == 0
+    page = (tmp_path / "h.html").read_text()
+    assert ">02:15</text>" in page
+    assert ">03:45</text>" in page
+    assert ">2026-01-01</text>" not in page
+
+
 def test_foreign_text_is_escaped(tmp_path: Path) -> None:
     write_run(tmp_path / "one", device="<script>alert(1)</script>", problem_set="<b>")
     write_run(tmp_path / "two", number=1, device="x\x1b[31m", problem_set="<b>")

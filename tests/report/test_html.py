@@ -19,6 +19,7 @@ from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
+from tile_oracle.report.wording import moment
 
 VOID = {"meta", "br", "wbr", "input", "link", "img"}
 RUN = RunInfo(
@@ -226,3 +227,16 @@ def test_hostile_text_is_shown_literally() -> None:
     rows = [record(problem, kernel, status="crash", detail='<b>bold</b> & "more"')]
     page = Page(report_html(analyse(frame(rows), [problem], None, run=RUN)))
     assert '<b>bold</b> & "more"' in page.words
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("2026-11-24T03:28:27+00:00", "2026-11-24 03:28 UTC"),
+        ("2026-11-24T03:28:27+02:00", "2026-11-24 01:28 UTC"),
+        ("2026-11-24T03:28:27", "2026-11-24T03:28:27"),
+        ("last night", "last night"),
+    ],
+)
+def test_the_time_of_a_run_is_short_and_says_its_zone(given: str, shown: str) -> None:
+    assert moment(given) == shown

@@ -56,30 +56,34 @@ def _chart(problems: Sequence[ProblemChange], margin: float) -> Markup:
     if not problems:
         return Markup("")
     ordered = sorted(problems, key=lambda one: one.change.percent)
-    ends = [abs(value) for one in ordered for value in (one.change.low, one.change.high)]
     # One interval that is far wider than the others does not set the scale.
-    reach = max(
-        2 * margin, max(abs(one.change.percent) for one in ordered) * 1.1, sorted(ends)[len(ends) * 9 // 10]
+    nine_tenths = len(ordered) * 9 // 10
+    most = max(
+        2 * margin, ordered[-1].change.percent * 1.1, sorted(one.change.high for one in ordered)[nine_tenths]
+    )
+    least = max(
+        2 * margin, -ordered[0].change.percent * 1.1, sorted(-one.change.low for one in ordered)[nine_tenths]
     )
 
     def x(at: float) -> float:
         return _LEFT + (at + 0.5) / len(ordered) * (_WIDTH - _LEFT - _RIGHT)
 
     def y(percent: float) -> float:
-        share = (reach - min(max(percent, -reach), reach)) / (2 * reach)
+        share = (most - min(max(percent, -least), most)) / (most + least)
         return _TOP + share * (_HEIGHT - _TOP - _BOTTOM)
 
     body = [
         f'<rect class="margin" x="{_LEFT}" width="{_WIDTH - _LEFT - _RIGHT}" y="{y(margin):.1f}" '
         f'height="{y(-margin) - y(margin):.1f}"/>'
     ]
+    reach = (most + least) / 2
     step = 10.0 ** math.floor(math.log10(reach))
     step = step if reach / step >= 2 else step / 2
-    for tick in range(-int(reach / step), int(reach / step) + 1):
-        at = y(tick * step)
+    for tick in range(-int(least / step), int(most / step) + 1):
+        at, said = y(tick * step), f"{tick * step:+g} %" if tick else "0 %"
         body.append(
             f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
-            f'<text x="{_LEFT - 6}" y="{at + 3.5:.1f}" text-anchor="end">{tick * step:+g} %</text>'
+            f'<text x="{_LEFT - 6}" y="{at + 3.5:.1f}" text-anchor="end">{said}</text>'
         )
     for place, one in enumerate(ordered):
         said = f"{one.problem}: {change_text(one.change)}, {one.outcome}"

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from tile_oracle.comparison.compare import FASTER, OUTCOMES, SLOWER, Change, Comparison, ProblemChange
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.static_page import clean
 from tile_oracle.text_table import text_table
 
@@ -66,7 +68,7 @@ def changed_rows(rows: Sequence[ProblemChange]) -> list[list[str]]:
     ]
 
 
-HEADINGS = ("problem", "change", "95 % interval", "old, us", "new, us", "old kernel", "new kernel")
+HEADINGS = ("problem", "change", "95 % interval", "old, µs", "new, µs", "old kernel", "new kernel")
 
 
 def failing_rows(comparison: Comparison) -> list[list[str]]:
@@ -80,15 +82,15 @@ def failing_rows(comparison: Comparison) -> list[list[str]]:
 
 
 def short_names(old: str, new: str) -> tuple[str, str]:
-    """Two kernels' names without the words that both begin with; "the same" for equal ones."""
-    if old == new:
-        return old, "the same"
-    length = 0
-    for one, other in zip(old.split("_"), new.split("_"), strict=False):
-        if one != other:
-            break
-        length += len(one) + 1
-    return old[length:] or old, new[length:] or new
+    """Two kernels' names without what the problem says already; "the same" for equal ones."""
+    return _short_name(old), "the same" if old == new else _short_name(new)
+
+
+def _short_name(kernel: str) -> str:
+    try:
+        return parse_kernel_name(kernel).short_name
+    except KernelError:
+        return kernel
 
 
 def terminal_lines(comparison: Comparison) -> list[str]:

@@ -81,7 +81,8 @@ def _charts(group: Group, links: Sequence[str]) -> list[tuple[str, Markup]]:
         Point(f"{day(run.when)}, {clean(run.name)}", link, not run.complete)
         for run, link in zip(group.runs, links, strict=True)
     ]
-    days = [run.when[:10] for run in group.runs]
+    one_day = len({run.when[:10] for run in group.runs}) == 1
+    days = [run.when[11:16] if one_day else run.when[:10] for run in group.runs]
     levels = {trend.figure.name: _levels(trend.at, trend) for trend in group.trends}
     together = [
         Drawn(_BY_NAME[name].title, group.values(_BY_NAME[name]), levels.get(name, ())) for name in _TOGETHER

@@ -153,7 +153,7 @@ def _kernel_rows(down: DrillDown, place: int, shown: Sequence[int]) -> Table:
             for name, chosen in (("oracle", down.oracles[place]), ("pick", down.picks[place]))
             if kernel == chosen
         ]
-        status = STATUSES[down.status[row]] + (", timed again" if down.again[row] else "")
+        status = STATUSES[down.status[row]] + (_AGAIN if down.again[row] else "")
         detail = down.details[down.detail[row]] if down.detail[row] >= 0 else ""
         permille = int(down.interval_permille[row])
         shown_interval = number(permille if permille >= 0 else None, f"±{permille / 10:.1f} %")
@@ -176,6 +176,7 @@ def _kernel_rows(down: DrillDown, place: int, shown: Sequence[int]) -> Table:
 
 
 _INTERVAL = Column("95 %", "num", "half of the 95 % interval of the median")
+_AGAIN = ",\N{NO-BREAK SPACE}timed\N{NO-BREAK SPACE}again"
 
 
 def _microseconds(time_ns: int) -> str:

@@ -58,7 +58,7 @@ def header(data: ReportData) -> View:
         "message": verdict.message,
         "pairs": wording.pairs_sentence(data),
         "run": data.run.name,
-        "created": data.run.created,
+        "created": wording.moment(data.run.created),
         "ranked_by": data.ranked_by.sentence,
         "tiles": tiles,
     }
@@ -87,12 +87,14 @@ def _verdict(data: ReportData) -> View:
         rows = []
         for one in verdict.criteria:
             value, accepted, limit, outcome = wording.comparison(one)
-            figures = (one.name, value, accepted, limit, wording.interval(one))
-            rows.append([*map(Cell, figures), Cell(outcome, css=css[one.passed], note=one.note)])
+            figures = (value, accepted, limit, wording.interval(one))
+            found = Cell(outcome, css=css[one.passed], note=one.note)
+            rows.append([Cell(one.name), found, *map(Cell, figures)])
+        # The outcome first: on a phone the other columns are beyond the edge.
         columns = [
             Column("criterion"),
-            *numbers("value", "baseline", "limit", "change (points)"),
             Column("outcome"),
+            *numbers("value", "baseline", "limit", "change (points)"),
         ]
         tables.append(Table("Criteria", columns, rows, narrow=True))
     if verdict.losses:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,15 @@ def tflops(value: float | None) -> str:
 def times(value: float | None) -> str:
     """A ratio: 2.31x."""
     return "-" if value is None or pd.isna(value) else f"{value:.2f}x" if value < 100 else f"{value:,.0f}x"
+
+
+def moment(text: str) -> str:
+    """A time of ISO 8601 to the minute, 2026-11-24 03:28 UTC; any other text as it is."""
+    try:
+        when = datetime.fromisoformat(text)
+        return text if when.tzinfo is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError):
+        return text
 
 
 def count(number: int, noun: str) -> str:

@@ -114,7 +114,7 @@ const kernelsOf = place => {
     const name = [breakable(data.kernels[kernel])];
     if (kernel === oracle) name.push(" ", made("span", "oracle", "tag"));
     if (kernel === pick) name.push(" ", made("span", "pick", "tag"));
-    const status = [data.statuses[data.status[i]] + (data.again[i] ? ", timed again" : "")];
+    const status = [data.statuses[data.status[i]] + (data.again[i] ? ",\u00a0timed\u00a0again" : "")];
     if (data.detail[i] >= 0) status.push(document.createElement("br"), made("span", data.details[data.detail[i]], "note"));
     return [name, time < 0 ? "-" : number(time / 1000, 2),
       ...(hasIntervals ? [part < 0 ? "-" : `±${number(part / 10, 1)} %`] : []),
