@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -108,12 +109,21 @@ class ScoreShares:
 
 def _integrals(o: Array, z: Array) -> Array:
     """The integral of the product over all other features, (ways, features)."""
-    nodes, weights = np.polynomial.legendre.leggauss((o.shape[1] + 1) // 2)
-    total = np.zeros(o.shape)
+    nodes, weights = _nodes((o.shape[1] + 1) // 2)
+    # Features first: numpy multiplies long rows, not many short ones.
+    apart, z = np.ascontiguousarray((o - z).T), np.ascontiguousarray(z.T)
+    total = np.zeros(z.shape)
     for t, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
-        factors = z + t * (o - z)
-        total += weight * factors.prod(axis=1)[:, None] / factors
-    return total
+        factors = z + t * apart
+        total += weight * factors.prod(axis=0) / factors
+    return total.T
+
+
+@cache
+def _nodes(count: int) -> tuple[Array, Array]:
+    """Nodes and weights of Gauss and Legendre, from -1 to 1."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    return np.asarray(nodes), np.asarray(weights)
 
 
 def _steps(forest: Forest) -> tuple[_Ints, _Ints, _Mask, Array]:
