@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.report.records_factory import frame, record, some_kernels
+from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.heat_map import ALL, group_of, heat_map
@@ -34,6 +35,18 @@ def test_a_group_is_near_where_its_best_kernel_has_95_percent_of_the_oracle() ->
         second: {ALL: 0.5, "1x1": 1.0, "3x3": 0.0},
     }
     assert "Groups of kernels near the oracle" in report_html(data)
+
+
+def test_kernels_of_a_single_group_are_told_apart() -> None:
+    """All configurations of one function: a row of the function would be 100 % everywhere."""
+    problem = a_problem()
+    fast, slow = (NamedKernel(problem.kind, "mine", "conv", (("pixels", pixels),)) for pixels in (1, 4))
+    rows = [record(problem, kernel, speed) for kernel, speed in ((fast, 1.0), (slow, 0.5))]
+    data = analyse(frame(rows), [problem], None, run=RunInfo("a-run"))
+    found = heat_map(data.final, data.selection)
+    assert found.of_kernels
+    assert set(found.groups) == {"mine.conv.pixels=1"}
+    assert "on which a kernel is within 5 % of the oracle" in report_html(data)
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,12 @@ ALL = "all"
 @dataclass(frozen=True)
 class HeatMap:
     """kinds: kind of problem -> number of its problems with an oracle, `all` first. groups: name of the group
-    -> kind -> share of these problems on which the group is near the oracle, 0 to 1; best group first."""
+    -> kind -> share of these problems on which the group is near the oracle, 0 to 1; best group first.
+    of_kernels: each kernel is a group, because all are of one group."""
 
     kinds: Mapping[str, int]
     groups: Mapping[str, Mapping[str, float]]
+    of_kernels: bool = False
 
 
 def heat_map(final: pd.DataFrame, selection: pd.DataFrame) -> HeatMap:
@@ -38,7 +40,12 @@ def heat_map(final: pd.DataFrame, selection: pd.DataFrame) -> HeatMap:
             members[name] = inside
     ok = final[(final["status"] == "ok") & final["problem"].isin(judged["problem"])]
     codes, names = pd.factorize(ok["kernel"])
-    groups = np.array([group_of(str(name)) for name in names], dtype=object)[codes]
+    group_names = [group_of(str(name)) for name in names]
+    # One row that is 100 % everywhere would say nothing.
+    of_kernels = len(set(group_names)) == 1 and len(group_names) > 1
+    if of_kernels:
+        group_names = [_short_name(str(name)) for name in names]
+    groups = np.array(group_names, dtype=object)[codes]
     oracle = ok["problem"].map(judged.set_index("problem")["oracle_tflops"]).astype("float64")
     near = pd.DataFrame({"problem": ok["problem"], "group": groups})[
         (ok["tflops"] >= (1.0 - WITHIN) * oracle).to_numpy()
@@ -50,7 +57,8 @@ def heat_map(final: pd.DataFrame, selection: pd.DataFrame) -> HeatMap:
         is_near[[place[str(name)] for name in rows["problem"]]] = True
         found[str(group)] = {kind: float(is_near[inside].mean()) for kind, inside in members.items()}
     ordered = sorted(found.items(), key=lambda one: (-one[1][ALL], one[0]))
-    return HeatMap({kind: int(inside.sum()) for kind, inside in members.items()}, dict(ordered))
+    kinds = {kind: int(inside.sum()) for kind, inside in members.items()}
+    return HeatMap(kinds, dict(ordered), of_kernels)
 
 
 def group_of(kernel: str) -> str:
@@ -68,6 +76,13 @@ def group_of(kernel: str) -> str:
     if "pipeline" not in row or "tile_m" not in row:
         return parsed.short_name
     return f"{row['pipeline']} {_tile(row)}"
+
+
+def _short_name(kernel: str) -> str:
+    try:
+        return parse_kernel_name(kernel).short_name
+    except KernelError:
+        return kernel
 
 
 def _tile(row: Mapping[str, object]) -> str:

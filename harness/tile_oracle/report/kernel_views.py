@@ -63,16 +63,28 @@ def heat(data: ReportData) -> View | None:
         for group, shares in list(found.groups.items())[:_MOST_GROUPS]
     ]
     more = len(found.groups) - len(rows)
-    note = (
-        f"Share of the problems on which the best kernel of a group is within {100 * WITHIN:.0f} % of the "
-        "oracle. A group has one pipeline and tile, or one function of a source."
-    )
+    within = f"within {100 * WITHIN:.0f} % of the oracle."
+    if found.of_kernels:
+        note = f"Share of the problems on which a kernel is {within}"
+    else:
+        note = (
+            f"Share of the problems on which the best kernel of a group is {within} A group has one pipeline "
+            "and tile, or one function of a source."
+        )
     if more:
-        note += f" {wording.count(more, 'further group')} are near the oracle less often."
+        what = "further kernel" if found.of_kernels else "further group"
+        note += f" {wording.count(more, what)} are near the oracle less often."
     caption = "Groups of kernels near the oracle, by kind of problem"
+    first = Column("kernel" if found.of_kernels else "group", "name")
     return {
         "note": note,
-        "table": Table(caption, [Column("group", "name"), *heads], rows, "heat-map", sortable=True),
+        "table": Table(
+            caption,
+            [Column("kernel" if found.of_kernels else "group", "name"), *heads],
+            rows,
+            "heat-map",
+            sortable=True,
+        ),
     }
 
 
