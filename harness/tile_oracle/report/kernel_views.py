@@ -80,7 +80,7 @@ def heat(data: ReportData) -> View | None:
         "note": note,
         "table": Table(
             caption,
-            [Column("kernel" if found.of_kernels else "group", "name"), *heads],
+            [first, *heads],
             rows,
             "heat-map",
             sortable=True,
