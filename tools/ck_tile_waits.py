@@ -172,9 +172,17 @@ def table(found: Sequence[Outcome]) -> list[str]:
     ):
         outcomes = list(group)
         kernels = ", ".join(map(_short, outcomes))
-        findings = "; ".join(dict.fromkeys(map(_said, outcomes)))
+        findings = _together(outcomes)
         rows.append(f"| {VERSIONS[folder]} | {operation} | {pipeline} | {kernels} | {findings} |")
     return rows
+
+
+def _together(outcomes: Sequence[Outcome]) -> str:
+    """What was found in the kernels of a row; with their data types if it differs."""
+    said = [_said(one) for one in outcomes]
+    if len(set(said)) == 1:
+        return said[0]
+    return "; ".join(f"{one.chosen.kernel.dtype}: {what}" for one, what in zip(outcomes, said, strict=True))
 
 
 def _short(one: Outcome) -> str:
