@@ -136,6 +136,10 @@ CASES = {
         COPY.replace('triton.cdiv(meta["M"], meta["BLOCK"])', 'min(meta["M"], 3)'),
         r"^copying\.py:5: M > 3|^copying\.py:5: 3 < M .* use where",
     ),
+    "grid of no argument": (
+        COPY.replace('meta["M"]', 'meta["rows"]'),
+        r"^copying\.py:5: the grid of copy asks for 'rows', which is no argument of it; those are a_ptr,",
+    ),
     "layout": (COPY.replace('"rcr"', '"abc"'), r"^copying\.py:5: layout 'abc' is not one of rcr, rrr"),
     "heuristics": (
         COPY.replace("@triton.jit", '@triton.heuristics({"BLOCK": lambda args: 64})\n@triton.jit'),

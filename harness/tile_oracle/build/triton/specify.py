@@ -245,7 +245,15 @@ class Specifier:
     def _launch(
         self, number: int, jit: Any, launch: Launch, meta: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        grid = launch.grid(meta) if callable(launch.grid) else launch.grid
+        try:
+            grid = launch.grid(meta) if callable(launch.grid) else launch.grid
+        except KeyError as error:
+            if error.args and error.args[0] in meta:
+                raise
+            raise FileFailure(
+                f"{self._file}:{self._line}: the grid of {jit.__name__} asks for {error}, which is no "
+                f"argument of it; those are {', '.join(parameter.name for parameter in jit.params)}"
+            ) from None
         axes = [tree_of(axis) for axis in (grid if isinstance(grid, Sequence) else [grid])]
         if not 1 <= len(axes) <= 3:
             raise FileFailure(f"{self._file}:{self._line}: a grid has one to three extents, not {len(axes)}")
