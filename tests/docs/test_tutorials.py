@@ -117,7 +117,7 @@ def test_its_commands_do_what_it_says(page: Path, tmp_path: Path) -> None:
             (tmp_path / block.file).write_text(text.replace(before, after))
         elif kind == "tutorial":
             printed = ""
-            *first, last = block.body.splitlines()
+            *first, last = block.body.replace("\\\n", " ").splitlines()
             at_last = {int(status) for status in statuses.split("_") if status} or {0}
             for line, allowed in [*((line, {0}) for line in first), (last, at_last)]:
                 done = run(line, tmp_path)
