@@ -8,40 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile_oracle.verify.graph import Graph
+from tile_oracle.verify.graph import Graph, strong_components
 from tile_oracle.verify.instructions import Instruction, constant_of
 from tile_oracle.verify.registers import M0
 
 
 def moving_copies(code: Sequence[Instruction], graph: Graph) -> frozenset[int]:
     """Indices of the copies to LDS that share a loop with a write of m0 that is not a constant."""
-    copies = {at for at, one in enumerate(code) if one.to_lds}
-    if not copies:
-        return frozenset()
-    moved = [at for at, one in enumerate(code) if one.writes & M0 and not _is_constant(one)]
-    block_of = {at: block.number for block in graph.blocks for at in range(block.begin, block.end)}
-    behind = {number: _behind(graph, number) for number in {block_of[at] for at in (*copies, *moved)}}
-    return frozenset(
-        at
-        for at in copies
-        if any(
-            block_of[at] in behind[block_of[write]] and block_of[write] in behind[block_of[at]]
-            for write in moved
-        )
-    )
+    found: set[int] = set()
+    for component in strong_components([block.successors for block in graph.blocks]):
+        if len(component) == 1 and component[0] not in graph.blocks[component[0]].successors:
+            continue
+        places = [
+            at for number in component for at in range(graph.blocks[number].begin, graph.blocks[number].end)
+        ]
+        if any(code[at].writes & M0 and not _is_constant(code[at]) for at in places):
+            found.update(at for at in places if code[at].to_lds)
+    return frozenset(found)
 
 
 def _is_constant(one: Instruction) -> bool:
     return one.line.mnemonic == "s_mov_b32" and constant_of(one.line.operands[1]) is not None
-
-
-def _behind(graph: Graph, number: int) -> frozenset[int]:
-    """The blocks that can be reached from a block by at least one step."""
-    found: set[int] = set()
-    waiting = list(graph.blocks[number].successors)
-    while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting += graph.blocks[one].successors
-    return frozenset(found)

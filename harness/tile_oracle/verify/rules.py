@@ -37,8 +37,9 @@ class Defect:
     cause: int | None = None
 
 
-def check_counters(state: Counters, at: int, one: Instruction) -> Iterator[Defect]:
-    """The rules on vmcnt, lgkmcnt, barriers and copies to LDS."""
+def check_counters(state: Counters, at: int, one: Instruction, *, in_ring: bool = False) -> Iterator[Defect]:
+    """The rules on vmcnt, lgkmcnt, barriers and copies to LDS. in_ring: the instruction copies to another
+    buffer in every round, and nobody knows to how many."""
     touched = one.reads | one.writes | one.loads
     if touched & state.vm_loads:
         yield from _uncovered_vm(state, one, touched)
@@ -54,7 +55,7 @@ def check_counters(state: Counters, at: int, one: Instruction) -> Iterator[Defec
             "read-across", "LDS is written, and a read from before the barrier may be outstanding", cause
         )
     if state.copies:
-        if one.to_lds and at in state.copies:
+        if one.to_lds and at in state.copies and not in_ring:
             yield Defect(
                 "async-reuse", "the copy is issued again, and its last data may not be there yet", at
             )

@@ -202,9 +202,8 @@ class _Verification:
         count, states, addresses, use = state
         for at in range(block.begin, block.end):
             one = self._code[at]
-            for defect in check_counters(count, at, one):
-                if defect.rule != "async-reuse" or at not in self._ring:
-                    yield at, defect
+            for defect in check_counters(count, at, one, in_ring=at in self._ring):
+                yield at, defect
             if count.copies and use.reads_only_buffer(at, one):
                 for defect in check_read_of_copies(count):
                     yield at, defect
