@@ -294,6 +294,17 @@ class ShortKernels(CheatingDriver):
         return (100.0 if cached else self.conv_ns) if name == "to_conv" else 1_000.0
 
 
+def with_small_problem(
+    gpu: EmulatedGpu, driver: ShortKernels, request: pytest.FixtureRequest
+) -> tuple[GpuDevice, Path]:
+    """A device of this driver with a problem, and the binary of a kernel for it."""
+    device = GpuDevice(driver, gpu.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90"))
+    request.addfinalizer(device.idle)
+    device.load(GroupedConvProblem.from_id("forward-fp16-n1-c8-k8-i4x4-f1x1"), 3)
+    kernel = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
+    return device, gpu.library(source_for(kernel, "sm_90") + LAUNCHERS, "sm_90")
+
+
 def look_often(device: GpuDevice, binary: Path) -> None:
     for _ in range(7):
         device.look(binary, 1)
@@ -304,14 +315,9 @@ def look_often(device: GpuDevice, binary: Path) -> None:
 def test_a_quick_look_is_short_and_verified(
     gpu: EmulatedGpu, conv_ns: float, cheat: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    library = gpu.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90")
     driver = ShortKernels(gpu, "sm_90", tmp_path)
     driver.conv_ns = conv_ns
-    device = GpuDevice(driver, library)
-    device.load(GroupedConvProblem.from_id("forward-fp16-n1-c8-k8-i4x4-f1x1"), 3)
-    request.addfinalizer(device.idle)
-    kernel = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
-    binary = gpu.library(source_for(kernel, "sm_90") + LAUNCHERS, "sm_90")
+    device, binary = with_small_problem(gpu, driver, request)
     assert device.check(binary).status == "ok"
     driver.timed, driver.cheat = True, cheat
     before = device.timed_ms
@@ -354,13 +360,8 @@ def test_looks_learn_how_much_longer_single_runs_take(
     gpu: EmulatedGpu, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Graphs become long enough for events not to show, although a run seems to take 25 microseconds."""
-    library = gpu.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90")
     driver = SlowHost(gpu, "sm_90", tmp_path)
-    device = GpuDevice(driver, library)
-    request.addfinalizer(device.idle)
-    kernel = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
-    binary = gpu.library(source_for(kernel, "sm_90") + LAUNCHERS, "sm_90")
-    device.load(GroupedConvProblem.from_id("forward-fp16-n1-c8-k8-i4x4-f1x1"), 3)
+    device, binary = with_small_problem(gpu, driver, request)
     lengths = []
     for _ in range(4):
         assert device.check(binary).status == "ok"
@@ -377,13 +378,8 @@ def test_launches_that_come_late_are_no_earlier_result(
     gpu: EmulatedGpu, wait_ns: float, cheat: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """A library on a busy host may take a hundred microseconds for each launch."""
-    library = gpu.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90")
     driver = SlowHost(gpu, "sm_90", tmp_path)
-    device = GpuDevice(driver, library)
-    request.addfinalizer(device.idle)
-    kernel = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
-    binary = gpu.library(source_for(kernel, "sm_90") + LAUNCHERS, "sm_90")
-    device.load(GroupedConvProblem.from_id("forward-fp16-n1-c8-k8-i4x4-f1x1"), 3)
+    device, binary = with_small_problem(gpu, driver, request)
     assert device.check(binary).status == "ok"
     driver.timed, driver.cheat, driver.wait_ns = True, cheat, wait_ns
     if not cheat:
