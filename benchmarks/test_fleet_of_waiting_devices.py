@@ -10,18 +10,16 @@ TILE_ORACLE_FLEET_PROBLEMS: with more problems the start is a smaller part.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
-import subprocess
-import sys
-import time
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from benchmarks.fleet_session import session
 
 pytest.importorskip("ray")
 ROOT = Path(__file__).parents[1]
@@ -29,6 +27,7 @@ EXAMPLE = ROOT / "examples" / "own_cpu_kernels" / "blocked_conv"
 COUNT = int(os.environ.get("TILE_ORACLE_FLEET_PROBLEMS", "24"))
 OF_DEVICES = (1, 2, 4)
 KERNELS = 12
+POOL = ("--kernel-source", "sleeping")
 _LAUNCH = "int32_t to_launch(const to_conv_args* a) {\n"
 _SLEEP = """\
     const int64_t span[2] = {0, 5000000};
@@ -51,23 +50,6 @@ def sleeping_kernels(site: Path) -> None:
     (info / "entry_points.txt").write_text(
         "[tile_oracle.kernel_sources]\nsleeping = sleeping_conv:provider\n"
     )
-
-
-def session(folder: Path, address: str, devices: int, name: str, budget: str = "500ms") -> dict[str, float]:
-    """Seconds of a session on so many devices, and what its devices were busy."""
-    command = [
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--problem-set", "many.csv"),
-        *("--target", "cpu", "--kernel-source", "sleeping", "--model", "none", "--kernel-budget", budget),
-        *("--run-name", name, f"--fleet={address}", f"--fleet-devices={devices}"),
-    ]
-    began = time.perf_counter()
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - began
-    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
-    (fleet,) = json.loads((folder / "reports" / name / "fleet.json").read_text())["sessions"]
-    busy_s = [one["busy_s"] for one in fleet["devices"]]
-    assert len(busy_s) == devices, "a device was silent and replaced: the machine is too busy"
-    return {"seconds": seconds, "busy_s": sum(busy_s), "longest_busy_s": max(busy_s)}
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the kernels sleep by x86-64's system call")
@@ -94,11 +76,11 @@ def test_devices_that_wait(benchmark: Any, tmp_path: Path, monkeypatch: pytest.M
             locks = tmp_path / f"locks-{number}"
             locks.mkdir()
             cluster.add(TILE_ORACLE_LOCK_DIR=str(locks))
-        session(tmp_path, cluster.address, max(OF_DEVICES), "builds", "1ms")
+        session(tmp_path, POOL, cluster.address, max(OF_DEVICES), "builds", "1ms")
 
         def everything() -> None:
             for devices in OF_DEVICES:
-                found[devices] = session(tmp_path, cluster.address, devices, f"{devices}")
+                found[devices] = session(tmp_path, POOL, cluster.address, devices, f"{devices}")
 
         benchmark.pedantic(everything, rounds=1)
     for devices, one in found.items():
