@@ -21,7 +21,7 @@ from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.operation import operation_named, operation_names
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
-from tile_oracle.pool import load_rule_set, pool_of_kind, rules_of
+from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.progress_line import ProgressLine
@@ -134,6 +134,12 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(source, PoolSource):
             source.describe_in(args.output)
             left_out = [*source.notes, *left_out]
+        elif source is None and (more := list_of_kernels(args.kernel_set).triton):
+            left_out = [
+                *left_out,
+                f"{len(more)} of {args.kernel_set} are in Triton and need a folder of their own: tile-oracle "
+                f"build -o DIR --arch {args.arch} --kernels triton --kernel-set {args.kernel_set}",
+            ]
         print("\n".join([*left_out, describe_report(report, builder)]))
     return 1 if report.failed else 0
 
@@ -154,6 +160,7 @@ def own_kernels(source: PoolSource, args: argparse.Namespace, where: KernelFilte
 
     Raises BuildError when there are none.
     """
+    listed = list_of_kernels(args.kernel_set)
     problem_set = getattr(args, "problem_set", None)
     if problem_set is not None:
         kinds = _kinds(args)
@@ -161,9 +168,19 @@ def own_kernels(source: PoolSource, args: argparse.Namespace, where: KernelFilte
     else:
         asked = {name: getattr(args, name) for name in ("direction", "layout", "dtype", "ndim")}
         kinds = [kind for kind in source.kinds if _is_asked(kind, asked)]
+    if listed.triton:
+        of_list = {kernel.kind for kernel in listed.triton}
+        kinds = [kind for kind in kinds if kind in of_list]
     kernels = [
-        kernel for kind in kinds for kernel in source.pool(kind) if where is None or where.matches(kernel)
+        kernel
+        for kind in kinds
+        for kernel in listed.narrowed(source.pool(kind))
+        if where is None or where.matches(kernel)
     ]
+    if not kernels and listed.triton:
+        raise BuildError(
+            f"--kernels {args.kernels} has none of the kernels in Triton that {args.kernel_set} lists"
+        )
     if not kernels:
         known = ", ".join(map(kind_text, source.kinds))
         raise BuildError(f"there is no such kernel in {args.kernels}: it has kernels for {known}")

@@ -29,12 +29,17 @@ def add_kernels(parser: argparse.ArgumentParser) -> None:
 
 
 def take_kernel_list(args: argparse.Namespace) -> None:
-    """Moves a .json file of --kernels to --kernel-set, which reads it. Raises RuleError if both are given."""
+    """Moves a .json file of --kernels to --kernel-set, which reads it. A list of kernels in Triton alone is
+    about those that ship. Raises RuleError if both options are given."""
     if args.kernels is None or not args.kernels.endswith(".json"):
         return
     if args.kernel_set != DEFAULT_KERNEL_SET:
         raise RuleError(f"--kernels {args.kernels} and --kernel-set {args.kernel_set}: leave one out")
-    args.kernels, args.kernel_set = None, args.kernels
+    from tile_oracle.pool import list_of_kernels
+
+    listed = list_of_kernels(args.kernels) if Path(args.kernels).is_file() else None
+    in_triton = listed is not None and bool(listed.triton) and not listed.blocks
+    args.kernels, args.kernel_set = "triton" if in_triton else None, args.kernels
 
 
 def add_toolchain(parser: argparse.ArgumentParser) -> None:

@@ -264,8 +264,8 @@ def _members(result: KindResult, sizes: Sequence[int], listed: int) -> list[str]
 def _write_list(
     path: Path, found: Mapping[str, KindResult], archs: Sequence[str], size: int | None, reach: float
 ) -> str:
-    from tile_oracle.kernel.named import is_named
-    from tile_oracle.pool.named_kernels import named_kernels_json
+    from tile_oracle.kernel import parse_kernel_name
+    from tile_oracle.pool.named_kernels import may_be_listed, named_kernels_json
 
     if path.suffix != ".json":
         raise RecordError(f"{path}: a kernel list is a .json file")
@@ -278,13 +278,13 @@ def _write_list(
         kernels = result.at(number).kernels
         names += kernels
         parts.append(f"{len(kernels)} for {kind}")
-    listed = [name for name in names if not is_named(name)]
+    listed = [name for name in names if may_be_listed(parse_kernel_name(name))]
     if not listed:
-        raise RecordError("all chosen kernels are Triton's or a library's: a list has only tile-oracle's own")
+        raise RecordError("all chosen kernels are a library's algorithms, which a list cannot name")
     about = f"tile-oracle portfolio: {', '.join(parts)}"
     _write(path, named_kernels_json(listed, archs, about))
     left_out = len(names) - len(listed)
-    more = f"; {left_out} of Triton or a library are not in the list" if left_out else ""
+    more = f"; {left_out} are a library's algorithms and not in the list" if left_out else ""
     return f"\n{path}: {len(listed)} kernels ({', '.join(parts)}){more}; use it with --kernels {path}"
 
 

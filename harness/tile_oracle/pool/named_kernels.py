@@ -1,6 +1,9 @@
 """Rule sets that name each kernel: what `tile-oracle portfolio -o` writes.
 
 {"about": "...", "arch": ["sm_90"], "kernels": ["grouped_conv_forward_bf16_2d_64x64x64_compv3", ...]}
+
+The names may be those of kernels in Triton. A library's algorithms are refused: which of them there are
+depends on the problem.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from tile_oracle.operation.descriptor import RuleBlock
 
 KERNELS = "kernels"
 """The key that distinguishes a list of names from other rule sets."""
+_TRITON = "triton"
 
 
 @dataclass(frozen=True)
@@ -43,26 +47,46 @@ class NamedKernels:
         return iter(self.listed)
 
 
-def read_named_kernels(tree: JsonTree) -> tuple[str, dict[str, tuple[RuleBlock, ...]]]:
-    """The list's `about`, and its blocks by operation. Raises RuleError, which names the place."""
+@dataclass(frozen=True)
+class KernelNames:
+    """What a list holds. blocks: operation -> the kernels of tile-oracle's families. triton: the others."""
+
+    about: str
+    blocks: dict[str, tuple[RuleBlock, ...]]
+    triton: tuple[NamedKernel, ...]
+
+
+def may_be_listed(kernel: Kernel) -> bool:
+    """Whether a list may name a kernel: no library's algorithm."""
+    return not isinstance(kernel, NamedKernel) or kernel.source == _TRITON
+
+
+def read_named_kernels(tree: JsonTree) -> KernelNames:
+    """Raises RuleError, which names the place."""
     top = tree.known_members(("arch", KERNELS), ("about",))
     archs = top["arch"].texts(known_archs())
     by_kind: dict[Kind, list[Kernel]] = {}
+    triton: dict[NamedKernel, None] = {}
     for item in top[KERNELS].items():
         try:
             kernel = parse_kernel_name(item.text())
         except KernelError as error:
             raise item.error(f"{item}: {error}") from None
+        if not may_be_listed(kernel):
+            raise item.error(
+                f"{item} is a library's algorithm: a list names kernels of tile-oracle and in Triton"
+            )
         if isinstance(kernel, NamedKernel):
-            raise item.error(f"{item} is not a kernel of tile-oracle's families, which a list may name")
-        by_kind.setdefault(kernel.kind, []).append(kernel)
-    if not by_kind or not archs:
+            triton[kernel] = None
+        else:
+            by_kind.setdefault(kernel.kind, []).append(kernel)
+    if not (by_kind or triton) or not archs:
         raise tree.error("a list of kernels needs at least one kernel and one architecture")
     blocks: dict[str, tuple[RuleBlock, ...]] = {}
     for kind, kernels in by_kind.items():
         block = NamedKernels(str(top[KERNELS]), archs, kind, tuple(kernels))
         blocks[kind.op] = (*blocks.get(kind.op, ()), block)
-    return (top["about"].text() if "about" in top else ""), blocks
+    return KernelNames(top["about"].text() if "about" in top else "", blocks, tuple(triton))
 
 
 def named_kernels_json(names: Iterable[str], archs: Sequence[str], about: str) -> str:

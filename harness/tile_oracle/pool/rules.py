@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -49,6 +49,7 @@ from stat import S_ISREG
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import JsonTree, shown
+from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.operation import Kind, operation_named, operations
 from tile_oracle.operation.descriptor import RuleBlock
 from tile_oracle.operation.kernel_lists import INSTANCES, TRAITS, KernelLists
@@ -74,7 +75,8 @@ class RuleSet:
     """A named rule set. blocks: operation -> its blocks. notes: messages for the user about the set.
 
     left_out: (place, reason) of listed kernels without a block. of_library: the kernels belong to a library,
-    so the lists of tile-oracle's family do not apply (`Arch.unlisted`).
+    so the lists of tile-oracle's family do not apply (`Arch.unlisted`). triton: the kernels in Triton that
+    a list of names has besides the blocks.
     """
 
     name: str
@@ -83,6 +85,14 @@ class RuleSet:
     notes: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
     of_library: bool = False
+    triton: tuple[NamedKernel, ...] = ()
+
+    def narrowed(self, pool: Iterable[Kernel]) -> tuple[Kernel, ...]:
+        """Of a pool of kernels in Triton those that the set names; all if it names no such kernels."""
+        if not self.triton:
+            return tuple(pool)
+        named = frozenset(self.triton)
+        return tuple(kernel for kernel in pool if kernel in named)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -121,6 +131,15 @@ def rules_of(kernel_set: str, ck_tile: Path | None) -> str:
     """The argument of `load_rule_set` for a kernel set and a checkout, which `profiler` and `tests` need."""
     read_with_it = kernel_set in BUILDER_SETS or kernel_set.endswith((*SUFFIXES, ".json"))
     return f"{kernel_set}@{ck_tile}" if read_with_it and ck_tile is not None else kernel_set
+
+
+def list_of_kernels(kernel_set: str) -> RuleSet:
+    """The rule set of a .json file; for every other kernel set an empty one, which narrows nothing.
+
+    Raises RuleError.
+    """
+    is_list = Path(kernel_set).suffix == ".json"
+    return load_rule_set(kernel_set) if is_list else RuleSet(kernel_set, "", {})
 
 
 def load_rule_set(name_or_path: str) -> RuleSet:
@@ -171,7 +190,8 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str =
     if isinstance(tree.value, dict) and not {INSTANCES, TRAITS}.isdisjoint(tree.value):
         return _of_kernel_list(tree, name, checkout)
     if isinstance(tree.value, dict) and KERNELS in tree.value:
-        return RuleSet(name, *read_named_kernels(tree))
+        listed = read_named_kernels(tree)
+        return RuleSet(name, listed.about, listed.blocks, triton=listed.triton)
     readers = {one.rules_key: one for one in operations()}
     given = [key for key in readers if isinstance(tree.value, dict) and key in tree.value]
     needed = given[0] if given else next(iter(readers))

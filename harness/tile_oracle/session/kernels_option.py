@@ -9,6 +9,7 @@ from tile_oracle.build.kernel_source import TRITON
 from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.build.source_providers import kernels_option
 from tile_oracle.errors import BuildError
+from tile_oracle.pool import list_of_kernels
 from tile_oracle.vendor.libraries import NATIVE, TritonPart, library_names, read_sources
 
 _KNOWN = f"{NATIVE}, triton, a Python file, a folder of tile-oracle build"
@@ -56,7 +57,7 @@ def read_kernels(given: str, here: Path) -> GivenKernels:
         elif word.endswith(".json"):
             if kernel_set is not None:
                 raise BuildError(f"--kernels {given}: give one list of kernels (.json)")
-            native, kernel_set = True, word
+            kernel_set = word
         elif not word or equals:
             raise BuildError(f"--kernels {word!r} is none of {_KNOWN}, {', '.join(library_names())}")
         elif _is_native_folder(here / Path(word).expanduser()):
@@ -64,6 +65,11 @@ def read_kernels(given: str, here: Path) -> GivenKernels:
             folders.append(here / Path(word).expanduser())
         else:
             triton.append(str(here / Path(word).expanduser()))
+    if kernel_set is not None:
+        listed = list_of_kernels(kernel_set) if Path(kernel_set).is_file() else None
+        native = native or listed is None or bool(listed.blocks)
+        if listed is not None and listed.triton and not triton:
+            triton.append(TRITON)
     if len(folders) > 1:
         raise BuildError(f"--kernels {given}: give one folder with binaries of the kernel set")
     if len(set(triton)) < len(triton):

@@ -10,7 +10,7 @@ from tile_oracle.errors import LacksFieldError, ProblemSetError, RuleError
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.kernel_filter import KernelFilter
-from tile_oracle.pool import load_rule_set, pool_of_kind, rules_of
+from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import ProblemSet, reading_notes
 from tile_oracle.session.options import SessionOptions
@@ -168,16 +168,21 @@ def _of_sources(
     kinds = tuple(dict.fromkeys(problem.kind for problem in problem_set.problems))
     found: dict[Kind, dict[Kernel, None]] = {kind: {} for kind in kinds}
     notes: list[str] = []
+    own = any(source is not None for source in sources)
+    listed = list_of_kernels(options.kernel_set if own else "")
     for source in sources:
         if source is None:
             pools, of_rules = _of_rules(options, arch, kinds, alone=len(sources) == 1)
             notes += of_rules
         else:
             source.expect(problem_set.problems)
-            pools = {kind: source.pool(kind) for kind in kinds}
+            pools = {kind: listed.narrowed(source.pool(kind)) for kind in kinds}
             notes += source.notes
         for kind, pool in pools.items():
             found[kind] |= dict.fromkeys(pool)
+    missing = [one.name for one in listed.triton if one.kind in found and one not in found[one.kind]]
+    if missing:
+        notes.append(f"{len(missing)} kernels of {listed.name} are in no source, the first: {missing[0]}")
     return {kind: tuple(pool) for kind, pool in found.items()}, tuple(dict.fromkeys(notes))
 
 
