@@ -136,4 +136,4 @@ def test_a_list_narrows_the_kernels_in_triton_and_missing_ones_are_named(
     one = replace(problems, problems=(GemmProblem("bf16", "rcr", 2, 512, 512),))
     plan = make_plan(options, "sm_90", one, sources=(None, open_triton("sm_90", "")))
     assert {kernel.name for kernel in plan.kernels(one.problems[0])} == {own, here}
-    assert f"1 kernels of few.json are in no source, the first: {nowhere}" in plan.notes
+    assert f"1 of the kernels in few.json are in no source, the first: {nowhere}" in plan.notes
