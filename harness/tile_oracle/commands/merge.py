@@ -15,6 +15,7 @@ examples:
   tile-oracle merge reports/monday reports/tuesday -o measured.parquet
   tile-oracle merge measured.parquet reports/wednesday -o measured.parquet    add to an existing file
   tile-oracle merge from_machine_a from_machine_b -o measured.parquet         copies of run folders
+  tile-oracle merge --align oracle.parquet reports/new_kernels -o both.parquet   a pool that grew
 
 Order and repetition of the arguments do not matter. A measurement that is given twice is kept once. A pair
 that several runs measured keeps all its rows. A device_lost row is dropped if the same run measured the pair
@@ -34,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_records(parser)
     parser.add_argument(
         "-o", "--out", required=True, metavar="FILE", type=Path, help="the .parquet file to write"
+    )
+    parser.add_argument(
+        "--align",
+        action="store_true",
+        help="scale the times of a problem's other runs to its largest run, by the kernels that both "
+        "measured (at least three): devices and days differ by some percent",
     )
     parser.add_argument("--quiet", action="store_true", help="only the summary")
     add_json(parser, "the summary")
@@ -55,11 +62,18 @@ def run(args: argparse.Namespace) -> int:
         if not args.quiet:
             print(f"{path}: {len(tables[-1]):,} rows", file=progress_stream(args), flush=True)
     records, summary = merge_records(tables)
+    lines = summary.lines()
+    alignment = None
+    if args.align:
+        from tile_oracle.record.align import align_runs
+
+        records, alignment = align_runs(records)
+        lines += alignment.lines()
     about = dict(zip((KERNEL_SET, KERNEL_FILTER), pool_of_sources(args.records), strict=True))
     size = write_dataset(records, args.out, {name: value for name, value in about.items() if value})
     if args.json:
-        print_json({"file": args.out, "bytes": size, "summary": summary})
+        print_json({"file": args.out, "bytes": size, "summary": summary, "alignment": alignment})
         return 0
-    print("\n".join(summary.lines()))
+    print("\n".join(lines))
     print(f"{args.out}: {size / 1e6:.2f} MB")
     return 0

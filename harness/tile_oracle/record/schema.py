@@ -65,6 +65,11 @@ _TAIL = (
         "full: until the median was precise; coarse: a few samples, for it cannot be among the fastest; "
         "exact: --samples; null in older records",
     ),
+    Column(
+        "aligned",
+        pa.float64(),
+        "what `tile-oracle merge --align` multiplied the times by; null: they are as measured",
+    ),
     Column("tflops", pa.float64(), "the problem's floating-point operations / latency_ms, in TFLOPS"),
     Column(
         "check",

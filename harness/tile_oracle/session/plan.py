@@ -182,7 +182,9 @@ def _of_sources(
             found[kind] |= dict.fromkeys(pool)
     missing = [one.name for one in listed.triton if one.kind in found and one not in found[one.kind]]
     if missing:
-        notes.append(f"{len(missing)} of the kernels in {listed.name} are in no source, the first: {missing[0]}")
+        notes.append(
+            f"{len(missing)} of the kernels in {listed.name} are in no source, the first: {missing[0]}"
+        )
     return {kind: tuple(pool) for kind, pool in found.items()}, tuple(dict.fromkeys(notes))
 
 
