@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.align import FACTOR, LEAST_SHARED, align_runs
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import write_dataset
@@ -25,13 +26,16 @@ OLD, NEW = KERNELS[:8], KERNELS[4:11]
 
 
 def measured(
-    kernels: list, run: str, speed: dict[str, float] | None = None, arch: str = "gfx950"
+    kernels: list[GroupedConvKernel],
+    run: str,
+    speed: dict[str, float] | None = None,
+    arch: str = "gfx950",
+    problems: list[GroupedConvProblem] = PROBLEMS,
 ) -> pd.DataFrame:
     """Exact times of a run on a device with its own speed for each problem."""
-    rows = make_records(PROBLEMS, kernels, noise=0.0).reindex(columns=arrow_schema().names)
-    rows = rows.assign(
-        run=run, arch=arch, time=pd.Timestamp(0, tz="UTC"), samples=9, latency_min_ms=rows["latency_ms"]
-    )
+    rows = make_records(problems, kernels, noise=0.0).reindex(columns=arrow_schema().names)
+    rows = rows.assign(run=run, arch=arch, time=pd.Timestamp(0, tz="UTC"), samples=9)
+    rows["latency_min_ms"] = rows["latency_ms"]
     factor = rows["problem"].map(speed or {}).fillna(1.0).astype(float)
     for name in ("latency_ms", "latency_min_ms"):
         rows[name] = rows[name] * factor
@@ -49,7 +53,7 @@ def test_a_runs_own_speed_is_taken_out_problem_by_problem(speeds: list[float]) -
     aligned, found = align_runs(pd.concat([measured(OLD, "a"), measured(NEW, "b", speed)]))
     truth = by_pair(measured(KERNELS, "all"))
     np.testing.assert_allclose(by_pair(aligned), truth.reindex(by_pair(aligned).index), rtol=1e-9)
-    assert (found.problems, found.aligned, found.apart) == (3, 3, 0)
+    assert (found.problems, found.aligned, found.by_run, found.apart) == (3, 3, 0, 0)
     again, _ = align_runs(aligned)
     np.testing.assert_allclose(by_pair(again), by_pair(aligned), rtol=1e-9)
     assert aligned.loc[aligned["run"] == "a", FACTOR].isna().all()
@@ -64,7 +68,7 @@ def test_runs_with_little_in_common_or_of_another_architecture_stay(
     aligned, found = align_runs(records)
     pd.testing.assert_frame_equal(aligned, records)
     assert (found.aligned, found.apart) == (0, 3)
-    assert "share fewer than 3 ok kernels" in "\n".join(found.lines())
+    assert "share fewer than 20 ok pairs" in "\n".join(found.lines())
 
 
 def test_one_disturbed_kernel_does_not_decide() -> None:
@@ -93,3 +97,15 @@ def test_the_command_writes_valid_records_and_says_what_it_did(
     assert main(["merge", str(out), str(paths[1]), "-o", str(tmp_path / "again.parquet")]) == 0
     again = load_records(tmp_path / "again.parquet")
     assert set(again.loc[again["run"] == "b", FACTOR].round(9)) == {0.8}
+
+
+def test_where_a_problem_has_too_few_shared_kernels_all_pairs_of_the_runs_count() -> None:
+    problems = make_problems(12)
+    rows = measured(KERNELS[:10], "a", problems=problems)
+    fewer = {problem.id for problem in problems[:2]}
+    new = measured(KERNELS[8:12], "b", {problem.id: 0.9 for problem in problems}, problems=problems)
+    more = measured(KERNELS[6:8], "b", {problem.id: 0.9 for problem in problems}, problems=problems)
+    aligned, found = align_runs(pd.concat([rows, new, more[~more["problem"].isin(fewer)]]))
+    assert (found.aligned, found.by_run, found.apart) == (10, 2, 0)
+    truth = by_pair(measured(KERNELS, "all", problems=problems))
+    np.testing.assert_allclose(by_pair(aligned), truth.reindex(by_pair(aligned).index), rtol=1e-9)

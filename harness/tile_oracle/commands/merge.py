@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--align",
         action="store_true",
         help="scale the times of a problem's other runs to its largest run, by the kernels that both "
-        "measured (at least three): devices and days differ by some percent",
+        "measured: devices and days differ by some percent",
     )
     parser.add_argument("--quiet", action="store_true", help="only the summary")
     add_json(parser, "the summary")
