@@ -100,6 +100,19 @@ def test_effects_of_unmeasured_kernels_follow_their_pipeline() -> None:
     assert unmeasured[True] - unmeasured[False] == pytest.approx(0.3, abs=0.08)
 
 
+def test_one_exceptional_problem_does_not_shift_a_kernel() -> None:
+    random = np.random.default_rng(0)
+    names = [kernel.name for kernel in KERNELS[:8]]
+    problems = np.repeat(np.arange(30), len(names))
+    score = random.normal(0, 1, 240)
+    true = dict(zip(names, random.normal(0, 0.1, len(names)), strict=True))
+    time = 0.2 * score + np.tile(list(true.values()), 30) + random.normal(0, 0.02, 240)
+    time[3] -= np.log(5)
+    found = estimate_shifts(problems, names * 30, score, time, scale=0.2)
+    error = np.array([found.scale * found.shift[name] - true[name] for name in names])
+    assert np.ptp(error) < 0.03
+
+
 def test_too_few_measurements_and_other_kinds_are_errors(folder: Path) -> None:
     few = measured_elsewhere(3, seed=5)
     with pytest.raises(ModelError, match="it takes 20"):

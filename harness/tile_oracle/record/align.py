@@ -30,7 +30,7 @@ _TIMES = ("latency_ms", "latency_min_ms")
 
 @dataclass(frozen=True)
 class Alignment:
-    """problems: those that several runs measured. aligned: pairs of problem and run whose times were scaled by
+    """problems: those that several runs measured. aligned: pairs of problem and run that were scaled by
     kernels of the problem; by_run: by all that the two runs share; apart: not scaled. factors: the 5th, 50th
     and 95th percentile of the factors."""
 
@@ -53,8 +53,8 @@ class Alignment:
             )
         if self.by_run:
             found.append(
-                f"    {self.by_run:,} of them by all pairs that the two runs share: fewer than {LEAST_SHARED} "
-                "are the problem's"
+                f"    {self.by_run:,} of them by all pairs that the two runs share: the problem has fewer "
+                f"than {LEAST_SHARED}"
             )
         if self.apart:
             found.append(

@@ -7,7 +7,9 @@ The trees stay. Every kernel gets a shift of its score, estimated from the resid
 A shift is the sum of three effects: of the pipeline and its flags, of the tile, and of the kernel itself, so
 that kernels that were not measured are corrected, too. The effects are shrunk towards 0 by empirical Bayes:
 their variances and the noise's are estimated from the measurements (EM). Where the new side measures as the
-old one, the variances and with them the shifts become small. Scores of models that only order kernels have no
+old one, the variances and with them the shifts become small. The noise is Student's t (Lange, Little and
+Taylor, Robust statistical modeling using the t distribution, 1989): a kernel that a compiler makes twice as
+slow for one problem says little about its other problems. Scores of models that only order kernels have no
 unit; `scale` makes ln(time) of them.
 """
 
@@ -40,7 +42,12 @@ from tile_oracle.vouched_files import FILES, MANIFEST_FILE, check_bytes
 LEAST_MEASUREMENTS = 20
 """Fewer pairs say nothing about variances."""
 
-_ROUNDS = 30
+_ROUNDS, _ROUNDS_OF_T = 20, 10
+"""First with normal noise: before the effects are known, what they explain would count as exceptions."""
+
+_FREEDOM_OF_T = 4.0
+_MEDIAN_OF_SQUARES = 0.455
+"""Of a standard normal variable."""
 _MOST_BYTES = 256 << 20
 _START_VARIANCE = 0.01
 _LEAST_VARIANCE = 1e-8
@@ -93,13 +100,13 @@ def estimate_shifts(
     at = np.array([place[name] for name in names])
     columns = np.concatenate([_one_hot(codes)[at] for codes in effects.values()], axis=1)
     part = np.repeat(np.arange(len(effects)), [codes.max() + 1 for codes in effects.values()])
-    residual = _within(problems, log_time - scale * score, root)
     # The effect of a level that was not measured is 0, and says nothing about the variances.
     measured = columns.any(axis=0)
-    design = _within(problems, columns[:, measured], root)
     freedom = len(names) - int((pairs_of > 0).sum())
     found = np.zeros(len(part))
-    found[measured], variances, noise = _empirical_bayes(design, residual, part[measured], freedom)
+    found[measured], variances, noise = _empirical_bayes(
+        problems, columns[:, measured], log_time - scale * score, root, part[measured], freedom
+    )
     total = sum((found[part == number][codes] for number, codes in enumerate(effects.values())), np.zeros(1))
     deviation = {name: float(np.sqrt(one)) for name, one in zip(effects, variances, strict=True)}
     return Shifts(
@@ -239,19 +246,37 @@ def _within(problems: Codes, values: Array, root: Array) -> Array:
     return centred.reshape(values.shape)
 
 
-def _empirical_bayes(design: Array, residual: Array, part: Codes, freedom: int) -> tuple[Array, Array, float]:
-    """Posterior means of the effects, the variance of each part's effects, and of the noise."""
-    product, right = design.T @ design, design.T @ residual
-    parts = int(part.max()) + 1
+def _empirical_bayes(
+    problems: Codes, columns: Array, residual: Array, root: Array, part: Codes, freedom: int
+) -> tuple[Array, Array, float]:
+    """Posterior means of the effects, the variance of each part's effects, and of the noise.
+
+    columns: (rows, effects), 1 where a row has the effect. root: square roots of the rows' weights.
+    """
     size = np.bincount(part)
-    variance = np.full(parts, _START_VARIANCE)
-    noise = max(float(residual @ residual) / max(freedom, 1), _LEAST_VARIANCE)
+    variance = np.full(len(size), _START_VARIANCE)
     mean = np.zeros(len(part))
-    for _ in range(_ROUNDS):
+    noise: float | None = None
+    trust = np.ones(len(residual))
+    for number in range(_ROUNDS + _ROUNDS_OF_T):
+        if number == 0 or number >= _ROUNDS:
+            weight = root * np.sqrt(trust)
+            design, wanted = _within(problems, columns, weight), _within(problems, residual, weight)
+            product = design.T @ design
+        if noise is None:
+            noise = max(float(wanted @ wanted) / max(freedom, 1), _LEAST_VARIANCE)
         spread = np.linalg.inv(product / noise + np.diag(1 / variance[part]))
-        mean = spread @ right / noise
-        second = mean**2 + np.diag(spread)
-        error = residual - design @ mean
+        mean = spread @ (design.T @ wanted) / noise
+        error = wanted - design @ mean
         noise = max(float(error @ error + np.sum(product * spread)) / max(freedom, 1), _LEAST_VARIANCE)
+        second = mean**2 + np.diag(spread)
         variance = np.maximum(np.bincount(part, second) / size, _LEAST_VARIANCE)
-    return mean, variance, noise
+        if number >= _ROUNDS - 1:
+            trust = _trust(_within(problems, residual - columns @ mean, weight) / weight)
+    return mean, variance, float(noise or 0.0)
+
+
+def _trust(error: Array) -> Array:
+    """Weights of measurements with these errors under Student's t, whose scale is that of their median."""
+    scale = max(float(np.median(error**2)) / _MEDIAN_OF_SQUARES, _LEAST_VARIANCE)
+    return (_FREEDOM_OF_T + 1) / (_FREEDOM_OF_T + error**2 / scale)
