@@ -27,14 +27,18 @@ from tile_oracle.problem import Problem
 
 pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
 INTERPRETED = Path(__file__).with_name("interpreted.py")
-WAYS = ("SPLIT_K", "ROWS", "EVEN", "FILTER")
-TMA = ("tma", "tma_uneven", "tma_swapped", "tma_split_k", "tma_stream_k")
+WAYS = ("SPLIT_K", "ROWS", "COLUMNS", "EVEN", "FILTER")
+TMA = ("tma", "tma_uneven", "tma_pieces", "tma_swapped", "tma_split_k", "tma_stream_k")
+GLUON = ("tma_warps", "tma_warps_split_k")
 SHAPES = (
     (70, 48, 96),
     (33, 17, 65),
     (1, 32, 160),
     (130, 136, 40),
     (3, 40, 1048),
+    (90, 1, 300),
+    (17, 3, 1040),
+    (200, 336, 144),
     (40, 72, 200),
     (200, 330, 136),
 )
@@ -65,7 +69,8 @@ def smallest_of_each_way(kernels: list[NamedKernel]) -> list[NamedKernel]:
     def way(kernel: NamedKernel) -> tuple[object, ...]:
         values = kernel.configuration
         flags = (one for one in values.values() if isinstance(one, bool))
-        return (*flags, *map(values.get, WAYS))
+        more = int(values.get("MORE_N", 0))
+        return (*flags, more & (more - 1), *map(values.get, WAYS))
 
     kernels = sorted(kernels, key=tile)
     return list({way(one): one for one in reversed(kernels)}.values())
@@ -97,18 +102,19 @@ def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
     for layout in GEMM_LAYOUTS:
         pool = hopper.pool(Kind.of("gemm", dtype="bf16", layout=layout))
         assert {kernel.function for kernel in pool if isinstance(kernel, NamedKernel)} == {
-            *("tiles", "persistent", "split_k", "stream_k", *TMA),
-            *(("few_rows",) if layout == "rcr" else ()),
+            *("tiles", "persistent", "split_k", "stream_k", "pieces", *TMA),
+            *(("few_rows", "few_columns", *GLUON) if layout == "rcr" else ()),
         }
-        assert len(pool) == (82 if layout == "rcr" else 77)
+        assert len(pool) == (198 if layout == "rcr" else 141)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "function"),
     [
-        *itertools.product(GEMM_LAYOUTS, ("tiles", "persistent", "split_k", "stream_k", *TMA)),
+        *itertools.product(GEMM_LAYOUTS, ("tiles", "persistent", "split_k", "stream_k", "pieces", *TMA)),
         ("rcr", "few_rows"),
+        ("rcr", "few_columns"),
     ],
 )
 def test_products_are_right(hopper: TritonSource, tmp_path: Path, layout: str, function: str) -> None:
