@@ -4,38 +4,28 @@ A tile has BLOCK_N + MORE_N columns: a piece of BLOCK_N, and one or two pieces t
 together MORE_N. Each piece is a matrix instruction of its own.
 
     pieces        loads by offsets, one program a tile
-    tma_pieces    by Hopper's tensor memory accelerator; programs stay on their compute unit
     few_columns   up to COLUMNS columns of B, without matrix instructions: the mirror of few_rows
 
-Hopper's matrix instructions read A from LDS once for every piece, which narrow pieces do not hide. With
-REGISTERS the rows of A go through registers, and LDS is read once for all pieces.
+Hopper's matrix instructions read A from LDS once for every piece, so narrow pieces cost more than their
+share of the columns.
 """
 
 import triton
 import triton.language as tl
 from gemm import (
-    SUM_BLOCK,
-    add_parts,
     configurations,
     few_rows,
     near,
     operands_and_order,
-    parts_fit,
     place_of,
     row_offsets,
     small,
     tiles,
     tiles_of,
 )
-from gemm_tma import rows_of_16_bytes, tensor, tile_at, tma_split_k, tma_swapped
+from gemm_tma import rows_of_16_bytes, tma_swapped
 
-from tile_oracle.triton import GemmView, cdiv, gemm, launch, minimum
-
-
-@triton.jit
-def in_registers(x, K):
-    """The same values, of which Triton does not see that they come from LDS: K is never 0."""
-    return tl.where(K > 0, x, 0.0).to(x.dtype)
+from tile_oracle.triton import GemmView, cdiv, gemm
 
 
 @triton.jit
@@ -69,63 +59,28 @@ def store_piece(c_ptr, sums, row, first, M, N, stride_cm, FROM: tl.constexpr):
 
 # ---- configurations ------------------------------------------------------------------------------
 
-# BLOCK_M, BLOCK_N, MORE_N, BLOCK_K, num_warps, num_stages, REGISTERS
+# BLOCK_M, BLOCK_N, MORE_N, BLOCK_K, num_warps, num_stages. The first spills where B lies by rows.
 PIECES = (
-    *((128, 64, 16, 64, 8, 5, True), (128, 64, 32, 64, 8, 5, True), (128, 64, 48, 64, 8, 5, True)),
-    *((128, 128, 16, 64, 8, 4, True), (128, 128, 32, 64, 8, 4, True), (128, 128, 40, 64, 8, 4, True)),
-    *((128, 128, 48, 64, 8, 4, True), (128, 128, 64, 64, 8, 4, True), (128, 256, 64, 64, 8, 3, False)),
-    *((128, 128, 16, 64, 8, 4, False), (128, 128, 48, 64, 8, 4, False), (128, 256, 32, 64, 8, 3, False)),
-    *((256, 128, 16, 64, 8, 3, False), (256, 64, 16, 64, 8, 4, True)),
-    *((64, 64, 16, 64, 4, 8, True), (64, 64, 32, 64, 4, 8, True), (64, 64, 48, 64, 4, 8, True)),
-    *((64, 32, 16, 64, 4, 8, True), (64, 32, 8, 128, 4, 7, False), (64, 32, 24, 128, 4, 6, False)),
-    *((64, 64, 16, 128, 4, 5, False), (64, 64, 48, 128, 4, 4, False)),
-    *((16, 32, 8, 128, 4, 12, False), (16, 32, 16, 128, 4, 10, False), (16, 32, 24, 128, 4, 10, False)),
-    *((16, 64, 8, 128, 4, 9, False), (16, 64, 16, 128, 4, 7, False), (16, 64, 48, 128, 4, 6, False)),
-    *((32, 32, 8, 128, 4, 10, False), (32, 32, 24, 128, 4, 8, False), (32, 64, 16, 128, 4, 7, False)),
-)
-# The same with RESIDENT and FLATTEN
-TMA_PIECES = (
-    *((128, 128, 16, 64, 8, 5, True, 1, False), (128, 128, 32, 64, 8, 5, True, 1, False)),
-    *((128, 128, 40, 64, 8, 5, True, 1, False), (128, 128, 48, 64, 8, 5, True, 1, False)),
-    *((128, 128, 64, 64, 8, 5, True, 1, False), (128, 256, 64, 64, 8, 3, False, 1, False)),
-    *((128, 128, 16, 64, 8, 5, True, 1, True), (128, 128, 48, 64, 8, 5, True, 1, True)),
-    *((128, 256, 32, 64, 8, 4, False, 1, False), (256, 128, 16, 64, 8, 4, False, 1, False)),
-    *((128, 256, 16, 64, 8, 3, False, 1, True), (64, 128, 16, 64, 4, 4, True, 2, False)),
-    *((128, 64, 48, 64, 8, 5, True, 1, False), (128, 64, 16, 64, 8, 5, True, 1, False)),
+    *((32, 64, 16, 128, 4, 7), (128, 256, 64, 64, 8, 3), (64, 64, 16, 128, 4, 5), (64, 64, 48, 128, 4, 4)),
+    *((16, 32, 16, 128, 4, 10), (16, 32, 24, 128, 4, 10), (16, 64, 8, 128, 4, 9), (16, 64, 48, 128, 4, 6)),
 )
 # BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages: few tiles, all of the depth on its way at once.
-DEEP = (
-    *((16, 64, 128, 4, 10), (16, 128, 128, 4, 5), (16, 32, 256, 4, 8), (32, 64, 128, 4, 9)),
-    *((64, 64, 64, 4, 12), (64, 32, 128, 4, 9), (64, 128, 64, 4, 9), (128, 64, 64, 4, 8)),
-)
+DEEP = ((16, 64, 128, 4, 10), (16, 32, 256, 4, 8), (64, 64, 64, 4, 12), (64, 128, 64, 4, 9))
 # BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages
-SWAPPED = ((16, 64, 128, 4, 10), (16, 64, 64, 4, 20), (32, 64, 128, 4, 8), (64, 64, 128, 4, 6))
-# The same with SPLIT_K: as many parts as fill the device where C has few tiles.
-SPLIT_SWAPPED = (
-    *((16, 64, 128, 4, 8, 3), (16, 64, 128, 4, 8, 5), (16, 64, 128, 4, 8, 7), (32, 64, 128, 4, 6, 5)),
-    *((32, 64, 128, 4, 6, 7), (64, 64, 128, 4, 5, 3), (64, 64, 128, 4, 5, 5)),
-)
+SWAPPED = ((16, 64, 128, 4, 10), (32, 64, 128, 4, 8))
 # ROWS, BLOCK_N, BLOCK_K, num_warps, STAGES
-MORE_FEW_ROWS = (
-    *((1, 16, 512, 8, 3), (1, 8, 256, 2, 4), (1, 32, 256, 8, 3), (2, 16, 256, 4, 4), (2, 4, 512, 2, 4)),
-    *((4, 16, 256, 8, 4), (4, 4, 512, 4, 3), (4, 8, 512, 8, 3)),
-)
+MORE_FEW_ROWS = ((1, 16, 512, 8, 3), (1, 8, 256, 2, 4), (2, 16, 256, 4, 4), (2, 4, 512, 2, 4))
 # COLUMNS, BLOCK_M, BLOCK_K, num_warps, STAGES
 FEW_COLUMNS = ((1, 8, 512, 4, 4), (1, 16, 256, 4, 4), (2, 8, 512, 4, 4), (4, 8, 256, 4, 4))
-NAMES = ("BLOCK_M", "BLOCK_N", "MORE_N", "BLOCK_K", "num_warps", "num_stages", "REGISTERS")
+NAMES = ("BLOCK_M", "BLOCK_N", "MORE_N", "BLOCK_K", "num_warps", "num_stages")
 
 
 def _pieces(p: GemmView):
-    return [dict(zip(NAMES, values, strict=True)) | {"GROUP_M": 8} for values in PIECES]
+    chosen = PIECES[p.layout[1] == "r" :]
+    return [dict(zip(NAMES, values, strict=True)) | {"GROUP_M": 8} for values in chosen]
 
 
-def _tma_pieces(p: GemmView):
-    names = (*NAMES, "RESIDENT", "FLATTEN")
-    return [dict(zip(names, values, strict=True)) | {"GROUP_M": 8} for values in TMA_PIECES]
-
-
-def tiles_of_pieces(meta):
-    """The tiles of C."""
+def _tiles_of_pieces(meta):
     return cdiv(meta["M"], meta["BLOCK_M"]) * cdiv(meta["N"], meta["BLOCK_N"] + meta["MORE_N"])
 
 
@@ -133,7 +88,7 @@ def tiles_of_pieces(meta):
 
 
 @gemm(
-    grid=lambda meta: (tiles_of_pieces(meta),),
+    grid=lambda meta: (_tiles_of_pieces(meta),),
     configs=_pieces,
     arguments=operands_and_order,
     constraints=near,
@@ -160,11 +115,10 @@ def pieces(
     MORE_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
-    REGISTERS: tl.constexpr,
 ):
     """One program a tile of C."""
     LAST_N: tl.constexpr = MORE_N & -MORE_N
-    NEXT_N: tl.constexpr = MORE_N - LAST_N
+    MIDDLE_N: tl.constexpr = MORE_N - LAST_N
     row, column = place_of(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N + MORE_N), GROUP_M)
     first = column * (BLOCK_N + MORE_N)
     m = row_offsets(row, M, BLOCK_M, not A_BY_ROW)
@@ -174,92 +128,31 @@ def pieces(
     a = a_ptr + row.to(tl.int64) * BLOCK_M * stride_am
     b = b_ptr + first.to(tl.int64) * stride_bn
     n = piece_at(first, N, 0, BLOCK_N, B_BY_ROW)
-    n_last = piece_at(first, N, BLOCK_N + NEXT_N, LAST_N, B_BY_ROW)
+    n_last = piece_at(first, N, BLOCK_N + MIDDLE_N, LAST_N, B_BY_ROW)
     sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     last = tl.zeros((BLOCK_M, LAST_N), dtype=tl.float32)
-    if NEXT_N > 0:
-        n_next = piece_at(first, N, BLOCK_N, NEXT_N, B_BY_ROW)
-        next = tl.zeros((BLOCK_M, NEXT_N), dtype=tl.float32)
+    if MIDDLE_N > 0:
+        n_middle = piece_at(first, N, BLOCK_N, MIDDLE_N, B_BY_ROW)
+        middle = tl.zeros((BLOCK_M, MIDDLE_N), dtype=tl.float32)
     for depth in range(0, K, BLOCK_K):
         k_there = k < K - depth
         if A_BY_ROW:
             x = tl.load(a + a_at, mask=k_there[None, :], other=0.0)
         else:
             x = tl.load(a + a_at, mask=m_there[:, None] & k_there[None, :], other=0.0)
-        if REGISTERS:
-            x = in_registers(x, K)
         y = load_piece(b, n_last, k_there, first, N, k, stride_bk, stride_bn, B_BY_ROW)
         last = tl.dot(x, y, last)
-        if NEXT_N > 0:
-            y = load_piece(b, n_next, k_there, first, N, k, stride_bk, stride_bn, B_BY_ROW)
-            next = tl.dot(x, y, next)
+        if MIDDLE_N > 0:
+            y = load_piece(b, n_middle, k_there, first, N, k, stride_bk, stride_bn, B_BY_ROW)
+            middle = tl.dot(x, y, middle)
         y = load_piece(b, n, k_there, first, N, k, stride_bk, stride_bn, B_BY_ROW)
         sums = tl.dot(x, y, sums)
         a += BLOCK_K * stride_ak
         b += BLOCK_K * stride_bk
     store_piece(c_ptr, sums, row, first, M, N, stride_cm, 0)
-    if NEXT_N > 0:
-        store_piece(c_ptr, next, row, first, M, N, stride_cm, BLOCK_N)
-    store_piece(c_ptr, last, row, first, M, N, stride_cm, BLOCK_N + NEXT_N)
-
-
-@gemm(
-    grid=lambda meta: (minimum(tiles_of_pieces(meta), meta["UNITS"] * meta["RESIDENT"]),),
-    configs=_tma_pieces,
-    arguments=lambda p: operands_and_order(p) | {"UNITS": p.compute_units},
-    constraints=rows_of_16_bytes,
-    general=False,
-    archs=("sm_90",),
-)
-@triton.jit
-def tma_pieces(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    M,
-    N,
-    K,
-    UNITS,
-    stride_cm,
-    A_BY_ROW: tl.constexpr,
-    B_BY_ROW: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    MORE_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    REGISTERS: tl.constexpr,
-    RESIDENT: tl.constexpr,
-    FLATTEN: tl.constexpr,
-):
-    """At most RESIDENT programs a compute unit. C is stored without descriptors, which take time to make."""
-    LAST_N: tl.constexpr = MORE_N & -MORE_N
-    NEXT_N: tl.constexpr = MORE_N - LAST_N
-    a = tensor(a_ptr, M, K, A_BY_ROW, BLOCK_M, BLOCK_K)
-    b = tensor(b_ptr, K, N, B_BY_ROW, BLOCK_K, BLOCK_N)
-    last_b = tensor(b_ptr, K, N, B_BY_ROW, BLOCK_K, LAST_N)
-    if NEXT_N > 0:
-        next_b = tensor(b_ptr, K, N, B_BY_ROW, BLOCK_K, NEXT_N)
-    rows, columns = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N + MORE_N)
-    for tile in tl.range(tl.program_id(0), rows * columns, tl.num_programs(0), flatten=FLATTEN):
-        row, column = place_of(tile, rows, columns, GROUP_M)
-        m, first = row * BLOCK_M, column * (BLOCK_N + MORE_N)
-        sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        last = tl.zeros((BLOCK_M, LAST_N), dtype=tl.float32)
-        if NEXT_N > 0:
-            next = tl.zeros((BLOCK_M, NEXT_N), dtype=tl.float32)
-        for k in range(0, K, BLOCK_K):
-            x = tile_at(a, m, k, A_BY_ROW)
-            if REGISTERS:
-                x = in_registers(x, K)
-            last = tl.dot(x, tile_at(last_b, k, first + BLOCK_N + NEXT_N, B_BY_ROW), last)
-            if NEXT_N > 0:
-                next = tl.dot(x, tile_at(next_b, k, first + BLOCK_N, B_BY_ROW), next)
-            sums = tl.dot(x, tile_at(b, k, first, B_BY_ROW), sums)
-        store_piece(c_ptr, sums, row, first, M, N, stride_cm, 0)
-        if NEXT_N > 0:
-            store_piece(c_ptr, next, row, first, M, N, stride_cm, BLOCK_N)
-        store_piece(c_ptr, last, row, first, M, N, stride_cm, BLOCK_N + NEXT_N)
+    if MIDDLE_N > 0:
+        store_piece(c_ptr, middle, row, first, M, N, stride_cm, BLOCK_N)
+    store_piece(c_ptr, last, row, first, M, N, stride_cm, BLOCK_N + MIDDLE_N)
 
 
 @gemm(
@@ -338,38 +231,6 @@ gemm(
     aligned=(),
     archs=("sm_90",),
 )(tma_swapped)
-
-
-def _deep(p: GemmView, meta):
-    yield from _few(p, meta)
-    yield from parts_fit(meta)
-
-
-gemm(
-    grid=lambda meta: (tiles_of(meta), meta["SPLIT_K"]),
-    configs=[
-        {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "num_warps": warps, "num_stages": stages, "SPLIT_K": parts}
-        | {"GROUP_M": 8, "SWAPPED": True}
-        for m, n, k, warps, stages, parts in SPLIT_SWAPPED
-    ],
-    arguments=lambda p: operands_and_order(p) | {"parts_ptr": p.workspace("fp32")},
-    constraints=_deep,
-    aligned=(),
-    archs=("sm_90",),
-    workspace_bytes=lambda p, meta: 4 * p.M * p.N * meta["SPLIT_K"],
-    after=[
-        launch(
-            add_parts,
-            arguments=lambda p: {
-                "parts_ptr": p.workspace("fp32"),
-                "c_ptr": p.c,
-                "values": p.M * p.N,
-                "SUM_BLOCK": SUM_BLOCK,
-            },
-            grid=lambda meta: (cdiv(meta["values"], SUM_BLOCK),),
-        )
-    ],
-)(tma_split_k)
 
 gemm(
     grid=lambda meta: (cdiv(meta["N"], meta["BLOCK_N"]),),
