@@ -55,7 +55,7 @@ def small(kernel: NamedKernel) -> bool:
         return int(values["BLOCK"]) <= 4096
     if "BLOCK_M" not in values:
         return True
-    return int(values["BLOCK_M"]) * int(values["BLOCK_N"]) <= 64 * 128
+    return int(values["BLOCK_M"]) * int(values.get("BLOCK_N", 1)) <= 64 * 128
 
 
 def smallest_of_each_way(kernels: list[NamedKernel]) -> list[NamedKernel]:

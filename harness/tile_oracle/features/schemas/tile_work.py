@@ -118,13 +118,13 @@ def _with_details(work: TileWork, kernel: Kernel) -> TileWork:
     columns = float(kernel.configuration.get("COLUMNS", columns))
     more = float(kernel.configuration.get("MORE_N", 0) or 0)
     stages = work.stages or float(kernel.configuration.get("STAGES", 0) or 3)
-    waves = work.waves * float(kernel.configuration.get("GROUPS", 1) or 1)
+    multiplying = work.waves * float(kernel.configuration.get("GROUPS", 1) or 1)
     waves_m = 1.0 if rows < _LARGE else 2.0
     return replace(
         work,
-        waves=waves,
+        waves=multiplying,
         waves_m=waves_m,
-        waves_n=max(waves / waves_m, 1.0),
+        waves_n=max(multiplying / waves_m, 1.0),
         swapped=kernel.function == "tma_swapped" or kernel.configuration.get("SWAPPED") is True,
         tile=(rows, columns + more, depth),
         stages=stages,
