@@ -107,6 +107,32 @@ def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
         assert len(pool) == {"rcr": 118, "ccr": 91}.get(layout, 90)
 
 
+WITHOUT_GLUON = """\
+import sys
+
+class Older:
+    def find_spec(self, name, path=None, target=None):
+        if name == "triton.experimental.gluon":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Older())
+sys.path.insert(0, sys.argv[1])
+import shipped
+from tile_oracle.triton.declare import declared
+print(*sorted({one.main.function.__name__ for one in declared()}))
+"""
+
+
+def test_an_older_triton_has_all_but_the_kernels_in_gluon() -> None:
+    folder = str(shipped_file().parent)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_GLUON, folder], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tma_warps" not in done.stdout.split()
+    assert {"tiles", "tma", "pieces", "window"} <= set(done.stdout.split())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "function"),
