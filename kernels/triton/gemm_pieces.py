@@ -4,28 +4,39 @@ A tile has BLOCK_N + MORE_N columns: a piece of BLOCK_N, and one or two pieces t
 together MORE_N. Each piece is a matrix instruction of its own.
 
     pieces        loads by offsets, one program a tile
+    tma_pieces    by Hopper's tensor memory accelerator; programs stay on their compute unit
     few_columns   up to COLUMNS columns of B, without matrix instructions: the mirror of few_rows
 
 Hopper's matrix instructions read A from LDS once for every piece, so narrow pieces cost more than their
-share of the columns.
+share of the columns. With REGISTERS the rows of A go through registers, and LDS is read once for all pieces;
+on an H200 that was slower, so no configuration has it.
 """
 
 import triton
 import triton.language as tl
 from gemm import (
+    SUM_BLOCK,
+    add_parts,
     configurations,
     few_rows,
     near,
     operands_and_order,
+    parts_fit,
     place_of,
     row_offsets,
     small,
     tiles,
     tiles_of,
 )
-from gemm_tma import rows_of_16_bytes, tma_swapped
+from gemm_tma import rows_of_16_bytes, tensor, tile_at, tma_split_k, tma_swapped
 
-from tile_oracle.triton import GemmView, cdiv, gemm
+from tile_oracle.triton import GemmView, cdiv, gemm, launch, minimum
+
+
+@triton.jit
+def in_registers(x, K):
+    """The same values, of which Triton does not see that they come from LDS: K is never 0."""
+    return tl.where(K > 0, x, 0.0).to(x.dtype)
 
 
 @triton.jit
@@ -61,26 +72,42 @@ def store_piece(c_ptr, sums, row, first, M, N, stride_cm, FROM: tl.constexpr):
 
 # BLOCK_M, BLOCK_N, MORE_N, BLOCK_K, num_warps, num_stages. The first spills where B lies by rows.
 PIECES = (
-    *((32, 64, 16, 128, 4, 7), (128, 256, 64, 64, 8, 3), (64, 64, 16, 128, 4, 5), (64, 64, 48, 128, 4, 4)),
-    *((16, 32, 16, 128, 4, 10), (16, 32, 24, 128, 4, 10), (16, 64, 8, 128, 4, 9), (16, 64, 48, 128, 4, 6)),
+    *((32, 64, 16, 128, 4, 7), (64, 64, 16, 128, 4, 5), (64, 64, 48, 128, 4, 4), (128, 128, 16, 64, 8, 4)),
+    *((16, 32, 8, 128, 4, 12), (16, 32, 16, 128, 4, 10), (16, 32, 24, 128, 4, 10), (16, 64, 8, 128, 4, 9)),
+    *((16, 64, 16, 128, 4, 7), (16, 64, 48, 128, 4, 6), (128, 256, 32, 64, 8, 3), (128, 256, 64, 64, 8, 3)),
 )
+TMA_PIECES = ((128, 256, 32, 64, 8, 4), (128, 256, 64, 64, 8, 3))
 # BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages: few tiles, all of the depth on its way at once.
-DEEP = ((16, 64, 128, 4, 10), (16, 32, 256, 4, 8), (64, 64, 64, 4, 12), (64, 128, 64, 4, 9))
+DEEP = (
+    *((16, 64, 128, 4, 10), (16, 128, 128, 4, 5), (16, 32, 256, 4, 8), (64, 32, 128, 4, 9)),
+    *((64, 64, 64, 4, 12), (64, 128, 64, 4, 9), (128, 64, 64, 4, 8)),
+)
 # BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages
 SWAPPED = ((16, 64, 128, 4, 10), (32, 64, 128, 4, 8))
+# The same with SPLIT_K
+SPLIT_SWAPPED = ((16, 64, 128, 4, 8, 3), (16, 64, 128, 4, 8, 5))
 # ROWS, BLOCK_N, BLOCK_K, num_warps, STAGES
-MORE_FEW_ROWS = ((1, 16, 512, 8, 3), (1, 8, 256, 2, 4), (2, 16, 256, 4, 4), (2, 4, 512, 2, 4))
+MORE_FEW_ROWS = (
+    *((1, 8, 256, 2, 4), (1, 16, 512, 8, 3), (1, 32, 256, 8, 3), (2, 4, 512, 2, 4)),
+    *((2, 16, 256, 4, 4), (4, 4, 512, 4, 3)),
+)
 # COLUMNS, BLOCK_M, BLOCK_K, num_warps, STAGES
 FEW_COLUMNS = ((1, 8, 512, 4, 4), (1, 16, 256, 4, 4), (2, 8, 512, 4, 4), (4, 8, 256, 4, 4))
 NAMES = ("BLOCK_M", "BLOCK_N", "MORE_N", "BLOCK_K", "num_warps", "num_stages")
 
 
 def _pieces(p: GemmView):
-    chosen = PIECES[p.layout[1] == "r" :]
-    return [dict(zip(NAMES, values, strict=True)) | {"GROUP_M": 8} for values in chosen]
+    more = {"GROUP_M": 8, "REGISTERS": False}
+    return [dict(zip(NAMES, values, strict=True)) | more for values in PIECES[p.layout[1] == "r" :]]
 
 
-def _tiles_of_pieces(meta):
+def _tma_pieces(p: GemmView):
+    more = {"GROUP_M": 8, "REGISTERS": False, "RESIDENT": 1, "FLATTEN": False}
+    return [dict(zip(NAMES, values, strict=True)) | more for values in TMA_PIECES]
+
+
+def tiles_of_pieces(meta):
+    """The tiles of C."""
     return cdiv(meta["M"], meta["BLOCK_M"]) * cdiv(meta["N"], meta["BLOCK_N"] + meta["MORE_N"])
 
 
@@ -88,7 +115,7 @@ def _tiles_of_pieces(meta):
 
 
 @gemm(
-    grid=lambda meta: (_tiles_of_pieces(meta),),
+    grid=lambda meta: (tiles_of_pieces(meta),),
     configs=_pieces,
     arguments=operands_and_order,
     constraints=near,
@@ -115,6 +142,7 @@ def pieces(
     MORE_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
+    REGISTERS: tl.constexpr,
 ):
     """One program a tile of C."""
     LAST_N: tl.constexpr = MORE_N & -MORE_N
@@ -140,6 +168,8 @@ def pieces(
             x = tl.load(a + a_at, mask=k_there[None, :], other=0.0)
         else:
             x = tl.load(a + a_at, mask=m_there[:, None] & k_there[None, :], other=0.0)
+        if REGISTERS:
+            x = in_registers(x, K)
         y = load_piece(b, n_last, k_there, first, N, k, stride_bk, stride_bn, B_BY_ROW)
         last = tl.dot(x, y, last)
         if MIDDLE_N > 0:
@@ -153,6 +183,66 @@ def pieces(
     if MIDDLE_N > 0:
         store_piece(c_ptr, middle, row, first, M, N, stride_cm, BLOCK_N)
     store_piece(c_ptr, last, row, first, M, N, stride_cm, BLOCK_N + MIDDLE_N)
+
+
+@gemm(
+    grid=lambda meta: (minimum(tiles_of_pieces(meta), meta["UNITS"] * meta["RESIDENT"]),),
+    layouts=("rcr",),
+    configs=_tma_pieces,
+    arguments=lambda p: operands_and_order(p) | {"UNITS": p.compute_units},
+    constraints=rows_of_16_bytes,
+    general=False,
+    archs=("sm_90",),
+)
+@triton.jit
+def tma_pieces(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    UNITS,
+    stride_cm,
+    A_BY_ROW: tl.constexpr,
+    B_BY_ROW: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    MORE_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    REGISTERS: tl.constexpr,
+    RESIDENT: tl.constexpr,
+    FLATTEN: tl.constexpr,
+):
+    """At most RESIDENT programs a compute unit. C is stored without descriptors, which take time to make."""
+    LAST_N: tl.constexpr = MORE_N & -MORE_N
+    MIDDLE_N: tl.constexpr = MORE_N - LAST_N
+    a = tensor(a_ptr, M, K, A_BY_ROW, BLOCK_M, BLOCK_K)
+    b = tensor(b_ptr, K, N, B_BY_ROW, BLOCK_K, BLOCK_N)
+    last_b = tensor(b_ptr, K, N, B_BY_ROW, BLOCK_K, LAST_N)
+    if MIDDLE_N > 0:
+        middle_b = tensor(b_ptr, K, N, B_BY_ROW, BLOCK_K, MIDDLE_N)
+    rows, columns = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N + MORE_N)
+    for tile in tl.range(tl.program_id(0), rows * columns, tl.num_programs(0), flatten=FLATTEN):
+        row, column = place_of(tile, rows, columns, GROUP_M)
+        m, first = row * BLOCK_M, column * (BLOCK_N + MORE_N)
+        sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        last = tl.zeros((BLOCK_M, LAST_N), dtype=tl.float32)
+        if MIDDLE_N > 0:
+            middle = tl.zeros((BLOCK_M, MIDDLE_N), dtype=tl.float32)
+        for k in range(0, K, BLOCK_K):
+            x = tile_at(a, m, k, A_BY_ROW)
+            if REGISTERS:
+                x = in_registers(x, K)
+            last = tl.dot(x, tile_at(last_b, k, first + BLOCK_N + MIDDLE_N, B_BY_ROW), last)
+            if MIDDLE_N > 0:
+                middle = tl.dot(x, tile_at(middle_b, k, first + BLOCK_N, B_BY_ROW), middle)
+            sums = tl.dot(x, tile_at(b, k, first, B_BY_ROW), sums)
+        store_piece(c_ptr, sums, row, first, M, N, stride_cm, 0)
+        if MIDDLE_N > 0:
+            store_piece(c_ptr, middle, row, first, M, N, stride_cm, BLOCK_N)
+        store_piece(c_ptr, last, row, first, M, N, stride_cm, BLOCK_N + MIDDLE_N)
 
 
 @gemm(
@@ -231,6 +321,38 @@ gemm(
     aligned=(),
     archs=("sm_90",),
 )(tma_swapped)
+
+
+def _deep(p: GemmView, meta):
+    yield from _few(p, meta)
+    yield from parts_fit(meta)
+
+
+gemm(
+    grid=lambda meta: (tiles_of(meta), meta["SPLIT_K"]),
+    configs=[
+        {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "num_warps": warps, "num_stages": stages, "SPLIT_K": parts}
+        | {"GROUP_M": 8, "SWAPPED": True}
+        for m, n, k, warps, stages, parts in SPLIT_SWAPPED
+    ],
+    arguments=lambda p: operands_and_order(p) | {"parts_ptr": p.workspace("fp32")},
+    constraints=_deep,
+    aligned=(),
+    archs=("sm_90",),
+    workspace_bytes=lambda p, meta: 4 * p.M * p.N * meta["SPLIT_K"],
+    after=[
+        launch(
+            add_parts,
+            arguments=lambda p: {
+                "parts_ptr": p.workspace("fp32"),
+                "c_ptr": p.c,
+                "values": p.M * p.N,
+                "SUM_BLOCK": SUM_BLOCK,
+            },
+            grid=lambda meta: (cdiv(meta["values"], SUM_BLOCK),),
+        )
+    ],
+)(tma_split_k)
 
 gemm(
     grid=lambda meta: (cdiv(meta["N"], meta["BLOCK_N"]),),

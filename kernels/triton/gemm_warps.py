@@ -8,11 +8,12 @@ A tile has BLOCK_N + MORE_N columns, in pieces that are powers of 2, as in gemm_
 enough for all pieces of B: it is of BOX rows, and a piece is loaded as several boxes.
 """
 
+from gemm import SUM_BLOCK, add_parts, parts_fit
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
-from tile_oracle.triton import GemmView, cdiv, gemm, minimum
+from tile_oracle.triton import GemmView, cdiv, gemm, launch, minimum
 
 
 @gluon.jit
@@ -26,6 +27,14 @@ def place_of(tile, rows, columns, GROUP_M: gl.constexpr):
 
 
 @gluon.jit
+def part_of(part, K, BLOCK_K: gl.constexpr, SPLIT_K: gl.constexpr):
+    """Where a part of the depth begins and ends. Parts are whole steps of BLOCK_K; the last may be empty."""
+    share = gl.cdiv(gl.cdiv(K, BLOCK_K), SPLIT_K) * BLOCK_K
+    begin = min(K, part * share)
+    return begin, min(K, begin + share)
+
+
+@gluon.jit
 def load_rows(source, row, k, barrier, buffer, BOX: gl.constexpr):
     """Loads rows of an operand from this row on, in boxes of BOX rows."""
     for box in gl.static_range(buffer.shape[0] // BOX):
@@ -36,16 +45,18 @@ def load_rows(source, row, k, barrier, buffer, BOX: gl.constexpr):
 def load_tiles(
     a, b, a_rows, wide, middle, last, full, empty, M, N, K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MIDDLE_N: gl.constexpr, LAST_N: gl.constexpr,
-    BLOCK_K: gl.constexpr, GROUP_M: gl.constexpr, STAGES: gl.constexpr, BOX: gl.constexpr,
+    BLOCK_K: gl.constexpr, GROUP_M: gl.constexpr, STAGES: gl.constexpr, SPLIT_K: gl.constexpr,
+    BOX: gl.constexpr,
 ):  # fmt: skip
     """The warp that loads."""
     WIDTH: gl.constexpr = BLOCK_N + MIDDLE_N + LAST_N
     rows, columns = gl.cdiv(M, BLOCK_M), gl.cdiv(N, WIDTH)
     step = 0
-    for tile in range(gl.program_id(0), rows * columns, gl.num_programs(0)):
-        row, column = place_of(tile, rows, columns, GROUP_M)
+    for turn in range(gl.program_id(0), rows * columns * SPLIT_K, gl.num_programs(0)):
+        row, column = place_of(turn % (rows * columns), rows, columns, GROUP_M)
         m, n = row * BLOCK_M, column * WIDTH
-        for k in range(0, K, BLOCK_K):
+        begin, end = part_of(turn // (rows * columns), K, BLOCK_K, SPLIT_K)
+        for k in range(begin, end, BLOCK_K):
             stage = step % STAGES
             mbarrier.wait(empty.index(stage), ((step // STAGES) & 1) ^ 1)
             barrier = full.index(stage)
@@ -77,7 +88,8 @@ def store_piece(c_ptr, sums, m, n, M, N):
 def multiply(
     c_ptr, a_rows, wide, middle, last, full, empty, M, N, K, GROUP: gl.constexpr, GROUPS: gl.constexpr,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MIDDLE_N: gl.constexpr, LAST_N: gl.constexpr,
-    BLOCK_K: gl.constexpr, GROUP_M: gl.constexpr, STAGES: gl.constexpr, REGISTERS: gl.constexpr,
+    BLOCK_K: gl.constexpr, GROUP_M: gl.constexpr, STAGES: gl.constexpr, SPLIT_K: gl.constexpr,
+    REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """A group of warps that multiplies: its share of the tile's rows.
 
@@ -95,13 +107,15 @@ def multiply(
     of_last: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, LAST_WIDTH, 16])
     rows, columns = gl.cdiv(M, BLOCK_M), gl.cdiv(N, WIDTH)
     step = 0
-    for tile in range(gl.program_id(0), rows * columns, gl.num_programs(0)):
-        row, column = place_of(tile, rows, columns, GROUP_M)
+    for turn in range(gl.program_id(0), rows * columns * SPLIT_K, gl.num_programs(0)):
+        row, column = place_of(turn % (rows * columns), rows, columns, GROUP_M)
         m, n = row * BLOCK_M + GROUP * ROWS, column * WIDTH
+        part = turn // (rows * columns)
+        begin, end = part_of(part, K, BLOCK_K, SPLIT_K)
         sums = gl.zeros([ROWS, BLOCK_N], gl.float32, of_wide)
         middles = gl.zeros([ROWS, MIDDLE_WIDTH], gl.float32, of_middle)
         lasts = gl.zeros([ROWS, LAST_WIDTH], gl.float32, of_last)
-        for k in range(0, K, BLOCK_K):
+        for k in range(begin, end, BLOCK_K):
             stage = step % STAGES
             mbarrier.wait(full.index(stage), (step // STAGES) & 1)
             x = a_rows.index(stage).slice(GROUP * ROWS, ROWS)
@@ -125,7 +139,7 @@ def multiply(
             if REGISTERS:
                 mbarrier.arrive(empty.index(stage))
             else:
-                mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), pred=k > 0)
+                mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), pred=k > begin)
             step += 1
         if not REGISTERS:
             if MIDDLE_N > 0:
@@ -134,24 +148,114 @@ def multiply(
                 sums, lasts = warpgroup_mma_wait(0, deps=(sums, lasts))
             else:
                 sums = warpgroup_mma_wait(0, deps=(sums,))
-            mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES))
-        store_piece(c_ptr, sums, m, n, M, N)
+            mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), pred=end > begin)
+        c = c_ptr + part.to(gl.int64) * M * N
+        store_piece(c, sums, m, n, M, N)
         if MIDDLE_N > 0:
-            store_piece(c_ptr, middles, m, n + BLOCK_N, M, N)
+            store_piece(c, middles, m, n + BLOCK_N, M, N)
         if LAST_N > 0:
-            store_piece(c_ptr, lasts, m, n + BLOCK_N + MIDDLE_N, M, N)
+            store_piece(c, lasts, m, n + BLOCK_N + MIDDLE_N, M, N)
+
+
+@gluon.jit
+def specialized(
+    a_ptr, b_ptr, c_ptr, M, N, K,
+    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MORE_N: gl.constexpr, BLOCK_K: gl.constexpr,
+    GROUP_M: gl.constexpr, STAGES: gl.constexpr, SPLIT_K: gl.constexpr, REGISTERS: gl.constexpr,
+    GROUPS: gl.constexpr,
+):  # fmt: skip
+    """Makes the descriptors, the buffers and the barriers, and starts all warps."""
+    LAST_N: gl.constexpr = MORE_N & -MORE_N
+    MIDDLE_N: gl.constexpr = MORE_N - LAST_N
+    NARROWEST: gl.constexpr = LAST_N if LAST_N > 0 else BLOCK_N
+    BOX: gl.constexpr = NARROWEST if NARROWEST < 64 else 64
+    dtype: gl.constexpr = a_ptr.dtype.element_ty
+    layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, 64], dtype)
+    a = tma.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [64, BLOCK_K], layout)
+    b = tma.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BOX, BLOCK_K], layout)
+    a_rows = gl.allocate_shared_memory(dtype, [STAGES, BLOCK_M, BLOCK_K], layout)
+    wide = gl.allocate_shared_memory(dtype, [STAGES, BLOCK_N, BLOCK_K], layout)
+    middle = wide
+    last = wide
+    if MIDDLE_N > 0:
+        middle = gl.allocate_shared_memory(dtype, [STAGES, MIDDLE_N, BLOCK_K], layout)
+    if LAST_N > 0:
+        last = gl.allocate_shared_memory(dtype, [STAGES, LAST_N, BLOCK_K], layout)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(full.index(stage), count=1)
+        mbarrier.init(empty.index(stage), count=GROUPS)
+    LOADER: gl.constexpr = 40 if BOX > 8 else 56
+    OTHERS: gl.constexpr = 232 if BOX > 8 else 224
+    # Numbers stay constants only where these tuples stand in the call.
+    # fmt: off
+    if GROUPS == 2:
+        gl.warp_specialize(
+            [
+                (
+                    multiply,
+                    (
+                        c_ptr, a_rows, wide, middle, last, full, empty, M, N, K, 0, 2, BLOCK_M, BLOCK_N,
+                        MIDDLE_N, LAST_N, BLOCK_K, GROUP_M, STAGES, SPLIT_K, REGISTERS,
+                    ),
+                ),
+                (
+                    multiply,
+                    (
+                        c_ptr, a_rows, wide, middle, last, full, empty, M, N, K, 1, 2, BLOCK_M, BLOCK_N,
+                        MIDDLE_N, LAST_N, BLOCK_K, GROUP_M, STAGES, SPLIT_K, REGISTERS,
+                    ),
+                ),
+                (
+                    load_tiles,
+                    (
+                        a, b, a_rows, wide, middle, last, full, empty, M, N, K, BLOCK_M, BLOCK_N,
+                        MIDDLE_N, LAST_N, BLOCK_K, GROUP_M, STAGES, SPLIT_K, BOX,
+                    ),
+                ),
+            ],
+            [4, 1],
+            [OTHERS, LOADER],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (
+                    multiply,
+                    (
+                        c_ptr, a_rows, wide, middle, last, full, empty, M, N, K, 0, 1, BLOCK_M, BLOCK_N,
+                        MIDDLE_N, LAST_N, BLOCK_K, GROUP_M, STAGES, SPLIT_K, REGISTERS,
+                    ),
+                ),
+                (
+                    load_tiles,
+                    (
+                        a, b, a_rows, wide, middle, last, full, empty, M, N, K, BLOCK_M, BLOCK_N,
+                        MIDDLE_N, LAST_N, BLOCK_K, GROUP_M, STAGES, SPLIT_K, BOX,
+                    ),
+                ),
+            ],
+            [1],
+            [LOADER],
+        )
+    # fmt: on
 
 
 # ---- configurations ------------------------------------------------------------------------------
 
 # BLOCK_M, BLOCK_N, MORE_N, BLOCK_K, num_stages, REGISTERS, GROUPS
 WARPS = (
-    *((128, 256, 64, 64, 3, False, 2), (128, 256, 32, 64, 3, False, 2), (128, 256, 16, 64, 3, False, 2)),
-    *((128, 256, 0, 64, 4, False, 2), (256, 128, 0, 64, 4, False, 2), (256, 128, 32, 64, 3, True, 2)),
-    *((128, 128, 64, 64, 4, False, 2), (128, 128, 16, 64, 5, False, 2), (128, 128, 0, 64, 6, False, 2)),
-    *((128, 64, 48, 64, 6, True, 2), (128, 64, 0, 64, 8, False, 2), (64, 128, 0, 64, 8, False, 1)),
-    *((64, 64, 48, 64, 9, False, 1), (64, 64, 16, 64, 11, False, 1)),
+    *((128, 256, 0, 64, 4, False, 2), (128, 256, 16, 64, 3, False, 2), (128, 256, 32, 64, 3, False, 2)),
+    *((128, 256, 64, 64, 3, False, 2), (256, 128, 0, 64, 4, False, 2), (256, 128, 32, 64, 3, True, 2)),
+    *((128, 128, 0, 64, 6, False, 2), (128, 128, 16, 64, 5, False, 2), (128, 128, 16, 64, 5, True, 2)),
+    *((128, 128, 32, 64, 5, True, 2), (128, 128, 40, 64, 4, True, 2), (128, 128, 48, 64, 4, True, 2)),
+    *((128, 128, 64, 64, 4, False, 2), (128, 128, 64, 64, 4, True, 2), (128, 64, 0, 64, 8, False, 2)),
+    *((128, 64, 48, 64, 6, True, 2), (64, 128, 0, 64, 8, False, 1), (64, 64, 0, 64, 12, False, 1)),
+    *((64, 64, 16, 64, 11, False, 1), (64, 64, 48, 64, 9, False, 1)),
 )
+# The same with SPLIT_K
+SPLIT = ((64, 128, 0, 64, 8, False, 1, 2), (64, 128, 0, 64, 8, False, 1, 3))
 NAMES = ("BLOCK_M", "BLOCK_N", "MORE_N", "BLOCK_K", "num_stages", "REGISTERS", "GROUPS")
 
 
@@ -159,11 +263,16 @@ def _configs(p: GemmView):
     return [dict(zip(NAMES, values, strict=True)) | {"GROUP_M": 8, "num_warps": 4} for values in WARPS]
 
 
+def _split(p: GemmView):
+    names = (*NAMES, "SPLIT_K")
+    return [dict(zip(names, values, strict=True)) | {"GROUP_M": 8, "num_warps": 4} for values in SPLIT]
+
+
 def _tiles(meta):
     return cdiv(meta["M"], meta["BLOCK_M"]) * cdiv(meta["N"], meta["BLOCK_N"] + meta["MORE_N"])
 
 
-# ---- the kernel ---------------------------------------------------------------------------------
+# ---- the kernels ---------------------------------------------------------------------------------
 
 
 @gemm(
@@ -193,76 +302,55 @@ def tma_warps(
     GROUPS: gl.constexpr,
 ):
     """One program a compute unit, which takes further tiles."""
-    LAST_N: gl.constexpr = MORE_N & -MORE_N
-    MIDDLE_N: gl.constexpr = MORE_N - LAST_N
-    NARROWEST: gl.constexpr = LAST_N if LAST_N > 0 else BLOCK_N
-    BOX: gl.constexpr = NARROWEST if NARROWEST < 64 else 64
-    dtype: gl.constexpr = a_ptr.dtype.element_ty
-    layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, 64], dtype)
-    a = tma.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [64, BLOCK_K], layout)
-    b = tma.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BOX, BLOCK_K], layout)
-    a_rows = gl.allocate_shared_memory(dtype, [num_stages, BLOCK_M, BLOCK_K], layout)
-    wide = gl.allocate_shared_memory(dtype, [num_stages, BLOCK_N, BLOCK_K], layout)
-    middle = wide
-    last = wide
-    if MIDDLE_N > 0:
-        middle = gl.allocate_shared_memory(dtype, [num_stages, MIDDLE_N, BLOCK_K], layout)
-    if LAST_N > 0:
-        last = gl.allocate_shared_memory(dtype, [num_stages, LAST_N, BLOCK_K], layout)
-    full = gl.allocate_shared_memory(gl.int64, [num_stages, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [num_stages, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(num_stages):
-        mbarrier.init(full.index(stage), count=1)
-        mbarrier.init(empty.index(stage), count=GROUPS)
-    # Numbers stay constants only where these tuples stand in the call.
-    # fmt: off
-    if GROUPS == 2:
-        gl.warp_specialize(
-            [
-                (
-                    multiply,
-                    (
-                        c_ptr, a_rows, wide, middle, last, full, empty, M, N, K, 0, 2, BLOCK_M, BLOCK_N,
-                        MIDDLE_N, LAST_N, BLOCK_K, GROUP_M, num_stages, REGISTERS,
-                    ),
-                ),
-                (
-                    multiply,
-                    (
-                        c_ptr, a_rows, wide, middle, last, full, empty, M, N, K, 1, 2, BLOCK_M, BLOCK_N,
-                        MIDDLE_N, LAST_N, BLOCK_K, GROUP_M, num_stages, REGISTERS,
-                    ),
-                ),
-                (
-                    load_tiles,
-                    (
-                        a, b, a_rows, wide, middle, last, full, empty, M, N, K, BLOCK_M, BLOCK_N,
-                        MIDDLE_N, LAST_N, BLOCK_K, GROUP_M, num_stages, BOX,
-                    ),
-                ),
-            ],
-            [4, 1],
-            [232, 40],
+    specialized(
+        a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M, BLOCK_N, MORE_N, BLOCK_K, GROUP_M, num_stages, 1,
+        REGISTERS, GROUPS,
+    )  # fmt: skip
+
+
+@gemm(
+    grid=lambda meta: (minimum(_tiles(meta) * meta["SPLIT_K"], meta["UNITS"]),),
+    layouts=("rcr",),
+    configs=_split,
+    arguments=lambda p: p.usual_arguments() | {"UNITS": p.compute_units, "parts_ptr": p.workspace("fp32")},
+    constraints=lambda p, meta: parts_fit(meta),
+    general=False,
+    archs=("sm_90",),
+    workspace_bytes=lambda p, meta: 4 * p.M * p.N * meta["SPLIT_K"],
+    after=[
+        launch(
+            add_parts,
+            arguments=lambda p: {
+                "parts_ptr": p.workspace("fp32"),
+                "c_ptr": p.c,
+                "values": p.M * p.N,
+                "SUM_BLOCK": SUM_BLOCK,
+            },
+            grid=lambda meta: (cdiv(meta["values"], SUM_BLOCK),),
         )
-    else:
-        gl.warp_specialize(
-            [
-                (
-                    multiply,
-                    (
-                        c_ptr, a_rows, wide, middle, last, full, empty, M, N, K, 0, 1, BLOCK_M, BLOCK_N,
-                        MIDDLE_N, LAST_N, BLOCK_K, GROUP_M, num_stages, REGISTERS,
-                    ),
-                ),
-                (
-                    load_tiles,
-                    (
-                        a, b, a_rows, wide, middle, last, full, empty, M, N, K, BLOCK_M, BLOCK_N,
-                        MIDDLE_N, LAST_N, BLOCK_K, GROUP_M, num_stages, BOX,
-                    ),
-                ),
-            ],
-            [1],
-            [40],
-        )
-    # fmt: on
+    ],
+)
+@gluon.jit
+def tma_warps_split_k(
+    a_ptr,
+    b_ptr,
+    parts_ptr,
+    M,
+    N,
+    K,
+    UNITS,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    MORE_N: gl.constexpr,
+    BLOCK_K: gl.constexpr,
+    GROUP_M: gl.constexpr,
+    num_stages: gl.constexpr,
+    REGISTERS: gl.constexpr,
+    GROUPS: gl.constexpr,
+    SPLIT_K: gl.constexpr,
+):
+    """The depth is split over SPLIT_K turns, whose fp32 sums a second launch adds up."""
+    specialized(
+        a_ptr, b_ptr, parts_ptr, M, N, K, BLOCK_M, BLOCK_N, MORE_N, BLOCK_K, GROUP_M, num_stages, SPLIT_K,
+        REGISTERS, GROUPS,
+    )  # fmt: skip

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not i
 INTERPRETED = Path(__file__).with_name("interpreted.py")
 WAYS = ("SPLIT_K", "ROWS", "COLUMNS", "EVEN", "FILTER")
 TMA = ("tma", "tma_uneven", "tma_swapped", "tma_split_k", "tma_stream_k")
+GLUON = ("tma_warps", "tma_warps_split_k")
 SHAPES = (
     (70, 48, 96),
     (33, 17, 65),
@@ -102,9 +103,9 @@ def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
         pool = hopper.pool(Kind.of("gemm", dtype="bf16", layout=layout))
         assert {kernel.function for kernel in pool if isinstance(kernel, NamedKernel)} == {
             *("tiles", "persistent", "split_k", "stream_k", "pieces", *TMA),
-            *(("few_rows", "few_columns", "tma_warps") if layout == "rcr" else ()),
+            *(("few_rows", "few_columns", "tma_pieces", *GLUON) if layout == "rcr" else ()),
         }
-        assert len(pool) == {"rcr": 118, "ccr": 91}.get(layout, 90)
+        assert len(pool) == {"rcr": 139, "ccr": 100}.get(layout, 99)
 
 
 WITHOUT_GLUON = """\
@@ -140,6 +141,7 @@ def test_an_older_triton_has_all_but_the_kernels_in_gluon() -> None:
         *itertools.product(GEMM_LAYOUTS, ("tiles", "persistent", "split_k", "stream_k", "pieces", *TMA)),
         ("rcr", "few_rows"),
         ("rcr", "few_columns"),
+        ("rcr", "tma_pieces"),
     ],
 )
 def test_products_are_right(hopper: TritonSource, tmp_path: Path, layout: str, function: str) -> None:
