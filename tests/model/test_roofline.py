@@ -112,6 +112,12 @@ def test_what_names_say() -> None:
     assert tile_work(triton("stream_k", 128, 128).name).streams
     rows = tile_work("gemm_bf16_rcr_triton.few_rows.BLOCK_K=512.BLOCK_N=8.ROWS=2.STAGES=4.num_warps=4")
     assert (rows.engine, rows.tile, rows.stages) == ("rows", (2, 8, 512), 4)
+    columns = tile_work(
+        "gemm_bf16_rcr_triton.few_columns.BLOCK_K=512.BLOCK_M=8.COLUMNS=2.STAGES=4.num_warps=4"
+    )
+    assert (columns.engine, columns.tile, columns.stages) == ("rows", (8, 2, 512), 4)
+    warps = tile_work(triton("tma_warps", 128, 128, warps=4, MORE_N=48, GROUPS=2).name)
+    assert (warps.engine, warps.tile[1], warps.waves, warps.stays) == ("descriptors", 176, 8, True)
     assert tile_work(LIBRARY.name).engine == "library"
 
 

@@ -27,14 +27,18 @@ from tile_oracle.problem import Problem
 
 pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
 INTERPRETED = Path(__file__).with_name("interpreted.py")
-WAYS = ("SPLIT_K", "ROWS", "EVEN", "FILTER")
+WAYS = ("SPLIT_K", "ROWS", "COLUMNS", "EVEN", "FILTER")
 TMA = ("tma", "tma_uneven", "tma_swapped", "tma_split_k", "tma_stream_k")
+GLUON = ("tma_warps", "tma_warps_split_k")
 SHAPES = (
     (70, 48, 96),
     (33, 17, 65),
     (1, 32, 160),
     (130, 136, 40),
     (3, 40, 1048),
+    (90, 1, 300),
+    (17, 3, 1040),
+    (200, 336, 144),
     (40, 72, 200),
     (200, 330, 136),
 )
@@ -52,7 +56,7 @@ def small(kernel: NamedKernel) -> bool:
         return int(values["BLOCK"]) <= 4096
     if "BLOCK_M" not in values:
         return True
-    return int(values["BLOCK_M"]) * int(values["BLOCK_N"]) <= 64 * 128
+    return int(values["BLOCK_M"]) * int(values.get("BLOCK_N", 1)) <= 64 * 128
 
 
 def smallest_of_each_way(kernels: list[NamedKernel]) -> list[NamedKernel]:
@@ -65,7 +69,8 @@ def smallest_of_each_way(kernels: list[NamedKernel]) -> list[NamedKernel]:
     def way(kernel: NamedKernel) -> tuple[object, ...]:
         values = kernel.configuration
         flags = (one for one in values.values() if isinstance(one, bool))
-        return (*flags, *map(values.get, WAYS))
+        more = int(values.get("MORE_N", 0))
+        return (*flags, more & (more - 1), *map(values.get, WAYS))
 
     kernels = sorted(kernels, key=tile)
     return list({way(one): one for one in reversed(kernels)}.values())
@@ -97,18 +102,46 @@ def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
     for layout in GEMM_LAYOUTS:
         pool = hopper.pool(Kind.of("gemm", dtype="bf16", layout=layout))
         assert {kernel.function for kernel in pool if isinstance(kernel, NamedKernel)} == {
-            *("tiles", "persistent", "split_k", "stream_k", *TMA),
-            *(("few_rows",) if layout == "rcr" else ()),
+            *("tiles", "persistent", "split_k", "stream_k", "pieces", *TMA),
+            *(("few_rows", "few_columns", "tma_pieces", *GLUON) if layout == "rcr" else ()),
         }
-        assert len(pool) == (82 if layout == "rcr" else 77)
+        assert len(pool) == {"rcr": 139, "ccr": 100}.get(layout, 99)
+
+
+WITHOUT_GLUON = """\
+import sys
+
+class Older:
+    def find_spec(self, name, path=None, target=None):
+        if name == "triton.experimental.gluon":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Older())
+sys.path.insert(0, sys.argv[1])
+import shipped
+from tile_oracle.triton.declare import declared
+print(*sorted({one.main.function.__name__ for one in declared()}))
+"""
+
+
+def test_an_older_triton_has_all_but_the_kernels_in_gluon() -> None:
+    folder = str(shipped_file().parent)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_GLUON, folder], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tma_warps" not in done.stdout.split()
+    assert {"tiles", "tma", "pieces", "window"} <= set(done.stdout.split())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "function"),
     [
-        *itertools.product(GEMM_LAYOUTS, ("tiles", "persistent", "split_k", "stream_k", *TMA)),
+        *itertools.product(GEMM_LAYOUTS, ("tiles", "persistent", "split_k", "stream_k", "pieces", *TMA)),
         ("rcr", "few_rows"),
+        ("rcr", "few_columns"),
+        ("rcr", "tma_pieces"),
     ],
 )
 def test_products_are_right(hopper: TritonSource, tmp_path: Path, layout: str, function: str) -> None:
@@ -241,7 +274,10 @@ def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch:
     ]
     rows = [one for op in ("softmax", "rms_norm") for one in source.pool(Kind.of(op, dtype="bf16"))]
     heads = source.pool(Kind.of("attention", dtype="bf16", head_dim=128, causal=1))
-    pool = (*source.pool(Kind.of("gemm", dtype="bf16", layout="rrr")), *conv, *rows, *heads)
+    products = [
+        one for layout in ("rrr", "rcr") for one in source.pool(Kind.of("gemm", dtype="bf16", layout=layout))
+    ]
+    pool = (*products, *conv, *rows, *heads)
     of_function = {
         kernel.function: kernel for kernel in pool if isinstance(kernel, NamedKernel) and small(kernel)
     }

@@ -54,6 +54,31 @@ def test_a_kernel_compiles_for_a_gpu_that_is_not_there(copy_file: Path, tmp_path
         assert again.binary.path.read_bytes() == content, "the work folder leaves no trace in the binary"
 
 
+GLUON = """\
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from tile_oracle.triton import gemm
+
+@gemm(grid=[1], dtypes=["bf16"], layouts=["rcr"], configs=[{"BLOCK": 64, "num_warps": 4}])
+@gluon.jit
+def copy(a_ptr, c_ptr, M, BLOCK: gl.constexpr):
+    rows = gl.arange(0, BLOCK, gl.BlockedLayout([1], [32], [4], [0]))
+    gl.store(c_ptr + rows, gl.load(a_ptr + rows, mask=rows < M), mask=rows < M)
+"""
+
+
+@pytest.mark.slow
+def test_a_kernel_in_gluon_compiles(copy_file: Path, tmp_path: Path) -> None:
+    copy_file.write_text(GLUON)
+    source = open_triton("sm_90", str(copy_file))
+    with Builder("sm_90", build_dir=tmp_path / "cache", source=source, runs_here=False) as builder:
+        result = builder.submit(source.pool(KIND)[0]).result()
+        assert result.binary is not None, result.log
+        launch = read_archive(result.binary.path).variants[0].launches[0]
+    assert (launch.function, launch.threads) == ("copy", 128)
+    assert _parameters(launch.image, "sm_90") == len(launch.arguments) + 2
+
+
 def _parameters(image: bytes, arch: str) -> int:
     """The number of a kernel's parameters: .nv.info's records of them, or the code object's note."""
     if arch == "sm_90":

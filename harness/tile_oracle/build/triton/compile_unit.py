@@ -98,7 +98,7 @@ def _compiled(
         if name in types and (name in multiples or name in near)
     }
     try:
-        source = compiler.ASTSource(jit, signature, constants, attributes)
+        source = _source_of(jit)(jit, signature, constants, attributes)
         return compiler.compile(source, target=target(unit["arch"]), options=dict(unit["options"]))
     except Exception as error:  # Triton raises many kinds
         first = int(jit.starting_line_number)
@@ -110,6 +110,13 @@ def _compiled(
         short = HarnessFailure(" ".join(said.split()))
         text = one_line(short, folder, unit["file"], line)
         raise FileFailure(text.replace(": ", f": error: {type(error).__name__}: ", 1)) from None
+
+
+def _source_of(jit: Any) -> Any:
+    """Triton's class for the source of a function: Gluon, its lower level, has one of its own."""
+    if type(jit).__name__ == "GluonJITFunction":
+        return importlib.import_module("triton.experimental.gluon._runtime").GluonASTSource
+    return importlib.import_module("triton.compiler").ASTSource
 
 
 class HarnessFailure(Exception):

@@ -75,9 +75,9 @@ def _installed(path: Path) -> bool:
 
 
 def jit_function(function: Any) -> Any:
-    """The @triton.jit function below decorators of Triton. Raises FileFailure for an unsupported one."""
+    """The @triton.jit or @gluon.jit function below Triton's decorators. Raises FileFailure for others."""
     seen = function
-    while type(seen).__name__ != "JITFunction":
+    while type(seen).__name__ not in ("JITFunction", "GluonJITFunction"):
         if type(seen).__name__ == "Heuristics":
             raise FileFailure(
                 "@triton.heuristics makes the code depend on the problem: declare its values as "

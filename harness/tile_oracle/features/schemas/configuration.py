@@ -94,7 +94,7 @@ def _of_named(kernel: NamedKernel) -> dict[str, float]:
     return numbers
 
 
-_PERSISTENT = ("persistent", "tma", "stream_k")
+_PERSISTENT = ("persistent", "tma", "stream_k", "tma_pieces", "tma_warps", "tma_warps_split_k")
 """Triton functions whose programs process several tiles."""
 
 

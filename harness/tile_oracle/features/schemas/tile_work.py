@@ -97,7 +97,7 @@ def _engine(kernel: Kernel, rows: float) -> str:
         return LIBRARY if kernel.function == _HOPPER_ALGORITHM else OLDER
     if kernel.function.startswith("tma"):
         return DESCRIPTORS
-    if kernel.function == "few_rows":
+    if kernel.function in ("few_rows", "few_columns"):
         return ROWS
     return COPIES if rows >= _LARGE else SMALL
 
@@ -114,15 +114,19 @@ def _with_details(work: TileWork, kernel: Kernel) -> TileWork:
             work = replace(work, tile=_SCALAR_TILE)
         return replace(work, stages=_LIBRARY_STAGES, waves_m=2.0, waves_n=2.0, swapped=True)
     rows, columns, depth = work.tile
+    rows = float(kernel.configuration.get("ROWS", rows))
+    columns = float(kernel.configuration.get("COLUMNS", columns))
     more = float(kernel.configuration.get("MORE_N", 0) or 0)
     stages = work.stages or float(kernel.configuration.get("STAGES", 0) or 3)
+    multiplying = work.waves * float(kernel.configuration.get("GROUPS", 1) or 1)
     waves_m = 1.0 if rows < _LARGE else 2.0
     return replace(
         work,
+        waves=multiplying,
         waves_m=waves_m,
-        waves_n=max(work.waves / waves_m, 1.0),
+        waves_n=max(multiplying / waves_m, 1.0),
         swapped=kernel.function == "tma_swapped" or kernel.configuration.get("SWAPPED") is True,
-        tile=(float(kernel.configuration.get("ROWS", rows)), columns + more, depth),
+        tile=(rows, columns + more, depth),
         stages=stages,
         streams=kernel.function.endswith("stream_k"),
         resident=float(kernel.configuration.get("RESIDENT", 0) or 0),
