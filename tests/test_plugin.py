@@ -408,6 +408,24 @@ def test_an_unused_plugin_imports_nothing_heavy(project: Project) -> None:
     assert process.returncode == 0, output
 
 
+def test_pytest_does_not_rewrite_the_package(project: Project) -> None:
+    """pytest rewrites the assertions of plugins: parsing 290 modules took as long as a whole replay."""
+    project.write(
+        "test_plain.py",
+        """
+        import tile_oracle.kernel
+        import tile_oracle.problem
+
+        def test_plain():
+            for module in (tile_oracle.kernel, tile_oracle.problem):
+                assert type(module.__spec__.loader).__name__ == "SourceFileLoader"
+        """,
+    )
+    process = project.start("test_plain.py", "-p", "no:hypothesispytest")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+
+
 # ---- mistakes ---------------------------------------------------------------------------------------
 
 

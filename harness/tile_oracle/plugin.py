@@ -15,6 +15,7 @@ import pytest
 from tile_oracle.errors import DeviceMissingError, HarnessError
 from tile_oracle.session.options import add_options, option_flags, read_options
 from tile_oracle.session.outcome import Outcome, read_allowed
+from tile_oracle.session.pytest_private import rewrite_no_module_of
 from tile_oracle.session.suite_names import REPLAY_SUITE, SUITE, SUITE_ID, is_only_suite, name_suite
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ else:
 _PLUGIN_NAME = "tile_oracle_session"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    rewrite_no_module_of("tile_oracle", pluginmanager)
     add_options(parser)
 
 

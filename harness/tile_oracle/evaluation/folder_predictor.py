@@ -18,7 +18,9 @@ from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor, ranker_of
 from tile_oracle.problem import Problem
 from tile_oracle.selector import native_library
+from tile_oracle.selector.forest_scores import ForestScores, scorer_library
 from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.selector.selector_file import NativeModel
 
 _log = logging.getLogger(__name__)
 
@@ -42,8 +44,24 @@ class FolderPredictor:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        """Loaded when it is first needed: it imports LightGBM, and native predictions do not."""
-        return Predictor.load(self.folder, self.threads).knowing(self.code)
+        """Python computes the features; native code scores the trees, or LightGBM, which imports slowly."""
+        return self._scored_natively() or Predictor.load(self.folder, self.threads).knowing(self.code)
+
+    def _scored_natively(self) -> Predictor | None:
+        try:
+            if not self._may_be_native():
+                return None
+            model = NativeModel.load(self.folder, self.code)
+            scorer_library()
+        except (BuildError, ModelError, TargetError) as error:
+            _log.debug("no native scores of %s: %s", self.folder, error)
+            return None
+        engines = {name: ForestScores(forests) for name, forests in model.forests.items()}
+        return Predictor(self.folder, model.spec, model.ranker.scored_by(engines), self.threads)
+
+    def _may_be_native(self) -> bool:
+        """Raises BuildError if it cannot be found out."""
+        return self.pairs >= WORTH_COMPILING or native_library.is_compiled()
 
     @cached_property
     def orders_only(self) -> bool:
@@ -80,7 +98,7 @@ class FolderPredictor:
 
     def _loaded(self, kernels: Sequence[Kernel]) -> NativeRanker | None:
         try:
-            if self.pairs < WORTH_COMPILING and not native_library.is_compiled():
+            if not self._may_be_native():
                 return None
             return NativeRanker.load(self.folder, kernels, self.code)
         except (BuildError, ModelError, TargetError) as error:

@@ -17,6 +17,17 @@ PYTEST_FIXTURES = "_pytest.python"
 """The module of the fixtures that pytest makes for values of `parametrize`."""
 
 
+def rewrite_no_module_of(package: str, manager: pytest.PytestPluginManager) -> None:
+    """pytest parses each module of a plugin's package to rewrite its assertions, at every start where nothing
+    may write bytecode. Those of this package are for type checkers. Files of tests are rewritten by their
+    names."""
+    hook = getattr(manager, "rewrite_hook", None)
+    marked: set[str] = getattr(hook, "_must_rewrite", set())
+    marked.discard(package)
+    known: dict[str, bool] = getattr(hook, "_marked_for_rewrite_cache", {})
+    known.clear()
+
+
 def fixture_definitions(item: pytest.Item, name: str) -> Sequence[Any]:
     """The fixtures of this name that a test sees, those that override others last."""
     found: Sequence[Any] = item._fixtureinfo.name2fixturedefs.get(name, ())  # type: ignore[attr-defined]
