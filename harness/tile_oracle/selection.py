@@ -230,7 +230,7 @@ def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
     row = pd.Index(with_oracle["problem"]).get_indexer(pd.Index(names))[problems]
     counted = (final["status"] == "ok").to_numpy() & (row >= 0)
     row = row[counted]
-    kernels, kernel_names = pd.factorize(final["kernel"][counted], sort=True)
+    kernels, _ = pd.factorize(final["kernel"][counted], sort=True)
     tflops = final["tflops"].to_numpy(dtype=np.float64)[counted]
     ratio = np.minimum(tflops / with_oracle["oracle_tflops"].to_numpy(dtype=np.float64)[row], 1.0)
     pairs = pd.DataFrame({"kind": kind[row], "kernel": kernels, "ratio": ratio})
