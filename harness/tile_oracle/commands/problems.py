@@ -191,7 +191,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
     lines.append(f"  sha256  {problem_set.sha256}")
     if problem_set.repeated_rows:
         lines.append(f"  left out: {problem_set.repeated_rows:,} rows that repeat an earlier problem")
-    lines += [f"  left out: {_printable(note)}" for note in problem_set.notes]
+    lines += [f"  note    {_printable(note)}" for note in problem_set.notes]
     if problem_set.provenance:
         lines += ["", *(f"  {_printable(line)}".rstrip() for line in problem_set.provenance.splitlines())]
 
