@@ -32,6 +32,9 @@ One call imports one operation.
 Kernel Tuner's cache files and T4 results, and NVBench's --json output are recognized: the kernel is a
 parameter or axis `kernel` with one of our names, or all of a kernel's fields; the problem is a parameter or
 axis `problem` with an id, or its dimensions.
+What hipblaslt-bench and rocblas-bench print is recognized, too: the kernel is the library's solution
+(gemm_bf16_rcr_hipblaslt.s300662), so run hipblaslt-bench with --print_kernel_info. Batches, beta, padded
+matrices and other types are refused and counted.
 Sweeps of CK DSL name a kernel by tile and pipeline. Tiles other than the published ones need warp_m, ...,
 warp_tile_k as well.
 """
@@ -42,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Reads published benchmark CSV, JSON and parquet results, raw benchmark logs (JSON among other "
-        "lines), files of Kernel Tuner and NVBench, "
+        "lines), files of Kernel Tuner and NVBench, what hipblaslt-bench and rocblas-bench print, "
         "and tile-oracle's records. Contradictory rows are refused and counted. Rows whose non_zero "
         "count shows that the kernel did not write its output get the status wrong."
     )

@@ -50,7 +50,7 @@ class _Composer:
         self._steps = 0
 
     def documents(self) -> list[Yaml]:
-        found = []
+        found: list[Yaml] = []
         while True:
             event = self._next()
             kind = type(event).__name__
