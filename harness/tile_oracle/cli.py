@@ -8,12 +8,12 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
 from tile_oracle.errors import HarnessError
-from tile_oracle.progress_line import waits_shown_on
+from tile_oracle.progress_line import never_silent, waits_shown_on
 from tile_oracle.version import __version__
 
 _DESCRIPTION = """\
@@ -91,6 +91,9 @@ _GOES_ON = {
     "seal": "folders that were sealed stay sealed; the same command seals the others",
 }
 """Command -> what becomes of its work after Ctrl-C. The others start again."""
+
+_OWN_PROGRESS = ("night", "ship")
+"""Commands whose pytest writes to the same terminal."""
 
 _TOOLS = ("crawl", "results", "study", "ablation")
 """Commands of earlier versions that are now tools of a checkout."""
@@ -200,11 +203,23 @@ def _run(arguments: list[str]) -> int:
     named = next((word for word in arguments if word in _COMMANDS), None)
     args = make_parser(named).parse_args(arguments)
     try:
-        with waits_shown_on(sys.stderr) if sys.stderr is not None else nullcontext():
+        with _shown_progress(args.command):
             return int(args.run(args))
     except HarnessError as error:
         print(f"tile-oracle {args.command}: {error}", file=sys.stderr)
         return 2
+
+
+@contextmanager
+def _shown_progress(command: str) -> Iterator[None]:
+    if sys.stderr is None:
+        yield
+    elif command in _OWN_PROGRESS:
+        with waits_shown_on(sys.stderr):
+            yield
+    else:
+        with waits_shown_on(sys.stderr), never_silent(f"tile-oracle {command}", sys.stderr):
+            yield
 
 
 def _print_completion(arguments: Sequence[str]) -> int:

@@ -12,6 +12,7 @@ import pandas as pd
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
 from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
+from tile_oracle.progress_line import steps
 from tile_oracle.record.import_summary import plain_name
 from tile_oracle.record.importers import import_file, write_records
 from tile_oracle.record.schema import op_of
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if not str(args.out).endswith(".parquet"):
         raise RecordError(f"{args.out}: records are written as one .parquet file")
     frames = []
-    for path in args.files:
+    for path in steps("importing files", args.files):
         imported = import_file(path, args.arch, args.trust_unverified, args.dtype)
         print(imported.summary)
         for line in imported.summary.shown:

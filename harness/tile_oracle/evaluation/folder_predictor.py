@@ -28,6 +28,27 @@ WORTH_COMPILING = 50_000
 """Pairs from which LightGBM takes longer than compiling the native library once."""
 
 
+def load_predictor(folder: Path, pairs: int, threads: int = 1, code: CodeTable | None = None) -> Predictor:
+    """The model in a folder, for so many pairs. Python computes the features; native code scores the trees,
+    or LightGBM, which imports slowly. code: as for Predictor.knowing. Raises ModelError like Predictor.load.
+    """
+    code = CodeTable() if code is None else code
+    try:
+        if _may_be_native(pairs):
+            model = NativeModel.load(folder, code)
+            scorer_library()
+            engines = {name: ForestScores(forests) for name, forests in model.forests.items()}
+            return Predictor(folder, model.spec, model.ranker.scored_by(engines), threads)
+    except (BuildError, ModelError, TargetError) as error:
+        _log.debug("no native scores of %s: %s", folder, error)
+    return Predictor.load(folder, threads).knowing(code)
+
+
+def _may_be_native(pairs: int) -> bool:
+    """Raises BuildError if it cannot be found out."""
+    return pairs >= WORTH_COMPILING or native_library.is_compiled()
+
+
 @dataclass
 class FolderPredictor:
     """A model folder's predicted TFLOPS. Both engines give the same numbers, bit for bit.
@@ -44,24 +65,7 @@ class FolderPredictor:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        """Python computes the features; native code scores the trees, or LightGBM, which imports slowly."""
-        return self._scored_natively() or Predictor.load(self.folder, self.threads).knowing(self.code)
-
-    def _scored_natively(self) -> Predictor | None:
-        try:
-            if not self._may_be_native():
-                return None
-            model = NativeModel.load(self.folder, self.code)
-            scorer_library()
-        except (BuildError, ModelError, TargetError) as error:
-            _log.debug("no native scores of %s: %s", self.folder, error)
-            return None
-        engines = {name: ForestScores(forests) for name, forests in model.forests.items()}
-        return Predictor(self.folder, model.spec, model.ranker.scored_by(engines), self.threads)
-
-    def _may_be_native(self) -> bool:
-        """Raises BuildError if it cannot be found out."""
-        return self.pairs >= WORTH_COMPILING or native_library.is_compiled()
+        return load_predictor(self.folder, self.pairs, self.threads, self.code)
 
     @cached_property
     def orders_only(self) -> bool:
@@ -98,7 +102,7 @@ class FolderPredictor:
 
     def _loaded(self, kernels: Sequence[Kernel]) -> NativeRanker | None:
         try:
-            if not self._may_be_native():
+            if not _may_be_native(self.pairs):
                 return None
             return NativeRanker.load(self.folder, kernels, self.code)
         except (BuildError, ModelError, TargetError) as error:

@@ -19,6 +19,7 @@ import pandas as pd
 from tile_oracle.errors import RecordError
 from tile_oracle.kernel import kernel_from_row
 from tile_oracle.oracle import final_measurements, records_op
+from tile_oracle.progress_line import steps
 from tile_oracle.record.foreign_rows import KERNEL_WORDS, PROBLEM_WORDS, ForeignFile
 
 CACHE_SCHEMA, T4_SCHEMA = "1.1.0", "1.0.0"
@@ -135,7 +136,8 @@ def kernel_tuner_files(records: pd.DataFrame, *, t4: bool) -> Iterator[tuple[str
         (str(problem), str(kernel)): [float(one) for one in times]
         for (problem, kernel), times in ok.groupby(["problem", "kernel"], observed=True)["latency_ms"]
     }
-    for problem, rows in final.groupby("problem", observed=True):
+    by_problem = list(final.groupby("problem", observed=True))
+    for problem, rows in steps("writing a file for each problem", by_problem):
         listed = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
         entries = [(row, _parameters(row, op)) for row in listed]
         yield str(problem), (_t4 if t4 else _cache)(str(problem), entries, runtimes)

@@ -44,8 +44,6 @@ ROOFLINE = "roofline"
 """The own choice of the libraries of --kernels."""
 _NO_LIGHTGBM = "lightgbm is not installed (pip install lightgbm)"
 
-_PROBLEMS_AT_ONCE = 50
-
 
 @dataclass(frozen=True)
 class ModelChoice:
@@ -274,7 +272,7 @@ def _rankings_of_folders(
     """The predictions of the model folders. own: the records of these problems."""
     import pandas as pd
 
-    from tile_oracle.evaluation.evaluate import rank_all, rank_each
+    from tile_oracle.evaluation.evaluate import PROBLEMS_AT_ONCE, rank_all, rank_each
     from tile_oracle.evaluation.folder_predictor import FolderPredictor
     from tile_oracle.features.code_table import CodeTable
     from tile_oracle.report.data import FOLDER, NO_MODEL, RankedBy
@@ -293,16 +291,14 @@ def _rankings_of_folders(
             # A library offers other algorithms for each problem.
             pools = {one: plan.kernels(one) for one in of_kind}
             of_kind = [one for one in of_kind if pools[one]]
-            for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
-                some = of_kind[first : first + _PROBLEMS_AT_ONCE]
+            for first in range(0, len(of_kind), PROBLEMS_AT_ONCE):
+                some = of_kind[first : first + PROBLEMS_AT_ONCE]
                 frames.append(rank_each(predictors[folder], some, [pools[one] for one in some]))
             continue
         if not plan.pools[kind]:
             continue
-        # Many problems at once: for a single one, making the columns takes most of the time.
-        for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
-            some = of_kind[first : first + _PROBLEMS_AT_ONCE]
-            frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
+        if of_kind:
+            frames.append(rank_all(predictors[folder], of_kind, plan.pools[kind]))
     if not frames:
         return None, RankedBy(NO_MODEL, detail="no kernel of the kernel set is built")
     scores = any(predictor.orders_only for predictor in predictors.values())
