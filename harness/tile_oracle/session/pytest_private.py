@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from _pytest._code.code import TerminalRepr
@@ -50,6 +51,14 @@ def exit_status(reporter: TerminalReporter) -> int:
 def terminal_columns(reporter: TerminalReporter) -> int:
     """The terminal's width."""
     return reporter._tw.fullwidth
+
+
+def own_terminal(reporter: TerminalReporter) -> TextIO | None:
+    """Another stream to the reporter's terminal, which pytest does not capture; None without one."""
+    try:
+        return os.fdopen(os.dup(reporter._tw._file.fileno()), "w", encoding="utf-8", errors="replace")
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def is_within_line(reporter: TerminalReporter) -> bool:

@@ -192,6 +192,10 @@ class Session(ABC):
     def build_ahead(self) -> None:
         """Starts building the kernels of the first problems in the background."""
 
+    def builds(self) -> tuple[int, int]:
+        """How many kernels are built, and how many are wanted."""
+        return 0, 0
+
     @abstractmethod
     def recorded_kernels(self) -> Sequence[Kernel] | None:
         """The kernels that the replayed records have; None where nothing is replayed."""
