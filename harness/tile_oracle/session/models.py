@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from tile_oracle.arch import load_arch
 from tile_oracle.cores import usable_cores
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.model.store import (
     SPEC_FILE,
+    model_names,
     model_places,
     named_model_folder,
     shipped_models,
@@ -135,9 +137,11 @@ def _folder(option: str, places: Sequence[Path]) -> Path:
     folder = named_model_folder(option, places)
     if folder is not None:
         return folder.resolve()
+    words = ("auto", "roofline", "vendor", "out-of-fold", "none")
+    hint = did_you_mean(option, (*model_names(places), *words))
     raise ModelError(
-        f"--model {option!r} is neither a model folder (with {SPEC_FILE}) nor the name of one under "
-        "models/; a CSV file of picks, auto, roofline, vendor, out-of-fold and none are the other choices"
+        f"--model {option!r} is neither a model folder (with {SPEC_FILE}) nor the name of one under models/"
+        f"{hint and '; '}{hint or '; a CSV file of picks, ' + ', '.join(words) + ' are the other choices'}"
     )
 
 

@@ -53,6 +53,11 @@ def terminal_columns(reporter: TerminalReporter) -> int:
     return reporter._tw.fullwidth
 
 
+def say_with_usage_errors(config: pytest.Config, name: str, value: str) -> None:
+    """A line that pytest prints below a message about its options."""
+    getattr(config._parser, "extra_info", {})[name] = value
+
+
 def own_terminal(reporter: TerminalReporter) -> TextIO | None:
     """Another stream to the reporter's terminal, which pytest does not capture; None without one."""
     try:
