@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
 from tile_oracle.errors import HarnessError
+from tile_oracle.help_text import HelpFormatter
 from tile_oracle.progress_line import never_silent, waits_shown_on
 from tile_oracle.version import __version__
 
@@ -22,6 +23,15 @@ tile-oracle tests how well a model picks GPU kernels.
 pytest runs the measurements:  pytest --problem-set forward_smoke
 (see `pytest --help`, group tile-oracle). The commands below prepare and collect measurements, show problem
 sets, kernels and runs, and train, judge and use models.
+"""
+
+
+_FIRST_STEPS = """\
+first steps:
+  tile-oracle doctor                      what this machine can measure
+  tile-oracle problems                    the problem sets that come with it
+  pytest --problem-set forward_validation_300 --target replay    judge a shipped model, without a device
+  tile-oracle COMMAND --help              a command's options, with examples
 """
 
 
@@ -129,17 +139,16 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser(only: str | None = None, *, whole: bool = False) -> argparse.ArgumentParser:
     """The parser. Of the commands' modules only that of `only` is imported; whole: all of them."""
-    parser = _Parser(
-        prog="tile-oracle", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _Parser(prog="tile-oracle", description=_DESCRIPTION, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"tile-oracle {__version__}")
     parser.add_argument(
         "--print-completion", choices=_SHELLS, help="print a completion script for this shell (docs/usage.md)"
     )
-    parser.epilog = "\n\n".join(
-        f"{what}:\n" + "\n".join(f"  {name:<15}{line}" for name, line in group.items())
+    groups = (
+        f"{what}:\n" + "\n".join(f"  {name:<14}  {line}" for name, line in group.items())
         for what, group in _GROUPS.items()
     )
+    parser.epilog = "\n\n".join([*groups, _FIRST_STEPS])
     commands = parser.add_subparsers(
         metavar="COMMAND", dest="command", required=True, help="one of those below"
     )
@@ -148,7 +157,7 @@ def make_parser(only: str | None = None, *, whole: bool = False) -> argparse.Arg
             commands.add_parser(name)
             continue
         module = command_module(name)
-        text = {"description": module.HELP, "formatter_class": argparse.RawDescriptionHelpFormatter}
+        text = {"description": module.HELP, "formatter_class": HelpFormatter}
         if whole:
             text["help"] = _COMMANDS[name]  # shtab completes the commands that have it; --help has groups
         sub = commands.add_parser(name, **cast(Any, text))

@@ -43,7 +43,6 @@ the pick's prediction and for the target of each member of the model.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle evaluate`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Ranks the measured kernels of every recorded problem and compares picks with oracles."
     )

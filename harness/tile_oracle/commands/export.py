@@ -38,7 +38,6 @@ its README.md explains how to use it.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle export`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Writes a folder with the model, its candidate kernels and C++ that picks among them: the same\n"
         "answers as `tile-oracle predict`, bit for bit."

@@ -43,7 +43,6 @@ warp_tile_k as well.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle import`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Reads published benchmark CSV, JSON and parquet results, raw benchmark logs (JSON among other "
         "lines), files of Kernel Tuner and NVBench, what hipblaslt-bench and rocblas-bench print, "

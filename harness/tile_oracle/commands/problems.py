@@ -51,10 +51,10 @@ _QUANTILES = (("min", 0.0), ("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("max",
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle problems`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "A table of the shipped problem sets or, given names or paths, each of them in detail. A file is a "
-        "CSV table, a list of MIOpenDriver command lines, or a Python file with tile_engine's problems, "
+        "CSV table, a list of MIOpenDriver command lines, a log or YAML file of rocBLAS and hipBLASLt, or a "
+        "Python file with tile_engine's problems, "
         "which is parsed and never executed."
     )
     parser.epilog = _EXAMPLES

@@ -41,7 +41,6 @@ then the second of every problem, and so on.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle suggest`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "The most informative pairs: an ensemble is unsure of them, or a model picks them."
     parser.epilog = _EXAMPLES
     parser.add_argument("records", nargs="+", metavar="RECORDS", help="what is measured already")
