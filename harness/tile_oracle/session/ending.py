@@ -15,6 +15,7 @@ from tile_oracle.collector import leave_to_the_end_of_the_process, paused_collec
 from tile_oracle.errors import HarnessError
 from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.outcome import Outcome, most_severe
+from tile_oracle.session.progress import clock
 from tile_oracle.session.pytest_private import add_junit_property, exit_status, terminal_columns
 from tile_oracle.session.state import SessionState
 
@@ -257,7 +258,7 @@ def _since(what: str) -> Callable[[int], str]:
     began_s = time.monotonic()
 
     def text(columns: int) -> str:
-        seconds = int(time.monotonic() - began_s)
-        return f"{what}: {seconds // 60}:{seconds % 60:02} so far" if seconds >= 2 else what
+        elapsed_s = time.monotonic() - began_s
+        return f"{what}: {clock(elapsed_s)} so far"[:columns] if elapsed_s >= 2 else what
 
     return text

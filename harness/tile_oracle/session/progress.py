@@ -145,7 +145,7 @@ class Progress:
         if not 0 < done < wanted:
             return "building kernels"
         elapsed_s = time.monotonic() - self._started
-        return f"built {done:,} of {wanted:,} kernels  {_clock(elapsed_s * (wanted - done) / done)} left"
+        return f"built {done:,} of {wanted:,} kernels  {clock(elapsed_s * (wanted - done) / done)} left"
 
     @property
     def pairs_left(self) -> int:
@@ -163,10 +163,11 @@ class Progress:
         last_s = self._started if self._last_s is None else self._last_s
         weight = self._weight_measured - self._unpaced_weight
         per_weight_s = (last_s - self._started) / max(1e-9, weight)
-        return _clock(max(0.0, self._weight_left * per_weight_s - (time.monotonic() - last_s)))
+        return clock(max(0.0, self._weight_left * per_weight_s - (time.monotonic() - last_s)))
 
 
-def _clock(duration_s: float) -> str:
+def clock(duration_s: float) -> str:
+    """A time as m:ss or h:mm:ss."""
     minutes, seconds = divmod(int(duration_s), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
