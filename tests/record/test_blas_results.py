@@ -149,6 +149,13 @@ def test_rocblas_bench_with_its_command_lines(tmp_path: Path) -> None:
     assert "no data type: print it by --log_datatype" in str(read_blas_results(result).refused)
 
 
+def test_a_long_hostile_line_is_read_at_once() -> None:
+    """No pattern may try each of its places as a beginning."""
+    line = "transA," * 100_000 + "transB,x-Gflops\n"
+    assert not is_blas_results(line)
+    assert not read_blas_results(line + block(0, 1).replace("hipblaslt", "x")).rows
+
+
 @given(st.text('transA,transB[]0:hipblaslt-Gflops\n us--Solution index: 5Winner"', max_size=300))
 def test_any_text_is_read(text: str) -> None:
     is_blas_results(text)

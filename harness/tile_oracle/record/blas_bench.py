@@ -22,9 +22,8 @@ from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.operations.gemm.blas_call import READ, gemm_of, members_of, not_dense, why_no_gemm
 from tile_oracle.record.foreign_rows import ForeignFile, ForeignRow
 
-_HEADER = re.compile(
-    r"\s*(?:\[\d+\]:)?(?P<names>[\w,/ -]*\btrans[AB],.*?(?P<library>hipblaslt|rocblas)-Gflops\b.*)"
-)
+_NUMBERED = re.compile(r"\s*\[\d+\]:")
+_SPEEDS = {"hipblaslt-Gflops": "hipblaslt", "rocblas-Gflops": "rocblas"}
 _SOLUTION = re.compile(r"\s*--Solution (?P<what>index|name):\s*(?P<value>\S+)")
 _WINNER = "Winner:"
 _PLAIN: Mapping[str, Sequence[str]] = {
@@ -50,9 +49,16 @@ class _Result:
 
 def is_blas_results(text: str) -> bool:
     """Whether a text has a header of these results."""
-    return "-Gflops" in text and any(
-        _HEADER.fullmatch(line) for line in text.splitlines() if "-Gflops" in line
-    )
+    return "-Gflops" in text and any(_header(line) is not None for line in text.splitlines())
+
+
+def _header(line: str) -> tuple[str, list[str]] | None:
+    """The library and the names of the values in the next line; None for other lines."""
+    if "-Gflops" not in line:
+        return None
+    names = [name.strip() for name in _NUMBERED.sub("", line, count=1).split(",")]
+    library = next((_SPEEDS[name] for name in names if name in _SPEEDS), None)
+    return (library, names) if library is not None and {"transA", "transB"} <= set(names) else None
 
 
 def read_blas_results(text: str) -> ForeignFile:
@@ -72,7 +78,7 @@ def read_blas_results(text: str) -> ForeignFile:
 def _results(lines: Sequence[str]) -> Iterator[_Result]:
     """Every result once: the winner is printed again at the end."""
     called: dict[str, str] = {}
-    header: re.Match[str] | None = None
+    header: tuple[str, list[str]] | None = None
     result: _Result | None = None
     again = False
     for line in lines:
@@ -82,16 +88,13 @@ def _results(lines: Sequence[str]) -> Iterator[_Result]:
         elif header is not None and "," in line:
             if result is not None:
                 yield result
-            names, values = header["names"].split(","), line.split(",")
-            members = {
-                name.strip(): value.strip().strip('"') for name, value in zip(names, values, strict=False)
-            }
-            result = (
-                None if again else _Result(header["library"], {**called, **_known(members)}, line.strip())
-            )
+            library, names = header
+            values = (value.strip().strip('"') for value in line.split(","))
+            members = {**called, **_known(dict(zip(names, values, strict=False)))}
+            result = None if again else _Result(library, members, line.strip())
             header, again = None, False
-        elif (matched := _HEADER.fullmatch(line)) is not None:
-            header = matched
+        elif (found := _header(line)) is not None:
+            header = found
         elif line.strip() == _WINNER:
             again = True
         elif (command := members_of(line)) is not None:
