@@ -132,6 +132,8 @@ def test_tables_are_merged_by_the_merge_key(tmp_path: Path) -> None:
             r"bench\.yaml:2: \*none has no anchor: a file to include may be missing",
         ),
         ("include: gone.yaml\nTests: []\n", r"bench\.yaml:1: include: 'gone\.yaml' cannot be read: No such"),
+        ("include: 'gone.yaml'  # of last year\n", r"include: 'gone\.yaml' cannot be read: No such"),
+        ("include:" + " " * 60_000 + "x y\n", r"include: 'x y' cannot be read: No such"),
         ("include: bench.yaml\n", r"bench\.yaml:1: more than 32 files are included"),
         ("Layers:\n- LayerType: GEMM\n", "a list of calls, or a table with such a list as Tests"),
         ("Tests: []\n", r"bench\.yaml: no problem in it"),

@@ -24,7 +24,6 @@ MAX_BYTES = 16 * 2**20
 MAX_CALLS = 250_000
 _MOST_INCLUDES = 32
 
-_INCLUDE = re.compile(r"\s*include\s*:\s*(?P<path>[^#]*?)\s*(?:#.*)?")
 _DOCUMENT = re.compile(r"(?:---|\.\.\.)\s*(?:#.*)?")
 _RANGE = re.compile(r"\s*(\d{1,9})\s*\.\.\s*(\d{1,9})\s*(?:\.\.\s*(\d{1,9})\s*)?")
 _MORE_THAN_LINES = re.compile(r"(?m)^(?:Tests|Definitions|include)\s*:|:\s*[\[*&]|\d\s*\.\.\s*\d")
@@ -73,11 +72,11 @@ def _included(listed: ListFile) -> str:
             size += len(line) + 1
             if size > MAX_BYTES:
                 raise listed.error(f"more than {MAX_BYTES >> 20} MiB with its included files", 0)
-            match = _INCLUDE.fullmatch(line)
-            if match is None:
+            name = _included_name(line)
+            if name is None:
                 lines.append("" if _DOCUMENT.fullmatch(line) else line)
                 continue
-            path = _beside(match["path"].strip("\"'"), folder, listed.path.parent)
+            path = _beside(name, folder, listed.path.parent)
             if len(seen) >= _MOST_INCLUDES:
                 raise listed.error(f"more than {_MOST_INCLUDES} files are included")
             seen.append(path)
@@ -86,12 +85,20 @@ def _included(listed: ListFile) -> str:
                 inserted = data.decode("utf-8").splitlines()
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or "it is not a path to UTF-8 text"
-                raise listed.error(f"include: {quoted(match['path'])} cannot be read: {reason}") from None
+                raise listed.error(f"include: {quoted(name)} cannot be read: {reason}") from None
             listed.sha256.update(data)
             add(inserted, path.parent)
 
     add(listed.lines(), listed.path.parent)
     return "\n".join(lines)
+
+
+def _included_name(line: str) -> str | None:
+    """The file that a line includes; None for other lines."""
+    word, colon, rest = line.partition(":")
+    if not colon or word.strip() != "include":
+        return None
+    return rest.partition("#")[0].strip().strip("\"'")
 
 
 def _beside(name: str, *folders: Path) -> Path:
