@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from tests.kernels.emulated_gpu.machine import EmulatedMachine
     from tests.pytest_project import Project
 
-try:
-    from hypothesis import HealthCheck, settings
-except ImportError:
-    pass  # `make demo` loads this file, too, where nothing is installed that only tests need
-else:
-    # No test hangs on how fast the machine is.
-    settings.register_profile("tile_oracle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("tile_oracle")
-
 # Thousands of processes start in the tests: they share the modules that one of them compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -38,6 +29,21 @@ EVIL_FOLDER = Path(__file__).parent / "evil_kernels"
 # Modules of the tests, as for scripts by PYTHONPATH: imported by those tests that need them, because sessions
 # in this folder load this file, too.
 sys.path.append(str(EVIL_FOLDER))
+
+
+def pytest_pycollect_makemodule() -> None:
+    """Before the first module of tests: sessions in this folder load this file, too, and hypothesis takes a
+    quarter of a second."""
+    _set_hypothesis_profile()
+
+
+@cache
+def _set_hypothesis_profile() -> None:
+    from hypothesis import HealthCheck, settings
+
+    # No test hangs on how fast the machine is.
+    settings.register_profile("tile_oracle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("tile_oracle")
 
 
 @pytest.fixture(scope="session")

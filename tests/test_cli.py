@@ -47,6 +47,27 @@ def test_unknown_commands_import_none(word: str) -> None:
     assert done.stdout.splitlines()[-1] == "end"
 
 
+@pytest.mark.parametrize("columns", [60, 80, 100])
+@pytest.mark.parametrize("name", ["", *command_names()])
+def test_help_fits_the_terminal(
+    name: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Except for commands, which are pasted whole, and single words that are as long."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit):
+        main([*filter(None, [name]), "--help"])
+    wide = [line.strip() for line in capsys.readouterr().out.splitlines() if len(line) > columns]
+    commands = ("tile-oracle ", "pytest ", "python ", "make ")
+    assert [line for line in wide if not line.startswith((*commands, "[-")) and '"' not in line] == []
+
+
+@pytest.mark.parametrize("name", command_names())
+def test_every_command_shows_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    assert re.search(rf"^  tile-oracle {name}\b", capsys.readouterr().out, re.MULTILINE)
+
+
 @pytest.mark.parametrize("name", command_names())
 def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

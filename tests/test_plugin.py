@@ -408,6 +408,31 @@ def test_an_unused_plugin_imports_nothing_heavy(project: Project) -> None:
     assert process.returncode == 0, output
 
 
+def test_a_misspelt_option_is_answered_with_the_one_that_was_meant(project: Project) -> None:
+    finished = project.pytest("--problem-set", "small.csv", "--kernel-bugdet=1ms")
+    assert finished.status == 4
+    assert "unrecognized arguments: --kernel-bugdet=1ms" in finished.output
+    assert any(line.strip() == "did you mean: --kernel-budget" for line in finished.lines)
+
+
+def test_pytest_does_not_rewrite_the_package(project: Project) -> None:
+    """pytest rewrites the assertions of plugins: parsing 290 modules took as long as a whole replay."""
+    project.write(
+        "test_plain.py",
+        """
+        import tile_oracle.kernel
+        import tile_oracle.problem
+
+        def test_plain():
+            for module in (tile_oracle.kernel, tile_oracle.problem):
+                assert type(module.__spec__.loader).__name__ == "SourceFileLoader"
+        """,
+    )
+    process = project.start("test_plain.py", "-p", "no:hypothesispytest")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+
+
 # ---- mistakes ---------------------------------------------------------------------------------------
 
 
@@ -422,7 +447,11 @@ def test_an_unused_plugin_imports_nothing_heavy(project: Project) -> None:
         (["--problem-set", "bad.csv"], "bad.csv:2: "),
         (["--kernel-filter", "tile_q == 1"], "kernel filter 'tile_q == 1', column 1: a kernel has no field"),
         (["--kernel-filter", "tile_m == 7"], "has no kernel for forward fp32 2D on cpu"),
-        (["--kernel-set", "tinny"], "kernel set 'tinny' is not known"),
+        (["--kernel-set", "tinny"], "kernel set 'tinny' is not known; did you mean tiny?"),
+        (["--target", "gfx95O"], "replay; did you mean gfx950?"),
+        (["--criteria", "publishd"], "criteria 'publishd' are not known: did you mean published? "),
+        (["--model", "gemm_bf16_sm9"], "under models/; did you mean gemm_bf16_sm_90?"),
+        (["--model", "rofline"], "under models/; did you mean roofline?"),
         (
             ["--target", "gfx9999"],
             "--target 'gfx9999' is not one of auto, gfx950, gfx942, gfx90a, sm_90, cpu, replay",

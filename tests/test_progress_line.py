@@ -9,12 +9,14 @@ import re
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tile_oracle import progress_line
-from tile_oracle.progress_line import ProgressLine, _Wait, steps, wait, waits_shown_on
+from tile_oracle.progress_line import ProgressLine, _Wait, never_silent, steps, wait, waits_shown_on
 
 
 class Terminal(io.StringIO):
@@ -129,3 +131,55 @@ def test_a_command_shows_the_reading_of_records_on_a_terminal(tmp_path: Path) ->
         os.close(terminal)
     assert done.returncode == 0, written
     assert re.search(r"\r\x1b\[Kreading records of some.parquet: 0:0\d so far\r\x1b\[K", written)
+
+
+def test_a_command_on_a_terminal_is_never_silent(no_patience: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = io.StringIO(), Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    with never_silent("tile-oracle oracle", err):
+        _until(lambda: "tile-oracle oracle: 0:00 so far" in err.getvalue())
+        print("result")
+    assert sys.stdout is out
+    assert sys.stderr is err
+    assert out.getvalue() == "result\n"
+    assert err.getvalue().endswith("\r\x1b[K")
+
+
+def test_what_is_printed_meanwhile_takes_the_place_of_the_line(
+    monkeypatch: pytest.MonkeyPatch, no_patience: None
+) -> None:
+    """On one terminal, each text begins at the start of an empty line."""
+    both = Terminal()
+    monkeypatch.setattr(sys, "stdout", both)
+    monkeypatch.setattr(sys, "stderr", both)
+    with never_silent("command", both):
+        for number in range(20):
+            _until(lambda: both.getvalue().endswith("so far"))
+            print(f"result {number}")
+    for number in range(20):
+        before = both.getvalue().partition(f"result {number}\n")[0]
+        assert before.endswith(("\r\x1b[K", "\n")), repr(before[-80:])
+
+
+def test_a_wait_within_it_is_shown_in_its_place(no_patience: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    err = Terminal()
+    monkeypatch.setattr(sys, "stderr", err)
+    with never_silent("command", err), waits_shown_on(err), wait("reading", 4.0) as done:
+        done(1.0)
+        _until(lambda: "reading: 25 %" in err.getvalue())
+
+
+def test_elsewhere_nothing_is_added() -> None:
+    stream = io.StringIO()
+    before = sys.stdout
+    with never_silent("command", stream):
+        assert sys.stdout is before
+    assert stream.getvalue() == ""
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

@@ -8,12 +8,13 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
 from tile_oracle.errors import HarnessError
-from tile_oracle.progress_line import waits_shown_on
+from tile_oracle.help_text import HelpFormatter
+from tile_oracle.progress_line import never_silent, waits_shown_on
 from tile_oracle.version import __version__
 
 _DESCRIPTION = """\
@@ -22,6 +23,15 @@ tile-oracle tests how well a model picks GPU kernels.
 pytest runs the measurements:  pytest --problem-set forward_smoke
 (see `pytest --help`, group tile-oracle). The commands below prepare and collect measurements, show problem
 sets, kernels and runs, and train, judge and use models.
+"""
+
+
+_FIRST_STEPS = """\
+first steps:
+  tile-oracle doctor                      what this machine can measure
+  tile-oracle problems                    the problem sets that come with it
+  pytest --problem-set forward_validation_300 --target replay    judge a shipped model, without a device
+  tile-oracle COMMAND --help              a command's options, with examples
 """
 
 
@@ -92,6 +102,9 @@ _GOES_ON = {
 }
 """Command -> what becomes of its work after Ctrl-C. The others start again."""
 
+_OWN_PROGRESS = ("night", "ship")
+"""Commands whose pytest writes to the same terminal."""
+
 _TOOLS = ("crawl", "results", "study", "ablation")
 """Commands of earlier versions that are now tools of a checkout."""
 
@@ -126,17 +139,16 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser(only: str | None = None, *, whole: bool = False) -> argparse.ArgumentParser:
     """The parser. Of the commands' modules only that of `only` is imported; whole: all of them."""
-    parser = _Parser(
-        prog="tile-oracle", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _Parser(prog="tile-oracle", description=_DESCRIPTION, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"tile-oracle {__version__}")
     parser.add_argument(
         "--print-completion", choices=_SHELLS, help="print a completion script for this shell (docs/usage.md)"
     )
-    parser.epilog = "\n\n".join(
-        f"{what}:\n" + "\n".join(f"  {name:<15}{line}" for name, line in group.items())
+    groups = (
+        f"{what}:\n" + "\n".join(f"  {name:<14}  {line}" for name, line in group.items())
         for what, group in _GROUPS.items()
     )
+    parser.epilog = "\n\n".join([*groups, _FIRST_STEPS])
     commands = parser.add_subparsers(
         metavar="COMMAND", dest="command", required=True, help="one of those below"
     )
@@ -145,7 +157,7 @@ def make_parser(only: str | None = None, *, whole: bool = False) -> argparse.Arg
             commands.add_parser(name)
             continue
         module = command_module(name)
-        text = {"description": module.HELP, "formatter_class": argparse.RawDescriptionHelpFormatter}
+        text = {"description": module.HELP, "formatter_class": HelpFormatter}
         if whole:
             text["help"] = _COMMANDS[name]  # shtab completes the commands that have it; --help has groups
         sub = commands.add_parser(name, **cast(Any, text))
@@ -200,11 +212,23 @@ def _run(arguments: list[str]) -> int:
     named = next((word for word in arguments if word in _COMMANDS), None)
     args = make_parser(named).parse_args(arguments)
     try:
-        with waits_shown_on(sys.stderr) if sys.stderr is not None else nullcontext():
+        with _shown_progress(args.command):
             return int(args.run(args))
     except HarnessError as error:
         print(f"tile-oracle {args.command}: {error}", file=sys.stderr)
         return 2
+
+
+@contextmanager
+def _shown_progress(command: str) -> Iterator[None]:
+    if sys.stderr is None:
+        yield
+    elif command in _OWN_PROGRESS:
+        with waits_shown_on(sys.stderr):
+            yield
+    else:
+        with waits_shown_on(sys.stderr), never_silent(f"tile-oracle {command}", sys.stderr):
+            yield
 
 
 def _print_completion(arguments: Sequence[str]) -> int:

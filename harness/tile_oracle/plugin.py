@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError
-from tile_oracle.session.options import add_options, option_flags, read_options
+from tile_oracle.session.options import add_options, meant_options, option_flags, read_options
 from tile_oracle.session.outcome import Outcome, read_allowed
+from tile_oracle.session.pytest_private import rewrite_no_module_of
 from tile_oracle.session.suite_names import REPLAY_SUITE, SUITE, SUITE_ID, is_only_suite, name_suite
 
 if TYPE_CHECKING:
@@ -30,14 +31,18 @@ else:
 _PLUGIN_NAME = "tile_oracle_session"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    rewrite_no_module_of("tile_oracle", pluginmanager)
     add_options(parser)
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Puts the project's defaults before the arguments, which override them."""
     from tile_oracle.session.project_defaults import default_arguments
+    from tile_oracle.session.pytest_private import say_with_usage_errors
 
+    if meant := meant_options(args):
+        say_with_usage_errors(early_config, "did you mean", " ".join(meant))
     try:
         args[:0] = default_arguments(early_config.rootpath, option_flags())
     except HarnessError as error:

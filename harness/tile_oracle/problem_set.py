@@ -2,8 +2,9 @@
 
 A user's file is a CSV table (`problem_list.problem_table`), a list of MIOpenDriver command lines
 (`problem_list.miopen_driver`), a tuned table of AITER (`problem_list.aiter`), a log of rocBLAS or hipBLASLt
-(`problem_list.blas_bench`), a Python file of tile_engine's problems (`problem_list.tile_engine`) or the
-records of a run (`problem_list.recorded`). The file's name or first lines decide which. Shipped sets are CSV.
+(`problem_list.blas_bench`) or a YAML file of their benchmarks (`problem_list.blas_yaml`), a Python file of
+tile_engine's problems (`problem_list.tile_engine`) or the records of a run (`problem_list.recorded`). The
+file's name or first lines decide which. Shipped sets are CSV.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from tile_oracle.errors import ProblemSetError, first_line
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem_list.aiter import aiter_problems, is_aiter_table
-from tile_oracle.problem_list.blas_bench import blas_problems, is_blas_list
+from tile_oracle.problem_list.blas_bench import blas_problems, is_blas_list, problems_of_calls
+from tile_oracle.problem_list.blas_yaml import is_blas_yaml, yaml_calls
 from tile_oracle.problem_list.list_file import MAX_LINE_BYTES, ListFile, quoted
 from tile_oracle.problem_list.miopen_driver import driver_problems, is_driver_list
 from tile_oracle.problem_list.problem_table import SOURCE_COLUMN, ProblemTable
@@ -252,6 +254,8 @@ def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[t
         return driver_problems(listed)
     if is_aiter_table(head.removeprefix("\ufeff")):
         return aiter_problems(listed)
+    if is_blas_yaml(listed.path, head):
+        return problems_of_calls(listed, yaml_calls(listed), any_sizes=True)
     if is_blas_list(head.removeprefix("\ufeff")):
         return blas_problems(listed)
     return ProblemTable(listed, further_columns=True).problems()

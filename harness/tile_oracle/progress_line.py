@@ -4,18 +4,20 @@ with wait("reading records", total) as done:     # in a library: silent unless a
     done(bytes_read)
 
 with waits_shown_on(sys.stderr): ...             # in a front door
+with never_silent("tile-oracle oracle"): ...     # on a terminal: what no wait tells of
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TextIO, TypeVar
+from typing import Any, TextIO, TypeVar, cast
 
 _PLAIN_INTERVAL_S = 10.0
 _QUIET_S = 2.0
@@ -37,6 +39,7 @@ class ProgressLine:
 
     def show(self, text: str) -> None:
         """Shows the progress, unless the last line is too recent."""
+        _Fallback.step_aside(self)
         if self._in_place:
             # A line as wide as the terminal would be wrapped, and could not be rewritten.
             width = shutil.get_terminal_size().columns - 1
@@ -105,6 +108,78 @@ def steps(what: str, ones: Sequence[_One], weights: Sequence[float] | None = Non
         for one, weight in zip(ones, listed, strict=True):
             yield one
             done(weight)
+
+
+@contextmanager
+def never_silent(what: str, stream: TextIO) -> Iterator[None]:
+    """On a terminal: shows how long the block has been at work whenever nothing else was shown for two
+    seconds. Whatever is written to stdout and stderr meanwhile takes the line's place."""
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
+        yield
+        return
+    fallback = _Fallback(what, stream)
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (cast(TextIO, _Tidy(one, fallback)) for one in streams)
+    fallback.start()
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
+        fallback.end()
+
+
+class _Fallback:
+    """The line that is shown where no other is."""
+
+    _current: _Fallback | None = None
+
+    def __init__(self, what: str, stream: TextIO) -> None:
+        self._line, self._state = ProgressLine(stream), _Wait(what, 0.0)
+        self._ended, self._lock = threading.Event(), threading.Lock()
+        self._quiet_since = time.monotonic()
+        self._teller = threading.Thread(target=self._tell, daemon=True)
+
+    def start(self) -> None:
+        _Fallback._current = self
+        self._teller.start()
+
+    def end(self) -> None:
+        _Fallback._current = None
+        self._ended.set()
+        self._teller.join()
+
+    @classmethod
+    def step_aside(cls, line: ProgressLine | None = None) -> None:
+        """Removes the line because something else, such as another line, is shown."""
+        current = cls._current
+        if current is None or current._line is line:
+            return
+        with current._lock:
+            current._line.erase()
+            current._quiet_since = time.monotonic()
+
+    def _tell(self) -> None:
+        while not self._ended.wait(_INTERVAL_S):
+            with self._lock:
+                now = time.monotonic()
+                if now - self._quiet_since >= _QUIET_S:
+                    self._line.show(self._state.text(now))
+        with self._lock:
+            self._line.erase()
+
+
+class _Tidy:
+    """A stream before whose output the fallback's line is removed."""
+
+    def __init__(self, stream: TextIO, fallback: _Fallback) -> None:
+        self._stream, self._fallback = stream, fallback
+
+    def write(self, text: str) -> int:
+        self._fallback.step_aside()
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class _Wait:

@@ -223,15 +223,25 @@ def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
     problems with an oracle; problems where it is not ok count as 0. Indexed by problem id; only problems with
     an oracle; 0 to 1. The kernel is chosen with hindsight, so no fixed choice can do better.
     """
-    kind = ["op", *operation_named(records_op(selection)).kind_fields]
     with_oracle = selection[selection["oracle_tflops"].notna()]
-    ok = final[final["status"] == "ok"][["problem", "kernel", "tflops"]]
-    pairs = ok.merge(with_oracle[["problem", "oracle_tflops", *kind]], on="problem", how="inner")
-    pairs["ratio"] = (pairs["tflops"] / pairs["oracle_tflops"]).clip(upper=1.0)
-    total = pairs.groupby([*kind, "kernel"], observed=True)["ratio"].sum().reset_index()
-    best = total.sort_values(["ratio", "kernel"], ascending=[False, True]).drop_duplicates(kind)
-    chosen = pairs.merge(best[[*kind, "kernel"]], on=[*kind, "kernel"], how="inner")
-    return chosen.set_index("problem")["ratio"].reindex(with_oracle["problem"]).fillna(0.0)
+    kind_fields = ["op", *operation_named(records_op(selection)).kind_fields]
+    kind = with_oracle.groupby(kind_fields, observed=True, dropna=False).ngroup().to_numpy()
+    problems, names = pd.factorize(final["problem"])
+    row = pd.Index(with_oracle["problem"]).get_indexer(pd.Index(names))[problems]
+    counted = (final["status"] == "ok").to_numpy() & (row >= 0)
+    row = row[counted]
+    kernels, _ = pd.factorize(final["kernel"][counted], sort=True)
+    tflops = final["tflops"].to_numpy(dtype=np.float64)[counted]
+    ratio = np.minimum(tflops / with_oracle["oracle_tflops"].to_numpy(dtype=np.float64)[row], 1.0)
+    pairs = pd.DataFrame({"kind": kind[row], "kernel": kernels, "ratio": ratio})
+    total = pairs.groupby(["kind", "kernel"])["ratio"].sum().reset_index()
+    best = total.sort_values(["ratio", "kernel"], ascending=[False, True]).drop_duplicates("kind")
+    kernel_of = np.zeros(len(with_oracle), dtype=np.int64)
+    kernel_of[best["kind"]] = best["kernel"]
+    chosen = kernels == kernel_of[kind[row]]
+    found = np.zeros(len(with_oracle))
+    found[row[chosen]] = ratio[chosen]
+    return pd.Series(found, index=pd.Index(with_oracle["problem"], name="problem"), name="ratio")
 
 
 _MEASURED = ("status", "detail", "tflops", "latency_ms", "remeasured")

@@ -14,6 +14,7 @@ import pytest
 from tile_oracle.arch import known_archs
 from tile_oracle.commands import kernels
 from tile_oracle.errors import KernelError, RuleError
+from tile_oracle.help_text import HelpFormatter
 from tile_oracle.kernel_filter import filter_fields
 from tile_oracle.pool import explain_pool, kernel_pool
 
@@ -160,7 +161,7 @@ def test_the_help_teaches_by_examples_that_work(
         (tmp_path / version).write_text("grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave\n")
     shutil.copy(EXAMPLES / "own_triton_kernel" / "my_kernels.py", tmp_path)
     monkeypatch.chdir(tmp_path)
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(formatter_class=HelpFormatter)
     kernels.add_arguments(parser)
     text = parser.format_help()
     commands = [line.strip() for line in text.splitlines() if line.startswith("  tile-oracle kernels")]

@@ -28,6 +28,21 @@ def test_a_name_is_that_of_an_own_or_else_of_a_shipped_model(
 @pytest.mark.parametrize(
     "command",
     [
+        ("predict", "forward-bf16-n1-c64-k64-i56x56-f3x3-p1", "--model"),
+        ("export", "-o", "exported"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_misspelt_name_is_answered_with_the_model_that_was_meant(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, SHIPPED.replace("gfx950", "gfx95")]) == 2
+    assert f"did you mean {SHIPPED}?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
         ("evaluate", SHIPPED, "some.parquet"),
         ("compare", SHIPPED, SHIPPED, "--records", "some.parquet"),
         ("suggest", "some.parquet", "--model", SHIPPED),

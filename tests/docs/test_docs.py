@@ -57,6 +57,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lists = ROOT / "docs" / "problem_lists.md"
     (folder / "layers.txt").write_text(blocks(lists, "text")[0])
     (folder / "forward_training.py").write_text(blocks(lists, "py")[0])
+    (folder / "layers.yaml").write_text(blocks(lists, "yaml")[1])
     (folder / "bench.csv").write_text(blocks(lists, "csv")[0])
     (folder / "test_mine.py").write_text(blocks(GUIDE, "python")[0])
     return folder

@@ -59,7 +59,6 @@ def test_a_model_that_ranks_named_kernels_is_not_read_for_native_code(
     """Native code has no features of such kernels. To find that out for each problem's own pool, the whole
     model was read again for each problem."""
     monkeypatch.setattr(folder_predictor.NativeRanker, "load", None)
-    monkeypatch.setattr(folder_predictor.native_library, "is_compiled", None)
     folder = shipped_models() / "gemm_bf16_sm_90"
     problem = problem_from_id("gemm-bf16-rcr-m64-n64-k64")
     kernels = pool_of_kind(problem.kind, "sm_90", "tiny")
@@ -85,6 +84,31 @@ def test_predictions_of_own_pools_are_those_of_one_problem_after_the_other() -> 
     assert [len(one) for one in found] == [len(pool) for pool in pools]
     for problem, pool, predicted in zip(problems, pools, found, strict=True):
         assert np.array_equal(predicted, predictor.predict(problem, pool))
+
+
+def test_native_code_scores_features_that_only_python_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The features of a model over several sources of kernels are Python's; LightGBM took a third of the
+    processor time of a replay with such a model."""
+    folder = shipped_models() / "gemm_bf16_sm_90"
+    problems = [problem_from_id(f"gemm-bf16-rcr-m{m}-n64-k64") for m in (16, 64, 5043)]
+    kernels = pool_of_kind(problems[0].kind, "sm_90", "tiny")
+    expected = Predictor.load(folder).predict_each(problems, [kernels, kernels[:3], kernels[2:]])
+    folder_predictor.native_library.load()
+    monkeypatch.setattr("tile_oracle.model.ranker.raw_predictions", None)
+    found = FolderPredictor(folder, CodeTable(), 1).predict_each(
+        problems, [kernels, kernels[:3], kernels[2:]]
+    )
+    assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_without_native_code_lightgbm_scores_features_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_predictor.native_library, "is_compiled", lambda: False)
+    monkeypatch.setattr(folder_predictor, "scorer_library", None)
+    folder = shipped_models() / "gemm_bf16_sm_90"
+    problem = problem_from_id("gemm-bf16-rcr-m64-n64-k64")
+    kernels = pool_of_kind(problem.kind, "sm_90", "tiny")
+    [found] = FolderPredictor(folder, CodeTable(), 1).predict_each([problem], [kernels])
+    assert np.array_equal(found, Predictor.load(folder).predict(problem, kernels))
 
 
 def test_a_library_that_is_loaded_is_compiled() -> None:

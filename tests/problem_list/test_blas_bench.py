@@ -72,8 +72,9 @@ def test_what_is_no_single_gemm_is_left_out_and_counted(tmp_path: Path) -> None:
     path.write_text(YAML + "\n".join(more) + "\n")
     found = load_problem_set(str(path))
     assert len(found.problems) == 2
-    assert len(found.notes) == 3
-    assert "1 calls are left out: batches are not supported" in found.notes
+    assert len(found.notes) == 4
+    assert "1 call is taken as dense with beta = 0: beta != 0" in found.notes
+    assert "1 call is left out: batches are not supported" in found.notes
 
 
 def test_a_size_that_is_no_number_is_named(tmp_path: Path) -> None:

@@ -169,6 +169,11 @@ def test_a_path_without_records_is_refused(name: str, message: str, tmp_path: Pa
         load_records(tmp_path / name)
 
 
+def test_a_folder_of_runs_is_answered_with_one_of_them(run: Path) -> None:
+    with pytest.raises(RecordError, match=rf"no records in \S+ itself, but it holds a run: give {run}$"):
+        load_records(run.parent)
+
+
 def test_a_journal_with_a_row_that_is_none_is_said(tmp_path: Path, make_row: MakeRow) -> None:
     journal = Journal(tmp_path, "living")
     journal.append(make_row(0) | {"samples": "many"})

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tile_oracle.errors import ModelError
 from tile_oracle.model.forest import Forest
-from tile_oracle.selector import native_library
+from tile_oracle.selector.forest_scores import FeatureRecord, read_forests, scorer_library
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.uint32]
@@ -51,18 +51,9 @@ class PerClass:
 FeatureSource = Constant | PerKernel | PerClass
 
 
-class _Feature(ctypes.Structure):
-    _fields_ = (
-        ("kind", ctypes.c_uint32),
-        ("n_classes", ctypes.c_uint32),
-        ("class_of", ctypes.c_void_p),
-        ("class_values", ctypes.c_void_p),
-    )
-
-
 def available_isas() -> tuple[str, ...]:
     """The instruction sets that this machine can run."""
-    library = _library()
+    library = scorer_library()
     return tuple(isa for isa in ISAS if library.to_isa_available(isa.encode()))
 
 
@@ -74,12 +65,12 @@ class Scorer:
     ) -> None:
         """`features` in the forests' order. `isa`: best (the environment's TILE_ORACLE_ISA, or what the
         processor has) or one of ISAS. Raises ModelError for what does not fit together."""
-        self._library = _library()
+        self._library = scorer_library()
         self._address: int | None = None
         self.candidates, self.forests = candidates, len(forests)
         self._kinds = tuple(features)
         kept: list[Any] = []
-        records = (_Feature * max(1, len(features)))()
+        records = (FeatureRecord * max(1, len(features)))()
         for record, feature in zip(records, features, strict=False):
             if isinstance(feature, Constant):
                 continue
@@ -95,19 +86,10 @@ class Scorer:
             else:
                 record.kind, record.n_classes = 2, feature.classes
         error = ctypes.create_string_buffer(_ERROR_BYTES)
-        handles = (ctypes.c_void_p * max(1, len(forests)))()
-        try:
-            for number, forest in enumerate(forests):
-                data = forest.to_bytes()
-                handles[number] = self._library.to_forest_read(data, len(data), error, _ERROR_BYTES)
-                if not handles[number]:
-                    raise ModelError(error.value.decode(errors="replace"))
+        with read_forests(forests) as handles:
             self._address = self._library.to_scorer_make(
                 handles, len(forests), candidates, records, len(features), isa.encode(), error, _ERROR_BYTES
             )
-        finally:
-            for handle in handles:
-                self._library.to_forest_free(handle)
         if not self._address:
             raise ModelError(error.value.decode(errors="replace"))
 
@@ -159,24 +141,3 @@ class Scorer:
     def reads(self, feature: int) -> bool:
         """Whether any tree uses a feature; unused features may have any value."""
         return bool(self._library.to_scorer_reads(self._address, feature))
-
-
-def _library() -> ctypes.CDLL:
-    library = native_library.load()
-    handle, text, size, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32
-    declared = {
-        "to_forest_read": (handle, (text, size, text, size)),
-        "to_forest_free": (None, (handle,)),
-        "to_scorer_make": (handle, (handle, number, number, handle, number, text, text, size)),
-        "to_scorer_free": (None, (handle,)),
-        "to_scorer_score": (ctypes.c_int, (handle, handle, handle, handle)),
-        "to_scorer_n_distinct": (number, (handle,)),
-        "to_scorer_reads": (ctypes.c_int, (handle, number)),
-        "to_scorer_memory_bytes": (size, (handle,)),
-        "to_scorer_isa": (text, (handle,)),
-        "to_isa_available": (ctypes.c_int, (text,)),
-    }
-    for name, (result, arguments) in declared.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library

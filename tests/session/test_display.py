@@ -60,7 +60,9 @@ def test_a_terminal_shows_a_live_line(project: Project, columns: int) -> None:
     written = on_a_terminal(project, columns, "--problem-set", "small.csv", *TWO_KERNELS)
     live = re.findall(r"\r(\[\d/2\] [^\r\n]*)", written)
     assert live
-    assert f"[0/2] {PROBLEMS[0]}  0 of 4 pairs  building kernels" in live[0]
+    assert re.fullmatch(
+        r"\[0/2\] forward-fp32-\S+  0 of 4 pairs  (building kernels|built .* left) *", live[0]
+    )
     assert max(map(len, live)) < columns
     lines = screen(written)
     assert re.search(rf"\r {{{columns - 1}}}\r\[1/2\]", written), "it is wiped away before a line that stays"

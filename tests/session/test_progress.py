@@ -102,6 +102,40 @@ def test_the_first_state_is_building_kernels(progress: Progress) -> None:
     assert progress.status("p") == "[0/2] p  0 of 4 pairs  building kernels"
 
 
+def test_kernels_that_are_built_are_counted_with_the_time_left(progress: Progress) -> None:
+    """Until the first pair is measured; five seconds for the fourth part leave fifteen."""
+    progress._started = -4.0
+    progress.builds = lambda: (12, 48)
+    assert progress.status("p").startswith("[0/2] p  0 of 4 pairs  built 12 of 48 kernels  0:")
+    for nothing in ((0, 48), (48, 48), (50, 48), (0, 0)):
+        progress.builds = lambda nothing=nothing: nothing  # type: ignore[misc]
+        assert progress.status("p") == "[0/2] p  0 of 4 pairs  building kernels"
+
+
+def test_the_wait_for_the_compiler_does_not_count_for_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pair took a minute of compiling: the others need not expect it."""
+    now = iter([0.0, 0.0, 60.0, 61.0, 61.0, 61.0, 61.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    progress = Progress()
+    progress.builds = lambda: (48, 48)
+    progress.plan([("p", kernel) for kernel in "abcd"])
+    progress.finished(fact("p", "a"))
+    assert progress.status("p").endswith("1 of 4 pairs  measuring")
+    progress.finished(fact("p", "b"))
+    assert progress.status("p").endswith("2 of 4 pairs  1 pairs/s  0:02 left")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_a_narrow_line_shortens_the_name_and_keeps_the_time_left(progress: Progress, width: int) -> None:
+    name = "forward-bf16-n1-c64-k256-i56x56-f1x1-p1-and-a-longer-one-than-any-terminal-is-wide"
+    progress.builds = lambda: (12, 48)
+    line = progress.status(name, width)
+    assert len(line) <= width or width == 40
+    assert "built 12 of 48 kernels" in line
+    assert line.endswith(" left")
+    assert (name in line) == (width == 200)
+
+
 def test_long_times_show_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(0, 100000, 100))
     monkeypatch.setattr("time.monotonic", lambda: float(next(now)))

@@ -15,7 +15,7 @@ from tile_oracle.errors import RecordError
 from tile_oracle.judge.noise import Margin
 from tile_oracle.record.run import Run
 from tile_oracle.session.conclusion import conclude
-from tile_oracle.session.settle import MOST_ROUNDS, rounds_ahead, settle, uncertain_picks
+from tile_oracle.session.settle import MOST_ROUNDS, _shown, rounds_ahead, settle, uncertain_picks
 
 JUDGED = ("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget", "1ms", "--samples", "5")
 
@@ -76,3 +76,9 @@ def test_leaders_of_a_baseline_are_measured_again_in_later_rounds(
         assert all(len(kernels) > 1 for kernels in timed), "a kernel alone is compared with nothing"
         assert all(before <= after for before, after in pairwise(timed)), "who was a leader stays one"
     assert not records.duplicated(["problem", "kernel", "round"]).any()
+
+
+def test_the_live_line_says_how_long_measuring_again_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic", lambda: 100.0)
+    assert _shown(3, 190.5, 80) == "measuring 3 problems again, for at most 1:30"
+    assert _shown(1, 90.0, 30) == "measuring 1 problem again, for"

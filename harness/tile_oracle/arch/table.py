@@ -6,7 +6,6 @@ epilogues and options. The architecture adds waves, warp tiles, LDS and hardware
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -25,6 +24,7 @@ from tile_oracle.arch.specs import (
     Triple,
 )
 from tile_oracle.data_files import data_folder
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import JsonTree, shown
 from tile_oracle.kernel import EPILOGUES, SCHEDULERS
@@ -45,8 +45,7 @@ def load_arch(name: str) -> Arch:
     archs = _shipped()
     arch = archs.get(name)
     if arch is None:
-        close = difflib.get_close_matches(name[:100], archs, 1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(archs)}"
+        hint = did_you_mean(name, archs, f"known: {', '.join(archs)}")
         raise RuleError(f"architecture {shown(name)} is not in kernels/arch_specs.json; {hint}")
     return arch
 

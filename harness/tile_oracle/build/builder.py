@@ -209,9 +209,8 @@ class Builder:
         return self._maker.assembly(kernel)
 
     def stats(self) -> BuildStats:
-        """Counters so far."""
-        with self._lock:
-            return self._stats
+        """Counters so far. Does not wait for the lock, which is held while a compiler is prepared."""
+        return self._stats
 
     def close(self) -> None:
         """Stops compilers and drops queued jobs; their futures raise BuildError. Safe to call twice."""

@@ -51,7 +51,6 @@ _LOG_LINES_SHOWN = 8
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle build`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Compiles all kernels of a pool into a folder with a manifest. Kernels that do not compile are\n"
         "listed with the end of the compiler's log, and make the exit status 1."

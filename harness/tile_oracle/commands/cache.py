@@ -35,7 +35,6 @@ _SECONDS = {"h": 3600.0, "d": _DAY_S, "w": 7 * _DAY_S}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle cache`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     add_build_dir(parser)
     parser.add_argument("--prune", action="store_true", help="remove entries, as the next two options say")

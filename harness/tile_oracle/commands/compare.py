@@ -33,7 +33,6 @@ failed.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle compare`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "Compares two sets of measurements problem by problem, or two models on one set."
     parser.epilog = _EXAMPLES
     parser.add_argument("old", metavar="OLD", help="a run, records, an oracle file or a baseline; or a model")

@@ -39,6 +39,15 @@ from tile_oracle.version import __version__
 
 HELP = "show what this machine can run, what is missing, and how to get it"
 
+_EXAMPLES = """\
+examples:
+  tile-oracle doctor                         every target: device, compiler, what is missing
+  tile-oracle doctor --ck-tile /opt/rocm     the same, and what can be measured of this CK Tile
+  tile-oracle doctor --json                  for programs
+
+Exit status: 0 if a target can run here, else 1.
+"""
+
 GOOD, BAD, NOTE = "ok", "missing", "note"
 DEVICE = "device and runtime"
 
@@ -75,6 +84,7 @@ class TargetFindings:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle doctor`."""
+    parser.epilog = _EXAMPLES
     add_build_dir(parser)
     parser.add_argument(
         "--ck-tile",

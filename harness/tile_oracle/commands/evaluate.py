@@ -14,9 +14,9 @@ from tile_oracle.commands.options import add_records
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.candidates import rank_recorded
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
+from tile_oracle.evaluation.folder_predictor import load_predictor
 from tile_oracle.evaluation.picks_file import read_picks, read_picks_file
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.oracle import problems_of
 from tile_oracle.record.dataset import load_records
@@ -43,7 +43,6 @@ the pick's prediction and for the target of each member of the model.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle evaluate`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Ranks the measured kernels of every recorded problem and compares picks with oracles."
     )
@@ -86,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"{name}: {picks.note}", file=sys.stderr if args.json == STDOUT else sys.stdout)
         evaluation = evaluate(name, records, picks.rankings, trained_on, args.seed)
     else:
-        predictor = Predictor.load(folder)
+        predictor = load_predictor(folder, len(records))
         rankings = rank_recorded(predictor, records)
         if args.abstain:
             abstained = problems_outside(lambda problem: trained, problems_of(records))
@@ -121,7 +120,7 @@ def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
     """Predictions of a model folder for the records, or the picks of a CSV file."""
     if Path(model).suffix == ".csv":
         return read_picks(model, problems_of(records))
-    return rank_recorded(Predictor.load(folder_of_model(model)), records)
+    return rank_recorded(load_predictor(folder_of_model(model), len(records)), records)
 
 
 def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 from tile_oracle.commands.predict import kernels_named
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import ModelError, RuleError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.model_folder import ModelSpec, read_spec
-from tile_oracle.model.store import SPEC_FILE, is_model_folder, shipped_models
+from tile_oracle.model.store import SPEC_FILE, is_model_folder, model_names, shipped_models
 from tile_oracle.operation import operation_named
 from tile_oracle.pool import load_rule_set, pool_of_kind
 from tile_oracle.problem import kind_text
@@ -37,7 +38,6 @@ its README.md explains how to use it.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle export`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Writes a folder with the model, its candidate kernels and C++ that picks among them: the same\n"
         "answers as `tile-oracle predict`, bit for bit."
@@ -75,7 +75,11 @@ def _model_folder(text: str) -> Path:
     for folder in (Path(text).expanduser(), shipped_models() / Path(text).name):
         if is_model_folder(folder):
             return folder
-    raise ModelError(f"{text} is neither a model folder (with {SPEC_FILE}) nor the name of a shipped model")
+    hint = did_you_mean(Path(text).name, model_names([shipped_models()]))
+    raise ModelError(
+        f"{text} is neither a model folder (with {SPEC_FILE}) nor the name of a shipped model"
+        f"{hint and '; '}{hint}"
+    )
 
 
 def _kernels_of_set(spec: ModelSpec, name: str) -> list[Kernel]:

@@ -21,7 +21,6 @@ files again.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle export-records`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Kernel Tuner tunes one problem at a time, so each problem has a file, FOLDER/ID.json."
     )

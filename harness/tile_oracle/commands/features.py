@@ -26,7 +26,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle features`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "A schema is one table of names and formulas. Published schemas never change."
     parser.epilog = _EXAMPLES
     parser.add_argument("schema", nargs="?", metavar="SCHEMA", help="name of a schema")

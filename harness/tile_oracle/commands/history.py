@@ -25,7 +25,6 @@ which it began, and a p-value (permutation test); above 0.01 it is open. docs/hi
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle history`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Reads the reports of all runs below FOLDER and writes one page over them: one series for each "
         "problem set, kernel set and architecture, replays apart. Prints the newest runs and the steps."

@@ -12,6 +12,7 @@ import pandas as pd
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
 from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
+from tile_oracle.progress_line import steps
 from tile_oracle.record.import_summary import plain_name
 from tile_oracle.record.importers import import_file, write_records
 from tile_oracle.record.schema import op_of
@@ -32,6 +33,9 @@ One call imports one operation.
 Kernel Tuner's cache files and T4 results, and NVBench's --json output are recognized: the kernel is a
 parameter or axis `kernel` with one of our names, or all of a kernel's fields; the problem is a parameter or
 axis `problem` with an id, or its dimensions.
+What hipblaslt-bench and rocblas-bench print is recognized, too: the kernel is the library's solution
+(gemm_bf16_rcr_hipblaslt.s300662), so run hipblaslt-bench with --print_kernel_info. Batches, beta, padded
+matrices and other types are refused and counted.
 Sweeps of CK DSL name a kernel by tile and pipeline. Tiles other than the published ones need warp_m, ...,
 warp_tile_k as well.
 """
@@ -39,10 +43,9 @@ warp_tile_k as well.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle import`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Reads published benchmark CSV, JSON and parquet results, raw benchmark logs (JSON among other "
-        "lines), files of Kernel Tuner and NVBench, "
+        "lines), files of Kernel Tuner and NVBench, what hipblaslt-bench and rocblas-bench print, "
         "and tile-oracle's records. Contradictory rows are refused and counted. Rows whose non_zero "
         "count shows that the kernel did not write its output get the status wrong."
     )
@@ -78,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     if not str(args.out).endswith(".parquet"):
         raise RecordError(f"{args.out}: records are written as one .parquet file")
     frames = []
-    for path in args.files:
+    for path in steps("importing files", args.files):
         imported = import_file(path, args.arch, args.trust_unverified, args.dtype)
         print(imported.summary)
         for line in imported.summary.shown:

@@ -123,7 +123,6 @@ class _Kind:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle kernels`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Counts the kernels of a rule set by architecture and kind of problem; for one kind, by tile and\n"
         "pipeline. Also lists names, explains refusals, and explains a kernel's name."

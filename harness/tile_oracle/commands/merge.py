@@ -26,7 +26,6 @@ kept, counted and shown.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle merge`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Reads run folders, folders of parts and parquet files of records, including runs in progress and "
         "killed runs, and writes one parquet file atomically. Equal rows give equal bytes."

@@ -43,7 +43,6 @@ _MAX_SUMMARY_BYTES = 900_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle night`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Runs pytest on a named target. The folder --state keeps baselines, a history and the runs. A night "
         "that was killed, or stopped at the end of its budget, is continued by the next one."

@@ -72,6 +72,7 @@ def add_training(parser: argparse.ArgumentParser, folds: int = 5, without_recipe
     parser.add_argument(
         "--recipe",
         choices=sorted(RECIPES),
+        metavar="RECIPE",
         help=f"features, target and training settings (default: {without_recipe or SUITED})",
     )
     parser.add_argument(

@@ -32,7 +32,6 @@ It omits busy_ms, which no replay reads, and tflops, which is computed from late
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle oracle`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "Writes a compact parquet file of the records; equal records give equal bytes."
     parser.epilog = _EXAMPLES
     add_records(parser)

@@ -39,7 +39,6 @@ _REACH_PERCENT = 99.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle portfolio`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Chooses sets of kernels by the mean efficiency of their fastest kernel: greedily, with swaps. The\n"
         "bound is an upper limit of the mean of every set of that size on the same problems."

@@ -41,7 +41,6 @@ the architecture's rules refuse for the problem is still listed, with the reason
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle predict`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Prints the kernels for each problem, best first, with all predictions: the TFLOPS that decide the "
         "order, and the TFLOPS, latency or bandwidth that each member of the model predicts."

@@ -51,10 +51,10 @@ _QUANTILES = (("min", 0.0), ("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("max",
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle problems`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "A table of the shipped problem sets or, given names or paths, each of them in detail. A file is a "
-        "CSV table, a list of MIOpenDriver command lines, or a Python file with tile_engine's problems, "
+        "CSV table, a list of MIOpenDriver command lines, a log or YAML file of rocBLAS and hipBLASLt, or a "
+        "Python file with tile_engine's problems, "
         "which is parsed and never executed."
     )
     parser.epilog = _EXAMPLES
@@ -191,7 +191,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
     lines.append(f"  sha256  {problem_set.sha256}")
     if problem_set.repeated_rows:
         lines.append(f"  left out: {problem_set.repeated_rows:,} rows that repeat an earlier problem")
-    lines += [f"  left out: {_printable(note)}" for note in problem_set.notes]
+    lines += [f"  note    {_printable(note)}" for note in problem_set.notes]
     if problem_set.provenance:
         lines += ["", *(f"  {_printable(line)}".rstrip() for line in problem_set.provenance.splitlines())]
 

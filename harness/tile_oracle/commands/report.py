@@ -20,7 +20,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle report`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Writes selection.parquet, verdict.json, summary.md and report.html of RUN and prints the summary. "
         "The model's rankings, the criteria and the baseline are those of the run's own report."

@@ -29,7 +29,6 @@ Exit status: 0 the new model may replace the current one, 1 it may not. The new 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle retrain-check`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "The published test of a model's quality: current model, new model, both on unseen problems."
     )

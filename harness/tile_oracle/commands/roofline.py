@@ -30,7 +30,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle roofline`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Writes a model folder that predicts the time of a GEMM kernel of any source from its tile and from\n"
         "the peak rates of the architecture (docs/gemm.md)."

@@ -22,7 +22,6 @@ folders of older versions and for files changed on purpose. It trusts the files 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle seal`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Writes the digest of every file of a model folder into its train_manifest.json, and into each of "
         "its baselines the digest of the oracle beside it. A manifest of an older version also gets the "

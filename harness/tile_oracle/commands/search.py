@@ -28,7 +28,6 @@ measurements of that kernel; for others the prediction is an extrapolation.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle search`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "Random sampling or discrete differential evolution, reproducible by the seed."
     parser.epilog = _EXAMPLES
     parser.add_argument("problem", metavar="PROBLEM", help="problem id")

@@ -36,7 +36,6 @@ replayed session of the model.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle ship`."""
 
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "Makes a model folder that `pytest --target replay` can gate, from records."
     parser.epilog = _EXAMPLES
     add_records(parser)

@@ -12,11 +12,11 @@ import pandas as pd
 from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import ModelError
+from tile_oracle.evaluation.folder_predictor import load_predictor
 from tile_oracle.exploration.suggest import suggest, suggest_picks
 from tile_oracle.exploration.suggest_simulation import KNOWN_PROBLEMS, ROUNDS, WAYS, simulate
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.oracle import problems_of
 from tile_oracle.problem_set import load_problem_set
@@ -41,7 +41,6 @@ then the second of every problem, and so on.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle suggest`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "The most informative pairs: an ensemble is unsure of them, or a model picks them."
     parser.epilog = _EXAMPLES
     parser.add_argument("records", nargs="+", metavar="RECORDS", help="what is measured already")
@@ -74,7 +73,9 @@ def run(args: argparse.Namespace) -> int:
     problems = load_problem_set(args.problem_set).problems if args.problem_set else problems_of(records)
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
     if args.model:
-        predictor = Predictor.load(folder_of_model(args.model), usable_cores()).knowing(CodeTable.of(records))
+        pairs = len(problems) * len(kernels)
+        folder = folder_of_model(args.model)
+        predictor = load_predictor(folder, pairs, usable_cores(), CodeTable.of(records))
         if predictor.spec.arch != archs[0]:
             raise ModelError(f"{args.model} is of {predictor.spec.arch}, the records are of {archs[0]}")
         table = suggest_picks(records, predictor, problems, kernels, args.budget, _say)

@@ -43,7 +43,6 @@ docs/heuristic.md.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle train`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Trains a model on the ok measurements of runs (folders or parquet files), cross-validates it by "
         "problem and by family, and writes a model folder: models, feature_spec.json, train_manifest.json, "

@@ -22,6 +22,7 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import final_measurements, find_oracles, problems_of, records_op
 from tile_oracle.problem import Problem
+from tile_oracle.progress_line import steps
 from tile_oracle.selection import COVERED, TOP_K_COLUMNS, Efficiency, ranked_pairs, select, summarise
 from tile_oracle.training.training_rows import pair_columns_of, training_rows
 
@@ -124,6 +125,10 @@ class Evaluation:
         return table.astype(dict.fromkeys(("value", "low", "high"), "float64"))
 
 
+PROBLEMS_AT_ONCE = 50
+"""For a single one, making the columns takes most of the time."""
+
+
 class PairPredictor(Protocol):
     """What predicts TFLOPS, (problems, kernels): Predictor, FolderPredictor."""
 
@@ -134,13 +139,19 @@ def rank_all(
     predictor: PairPredictor, problems: Sequence[Problem], kernels: Sequence[Kernel]
 ) -> pd.DataFrame:
     """Predictions (problem, kernel, predicted_tflops) for every problem and every kernel that matches it."""
-    frames = []
+    parts: list[tuple[list[Problem], list[Kernel]]] = []
     for kind in sorted({p.kind for p in problems}):
         of_kind = [p for p in problems if p.kind == kind]
         pool = [kernel for kernel in kernels if kernel.matches(of_kind[0])]
         if pool:
-            predicted = predictor.predict(of_kind, pool)
-            frames.append(_ranking(of_kind, [pool] * len(of_kind), predicted.reshape(-1)))
+            firsts = range(0, len(of_kind), PROBLEMS_AT_ONCE)
+            parts += [(of_kind[first : first + PROBLEMS_AT_ONCE], pool) for first in firsts]
+    frames = []
+    for some, pool in steps(
+        "ranking the kernels", parts, [float(len(one) * len(pool)) for one, pool in parts]
+    ):
+        predicted = predictor.predict(some, pool)
+        frames.append(_ranking(some, [pool] * len(some), predicted.reshape(-1)))
     if not frames:
         raise ModelError("no kernel of the records matches the problems' direction, dtype and rank")
     return pd.concat(frames, ignore_index=True)

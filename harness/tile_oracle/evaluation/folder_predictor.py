@@ -18,12 +18,35 @@ from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor, ranker_of
 from tile_oracle.problem import Problem
 from tile_oracle.selector import native_library
+from tile_oracle.selector.forest_scores import ForestScores, scorer_library
 from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.selector.selector_file import NativeModel
 
 _log = logging.getLogger(__name__)
 
 WORTH_COMPILING = 50_000
 """Pairs from which LightGBM takes longer than compiling the native library once."""
+
+
+def load_predictor(folder: Path, pairs: int, threads: int = 1, code: CodeTable | None = None) -> Predictor:
+    """The model in a folder, for so many pairs. Python computes the features; native code scores the trees,
+    or LightGBM, which imports slowly. code: as for Predictor.knowing. Raises ModelError like Predictor.load.
+    """
+    code = CodeTable() if code is None else code
+    try:
+        if _may_be_native(pairs):
+            model = NativeModel.load(folder, code)
+            scorer_library()
+            engines = {name: ForestScores(forests) for name, forests in model.forests.items()}
+            return Predictor(folder, model.spec, model.ranker.scored_by(engines), threads)
+    except (BuildError, ModelError, TargetError) as error:
+        _log.debug("no native scores of %s: %s", folder, error)
+    return Predictor.load(folder, threads).knowing(code)
+
+
+def _may_be_native(pairs: int) -> bool:
+    """Raises BuildError if it cannot be found out."""
+    return pairs >= WORTH_COMPILING or native_library.is_compiled()
 
 
 @dataclass
@@ -42,8 +65,7 @@ class FolderPredictor:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        """Loaded when it is first needed: it imports LightGBM, and native predictions do not."""
-        return Predictor.load(self.folder, self.threads).knowing(self.code)
+        return load_predictor(self.folder, self.pairs, self.threads, self.code)
 
     @cached_property
     def orders_only(self) -> bool:
@@ -80,7 +102,7 @@ class FolderPredictor:
 
     def _loaded(self, kernels: Sequence[Kernel]) -> NativeRanker | None:
         try:
-            if self.pairs < WORTH_COMPILING and not native_library.is_compiled():
+            if not _may_be_native(self.pairs):
                 return None
             return NativeRanker.load(self.folder, kernels, self.code)
         except (BuildError, ModelError, TargetError) as error:

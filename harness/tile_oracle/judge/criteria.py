@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import GateError
 
 PASS = "pass"
@@ -53,7 +54,9 @@ class Criteria:
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
-            raise GateError(f"criteria {self.rule!r} are not known: {' and '.join(RULES)} are")
+            hint = did_you_mean(self.rule, RULES)
+            known = " and ".join(RULES)
+            raise GateError(f"criteria {self.rule!r} are not known: {hint}{hint and ' '}{known} are")
         if not 0.5 < self.confidence < 1:
             raise GateError(f"the confidence {self.confidence!r} is not between 0.5 and 1")
         for one in fields(self):

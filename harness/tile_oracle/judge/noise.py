@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tile_oracle.oracle import first_of_each
 from tile_oracle.pair_numbers import pair_numbers
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.twins import is_measured, measured_kernels
@@ -358,10 +359,11 @@ def _fastest_others(
     }
     ok = final[(final["status"] == "ok") & final["problem"].isin([p for p in pick_of if p not in found])]
     ok = ok[(ok["kernel"] == ok["measured"]) & (ok["kernel"] != ok["problem"].map(pick_of))]
-    ok = ok.sort_values(["remeasured", "latency_ms", "kernel"], ascending=[False, True, True])
-    for problem, kernel, latency in ok.drop_duplicates("problem")[
-        ["problem", "kernel", "latency_ms"]
-    ].itertuples(index=False, name=None):
+    again = ok["problem"].isin(ok.loc[ok["remeasured"].astype(bool), "problem"])
+    ok = ok[~again | ok["remeasured"].astype(bool)]
+    first = ok.iloc[first_of_each(ok["problem"], ok["latency_ms"], ok["kernel"])]
+    columns = (first[name] for name in ("problem", "kernel", "latency_ms"))
+    for problem, kernel, latency in zip(*columns, strict=True):
         found[problem] = (kernel, float(latency))
     return found
 

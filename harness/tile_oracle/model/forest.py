@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import ModelError
+from tile_oracle.model.number_list import numbers_of
 
 _MAGIC = b"TOFOREST"
 _VERSION = 1
@@ -155,8 +156,8 @@ def _column(trees: list[dict[str, str]], key: str, count: int, where: str) -> np
     """One column of all trees. Doubles are exact: reals have 17 digits, integers are small."""
     joined = " ".join(value for tree in trees if (value := tree.get(key, "").strip()))
     try:
-        values = np.array(joined.split(), dtype=np.float64)
-    except (ValueError, OverflowError):
+        values = numbers_of(joined)
+    except ValueError:
         raise ModelError(
             f"{where}: {key} holds a value that is not a number: save or copy the model again"
         ) from None

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import ModelError
+from tile_oracle.model.number_list import numbers_of
 
 _INT = r"-?[0-9]{1,10}"
 _REAL = r"-?[0-9]{1,25}(?:\.[0-9]{1,25})?(?:e[+-]?[0-9]{1,3})?"
@@ -286,7 +287,7 @@ def _column(
     try:
         if joined.encode().translate(None, characters) or "  " in joined or joined != joined.strip():
             raise ValueError
-        values = np.array([] if key in _STATISTICS else joined.split(), dtype=np.float64)
+        values = numbers_of("" if key in _STATISTICS else joined)
     except ValueError:
         raise _wrong(where, f"{key} of a tree holds what is no number") from None
     if characters is _WHOLE and (np.abs(values) >= (2**32 if key == "cat_threshold" else 2**31)).any():

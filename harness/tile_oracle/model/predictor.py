@@ -37,6 +37,7 @@ from tile_oracle.model.store import (
     ROOFLINE_FILE,
     SPEC_FILE,
     kernels_trained_on,
+    no_model_there,
     read_json,
 )
 from tile_oracle.model.tree_targets import Target, target_named
@@ -66,7 +67,7 @@ class Predictor:
         """
         folder = Path(folder)
         if not folder.is_dir():
-            raise ModelError(f"no model folder at {folder}")
+            raise ModelError(no_model_there(folder))
         spec = read_spec(folder)
         return cls(folder, spec, ranker_of(folder, spec, _boosters), threads)
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.data_files import data_folder
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import ModelError
 from tile_oracle.sealed_json import check_seal, without_seal
 from tile_oracle.user_file import read_bytes
@@ -93,6 +94,17 @@ def named_model_folder(text: str, places: Iterable[Path]) -> Path | None:
     """The model folder that a user named, by path or by name in one of the places; else None."""
     found = (Path(text).expanduser(), *(place / text for place in places))
     return next((folder for folder in found if is_model_folder(folder)), None)
+
+
+def model_names(places: Iterable[Path]) -> list[str]:
+    """The names of all models in these places."""
+    return sorted({folder.name for place in places for folder in model_folders(place)})
+
+
+def no_model_there(folder: Path) -> str:
+    """The message for a folder that is none."""
+    hint = did_you_mean(folder.name, model_names((Path("models"), shipped_models())))
+    return f"no model folder at {folder}{hint and ': '}{hint}"
 
 
 def folder_of_model(text: str | Path) -> Path:

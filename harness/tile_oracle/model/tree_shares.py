@@ -25,11 +25,14 @@ from tile_oracle.model.forest import Forest
 
 _Ints = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]
+_Words = npt.NDArray[np.uint64]
 
 _CATEGORICAL, _DEFAULT_LEFT = 1, 2
 _MISSING_IS_ZERO, _MISSING_IS_NAN = 1, 2
 _ZERO = 1e-35
+_ROWS_OF_A_WORD = 64
 _ROWS_AT_ONCE = 8
+"""So many that what is computed of them stays in the caches."""
 
 
 def explainable(forest: Forest) -> bool:
@@ -75,8 +78,8 @@ class ScoreShares:
         shares = np.zeros(first.shape)
         alone = self._forest.leaf_value[np.cumsum(self._forest.num_leaves) - 1][self._forest.num_leaves == 1]
         scores = np.full((2, len(first)), alone.sum())
-        for begin in range(0, len(first), _ROWS_AT_ONCE):
-            some = slice(begin, begin + _ROWS_AT_ONCE)
+        for begin in range(0, len(first), _ROWS_OF_A_WORD):
+            some = slice(begin, begin + _ROWS_OF_A_WORD)
             self._add(first[some], second[some], shares[some], scores[:, some])
         return shares, scores[0], scores[1]
 
@@ -85,26 +88,39 @@ class ScoreShares:
         follows = self._follows(first), self._follows(second)
         for group in self._groups:
             value = self._forest.leaf_value[group.leaf]
-            ways = [follow[:, group.slot] for follow in follows]
-            for of_row, way in zip(scores, ways, strict=True):
-                of_row += way.all(axis=2) @ value
-            row, place = np.nonzero((ways[0] != ways[1]).any(axis=2))
-            z = group.z[place]
-            found = np.zeros(z.shape)
-            for sign, way in zip((-1.0, 1.0), ways, strict=True):
-                o = way[row, place].astype(np.float64)
-                found += sign * (o - z) * _integrals(o, z)
-            found *= value[place, None]
-            width = shares.shape[1]
-            at = row[:, None] * width + group.feature[place]
-            shares += np.bincount(at.ravel(), found.ravel(), shares.size).reshape(shares.shape)
+            ways = [follow[group.slot] for follow in follows]
+            reached = [np.bitwise_and.reduce(way, axis=1) for way in ways]
+            differ = np.bitwise_or.reduce(ways[0] ^ ways[1], axis=1)
+            for begin in range(0, len(first), _ROWS_AT_ONCE):
+                numbers = np.arange(begin, min(begin + _ROWS_AT_ONCE, len(first)), dtype=np.uint64)
+                some = slice(begin, begin + len(numbers))
+                for of_row, leaves in zip(scores, reached, strict=True):
+                    of_row[some] += _bits(leaves, numbers[:, None]) @ value
+                row, place = np.nonzero(_bits(differ, numbers[:, None]))
+                z = group.z[place]
+                found = np.zeros(z.shape)
+                for sign, way in zip((-1.0, 1.0), ways, strict=True):
+                    o = _bits(way[place], numbers[row, None]).astype(np.float64)
+                    found += sign * (o - z) * _integrals(o, z)
+                found *= value[place, None]
+                part = shares[some]
+                at = row[:, None] * part.shape[1] + group.feature[place]
+                part += np.bincount(at.ravel(), found.ravel(), part.size).reshape(part.shape)
 
-    def _follows(self, rows: Array) -> _Mask:
-        """Whether each row goes the way of each slot, (rows, slots)."""
+    def _follows(self, rows: Array) -> _Words:
+        """Which rows go the way of each slot, (slots,): bit i is row i."""
         if not len(self._slots):
-            return np.zeros((len(rows), 0), dtype=bool)
-        along = _goes_left(self._forest, rows)[:, self._split] == self._left
-        return np.asarray(np.logical_and.reduceat(along, self._slots, axis=1))
+            return np.zeros(0, dtype=np.uint64)
+        left = np.zeros(len(self._forest.threshold), dtype=np.uint64)
+        for number, goes in enumerate(_goes_left(self._forest, rows)):
+            left |= goes.astype(np.uint64) << np.uint64(number)
+        along = np.where(self._left, left[self._split], ~left[self._split])
+        return np.asarray(np.bitwise_and.reduceat(along, self._slots))
+
+
+def _bits(words: _Words, numbers: _Words) -> _Mask:
+    """Whether bit `numbers` of each word is set."""
+    return np.asarray((words >> numbers) & np.uint64(1) != 0)
 
 
 def _integrals(o: Array, z: Array) -> Array:

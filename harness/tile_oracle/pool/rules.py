@@ -38,7 +38,6 @@ A set may also be one such file, by its path (`nhwgc_bf16.conf`, or `nhwgc_bf16.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -47,6 +46,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from tile_oracle.data_files import data_folder
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import JsonTree, shown
 from tile_oracle.kernel import Kernel, NamedKernel
@@ -168,8 +168,7 @@ def load_rule_set(name_or_path: str) -> RuleSet:
         return _with_installed(_read(path, name_or_path, 0, 0))
     else:
         known = list_rule_sets()
-        close = difflib.get_close_matches(name_or_path[:100], known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"shipped sets: {', '.join(known)}"
+        hint = did_you_mean(name_or_path, known, f"shipped sets: {', '.join(known)}")
         raise RuleError(
             f"kernel set {shown(name_or_path)} is not known; {hint} (a file's name ends in .json or .conf)"
         )

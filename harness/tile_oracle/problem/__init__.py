@@ -102,6 +102,7 @@ def gemm_shape(problem: Problem) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=8192)
+@lru_cache(maxsize=8192)
 def problem_from_id(text: str) -> Problem:
     """The problem of an id, of any operation. Raises ProblemError."""
     return operation_of_prefix(text).problem.from_id(text)

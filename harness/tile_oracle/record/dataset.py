@@ -171,6 +171,10 @@ def _read_tables(path: Path, op: str | None, compact: bool) -> list[pa.Table]:
         if path.name != "selection.parquet" and not path.name.startswith((".", "_"))
     ]
     if not parts and not journals:
+        runs = [one for one in sorted(folder.iterdir()) if measurements_folder(one).is_dir()]
+        if runs:
+            named = f"{len(runs)} runs" if len(runs) > 1 else "a run"
+            raise RecordError(f"no records in {folder} itself, but it holds {named}: give {runs[-1]}")
         raise RecordError(f"no records in {folder}: it holds no parquet part (did the run measure anything?)")
     bytes_of = [part.stat().st_size for part in parts]
     what = f"reading records of {folder.parent.name if folder != path else folder.name}"

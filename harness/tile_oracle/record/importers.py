@@ -18,6 +18,7 @@ from tile_oracle.arch import load_arch
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
 from tile_oracle.record import ck_dsl
+from tile_oracle.record.blas_bench import is_blas_results, read_blas_results
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dialect import dialect_of_header, dialect_of_text
 from tile_oracle.record.foreign_rows import ForeignFile
@@ -54,12 +55,14 @@ def import_file(
     if path.is_dir() or (path.suffix == ".parquet" and _is_own(path)):
         return _own(path, arch)
     refusals = Refusals()
+    text = "" if path.suffix == ".parquet" else text_of(path)
+    if is_blas_results(text):
+        return _of_foreign(read_blas_results(text), path, arch)
     if path.suffix == ".parquet":
         rows = parquet_rows(path)
         dialect = dialect_of_header(list(rows.columns))
         rows = named_columns(path, rows, dialect)
     elif path.suffix.lower() == ".csv":
-        text = text_of(path)
         header = next(csv.reader(io.StringIO(text[: 1 << 16], newline=None)), [])
         dialect = dialect_of_header(header)
         if ck_dsl.is_sweep(header):
@@ -68,7 +71,6 @@ def import_file(
         else:
             rows = csv_rows(path, text, header, dialect)
     else:
-        text = text_of(path)
         foreign = _foreign(text)
         if foreign is not None:
             return _of_foreign(foreign, path, arch)

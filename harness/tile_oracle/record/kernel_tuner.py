@@ -19,6 +19,7 @@ import pandas as pd
 from tile_oracle.errors import RecordError
 from tile_oracle.kernel import kernel_from_row
 from tile_oracle.oracle import final_measurements, records_op
+from tile_oracle.progress_line import steps
 from tile_oracle.record.foreign_rows import KERNEL_WORDS, PROBLEM_WORDS, ForeignFile
 
 CACHE_SCHEMA, T4_SCHEMA = "1.1.0", "1.0.0"
@@ -131,15 +132,21 @@ def kernel_tuner_files(records: pd.DataFrame, *, t4: bool) -> Iterator[tuple[str
         raise RecordError("no pair of these records has a result that Kernel Tuner's files can state")
     op = records_op(records)
     ok = records[records["status"] == "ok"]
-    runtimes = {
-        (str(problem), str(kernel)): [float(one) for one in times]
-        for (problem, kernel), times in ok.groupby(["problem", "kernel"], observed=True)["latency_ms"]
-    }
-    for problem, rows in final.groupby("problem", observed=True):
+    runtimes: dict[tuple[str, str], list[float]] = {}
+    for problem, kernel, latency_ms in zip(ok["problem"], ok["kernel"], ok["latency_ms"], strict=True):
+        runtimes.setdefault((str(problem), str(kernel)), []).append(float(latency_ms))
+    distinct = final.drop_duplicates("kernel").to_dict("records")
+    parameters = {row["kernel"]: _parameters({str(k): v for k, v in row.items()}, op) for row in distinct}
+    stated = final[[name for name in _STATED if name in final]]
+    by_problem = list(stated.groupby("problem", observed=True))
+    for problem, rows in steps("writing a file for each problem", by_problem):
         listed = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
-        entries = [(row, _parameters(row, op)) for row in listed]
+        entries = [(row, parameters[row["kernel"]]) for row in listed]
         yield str(problem), (_t4 if t4 else _cache)(str(problem), entries, runtimes)
 
+
+_STATED = ("problem", "kernel", "op", "status", "latency_ms", "busy_ms", "time", "device")
+"""What the files have of a record besides the kernel's parameters."""
 
 Entries = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
 Runtimes = Mapping[tuple[str, str], Sequence[float]]

@@ -243,43 +243,36 @@ def _shown(value: object) -> str:
 def _rows(data: ReportData, selection: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The chosen rows of data.final, by place of the problem and fastest first, and their kernels' names."""
     final = data.final
-    wanted = [
-        "problem",
-        "kernel",
-        "status",
-        "detail",
-        "latency_ms",
-        "precision",
-        "spread",
-        "samples",
-        "remeasured",
-    ]
-    table = pd.DataFrame(
-        {name: final[name] if name in final else pd.Series(np.nan, index=final.index) for name in wanted}
-    )
-    problem_place = {name: number for number, name in enumerate(selection["problem"])}
-    table["problem_place"] = table["problem"].map(problem_place).to_numpy(dtype=np.int64)
-    group = table["status"].map(_GROUPS).fillna(2).to_numpy(dtype=np.int64)
-    latency = table["latency_ms"].to_numpy(dtype=np.float64, na_value=np.nan)
-    places = table["problem_place"].to_numpy()
+    # Chosen by numbers first: a table of all pairs would take most of the time.
+    places = _places(final["problem"], {name: number for number, name in enumerate(selection["problem"])})
+    group = final["status"].map(_GROUPS).fillna(2).to_numpy(dtype=np.int64)
+    latency = final["latency_ms"].to_numpy(dtype=np.float64, na_value=np.nan)
     order = np.lexsort((np.where(np.isnan(latency), np.inf, latency), group, places))
-    table, group = table.iloc[order].reset_index(drop=True), group[order]
+    places, group = places[order], group[order]
+    begins = np.ones(len(order), dtype=bool)
+    begins[1:] = (places[1:] != places[:-1]) | (group[1:] != group[:-1])
+    nth = np.arange(len(order)) - np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
     each = min(_MOST_EACH, max(_LEAST_EACH, MOST_ROWS // max(len(selection), 1)))
-    nth = table.groupby(["problem_place", pd.Series(group, index=table.index)]).cumcount().to_numpy()
-    named = table["kernel"].to_numpy(dtype=object)
-    places = table["problem_place"].to_numpy()
-    special = np.zeros(len(table), dtype=bool)
+    named = final["kernel"].to_numpy(dtype=object)[order]
+    special = np.zeros(len(order), dtype=bool)
     for column in ("pick_kernel", "oracle_kernel"):
         special |= named == selection[column].to_numpy(dtype=object)[places]
     failures = min(_MOST_FAILURES, each)
     kept = special | ((group == 0) & (nth < each)) | ((group == 1) & (nth < failures))
-    table = table[kept].reset_index(drop=True)
+    chosen = final.iloc[order[kept]].reset_index(drop=True)
+    nothing = pd.Series(np.nan, index=chosen.index)
+    table = pd.DataFrame({name: chosen.get(name, nothing) for name in _COLUMNS})
+    table["problem_place"] = places[kept]
     codes, names = pd.factorize(table["kernel"])
     table["kernel_place"] = codes
     table["rank"] = _ranks(data, table)
     return table, [str(name) for name in names]
 
 
+_COLUMNS = (
+    *("problem", "kernel", "status", "detail", "latency_ms", "precision", "spread", "samples"),
+    "remeasured",
+)
 _GROUPS = {"ok": 0, "noisy": 0, "unsupported": 2} | dict.fromkeys(
     ("wrong", "flaky", "crash", "timeout", "build_error", "device_lost"), 1
 )

@@ -26,6 +26,7 @@ from tile_oracle.model.model_folder import ModelSpec, read_forest, read_spec
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import TreeParts, check_feature_count, check_kind, ranker_of
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember
+from tile_oracle.model.store import no_model_there
 from tile_oracle.model.tree_targets import Target
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import (
@@ -63,7 +64,7 @@ class NativeModel:
         """
         folder = Path(folder)
         if not folder.is_dir():
-            raise ModelError(f"no model folder at {folder}")
+            raise ModelError(no_model_there(folder))
         spec = read_spec(folder)
         forests: dict[str, tuple[Forest, ...]] = {}
 

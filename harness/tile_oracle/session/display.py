@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
 
 import pytest
 
@@ -11,6 +13,7 @@ from tile_oracle.session.progress import ProgressLine
 from tile_oracle.session.pytest_private import (
     forget_line,
     is_within_line,
+    own_terminal,
     show_no_percentages,
     terminal_columns,
 )
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
     from tile_oracle.session.pytest_private import TerminalReporter
 
 _LIVE_EVERY_S = 0.1
+_AGAIN_EVERY_S = 1.0
+"""While nothing happens the live line is written again, with the time that is left now."""
+
+Text = str | Callable[[int], str]
+"""A live line, or what makes it for a number of columns."""
 
 
 class Display:
@@ -29,6 +37,10 @@ class Display:
         self._live = False
         self._live_shown = False
         self._last_s = 0.0
+        self._text: Text = ""
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._teller: threading.Thread | None = None
 
     @property
     def _reporter(self) -> TerminalReporter | None:
@@ -44,17 +56,43 @@ class Display:
         self._live = bool(
             reporter.verbosity == 0 and reporter.isatty and self._config.getoption("capture") != "no"
         )
+        if self._live and (terminal := own_terminal(reporter)) is not None:
+            self._teller = threading.Thread(target=self._tell, args=(terminal,), daemon=True)
+            self._teller.start()
+
+    def end(self) -> None:
+        """Writes no live line any more."""
+        self._ended.set()
+        if self._teller is not None:
+            self._teller.join()
+
+    def _tell(self, terminal: TextIO) -> None:
+        """Writes past pytest, which captures what is written while a test runs."""
+        with terminal:
+            while not self._ended.wait(_AGAIN_EVERY_S):
+                with self._lock:
+                    if self._live_shown and time.monotonic() - self._last_s >= _AGAIN_EVERY_S:
+                        columns, line = self._fitting(self._text)
+                        terminal.write(f"\r{line:<{columns}}")
+                        terminal.flush()
+
+    def _fitting(self, text: Text) -> tuple[int, str]:
+        """The columns of a live line, and the line. One column is free: a full line makes some terminals
+        scroll."""
+        columns = 78 if self._reporter is None else terminal_columns(self._reporter) - 2
+        return columns, (text if isinstance(text, str) else text(columns))[:columns]
 
     def line(self, text: str, **markup: bool) -> None:
         """Writes a permanent line."""
         reporter = self._reporter
         if reporter is None or reporter.verbosity < 0:
             return
-        self.clear()
-        # Not write_line, which makes pytest print the file name again before the next test.
-        if is_within_line(reporter):
-            reporter.write("\n")
-        reporter.write(text + "\n", flush=True, **markup)
+        with self._lock:
+            self.clear()
+            # Not write_line, which makes pytest print the file name again before the next test.
+            if is_within_line(reporter):
+                reporter.write("\n")
+            reporter.write(text + "\n", flush=True, **markup)
 
     def problem(self, line: ProgressLine) -> None:
         """Writes the line of a complete problem; red if kernels failed."""
@@ -62,24 +100,24 @@ class Display:
         width = terminal_columns(reporter) if reporter is not None and reporter.isatty else None
         self.line(line.fitting(width), red=line.failures > 0)
 
-    def status(self, text: str, *, always: bool = False) -> None:
+    def status(self, text: Text, *, always: bool = False) -> None:
         """Rewrites the live line; only on a TTY, and unless `always` at a limited rate."""
         reporter, now = self._reporter, time.monotonic()
         too_soon = now - self._last_s < _LIVE_EVERY_S and not always
         if not self._live or reporter is None or too_soon:
             return
-        self._last_s = now
-        self._live_shown = True
-        # Leave one column free: a full line makes some terminals scroll.
-        reporter.rewrite(text[: terminal_columns(reporter) - 2], erase=True)
-        reporter.flush()
+        with self._lock:
+            self._last_s, self._text, self._live_shown = now, text, True
+            reporter.rewrite(self._fitting(text)[1], erase=True)
+            reporter.flush()
 
     def clear(self) -> None:
         """Erases the live line."""
         reporter = self._reporter
-        if not self._live_shown or reporter is None:
-            return
-        self._live_shown = False
-        reporter.rewrite("", erase=True)
-        reporter.write("\r")
-        forget_line(reporter)
+        with self._lock:
+            if not self._live_shown or reporter is None:
+                return
+            self._live_shown = False
+            reporter.rewrite("", erase=True)
+            reporter.write("\r")
+            forget_line(reporter)

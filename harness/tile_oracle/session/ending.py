@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,9 @@ import pytest
 
 from tile_oracle.collector import leave_to_the_end_of_the_process, paused_collector
 from tile_oracle.errors import HarnessError
+from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.outcome import Outcome, most_severe
+from tile_oracle.session.progress import clock
 from tile_oracle.session.pytest_private import add_junit_property, exit_status, terminal_columns
 from tile_oracle.session.state import SessionState
 
@@ -35,11 +39,13 @@ class EndHooks:
             self._settle(session, interrupted)
             self.session.close(interrupted=interrupted)
             if self.state.selected and not self.state.is_worker:
-                self.state.display.status("judging the picks and writing the report", always=True)
+                self.state.display.status(_since("judging the picks and writing the report"), always=True)
             if self.state.signals.received:
                 self.state.trouble = self._how_to_resume(f"stopped by {self.state.signals.received}")
             elif not self.state.is_worker and not self.config.getoption("collectonly"):
                 self._conclude(session, interrupted)
+                if interrupted and not self.state.conclusions:
+                    self.state.trouble = self._how_to_resume("interrupted")
                 if unsealed := self.session.unsealed():
                     self.state.trouble = unsealed
                 if unsealed or self.state.worker_trouble:
@@ -99,7 +105,7 @@ class EndHooks:
 
         assert isinstance(self.session, LiveSession)
 
-        self.state.display.status("measuring suspects again")
+        self.state.display.status(_since("measuring suspects again"), always=True)
         try:
             settled = settle(self.session, self.state.selected)
         except HarnessError as error:
@@ -156,9 +162,11 @@ class EndHooks:
     def _how_to_resume(self, why: str) -> str:
         """The message of a session that ends without a report."""
         run = self.session.run
-        if run is None or not run.measurements.is_dir():
-            return f"{why}: nothing was measured"
-        return f"{why}: what was measured is in {run.folder}; the same command with --resume continues there"
+        if run is None or not run.measurements.is_dir() or not any(run.measurements.iterdir()):
+            again = "compiled kernels are kept, and the same command starts again"
+            return f"{why}: nothing was measured; {again}"
+        command = CommandLine(list(self.config.invocation_params.args), replayed=not self.session.remeasures)
+        return f"{why}: what was measured is in {run.folder}; this continues there:\n  {command.resumed()}"
 
     def _stopped(self, session: pytest.Session, interrupted: bool) -> str:
         """Why the session ends before its last test, or ""."""
@@ -234,6 +242,7 @@ class EndHooks:
             terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:
+        self.state.display.end()
         try:
             self.session.close(interrupted=True)
         finally:
@@ -242,3 +251,14 @@ class EndHooks:
         if self.state.stopped_workers is not None:
             self.state.stopped_workers.close()
         self.state.signals.remove()
+
+
+def _since(what: str) -> Callable[[int], str]:
+    """A live line with the time since now."""
+    began_s = time.monotonic()
+
+    def text(columns: int) -> str:
+        elapsed_s = time.monotonic() - began_s
+        return f"{what}: {clock(elapsed_s)} so far"[:columns] if elapsed_s >= 2 else what
+
+    return text

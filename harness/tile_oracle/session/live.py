@@ -240,6 +240,10 @@ class LiveSession(Session):
                 if self.target.refusal(kernel, problem) is None:
                     self.target.build(kernel)
 
+    def builds(self) -> tuple[int, int]:
+        found = [part.builder.stats() for part in parts_of(self.target) if part.builder is not None]
+        return sum(one.compiled + one.cached + one.failed for one in found), len(self.plan.all_kernels)
+
     def close(self, *, interrupted: bool) -> None:
         """Stop the worker and the compilers and seal the journals. Raises RecordError."""
         if self._service is not None and interrupted:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from tile_oracle.arch import load_arch
 from tile_oracle.cores import usable_cores
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.model.store import (
     SPEC_FILE,
+    model_names,
     model_places,
     named_model_folder,
     shipped_models,
@@ -43,8 +45,6 @@ ROOFLINE = "roofline"
 """The analytic model of a kernel's time, without training."""
 """The own choice of the libraries of --kernels."""
 _NO_LIGHTGBM = "lightgbm is not installed (pip install lightgbm)"
-
-_PROBLEMS_AT_ONCE = 50
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,11 @@ def _folder(option: str, places: Sequence[Path]) -> Path:
     folder = named_model_folder(option, places)
     if folder is not None:
         return folder.resolve()
+    words = ("auto", "roofline", "vendor", "out-of-fold", "none")
+    hint = did_you_mean(option, (*model_names(places), *words))
     raise ModelError(
-        f"--model {option!r} is neither a model folder (with {SPEC_FILE}) nor the name of one under "
-        "models/; a CSV file of picks, auto, roofline, vendor, out-of-fold and none are the other choices"
+        f"--model {option!r} is neither a model folder (with {SPEC_FILE}) nor the name of one under models/"
+        f"{hint and '; '}{hint or '; a CSV file of picks, ' + ', '.join(words) + ' are the other choices'}"
     )
 
 
@@ -274,7 +276,7 @@ def _rankings_of_folders(
     """The predictions of the model folders. own: the records of these problems."""
     import pandas as pd
 
-    from tile_oracle.evaluation.evaluate import rank_all, rank_each
+    from tile_oracle.evaluation.evaluate import PROBLEMS_AT_ONCE, rank_all, rank_each
     from tile_oracle.evaluation.folder_predictor import FolderPredictor
     from tile_oracle.features.code_table import CodeTable
     from tile_oracle.report.data import FOLDER, NO_MODEL, RankedBy
@@ -293,16 +295,14 @@ def _rankings_of_folders(
             # A library offers other algorithms for each problem.
             pools = {one: plan.kernels(one) for one in of_kind}
             of_kind = [one for one in of_kind if pools[one]]
-            for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
-                some = of_kind[first : first + _PROBLEMS_AT_ONCE]
+            for first in range(0, len(of_kind), PROBLEMS_AT_ONCE):
+                some = of_kind[first : first + PROBLEMS_AT_ONCE]
                 frames.append(rank_each(predictors[folder], some, [pools[one] for one in some]))
             continue
         if not plan.pools[kind]:
             continue
-        # Many problems at once: for a single one, making the columns takes most of the time.
-        for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
-            some = of_kind[first : first + _PROBLEMS_AT_ONCE]
-            frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
+        if of_kind:
+            frames.append(rank_all(predictors[folder], of_kind, plan.pools[kind]))
     if not frames:
         return None, RankedBy(NO_MODEL, detail="no kernel of the kernel set is built")
     scores = any(predictor.orders_only for predictor in predictors.values())

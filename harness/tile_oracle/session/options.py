@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -281,6 +282,19 @@ def option_flags() -> dict[str, bool]:
     names = _Names()
     add_options(cast("pytest.Parser", names))
     return names.flags
+
+
+def meant_options(arguments: Sequence[str]) -> list[str]:
+    """The options of ours that misspelt arguments are most like."""
+    import difflib
+
+    known = [f"--{name}" for name in option_flags()]
+    found = []
+    for argument in arguments:
+        name = argument.partition("=")[0]
+        if name.startswith("--") and name not in known:
+            found += difflib.get_close_matches(name[:100], known, 1, cutoff=0.8)
+    return found
 
 
 @dataclass(frozen=True)

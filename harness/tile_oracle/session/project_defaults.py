@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import HarnessError
 
 _TABLE = "tool.tile-oracle"
@@ -48,8 +48,7 @@ def _arguments(path: Path, key: str, value: object, options: Mapping[str, bool])
             "command line"
         )
     if key not in options:
-        close = difflib.get_close_matches(key[:100], options, 1)
-        hint = f"did you mean {close[0]}?" if close else "`pytest --help` lists the options of tile-oracle"
+        hint = did_you_mean(key, options, "`pytest --help` lists the options of tile-oracle")
         raise ProjectDefaultsError(f"{where} is no option: {hint}")
     if options[key]:
         if not isinstance(value, bool):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from _pytest._code.code import TerminalRepr
@@ -15,6 +16,17 @@ __all__ = ["Expression", "TerminalReporter", "TerminalRepr", "TerminalWriter"]
 
 PYTEST_FIXTURES = "_pytest.python"
 """The module of the fixtures that pytest makes for values of `parametrize`."""
+
+
+def rewrite_no_module_of(package: str, manager: pytest.PytestPluginManager) -> None:
+    """pytest parses each module of a plugin's package to rewrite its assertions, at every start where nothing
+    may write bytecode. Those of this package are for type checkers. Files of tests are rewritten by their
+    names."""
+    hook = getattr(manager, "rewrite_hook", None)
+    marked: set[str] = getattr(hook, "_must_rewrite", set())
+    marked.discard(package)
+    known: dict[str, bool] = getattr(hook, "_marked_for_rewrite_cache", {})
+    known.clear()
 
 
 def fixture_definitions(item: pytest.Item, name: str) -> Sequence[Any]:
@@ -39,6 +51,19 @@ def exit_status(reporter: TerminalReporter) -> int:
 def terminal_columns(reporter: TerminalReporter) -> int:
     """The terminal's width."""
     return reporter._tw.fullwidth
+
+
+def say_with_usage_errors(config: pytest.Config, name: str, value: str) -> None:
+    """A line that pytest prints below a message about its options."""
+    getattr(config._parser, "extra_info", {})[name] = value
+
+
+def own_terminal(reporter: TerminalReporter) -> TextIO | None:
+    """Another stream to the reporter's terminal, which pytest does not capture; None without one."""
+    try:
+        return os.fdopen(os.dup(reporter._tw._file.fileno()), "w", encoding="utf-8", errors="replace")
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def is_within_line(reporter: TerminalReporter) -> bool:

@@ -37,6 +37,8 @@ class RunningHooks:
         if self.state.only_suite:
             self.state.display.take_over()
         self.session.show = self.state.display.status
+        if not self.state.is_controller:
+            self.state.progress.builds = self.session.builds
 
     def _prepare_for_the_end(self) -> None:
         """Makes this session end in order when its controller or its workers die."""
@@ -65,7 +67,8 @@ class RunningHooks:
         if self.state.scheduler is not None:
             self.state.scheduler.begun(nodeid)
         if not nodeid.startswith(f"{SUITE_ID}::verdict["):
-            self.state.display.status(self.state.progress.status(pair_of(nodeid)[0] or nodeid))
+            subject = pair_of(nodeid)[0] or nodeid
+            self.state.display.status(lambda columns: self.state.progress.status(subject, columns))
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         if self.state.scheduler is not None:

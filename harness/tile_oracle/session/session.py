@@ -36,6 +36,8 @@ from tile_oracle.target.base import Target
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tile_oracle.session.display import Text
+
 
 class Session(ABC):
     """One per process; worker processes of pytest-xdist have their own, within the controller's run.
@@ -83,7 +85,7 @@ class Session(ABC):
         self._held: dict[str, str] = {}
         self._begun: set[str] = set()
         self.keep_samples = False
-        self.show: Callable[[str], None] = lambda line: None
+        self.show: Callable[[Text], None] = lambda line: None
         """Shows a line while the session waits; rewritten in place."""
 
     def conditions(self) -> dict[str, str]:
@@ -191,6 +193,10 @@ class Session(ABC):
     @abstractmethod
     def build_ahead(self) -> None:
         """Starts building the kernels of the first problems in the background."""
+
+    def builds(self) -> tuple[int, int]:
+        """How many kernels are built, and how many are wanted."""
+        return 0, 0
 
     @abstractmethod
     def recorded_kernels(self) -> Sequence[Kernel] | None:

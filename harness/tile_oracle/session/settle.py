@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,7 @@ from tile_oracle.selection import UNDECIDED
 from tile_oracle.session.conclusion import analyse_set
 from tile_oracle.session.live import LiveSession
 from tile_oracle.session.models import NONE
+from tile_oracle.session.progress import clock
 
 _LEAST_BUDGET_S = 60.0
 _SHARE_OF_SESSION = 0.10
@@ -88,6 +90,7 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
             ends = time.monotonic() + budget
         if not todo or time.monotonic() >= ends:
             break
+        session.show(partial(_shown, len(todo), ends))
         latest = records.groupby("problem")["round"].max().to_dict()
         jobs = [
             (by_id[name], todo[name][0], max(int(latest.get(name, 0)), ROUND_FINAL) + 1 + turn)
@@ -103,6 +106,12 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
         f"{len(rounds)} problem{'s' if len(rounds) > 1 else ''} measured again in turn, in up to {most} "
         f"rounds of {seconds:.0f} s in all",
     )
+
+
+def _shown(problems: int, ends: float, columns: int) -> str:
+    """The live line while suspects are measured again."""
+    left = clock(max(0.0, ends - time.monotonic()))
+    return f"measuring {problems} problem{'s' if problems > 1 else ''} again, for at most {left}"[:columns]
 
 
 def rounds_ahead(done: int, *, unsettled: bool) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tile_oracle.build.kernel_source import CK_TILE
 from tile_oracle.build.source_providers import find_source_provider
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import TargetError
 from tile_oracle.target.base import Target, TargetOptions
 from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
@@ -71,7 +72,9 @@ def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
         chosen, why = _what_there_is()
         return _TARGETS[chosen](options), f"auto: {why}"
     if name not in _TARGETS:
-        raise TargetError(f"--target {name!r} is not one of auto, {', '.join(_TARGETS)}, replay")
+        known = ("auto", *_TARGETS, "replay")
+        hint = did_you_mean(name, known)
+        raise TargetError(f"--target {name[:100]!r} is not one of {', '.join(known)}{hint and '; '}{hint}")
     return _TARGETS[name](options), "as asked"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.operation_features import OperationFeatures
@@ -72,7 +73,8 @@ def schema_named(name: str) -> FeatureSchema:
         return SCHEMAS[name]
     known = {schema.name: schema for one in operations() if one.features for schema in one.for_models.all}
     if name not in known:
-        raise ModelError(f"no feature schema {name!r}; known: {', '.join(known)}")
+        hint = did_you_mean(name, known, f"known: {', '.join(known)}")
+        raise ModelError(f"no feature schema {name[:200]!r}; {hint}")
     return known[name]
 
 

@@ -1,0 +1,126 @@
+"""GEMM calls of BLAS libraries: from a line of a log or a command, or from members that a file names.
+
+BLAS is column-major: C (m x n) = op(A) op(B). The same bytes, read row-major, are C' (n x m) = op(B)' op(A)'.
+So a problem has M = n and N = m. Its A is the library's B, row-major unless transposed; its B the library's
+A.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from tile_oracle.errors import ProblemError
+from tile_oracle.operations.gemm.problem import GemmProblem
+
+_FLOW = re.compile(r"\s*-\s*\{(?P<members>.*)\}\s*(?:#.*)?")
+_MEMBER = re.compile(r"""([A-Za-z_]\w*)\s*:\s*("[^"]*"|'[^']*'|\[[^\]]*\]|[^,\s]+)""")
+_PROGRAM = re.compile(r"(?:^|[\s/])(?:rocblas|hipblaslt|hipblas)-bench(?=\s)(?P<words>.*)")
+FUNCTIONS = ("rocblas_function", "function", "hipblaslt_function")
+
+READ: Mapping[str, str] = {
+    "-m": "m", "--sizem": "m", "-n": "n", "--sizen": "n", "-k": "k", "--sizek": "k",
+    "M": "m", "N": "n", "K": "k",
+    "--transposeA": "transA", "--transA": "transA", "--transposeB": "transB", "--transB": "transB",
+    "-r": "precision", "--precision": "precision",
+    "--a_type": "a_type", "--b_type": "b_type",
+    "--batch_count": "batch_count", "--batch": "batch_count",
+    "-f": "function", "--function": "function", "--grouped_gemm": "grouped_gemm",
+    **{f"--{name}": name for name in ("lda", "ldb", "ldc", "ldd", "beta", "solution_index")},
+    **{name: name for name in ("transA", "transB", "a_type", "b_type", "batch_count", "grouped_gemm")},
+    **{name: name for name in ("precision", "lda", "ldb", "ldc", "ldd", "beta")},
+    **dict.fromkeys(FUNCTIONS, "function"),
+}  # fmt: skip
+"""Spellings of options and of YAML members, and what they are called here."""
+
+_DTYPES: Mapping[str, str] = {
+    "f16_r": "fp16", "h": "fp16", "bf16_r": "bf16", "f32_r": "fp32", "s": "fp32",
+    "f8_r": "fp8", "f8_fnuz_r": "fp8", "f8_ocp_r": "fp8",
+}  # fmt: skip
+_BY_FUNCTION = {"hgemm": "h", "sgemm": "s"}
+SIZES = ("m", "n", "k")
+
+
+def not_dense(members: Mapping[str, str]) -> Iterator[str]:
+    """What a call has beyond the dense product of our problem."""
+    is_transposed = {name: members.get(name, "N").upper() == "T" for name in ("transA", "transB")}
+    rows = {
+        "lda": "k" if is_transposed["transA"] else "m",
+        "ldb": "n" if is_transposed["transB"] else "k",
+        "ldc": "m",
+        "ldd": "m",
+    }
+    if any(name in members and members[name] not in (members.get(rows[name]), "0", "") for name in rows):
+        yield "padded leading dimensions"
+    if re.fullmatch(r"0*(\.0*)?(e[+-]?\d+)?", members.get("beta", "0")) is None:
+        yield "beta != 0"
+
+
+def members_of(line: str) -> dict[str, str] | None:
+    """The members of a line that calls a BLAS function; None for other lines."""
+    flow = _FLOW.fullmatch(line)
+    if flow:
+        found = {name: value.strip("\"'") for name, value in _MEMBER.findall(flow["members"])}
+        if not any(name in found for name in FUNCTIONS):
+            return None
+        return {READ.get(name, name): value for name, value in found.items()}
+    program = _PROGRAM.search(line)
+    if not program:
+        return None
+    words = program["words"].split()
+    options = ((word, value) for word, value in pairwise(words) if word.startswith("-"))
+    return {READ[word]: value for word, value in options if word in READ}
+
+
+def why_no_gemm(members: Mapping[str, str]) -> str:
+    """Why a call is no problem of ours; "" if it is one."""
+    function = members.get("function", "matmul")
+    if ("gemm" not in function and "matmul" not in function) or "bad_arg" in function:
+        return f"{_quoted(function)} is not a GEMM"
+    if members.get("grouped_gemm", "0") not in ("0", "false"):
+        return "grouped GEMMs are not supported"
+    if members.get("batch_count", "1") != "1":
+        return "batches are not supported"
+    types = _types(members)
+    if len(set(types)) > 1:
+        return f"A and B have the types {' and '.join(map(_quoted, types))}"
+    if types[0] not in _DTYPES:
+        return f"GEMMs do not support the data type {_quoted(types[0])}"
+    for name in ("transA", "transB"):
+        if members.get(name, "N").upper() not in ("N", "T"):
+            return f"{name} = {_quoted(members[name])} is for complex numbers"
+    return ""
+
+
+def _types(members: Mapping[str, str]) -> tuple[str, ...]:
+    """The types of A and B as the line says; those of the precision or the function's name otherwise."""
+    named = (letter for name, letter in _BY_FUNCTION.items() if name in members.get("function", ""))
+    precision = members.get("precision") or next(named, "f32_r")
+    return tuple(members.get(name, precision) for name in ("a_type", "b_type"))
+
+
+def _is_number(text: str) -> bool:
+    return text.isdigit() and text.isascii() and len(text) < 20
+
+
+def is_size(text: str) -> bool:
+    """Whether a text is an integer from 1."""
+    return _is_number(text) and int(text) > 0
+
+
+def gemm_of(members: Mapping[str, str]) -> GemmProblem:
+    """The GEMM of a call for which `why_no_gemm` says nothing. Raises ProblemError."""
+    sizes = []
+    for name in SIZES:
+        value = members.get(name, "")
+        if not _is_number(value):
+            raise ProblemError(f"{name} = {_quoted(value)} is not an integer; write digits only")
+        sizes.append(int(value))
+    m, n, k = sizes
+    orders = ("c" if members.get(name, "N").upper() == "T" else "r" for name in ("transB", "transA"))
+    return GemmProblem(_DTYPES[_types(members)[0]], "".join(orders) + "r", n, m, k)
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,162 @@
+"""What hipblaslt-bench and rocblas-bench print, as records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tile_oracle.errors import RecordError
+from tile_oracle.record.blas_bench import is_blas_results, read_blas_results
+from tile_oracle.record.import_summary import Imported
+from tile_oracle.record.importers import import_file
+
+HEADER = (
+    "transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,ldb,stride_b,ldc,stride_c,ldd,"
+    "stride_d,a_type,b_type,c_type,d_type,compute_type,scaleA,scaleB,scaleC,scaleD,amaxD,activation_type,"
+    "bias_vector,bias_type,rotating_buffer,hipblaslt-Gflops,hipblaslt-GB/s,us"
+)
+VALUES = {
+    "transA": "T", "transB": "N", "grouped_gemm": "0", "batch_count": "1", "m": "512", "n": "64", "k": "256",
+    "alpha": "1", "lda": "256", "stride_a": "131072", "beta": "0", "ldb": "256", "stride_b": "16384",
+    "ldc": "512", "stride_c": "32768", "ldd": "512", "stride_d": "32768",
+    **dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "bf16_r"), "compute_type": "f32_r",
+    **dict.fromkeys(("scaleA", "scaleB", "scaleC", "scaleD", "amaxD"), "0"), "activation_type": "none",
+    "bias_vector": "0", "bias_type": "bf16_r", "rotating_buffer": "0",
+    "hipblaslt-Gflops": "3355.44", "hipblaslt-GB/s": "22.5", "us": "5",
+}  # fmt: skip
+
+
+def block(number: int, solution: int | None, **changed: str) -> str:
+    values = VALUES | changed
+    lines = [f"[{number}]:{HEADER}", "    " + ",".join(values[name] for name in HEADER.split(","))]
+    if solution is not None:
+        lines += [
+            f"    --Solution index: {solution}",
+            f"    --Solution name:  Cijk_Alik_Bljk_BBS_BH_MT256x{solution}",
+            f"    --kernel name:    Cijk_Alik_Bljk_BBS_BH_MT256x{solution}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def imported(folder: Path, text: str, name: str = "bench.log") -> Imported:
+    (folder / name).write_text(text)
+    return import_file(folder / name, "gfx950")
+
+
+@pytest.mark.parametrize("name", ["bench.log", "bench.csv", "bench.txt", "bench"])
+def test_the_solutions_of_hipblaslt_bench_are_kernels(tmp_path: Path, name: str) -> None:
+    text = (
+        "hipBLASLt version: 1300\nIs supported 2 / Total solutions: 2\n"
+        + block(0, 300662)
+        + block(1, 7, us="2.5")
+        + "Winner: \n"
+        + block(1, 7, us="2.5")
+    )
+    found = imported(tmp_path, text, name)
+    records = found.records
+    assert list(records["kernel"]) == ["gemm_bf16_rcr_hipblaslt.s300662", "gemm_bf16_rcr_hipblaslt.s7"]
+    assert set(records["problem"]) == {"gemm-bf16-rcr-m64-n512-k256"}
+    assert list(records["latency_ms"]) == [0.005, 0.0025]
+    assert records["tflops"][0] == pytest.approx(2 * 512 * 64 * 256 / 5e6)
+    assert list(records["status"]) == ["ok", "ok"]
+    assert list(records["detail"]) == ["Cijk_Alik_Bljk_BBS_BH_MT256x300662", "Cijk_Alik_Bljk_BBS_BH_MT256x7"]
+    assert set(records["cache"]) == {"warm"}
+    assert str(found.summary) == f"{name}: 2 rows, 2 ok"
+
+
+def test_data_that_rotates_is_in_no_cache(tmp_path: Path) -> None:
+    assert set(imported(tmp_path, block(0, 1, rotating_buffer="512")).records["cache"]) == {"cold"}
+
+
+def test_split_k_is_part_of_the_kernel(tmp_path: Path) -> None:
+    text = (
+        block(0, 3).replace(",hipblaslt-Gflops", ",splitK,wgm,hipblaslt-Gflops").replace(",3355", ",4,8,3355")
+    )
+    assert list(imported(tmp_path, text).records["kernel"]) == ["gemm_bf16_rcr_hipblaslt.s3.splitK=4.wgm=8"]
+
+
+def test_a_result_that_failed_its_check_is_wrong(tmp_path: Path) -> None:
+    text = (
+        block(0, 1)
+        .replace(",us\n", ",us,CPU-us,norm_error,atol,rtol\n")
+        .replace(",5\n", ",5,9,0.5,failed,failed\n")
+    )
+    records = imported(tmp_path, text).records
+    assert list(records["status"]) == ["wrong"]
+    assert records["latency_ms"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"batch_count": "3"}, "batches are not supported"),
+        ({"grouped_gemm": "1"}, "grouped GEMMs are not supported"),
+        ({"beta": "1"}, "beta != 0: no dense product"),
+        ({"lda": "300"}, "padded leading dimensions: no dense product"),
+        ({"a_type": "f8_r"}, "A and B have the types 'f8_r' and 'bf16_r'"),
+        ({"a_type": "i8_r", "b_type": "i8_r"}, "GEMMs do not support the data type 'i8_r'"),
+        ({"d_type": "f32_r"}, "the result's type f32_r is not that of A and B"),
+        ({"compute_type": "xf32_r"}, "compute_type xf32_r is not exact in fp32"),
+        ({"activation_type": "gelu"}, "activation_type = gelu: more than a product"),
+        ({"bias_vector": "1"}, "bias_vector = 1: more than a product"),
+        ({"m": "many", "ldc": "many", "ldd": "many"}, "m = 'many' is not an integer"),
+        ({"us": "0"}, "no positive time in us"),
+    ],
+)  # fmt: skip
+def test_what_is_no_dense_product_is_refused_and_counted(
+    tmp_path: Path, changed: dict[str, str], reason: str
+) -> None:
+    found = imported(tmp_path, block(0, 1) + block(1, 2, **changed))
+    assert list(found.records["kernel"]) == ["gemm_bf16_rcr_hipblaslt.s1"]
+    assert list(found.summary.refused.values()) == [1]
+    assert reason in str(found.summary)
+
+
+def test_results_without_a_solution_say_how_it_is_printed(tmp_path: Path) -> None:
+    with pytest.raises(
+        RecordError, match=r"no usable row; no solution index: hipblaslt-bench --print_kernel_info"
+    ):
+        imported(tmp_path, block(0, None))
+
+
+def test_rocblas_bench_with_its_command_lines(tmp_path: Path) -> None:
+    """Its results have neither types nor solution: the commands before them do."""
+    command = (
+        "./rocblas-bench -f gemm_ex --transposeA N --transposeB N -m 128 -n 64 -k 32 --alpha 1 --lda 128 "
+        "--beta 0 --ldb 32 --ldc 128 --ldd 128 --a_type f16_r --b_type f16_r --c_type f16_r --d_type f16_r "
+        "--compute_type f32_r --algo 1 --solution_index {}\n"
+    )
+    result = (
+        "transA,transB,M,N,K,alpha,lda,beta,ldb,ldc,ldd,batch_count,cold_iters,hot_iters,rocblas-Gflops,us\n"
+        "N,N,128,64,32,1,128,0,32,128,128,1,2, 10, 104.858, 5.25\n"
+    )
+    text = (
+        command.format(21)
+        + result
+        + command.format(35)
+        + result.replace("5.25", "6")
+        + command.format(0)
+        + result
+    )
+    found = imported(tmp_path, text)
+    assert list(found.records["kernel"]) == ["gemm_fp16_rrr_rocblas.s21", "gemm_fp16_rrr_rocblas.s35"]
+    assert list(found.records["latency_ms"]) == [0.00525, 0.006]
+    assert list(found.records["samples"]) == [10, 10]
+    assert "1 refused: no solution index" in str(found.summary)
+    assert "no data type: print it by --log_datatype" in str(read_blas_results(result).refused)
+
+
+def test_a_long_hostile_line_is_read_at_once() -> None:
+    """No pattern may try each of its places as a beginning."""
+    line = "transA," * 100_000 + "transB,x-Gflops\n"
+    assert not is_blas_results(line)
+    assert not read_blas_results(line + block(0, 1).replace("hipblaslt", "x")).rows
+
+
+@given(st.text('transA,transB[]0:hipblaslt-Gflops\n us--Solution index: 5Winner"', max_size=300))
+def test_any_text_is_read(text: str) -> None:
+    is_blas_results(text)
+    read_blas_results(block(0, 1) + text + block(1, 2))
