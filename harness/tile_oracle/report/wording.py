@@ -49,7 +49,7 @@ def tflops(value: float | None) -> str:
     """Four significant digits, without an exponent in the range of kernels."""
     if value is None or pd.isna(value):
         return "-"
-    return f"{value:.4g}" if value < 1000 else f"{value:,.0f}"
+    return f"{value:#.4g}" if value < 999.95 else f"{value:,.0f}"
 
 
 def times(value: float | None) -> str:
@@ -138,12 +138,13 @@ def comparison(criterion: Criterion) -> tuple[str, str, str, str]:
 
 
 def interval(criterion: Criterion) -> str:
-    """The interval of a criterion's change, in points; "" for a plain comparison."""
+    """The interval of a criterion's change, in points; one number if it is known exactly, and "" for a plain
+    comparison."""
     if criterion.low is None or criterion.high is None or criterion.confidence is None:
         return ""
-    if criterion.high - criterion.low < 0.005:
-        return "exact"
     sign = "+" if criterion.unit == "%" else ""
+    if criterion.high - criterion.low < 0.005:
+        return f"{criterion.low + 0.0:{sign}.2f}"
     return f"{criterion.low:{sign}.2f} to {criterion.high:{sign}.2f}"
 
 
@@ -232,7 +233,8 @@ def verdict_notes(data: ReportData) -> list[str]:
     verdict = data.verdict
     notes = [*scope_notes(data), *verdict.notes]
     if verdict.criteria:
-        notes.insert(0, f"mean, median, P10 and losses compare {count(verdict.compared, 'problem')} in both")
+        both = count(verdict.compared, "problem")
+        notes.insert(0, f"mean, median, P10 and largest loss: over the {both} that the baseline has, too")
     for problems, what in (
         (verdict.new_problems, "not in the baseline"),
         (verdict.gone_problems, "only in the baseline"),
