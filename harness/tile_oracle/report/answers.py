@@ -13,31 +13,54 @@ _WORST = 3
 
 
 def is_it_good(data: ReportData) -> list[str]:
-    """The mean beside the baseline, one kernel for all and the noise ceiling; and the time-weighted mean."""
+    """The mean beside the baseline, the noise ceiling and one kernel for all; and the time-weighted mean."""
     figures = data.efficiency
-    if figures.mean_percent is None:
+    mean = figures.mean_percent
+    if mean is None:
         return ["No pick can be judged: no problem has both an oracle and a measured pick."]
-    picks = f"The picks reach {wording.percent(figures.mean_percent)} of the oracle on average"
-    sentences = [f"{picks}, over {wording.count(figures.covered, 'problem')}."]
-    beside = []
-    mean = next((one for one in data.verdict.criteria if one.name == "mean"), None)
-    if mean is not None and mean.baseline is not None:
-        beside.append(f"the baseline {wording.percent(mean.baseline)}")
-    if data.fixed_mean_percent is not None:
-        beside.append(f"the best single kernel for all {wording.percent(data.fixed_mean_percent)}")
-    if data.repeatability_percent is not None:
-        beside.append(f"the noise ceiling is {wording.percent(data.repeatability_percent)}")
+    sentences = [
+        f"The picks reach {wording.percent(mean)} of the oracle on average over "
+        f"{wording.count(figures.covered, 'problem')}."
+    ]
+    judged = next((one for one in data.verdict.criteria if one.name == "mean"), None)
+    beside = [
+        _beside(mean, other, name)
+        for name, other in (
+            ("the baseline", None if judged is None else judged.baseline),
+            ("the noise ceiling", data.repeatability_percent),
+            ("the best single kernel for all problems", data.fixed_mean_percent),
+        )
+        if other is not None
+    ]
     if beside:
-        sentences.append(f"Beside it: {', '.join(beside)}.")
+        sentences.append(f"That is {wording.listed(beside)}.")
     weighted = data.time_weighted_percent
     if weighted is not None:
         failed = data.selection["efficiency"] == 0
         without = f" (without {wording.count(int(failed.sum()), 'pick')} that failed)" if failed.any() else ""
         sentences.append(
-            f"Weighted by time, the picks reach {wording.percent(weighted)}{without}: "
-            "long problems count more there than in the mean."
+            f"Weighted by time, they reach {wording.percent(weighted)}{without}: all problems together take "
+            f"{_longer(weighted)} with the oracles."
         )
     return sentences
+
+
+def _beside(value: float, other: float, name: str) -> str:
+    """1.0 points below the noise ceiling (99.9 %). The difference is that of the values as they are shown."""
+    points = round(value, 1) - round(other, 1)
+    where = "level with" if abs(points) < 0.05 else f"{abs(points):.1f} points {_SIDE[points > 0]}"
+    return f"{where} {name} ({wording.percent(other)})"
+
+
+_SIDE = {True: "above", False: "below"}
+
+
+def _longer(weighted: float) -> str:
+    """0.5 % longer than; 1.37 times as long as."""
+    times = 100.0 / weighted
+    if times < 1.0005:
+        return "as long as"
+    return f"{100.0 * (times - 1.0):.1f} % longer than" if times < 1.3 else f"{times:.2f} times as long as"
 
 
 def where_it_fails(data: ReportData) -> list[str]:
@@ -50,9 +73,7 @@ def where_it_fails(data: ReportData) -> list[str]:
     total = float(lost["lost_us"].sum()) if len(lost) else 0.0
     if not total > 0:
         return sentences or ["Every pick is as fast as the oracle."]
-    # A kind that all problems are of says nothing about where.
-    kinds = [one for one in losing_slices(lost) if one.problems < len(lost) and one.lost_percent > 0]
-    for one in kinds[:_WORST]:
+    for one in losing_slices(lost, _WORST):
         sentences.append(
             f"{one.name}: {wording.count(one.problems, 'problem')}, "
             f"mean {wording.percent(one.mean_percent)}, {wording.percent(one.lost_percent)} of the lost time."
@@ -90,12 +111,14 @@ def next_commands(data: ReportData) -> list[tuple[str, str]]:
         model = shlex.quote(data.ranked_by.name)
         suggest = f"tile-oracle suggest {records} --model {model} --csv next.csv"
         found.append(("to find the pairs worth measuring next", suggest))
-    lost = lost_times(data.selection)
-    worst = [str(name) for name in lost[lost["lost_us"] > 0]["problem"].head(_WORST)]
-    if worst and run.target:
-        named = " ".join(map(shlex.quote, worst))
-        tune = f"tile-oracle tune {named} --target {shlex.quote(run.target)}"
-        found.append(("to keep the measured best kernel of the most costly problems", tune))
-    if verdict.state == FAILED or data.ranked_by.kind != FOLDER:
+    if verdict.state == FAILED and data.baseline is not None and run.baseline_file:
+        compare = f"tile-oracle compare {shlex.quote(run.baseline_file)} {records} --by pick"
+        found.insert(0, ("to see which picks became slower, and which changed", compare))
+    if run.target and (lost_times(data.selection)["lost_us"] > 0).any():
+        tune = f"tile-oracle tune --from-records {records} --target {shlex.quote(run.target)}"
+        found.append(("to use the measured best kernels of these problems in `tile-oracle pick`", tune))
+    if (verdict.state == FAILED or data.ranked_by.kind != FOLDER) and not run.replayed:
         found.append(("to train a model on this run", f"tile-oracle train {records} -o models/next"))
+    if verdict.state == FAILED and data.baseline is not None and run.accepting and not accepted:
+        found.append(("to accept the loss as the new baseline, if it is intended", run.accepting))
     return list(dict.fromkeys(found))

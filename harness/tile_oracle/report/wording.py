@@ -71,6 +71,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def listed(parts: Sequence[str]) -> str:
+    """a; a and b; a, b and c."""
+    return " and ".join([*([", ".join(parts[:-1])] if len(parts) > 1 else []), *parts[-1:]])
+
+
 def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
     """A kernel's name without the fields of its problem (operation, direction, dtype, rank)."""
     name = one_line(kernel)
