@@ -47,7 +47,7 @@ def is_it_good(data: ReportData) -> list[str]:
 
 def _beside(value: float, other: float, name: str) -> str:
     """1.0 points below the noise ceiling (99.9 %). The difference is that of the values as they are shown."""
-    points = round(value, 1) - round(other, 1)
+    points = wording.as_shown(value) - wording.as_shown(other)
     where = "level with" if abs(points) < 0.05 else f"{abs(points):.1f} points {_SIDE[points > 0]}"
     return f"{where} {name} ({wording.percent(other)})"
 
@@ -116,7 +116,7 @@ def next_commands(data: ReportData) -> list[tuple[str, str]]:
         found.insert(0, ("to see which picks became slower, and which changed", compare))
     if run.target and (lost_times(data.selection)["lost_us"] > 0).any():
         tune = f"tile-oracle tune --from-records {records} --target {shlex.quote(run.target)}"
-        found.append(("to use the measured best kernels of these problems in `tile-oracle pick`", tune))
+        found.append(("to let tile-oracle pick use the measured best kernels", tune))
     if (verdict.state == FAILED or data.ranked_by.kind != FOLDER) and not run.replayed:
         found.append(("to train a model on this run", f"tile-oracle train {records} -o models/next"))
     if verdict.state == FAILED and data.baseline is not None and run.accepting and not accepted:

@@ -95,8 +95,11 @@ def lines(
     return _svg(described, "".join(body)) + _legend(drawn)
 
 
-def scatter(points: Sequence[tuple[float, float, str]], *, limit: Line, x_name: str, y_name: str) -> str:
-    """Dots of (x, y, name) over two logarithmic axes, and one line; all values are above 0."""
+def scatter(
+    points: Sequence[tuple[float, float, str]], *, dots: str, limit: Line, x_name: str, y_name: str
+) -> str:
+    """Dots of (x, y, name) over two logarithmic axes, and one line; all values are above 0. dots: what a dot
+    is, for the legend."""
     xs = [a for a, _, _ in points] + [a for a, _ in limit.points]
     ys = [b for _, b, _ in points] + [b for _, b in limit.points]
     x_range, y_range = (min(xs) / 1.1, max(xs) * 1.1), (min(ys) / 1.1, max(ys) * 1.1)
@@ -116,7 +119,9 @@ def scatter(points: Sequence[tuple[float, float, str]], *, limit: Line, x_name: 
             f'<circle class="point" cx="{x(a):.1f}" cy="{y(b):.1f}" r="2.5"><title>{label}</title></circle>'
         )
     described = f"{y_name} over {x_name}: {len(points):,} problems, and the line {limit.name}"
-    return _svg(described, "".join(body)) + f'<p class="note">Dashed: {escape(limit.name)}.</p>'
+    dot = '<circle class="point" cx="11" cy="4" r="3"/>'
+    key = f'<li><svg class="key" viewBox="0 0 22 8" aria-hidden="true">{dot}</svg>{escape(dots)}</li>'
+    return _svg(described, "".join(body)) + f'<ul class="legend">{key}{_entry(limit)}</ul>'
 
 
 def time_bars(
@@ -253,12 +258,15 @@ def _svg(described: str, body: str) -> str:
 
 
 def _legend(drawn: Sequence[Line]) -> str:
-    entries = "".join(
+    return f'<ul class="legend">{"".join(map(_entry, drawn))}</ul>' if len(drawn) > 1 else ""
+
+
+def _entry(line: Line) -> str:
+    """A line in the legend."""
+    return (
         f'<li><svg class="key" viewBox="0 0 22 8" aria-hidden="true"><line class="line {line.css}" '
         f'x1="0" x2="22" y1="4" y2="4"/></svg>{escape(line.name)}</li>'
-        for line in drawn
     )
-    return f'<ul class="legend">{entries}</ul>' if len(drawn) > 1 else ""
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 from markupsafe import Markup
@@ -10,7 +11,8 @@ from markupsafe import Markup
 from tile_oracle.judge.failures import Failure
 from tile_oracle.report import charts, wording
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.heat_map import WITHIN, heat_map
+from tile_oracle.report.heat_map import ALL, WITHIN, heat_map
+from tile_oracle.report.lost_time import lost_times, shares_by_kind
 from tile_oracle.report.page_table import (
     Cell,
     Column,
@@ -21,6 +23,7 @@ from tile_oracle.report.page_table import (
     times,
     whole,
 )
+from tile_oracle.report.problem_views import drill_cells
 from tile_oracle.report.sources import source_figures
 
 _MOST_FAILURES = 500
@@ -32,9 +35,12 @@ def slices(data: ReportData) -> View | None:
     """Efficiency by kind of problem."""
     if data.slices.empty or data.slices["oracle_over_median"].isna().all():
         return None
+    lost = shares_by_kind(lost_times(data.selection))
     columns = [
         Column("kind"),
-        *numbers("problems", "covered", "mean", "P10", "min", "oracle / median kernel"),
+        *numbers("problems", "covered", "mean", "P10", "min"),
+        *([Column("lost time", "num", "share of the time that all picks lose")] if lost else []),
+        Column("oracle / median kernel", "num", "median of the ratio of TFLOPS"),
     ]
     cells = [
         [
@@ -42,6 +48,7 @@ def slices(data: ReportData) -> View | None:
             whole(row["problems"]),
             whole(row["covered"]),
             *(percent(row[name]) for name in ("mean_percent", "p10_percent", "min_percent")),
+            *([_share_of_time(lost.get(row["slice"]))] if lost else []),
             times(row["oracle_over_median"]),
         ]
         for row in wording.rows(data.slices)
@@ -49,17 +56,25 @@ def slices(data: ReportData) -> View | None:
     return {"table": Table("Efficiency by kind of problem", columns, cells, narrow=True, sortable=True)}
 
 
+def _share_of_time(share: float | None) -> Cell:
+    if share is None:
+        return percent(None)
+    return replace(percent(share), meter=f"{share:.1f}")
+
+
 def heat(data: ReportData) -> View | None:
     """Which groups of kernels are near the oracle, by kind of problem."""
     found = heat_map(data.final, data.selection)
     if not found.groups:
         return None
+    everything = found.kinds[ALL]
+    # A kind that all problems are of would repeat the first column.
+    kinds = {kind: n for kind, n in found.kinds.items() if kind == ALL or n < everything}
     heads = [
-        Column(kind, "num", f"{wording.count(n, 'problem')} with an oracle")
-        for kind, n in found.kinds.items()
+        Column(kind, "num", f"{wording.count(n, 'problem')} with an oracle") for kind, n in kinds.items()
     ]
     rows = [
-        [Cell(group), *(_shade(shares[kind]) for kind in found.kinds)]
+        [Cell(group), *(_shade(shares[kind]) for kind in kinds)]
         for group, shares in list(found.groups.items())[:_MOST_GROUPS]
     ]
     more = len(found.groups) - len(rows)
@@ -115,16 +130,17 @@ def sources(data: ReportData) -> View | None:
     ]
     names = [one.source for one in figures]
     lead = Column("lead", "num", "the oracle's TFLOPS / those of the best kernel of the other sources")
+    drill = drill_cells(data)
     cells = [
         [
-            Cell(row["problem"]),
+            drill[row["problem"]],
             Cell(row["winner"]),
             times(row["lead"]),
             *(percent(100.0 * row[name]) for name in names),
         ]
         for row in wording.rows(by_problem)
     ]
-    heads = [Column("problem", "name"), Column("fastest"), lead, *numbers(*names)]
+    heads = [Column("problem", "id"), Column("fastest"), lead, *numbers(*names)]
     return {
         "table": Table("Sources of kernels", columns, rows, narrow=True),
         "problems": Table(
@@ -149,8 +165,11 @@ def pairs(data: ReportData) -> View:
     if not counts:
         return {"table": None}
     total = sum(pairs for _, pairs in counts)
-    bar = charts.stacked_bar([(status, pairs, _STATUS_CSS.get(status, "s-warn")) for status, pairs in counts])
-    rows = [[Cell(status), whole(pairs), percent(100.0 * pairs / total)] for status, pairs in counts]
+    bar = charts.stacked_bar([(status, pairs, _css_of(status)) for status, pairs in counts])
+    rows = [
+        [Cell(status, swatch=_css_of(status)), whole(pairs), percent(100.0 * pairs / total)]
+        for status, pairs in counts
+    ]
     columns = [Column("status"), *numbers("pairs", "share")]
     groups = (
         ("Failures", data.verdict.new_failures),
@@ -164,11 +183,15 @@ def pairs(data: ReportData) -> View:
     }
 
 
+def _css_of(status: str) -> str:
+    return _STATUS_CSS.get(status, "s-warn")
+
+
 def _failures(caption: str, failures: Sequence[Failure]) -> View:
     columns = [
         Column("status"),
         Column("kernel", "name"),
-        Column("problem", "name"),
+        Column("problem", "id"),
         Column("detail", "detail"),
     ]
     rows = []
@@ -199,14 +222,16 @@ def kernels(data: ReportData) -> View | None:
     ]
     facts = _code_facts(data.final)
     columns += [Column(heading, "num", _CODE_FACTS[heading][1]) for heading in facts]
+    shown = wording.rows(kernels.head(_MOST_KERNELS))
+    same = len(wording.shared_prefix([str(row["kernel"]) for row in shown]))
     rows = [
         [
-            Cell(row["kernel"]),
+            Cell(row["kernel"][same:], full=row["kernel"] if same else ""),
             *(whole(row[name]) for name in ("oracles", "picks", "ok", "not_ok")),
             percent(100.0 * row["mean_efficiency"]),
             *(whole(values.get(row["kernel"])) for values in facts.values()),
         ]
-        for row in wording.rows(kernels.head(_MOST_KERNELS))
+        for row in shown
     ]
     winners = int((kernels["oracles"] > 0).sum())
     note = f"{winners:,} of {wording.count(len(kernels), 'kernel')} are the oracle of some problem."

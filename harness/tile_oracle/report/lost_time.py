@@ -82,6 +82,19 @@ def losing_slices(lost: pd.DataFrame, most: int = 3) -> list[SliceLoss]:
     return found
 
 
+def shares_by_kind(lost: pd.DataFrame) -> dict[str, float]:
+    """Kind of problem -> its share of the lost time, in percent; empty where no time is lost. Kinds
+    overlap."""
+    total = float(lost["lost_us"].sum())
+    if not total > 0:
+        return {}
+    shares: dict[str, float] = {}
+    for name, lost_us in zip(lost["problem"], lost["lost_us"], strict=True):
+        for kind in slices_of(problem_from_id(str(name))):
+            shares[kind] = shares.get(kind, 0.0) + 100.0 * float(lost_us) / total
+    return shares
+
+
 def _kinds(problems: Sequence[Problem]) -> dict[str, tuple[npt.NDArray[np.bool_], bool]]:
     """Name -> which problems are of it, and whether it is a pair of kinds; without those of no problem, of
     all, or, for pairs, of the same problems as one of the two."""

@@ -66,17 +66,22 @@ def header(data: ReportData) -> View:
 
 def _answers(data: ReportData) -> View:
     return {
-        "good": answers.is_it_good(data),
-        "fails": answers.where_it_fails(data),
-        "commands": answers.next_commands(data),
+        "good": [_unbroken(one) for one in answers.is_it_good(data)],
+        "fails": [_unbroken(one) for one in answers.where_it_fails(data)],
+        "commands": [(why[:1].upper() + why[1:], how) for why, how in answers.next_commands(data)],
     }
+
+
+def _unbroken(sentence: str) -> str:
+    """Without line breaks between numbers and their unit."""
+    return sentence.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _pictures(data: ReportData) -> View | None:
     if not data.efficiency.covered:
         return None
-    drawn, note = pictures.figures(data)
-    return {"figures": [(caption, Markup(chart)) for caption, chart in drawn], "note": note}
+    drawn, notes = pictures.figures(data)
+    return {"figures": [(caption, Markup(chart)) for caption, chart in drawn], "notes": notes}
 
 
 def _verdict(data: ReportData) -> View:
@@ -94,11 +99,12 @@ def _verdict(data: ReportData) -> View:
         columns = [
             Column("criterion"),
             Column("outcome"),
-            *numbers("value", "baseline", "limit", "change (points)"),
+            *numbers("value", "baseline", "limit"),
+            Column("change, points", "num", "95 % interval of the change from the baseline"),
         ]
         tables.append(Table("Criteria", columns, rows, narrow=True))
     if verdict.losses:
-        columns = [Column("lost too much", "name"), *numbers("now", "baseline", "points")]
+        columns = [Column("lost too much", "id"), *numbers("now", "baseline", "points")]
         rows = [
             [
                 Cell(loss.problem),
