@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -50,6 +51,19 @@ def test_the_summary_names_the_problem_that_loses_and_what_to_run() -> None:
     commands = [command for _, command in next_commands(data)]
     assert "tile-oracle tune --from-records 'my reports/a' --target cpu" in commands
     assert "pytest --problem-set s --target cpu --update-baseline" in commands
+
+
+def test_a_run_below_the_working_directory_is_named_by_its_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = _two_problems()
+    data = replace(data, run=replace(data.run, folder=str(tmp_path / "reports" / "a")))
+    monkeypatch.chdir(tmp_path)
+    assert "tile-oracle tune --from-records reports/a --target cpu" in dict(next_commands(data)).values()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    absolute = f"tile-oracle tune --from-records {tmp_path}/reports/a --target cpu"
+    assert absolute in dict(next_commands(data)).values()
 
 
 def test_the_session_s_own_command_accepts_its_picks() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from tile_oracle.judge.verdict import FAILED, PASSED
 from tile_oracle.report import wording
@@ -93,10 +94,16 @@ def _accepting(run: RunInfo) -> str:
     return f"pytest --problem-set {shlex.quote(run.problem_set)} --target {target} --update-baseline"
 
 
+def _from_here(folder: str) -> str:
+    """A folder below the working directory by its relative path, in which the session's own command is."""
+    path, here = Path(folder), Path.cwd()
+    return str(path.relative_to(here)) if folder and path.is_relative_to(here) else folder
+
+
 def next_commands(data: ReportData) -> list[tuple[str, str]]:
     """(reason, command) for what to do next. The commands are quoted for a shell."""
     run, verdict = data.run, data.verdict
-    records = shlex.quote(run.folder or run.name)
+    records = shlex.quote(_from_here(run.folder) or run.name)
     found = [("to settle the verdict", one.command) for one in verdict.criteria if one.cause and one.command]
     if not data.efficiency.covered or not run.folder:
         return list(dict.fromkeys(found))

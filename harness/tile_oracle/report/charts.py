@@ -128,12 +128,14 @@ def time_bars(
     stacks: Sequence[tuple[str, str, Sequence[float]]],
     marks: Sequence[tuple[float, str]],
     *,
+    rest: str,
     length: float,
     x_name: str,
     y_name: str,
 ) -> str:
     """Stacked bars over a time axis from 0 to `length`: (name, CSS class, percent of each bin); and marks of
-    (time, name) above them. The axis ends at 100 % or above the highest bar."""
+    (time, name) above them. rest: what is not in the stacks, for the legend. The axis ends at 100 % or above
+    the highest bar."""
     sums = [sum(parts) for parts in zip(*(values for _, _, values in stacks), strict=True)]
     top = max(100.0, math.ceil((max(sums, default=0.0) - 0.5) / 50.0) * 50.0)
     x, y = _scales((0.0, length), (0.0, top * 1.06))
@@ -161,7 +163,7 @@ def time_bars(
         '<li><svg class="key" viewBox="0 0 22 8" aria-hidden="true">'
         f'<rect class="{css}" width="22" height="8"/>'
         f"</svg>{escape(name)}</li>"
-        for name, css, _ in stacks
+        for name, css, _ in [*stacks, (rest, "rest", ())]
     )
     if marks:
         keys += (

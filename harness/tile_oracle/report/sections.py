@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tile_oracle.judge.verdict import FAILED, PASSED
 from tile_oracle.oracle import records_op
@@ -72,9 +73,10 @@ def _answers(data: ReportData) -> View:
     }
 
 
-def _unbroken(sentence: str) -> str:
+def _unbroken(sentence: str) -> Markup:
     """Without line breaks between numbers and their unit."""
-    return sentence.replace(" %", "\N{NO-BREAK SPACE}%")
+    text = str(escape(wording.one_line(sentence, 1000)))
+    return Markup(re.sub(r"\(?[\d.,]+ %\)?", r'<span class="nowrap">\g<0></span>', text))
 
 
 def _pictures(data: ReportData) -> View | None:
@@ -135,6 +137,7 @@ def _timeline(data: ReportData) -> View | None:
             ("device idle, kernels are being compiled", "compiling", found.compiling),
         ],
         [(at / scale, status) for at, status in found.faults],
+        rest="neither: loading, checks of results, waiting",
         length=found.seconds / scale,
         x_name=f"{unit} since the start",
         y_name="time, %",
@@ -142,8 +145,7 @@ def _timeline(data: ReportData) -> View | None:
     note = (
         f"{found.seconds / scale:,.1f} {unit}: the device ran timed kernels in "
         f"{wording.percent(found.busy_percent)} of the time and waited for compilers in "
-        f"{wording.percent(found.compiling_percent)}. The rest is loading, checks of results, and waiting. "
-        "With several workers the shares add up."
+        f"{wording.percent(found.compiling_percent)}. With several workers the shares add up."
     )
     if found.pauses:
         note += f" {wording.count(found.pauses, 'pause')} of more than ten minutes cut out."

@@ -93,8 +93,8 @@ const tableOf = (caption, columns, rows) => {
   table.setAttribute("aria-label", caption);
   for (const [name, css, hint] of columns) {
     const cell = made("th", null, css), term = data.terms[name];
-    const text = name.replace(/^\/ | (?=%)/g, part => part.replace(" ", "\u00a0"));
-    const shown = term ? made("a", text, "term") : document.createTextNode(text);
+    const shown = term ? made("a", name, "term") : document.createTextNode(name);
+    if (name.length < 10) cell.classList.add("nowrap");
     cell.scope = "col";
     if (term) {
       shown.href = "#" + term;
