@@ -16,6 +16,7 @@ from tile_oracle.judge.verdict import FAILED
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.report.answers import is_it_good, next_commands, where_it_fails
 from tile_oracle.report.data import RankedBy, ReportData, RunInfo, analyse
+from tile_oracle.report.html import report_html
 from tile_oracle.report.lost_time import combined_name, losing_slices, lost_times, time_weighted_percent
 from tile_oracle.report.pictures import roofline
 
@@ -158,6 +159,24 @@ def test_the_time_weighted_efficiency_is_said_in_time() -> None:
     assert data.time_weighted_percent is not None
     longer = 100.0 * (100.0 / data.time_weighted_percent - 1.0)
     assert f"take {longer:.1f} % longer than with the oracles" in " ".join(is_it_good(data))
+
+
+def test_without_a_model_nothing_is_said_of_picks_and_the_run_can_be_used() -> None:
+    problems = some_problems(2)
+    rows = [record(p, k, t) for p in problems for k, t in zip(some_kernels(2, p), (2.0, 1.0), strict=True)]
+    run = RunInfo("a", problem_set="s", target="cpu", folder="reports/a")
+    data = analyse(frame(rows), problems, None, run=run)
+    assert where_it_fails(data) == ["No pick was measured."]
+    assert [command for _, command in next_commands(data)] == [
+        "tile-oracle tune --from-records reports/a --target cpu",
+        "tile-oracle train reports/a -o models/next",
+    ]
+    page = report_html(data)
+    for section in ("verdict", "efficiency"):
+        assert f'<section id="{section}"' not in page, "it would only repeat the head"
+    kinds = page[page.index('<section id="slices"') :].partition("</table>")[0]
+    assert "oracle / median kernel" in kinds
+    assert "P10" not in kinds
 
 
 def test_a_roofline_needs_known_peaks() -> None:

@@ -72,6 +72,8 @@ def where_it_fails(data: ReportData) -> list[str]:
         sentences.append(f"{wording.count(failed, 'pick')} failed: no time to compare, efficiency 0.")
     lost = lost_times(data.selection)
     total = float(lost["lost_us"].sum()) if len(lost) else 0.0
+    if not data.efficiency.covered:
+        return ["No pick was measured."]
     if not total > 0:
         return sentences or ["Every pick is as fast as the oracle."]
     for one in losing_slices(lost, _WORST):
@@ -102,11 +104,31 @@ def _from_here(folder: str) -> str:
 
 def next_commands(data: ReportData) -> list[tuple[str, str]]:
     """(reason, command) for what to do next. The commands are quoted for a shell."""
-    run, verdict = data.run, data.verdict
-    records = shlex.quote(_from_here(run.folder) or run.name)
-    found = [("to settle the verdict", one.command) for one in verdict.criteria if one.cause and one.command]
-    if not data.efficiency.covered or not run.folder:
-        return list(dict.fromkeys(found))
+    run = data.run
+    found = [
+        ("to settle the verdict", one.command) for one in data.verdict.criteria if one.cause and one.command
+    ]
+    if run.folder:
+        records = shlex.quote(_from_here(run.folder))
+        if data.efficiency.covered:
+            found = _of_failures(data, records) + found + _of_picks(data, records)
+        found += _of_oracles(data, records)
+        if data.verdict.state == FAILED and data.baseline is not None and run.accepting:
+            found += [("to accept the loss as the new baseline, if it is intended", run.accepting)]
+    return list(dict.fromkeys(found))
+
+
+def _of_failures(data: ReportData, records: str) -> list[tuple[str, str]]:
+    """How to look into a verdict that failed."""
+    if data.verdict.state != FAILED or data.baseline is None or not data.run.baseline_file:
+        return []
+    compare = f"tile-oracle compare {shlex.quote(_from_here(data.run.baseline_file))} {records} --by pick"
+    return [("to see which picks became slower, and which changed", compare)]
+
+
+def _of_picks(data: ReportData, records: str) -> list[tuple[str, str]]:
+    """How to accept the picks, and to measure those that were not."""
+    run, verdict, found = data.run, data.verdict, []
     better = any(
         one.baseline is not None and one.value is not None and one.unit == "%" and one.value > one.baseline
         for one in verdict.criteria
@@ -118,14 +140,17 @@ def next_commands(data: ReportData) -> list[tuple[str, str]]:
         model = shlex.quote(data.ranked_by.name)
         suggest = f"tile-oracle suggest {records} --model {model} --csv next.csv"
         found.append(("to find the pairs worth measuring next", suggest))
-    if verdict.state == FAILED and data.baseline is not None and run.baseline_file:
-        compare = f"tile-oracle compare {shlex.quote(run.baseline_file)} {records} --by pick"
-        found.insert(0, ("to see which picks became slower, and which changed", compare))
-    if run.target and (lost_times(data.selection)["lost_us"] > 0).any():
+    return found
+
+
+def _of_oracles(data: ReportData, records: str) -> list[tuple[str, str]]:
+    """How to use the measurements: by themselves where picks lose against them, and to train."""
+    run, found = data.run, []
+    judged = bool(data.efficiency.covered)
+    loses = (lost_times(data.selection)["lost_us"] > 0).any() if judged else True
+    if run.target and loses and data.selection["oracle_tflops"].notna().any():
         tune = f"tile-oracle tune --from-records {records} --target {shlex.quote(run.target)}"
         found.append(("to let tile-oracle pick use the measured best kernels", tune))
-    if (verdict.state == FAILED or data.ranked_by.kind != FOLDER) and not run.replayed:
-        found.append(("to train a model on this run", f"tile-oracle train {records} -o models/next"))
-    if verdict.state == FAILED and data.baseline is not None and run.accepting and not accepted:
-        found.append(("to accept the loss as the new baseline, if it is intended", run.accepting))
-    return list(dict.fromkeys(found))
+        if (data.verdict.state == FAILED or data.ranked_by.kind != FOLDER) and not run.replayed:
+            found.append(("to train a model on this run", f"tile-oracle train {records} -o models/next"))
+    return found

@@ -20,9 +20,11 @@ from tile_oracle.report.page_table import (
 from tile_oracle.selection import TOP_K
 
 
-def efficiency(data: ReportData) -> View:
-    """The distribution of the efficiencies, and what measuring more picks would give."""
+def efficiency(data: ReportData) -> View | None:
+    """The distribution of the efficiencies, and what measuring more picks would give; None without model."""
     covered = data.covered
+    if covered.empty and data.rankings is None:
+        return None
     if covered.empty:
         reasons = "; ".join(f"{len(ids):,} {reason}" for reason, ids in data.not_covered.items())
         return {"missing": reasons or "no problems"}

@@ -36,9 +36,10 @@ def slices(data: ReportData) -> View | None:
     if data.slices.empty or data.slices["oracle_over_median"].isna().all():
         return None
     lost = shares_by_kind(lost_times(data.selection))
+    judged = bool(data.efficiency.covered)
     columns = [
         Column("kind"),
-        *numbers("problems", "covered", "mean", "P10", "min"),
+        *numbers("problems", *(("covered", "mean", "P10", "min") if judged else ())),
         *([Column("lost time", "num", "share of the time that all picks lose")] if lost else []),
         Column("oracle / median kernel", "num", "median of the ratio of TFLOPS"),
     ]
@@ -46,8 +47,11 @@ def slices(data: ReportData) -> View | None:
         [
             Cell(row["slice"]),
             whole(row["problems"]),
-            whole(row["covered"]),
-            *(percent(row[name]) for name in ("mean_percent", "p10_percent", "min_percent")),
+            *(
+                (whole(row["covered"]), *(percent(row[f"{name}_percent"]) for name in ("mean", "p10", "min")))
+                if judged
+                else ()
+            ),
             *([_share_of_time(lost.get(row["slice"]))] if lost else []),
             times(row["oracle_over_median"]),
         ]

@@ -86,7 +86,7 @@ def _pictures(data: ReportData) -> View | None:
     return {"figures": [(caption, Markup(chart)) for caption, chart in drawn], "notes": notes}
 
 
-def _verdict(data: ReportData) -> View:
+def _verdict(data: ReportData) -> View | None:
     verdict = data.verdict
     tables = []
     if verdict.criteria:
@@ -117,11 +117,9 @@ def _verdict(data: ReportData) -> View:
             for loss in verdict.losses
         ]
         tables.append(Table("Problems that lost too much", columns, rows, narrow=True))
-    return {
-        "message": "" if verdict.criteria else verdict.message,
-        "tables": tables,
-        "notes": [*wording.open_lines(verdict), *wording.verdict_notes(data)],
-    }
+    notes = [*wording.open_lines(verdict), *wording.verdict_notes(data)]
+    # The head has the message.
+    return {"tables": tables, "notes": notes} if tables or notes else None
 
 
 def _timeline(data: ReportData) -> View | None:
@@ -182,7 +180,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | None]], ...] = (
     ("pictures", "Time and limits", _pictures),
     ("efficiency", "Efficiency", efficiency),
     ("worst", "Worst problems", worst),
-    ("details", "Kernels of the most costly problems", details),
+    ("details", "Problems in detail", details),
     ("slices", "Kinds of problem", slices),
     ("heat", "Kernels by kind of problem", heat),
     ("choice", "Gain from the choice of kernel", choice),
