@@ -147,6 +147,16 @@ def test_kernels_of_costly_problems_are_there_without_a_script(report: Path, ope
     assert not page.get_by_role("dialog").is_visible()
 
 
+def test_all_of_the_worst_problems_open_without_a_script(report: Path, open_page: Open) -> None:
+    page = open_page(report, java_script_enabled=False)
+    rows = page.locator("#worst tbody tr")
+    assert rows.count() == 10
+    for place in range(10):
+        link = rows.nth(place).locator("a")
+        target = page.locator(str(link.get_attribute("href")))
+        assert target.locator("summary .id").inner_text() == link.inner_text()
+
+
 def test_the_drill_down_fits_a_phone(report: Path, open_page: Open, screenshots: Path) -> None:
     page = open_page(report, **PHONE)
     page.locator("#all-problems tbody .opens").first.click()

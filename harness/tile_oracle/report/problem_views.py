@@ -27,13 +27,14 @@ from tile_oracle.report.page_table import (
 from tile_oracle.report.terms import anchor, word_patterns
 from tile_oracle.selection import COVERED
 
+_WORST = 10
 _MOST_WRITTEN, _ROWS_WRITTEN = 15, 8
-"""Problems whose kernels are in the page without a script, and kernels of each."""
+"""The most costly problems whose kernels are in the page without a script, and kernels of each."""
 
 
 def worst(data: ReportData) -> View | None:
     """The picks of least efficiency."""
-    rows = wording.worst_rows(data, 10)
+    rows = wording.worst_rows(data, _WORST)
     if not rows:
         return {"table": None} if data.efficiency.covered else None
     columns = [
@@ -99,23 +100,33 @@ def _about(data: ReportData, place: int) -> dict[str, Any]:
 
 def drill_cells(data: ReportData) -> dict[str, Cell]:
     """Problem -> the cell that opens its kernels."""
-    problems, written = drill_down_of(data).problems, 0 if data.final.empty else _MOST_WRITTEN
+    written = set(_written(data))
     return {
-        str(row["problem"]): Cell(row["problem"], place=place, linked=place < written)
-        for place, row in enumerate(problems)
+        str(row["problem"]): Cell(row["problem"], place=place, linked=place in written)
+        for place, row in enumerate(drill_down_of(data).problems)
     }
 
 
+def _written(data: ReportData) -> list[int]:
+    """The places of the problems whose kernels are in the page without a script: the most costly ones, and
+    those of the least efficiency."""
+    if data.final.empty:
+        return []
+    names = [str(row["problem"]) for row in drill_down_of(data).problems]
+    worst = {str(row["problem"]) for row in wording.worst_rows(data, _WORST)}
+    return [place for place, name in enumerate(names) if place < _MOST_WRITTEN or name in worst]
+
+
 def details(data: ReportData) -> View | None:
-    """The kernels of the problems that lose the most time, for readers without scripts."""
-    count = min(_MOST_WRITTEN, len(drill_down_of(data).problems))
-    if not count or data.final.empty:
+    """The kernels of the problems that a page shows first, for readers without scripts."""
+    written = _written(data)
+    if not written:
         return None
     total = sum(_lost_us(data).values())
     return {
         "note": "Most lost time first. With scripts, a click or Enter on any problem of this page opens its "
         "kernels like this.",
-        "problems": [_detail(data, place, total) for place in range(count)],
+        "problems": [_detail(data, place, total) for place in written],
     }
 
 
@@ -180,8 +191,8 @@ def _kernel_rows(down: DrillDown, place: int, shown: Sequence[int]) -> Table:
             for name, chosen in (("oracle", down.oracles[place]), ("pick", down.picks[place]))
             if kernel == chosen
         ]
-        status = STATUSES[down.status[row]] + (_AGAIN if down.again[row] else "")
         detail = down.details[down.detail[row]] if down.detail[row] >= 0 else ""
+        notes = [part for part in ("timed again" if down.again[row] else "", detail) if part]
         permille = int(down.interval_permille[row])
         shown_interval = number(permille if permille >= 0 else None, _interval(permille))
         cells.append(
@@ -191,7 +202,7 @@ def _kernel_rows(down: DrillDown, place: int, shown: Sequence[int]) -> Table:
                 *([shown_interval] if down.has_intervals else []),
                 number(time_ns / oracle_ns if oracle_ns > 0 <= time_ns else None, _ratio(time_ns, oracle_ns)),
                 number(down.rank[row] or None, f"{down.rank[row]:,}"),
-                Cell(status, note=detail),
+                Cell(STATUSES[down.status[row]], note="; ".join(notes)),
                 *([Cell(down.sources[kernel])] if any(down.sources) else []),
                 *(
                     number(v[kernel] if v[kernel] >= 0 else None, f"{v[kernel]:,}")
@@ -203,7 +214,6 @@ def _kernel_rows(down: DrillDown, place: int, shown: Sequence[int]) -> Table:
 
 
 _INTERVAL = Column("95 %", "num", "half of the 95 % interval of the median")
-_AGAIN = ",\N{NO-BREAK SPACE}timed\N{NO-BREAK SPACE}again"
 
 
 def _interval(permille: int) -> str:

@@ -142,8 +142,9 @@ const kernelsOf = place => {
     const name = [breakable(data.kernels[kernel])];
     if (kernel === oracle) name.push(" ", made("span", "oracle", "tag"));
     if (kernel === pick) name.push(" ", made("span", "pick", "tag"));
-    const status = [data.statuses[data.status[i]] + (data.again[i] ? ",\u00a0timed\u00a0again" : "")];
-    if (data.detail[i] >= 0) status.push(document.createElement("br"), made("span", data.details[data.detail[i]], "note"));
+    const status = [data.statuses[data.status[i]]];
+    const notes = [data.again[i] ? "timed again" : "", data.detail[i] >= 0 ? data.details[data.detail[i]] : ""].filter(Boolean);
+    if (notes.length) status.push(document.createElement("br"), made("span", notes.join("; "), "note"));
     return [name, time < 0 ? "-" : number(time / 1000, data.decimals[place]),
       ...(hasIntervals ? [part < 0 ? "-" : part ? `±${number(part / 10, 1)} %` : "<\u00a00.1 %"] : []),
       time < 0 || best <= 0 ? "-" : number(time / best, 3), data.rank[i] ? data.rank[i].toLocaleString("en") : "-", status,
