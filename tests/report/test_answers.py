@@ -15,7 +15,7 @@ from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.verdict import FAILED
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.report.answers import is_it_good, next_commands, where_it_fails
-from tile_oracle.report.data import RankedBy, ReportData, RunInfo, analyse
+from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
 from tile_oracle.report.lost_time import combined_name, losing_slices, lost_times, time_weighted_percent
 from tile_oracle.report.pictures import roofline
@@ -76,6 +76,19 @@ def test_the_session_s_own_command_accepts_its_picks() -> None:
     assert (reason, own) in next_commands(asked)
     done = replace(data, run=replace(asked.run, options={"--update-baseline": "yes"}))
     assert reason not in dict(next_commands(done))
+
+
+def test_an_incomplete_run_is_not_accepted_but_goes_on() -> None:
+    data = _two_problems()
+    accepting = "pytest --problem-set s --resume --update-baseline"
+    run = replace(data.run, accepting=accepting, resuming="pytest --problem-set s --resume")
+    fewer = replace(data.efficiency, covered=1)
+    part = replace(data, run=run, efficiency=fewer, scope=Scope(planned=4, measured=2, stopped="budget"))
+    commands = [command for _, command in next_commands(part)]
+    assert accepting not in commands
+    assert "pytest --problem-set s --resume" in commands
+    suggest = "tile-oracle suggest 'my reports/a' --model models/x --problem-set s --csv next.csv"
+    assert suggest in commands
 
 
 def test_a_failed_run_is_compared_with_its_baseline_or_accepted() -> None:

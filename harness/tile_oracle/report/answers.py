@@ -129,16 +129,21 @@ def _of_failures(data: ReportData, records: str) -> list[tuple[str, str]]:
 def _of_picks(data: ReportData, records: str) -> list[tuple[str, str]]:
     """How to accept the picks, and to measure those that were not."""
     run, verdict, found = data.run, data.verdict, []
+    rest = bool(data.scope.left) and not run.replayed
+    if rest and run.resuming:
+        found.append(("to measure the rest", run.resuming))
     better = any(
         one.baseline is not None and one.value is not None and one.unit == "%" and one.value > one.baseline
         for one in verdict.criteria
     )
-    accepted = "--update-baseline" in run.options
+    accepted = "--update-baseline" in run.options or rest
     if run.problem_set and not accepted and (data.baseline is None or (verdict.state == PASSED and better)):
         found.append(("to accept these picks as the baseline", run.accepting or _accepting(run)))
     if data.ranked_by.kind == FOLDER and data.efficiency.covered < data.efficiency.problems:
         model = shlex.quote(data.ranked_by.name)
-        suggest = f"tile-oracle suggest {records} --model {model} --csv next.csv"
+        # The problems that were not reached are not in the records.
+        among = f" --problem-set {shlex.quote(run.problem_set)}" if rest and run.problem_set else ""
+        suggest = f"tile-oracle suggest {records} --model {model}{among} --csv next.csv"
         found.append(("to find the pairs worth measuring next", suggest))
     return found
 
