@@ -66,6 +66,20 @@ def test_a_run_s_dot_and_name_lead_to_its_report(script: bool, history: Path, op
     assert page.url.endswith("runs/night-0005/report.html")
 
 
+def test_a_long_history_prints_its_newest_runs(tmp_path: Path, open_page: Open, screenshots: Path) -> None:
+    write_nights(tmp_path / "runs", noisy_means(90, 3))
+    assert main(["history", str(tmp_path / "runs"), "-o", str(tmp_path / "h.html")]) == 0
+    page = open_page(tmp_path / "h.html")
+    rows, note = (
+        page.locator("table", has_text="verdict").locator("tbody tr"),
+        page.get_by_text("60 are printed"),
+    )
+    assert (rows.last.is_visible(), note.is_visible()) == (True, False)
+    page.emulate_media(media="print")
+    assert (rows.nth(59).is_visible(), rows.nth(60).is_visible(), note.is_visible()) == (True, False, True)
+    page.pdf(path=screenshots / "history.pdf")
+
+
 def test_the_tables_of_the_history_fit_a_desktop(history: Path, open_page: Open) -> None:
     page = open_page(history, viewport={"width": 1280, "height": 900})
     wide = "[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth).length"
