@@ -161,6 +161,11 @@ def test_criteria_and_losses() -> None:
     assert failed.verdict.losses
     assert "FAIL" in page.words
     assert "lost too much" in page.words
+    html = report_html(failed)
+    losses = html[html.index('<section id="verdict"') :].partition("</section>")[0]
+    assert losses.count(" data-p=") == len(failed.verdict.losses), "each opens its kernels"
+    failures = html[html.index('<table id="failures"') :].partition("</table>")[0]
+    assert failures.count(" data-p=") == len(failed.verdict.new_failures)
     assert "baseline" in page.words
 
 

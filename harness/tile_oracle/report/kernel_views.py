@@ -183,7 +183,7 @@ def pairs(data: ReportData) -> View:
     return {
         "chart": Markup(bar),
         "table": Table("Pairs by status", columns, rows, narrow=True),
-        "failures": [_failures(caption, failures) for caption, failures in groups if failures],
+        "failures": [_failures(data, caption, failures) for caption, failures in groups if failures],
     }
 
 
@@ -191,17 +191,19 @@ def _css_of(status: str) -> str:
     return _STATUS_CSS.get(status, "s-warn")
 
 
-def _failures(caption: str, failures: Sequence[Failure]) -> View:
+def _failures(data: ReportData, caption: str, failures: Sequence[Failure]) -> View:
     columns = [
         Column("status"),
         Column("kernel", "name"),
         Column("problem", "id"),
         Column("detail", "detail"),
     ]
-    rows = []
+    rows, drill = [], drill_cells(data)
     for one in failures[:_MOST_FAILURES]:
         status = one.status if one.known in (None, one.status) else f"{one.status} (was {one.known})"
-        rows.append([Cell(status), Cell(wording.kernel_on(one)), Cell(one.problem), Cell(one.detail)])
+        problem = drill.get(one.problem, Cell(one.problem))
+        kernel = Cell(wording.kernel_on(one), full=one.kernel)
+        rows.append([Cell(status), kernel, problem, Cell(one.detail)])
     name = caption.lower().replace(" ", "-")
     more = len(failures) - len(rows)
     return {

@@ -22,7 +22,7 @@ from tile_oracle.report.page_table import (
     numbers,
     percent,
 )
-from tile_oracle.report.problem_views import details, problems, worst
+from tile_oracle.report.problem_views import details, drill_cells, problems, worst
 from tile_oracle.report.terms import anchor, terms_of
 
 
@@ -107,9 +107,10 @@ def _verdict(data: ReportData) -> View | None:
         tables.append(Table("Criteria", columns, rows, narrow=True))
     if verdict.losses:
         columns = [Column("lost too much", "id"), *numbers("now", "baseline", "points")]
+        drill = drill_cells(data)
         rows = [
             [
-                Cell(loss.problem),
+                drill.get(loss.problem, Cell(loss.problem)),
                 percent(loss.efficiency_percent),
                 percent(loss.baseline_percent),
                 number(loss.loss_points, f"-{loss.loss_points:.1f}"),
