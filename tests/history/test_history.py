@@ -140,6 +140,17 @@ def test_the_axis_of_a_share_ends_at_100_percent() -> None:
     assert all(len(text) <= 8 for text in re.findall(r'text-anchor="end">([\d.e-]+)</text>', small))
 
 
+def test_changed_kernels_keep_all_fields_but_those_of_the_problem(tmp_path: Path) -> None:
+    write_nights(tmp_path, [95.0, 95.0], oracles=lambda n: {0: 1 + n}, speed=lambda n: 1.0 + 30.0 * n)
+    assert main(["history", str(tmp_path)]) == 0
+    page = (tmp_path / "history.html").read_text()
+    row = page.partition("Changes in the last run")[2].partition("<tbody>")[2].partition("</tr>")[0]
+    text = re.sub(r"<wbr>", "", row)
+    assert ">64x64x64_compv4_intrawave_v2x2x2</td>" in text
+    assert ">64x64x64_compv5_intrawave_v4x4x4</td>" in text
+    assert ">+3,000 %</td>" in text
+
+
 def test_foreign_text_is_escaped(tmp_path: Path) -> None:
     write_run(tmp_path / "one", device="<script>alert(1)</script>", problem_set="<b>")
     write_run(tmp_path / "two", number=1, device="x\x1b[31m", problem_set="<b>")

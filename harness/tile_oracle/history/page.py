@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from tile_oracle.comparison.wording import percent, short_names
 from tile_oracle.history.chart import Drawn, Point, history_chart
 from tile_oracle.history.group import FIGURES, ORACLE, PICK, Change, Group, Trend
 from tile_oracle.history.runs import Runs
@@ -143,24 +144,17 @@ def _problems(group: Group) -> list[dict[str, Any]]:
 
 
 def _change(change: Change) -> dict[str, Any]:
-    shared = _shared_words(change.before, change.after)
     before, after = change.tflops
-    ratio = f"{100 * (after / before - 1):+.1f} %" if math.isfinite(before) and before > 0 < after else "-"
+    kernels = short_names(change.before, change.after)
     return {
         "problem": change.problem,
         "what": change.what,
-        "before": change.before[shared:],
-        "after": change.after[shared:],
-        "efficiency": " -> ".join(f"{100 * v:.1f}" if math.isfinite(v) else "-" for v in change.efficiency),
-        "tflops": ratio,
+        "before": kernels[0],
+        "after": kernels[1],
+        "efficiency": " -> ".join(
+            f"{100 * v:.1f}" if math.isfinite(v) else "none" for v in change.efficiency
+        ),
+        "tflops": percent(100 * (after / before - 1))
+        if math.isfinite(before) and before > 0 < after
+        else "-",
     }
-
-
-def _shared_words(first: str, second: str) -> int:
-    """The length of the words, each with its underscore, that two names begin with."""
-    length = 0
-    for one, other in zip(first.split("_"), second.split("_"), strict=False):
-        if one != other:
-            break
-        length += len(one) + 1
-    return length
