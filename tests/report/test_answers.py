@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from tile_oracle.report.answers import is_it_good, next_commands, where_it_fails
 from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
 from tile_oracle.report.lost_time import combined_name, losing_slices, lost_times, time_weighted_percent
-from tile_oracle.report.pictures import roofline
+from tile_oracle.report.pictures import lost_time_curve, roofline
 
 
 def _two_problems(arch: str = "", baseline: Baseline | None = None) -> ReportData:
@@ -48,7 +49,7 @@ def test_lost_time_counts_times_and_not_efficiencies() -> None:
 def test_the_summary_names_the_problem_that_loses_and_what_to_run() -> None:
     data = _two_problems()
     loser = str(data.selection["problem"].iloc[0])
-    assert f"{loser} (100.0 %)" in where_it_fails(data)[-1]
+    assert where_it_fails(data)[-1] == f"{loser} alone: 100.0 % of the lost time."
     commands = [command for _, command in next_commands(data)]
     assert "tile-oracle tune --from-records 'my reports/a' --target cpu" in commands
     assert "pytest --problem-set s --target cpu --update-baseline" in commands
@@ -190,6 +191,23 @@ def test_without_a_model_nothing_is_said_of_picks_and_the_run_can_be_used() -> N
     kinds = page[page.index('<section id="slices"') :].partition("</table>")[0]
     assert "oracle / median kernel" in kinds
     assert "P10" not in kinds
+
+
+def test_two_problems_that_lose_time_need_no_curve() -> None:
+    assert lost_time_curve(_two_problems()) is None
+
+
+def test_the_curve_of_lost_time_counts_whole_problems() -> None:
+    problems = some_problems(3)
+    rows = [record(p, k, t) for p in problems for k, t in zip(some_kernels(2, p), (2.0, 1.0), strict=True)]
+    records = frame(rows)
+    rankings = records[["problem", "kernel"]].assign(predicted_tflops=[1.0, 2.0] * 3)
+    run = RunInfo("a", target="cpu")
+    chart = lost_time_curve(analyse(records, problems, rankings, run=run, ranked_by=RankedBy("folder", "x")))
+    assert chart is not None
+    ticks = re.findall(r'text-anchor="middle">([\d.]+)</text>', chart)
+    assert ticks
+    assert all("." not in tick for tick in ticks)
 
 
 def test_a_roofline_needs_known_peaks() -> None:

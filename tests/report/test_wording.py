@@ -17,7 +17,7 @@ from tile_oracle.report.wording import amount, listed, microseconds, shared_pref
         (23.018, "23.02"),
         (2.64, "2.640"),
         (0.37, "0.370"),
-        (0.0, "0.000"),
+        (0.0, "0"),
         (None, "-"),
         (math.nan, "-"),
     ],

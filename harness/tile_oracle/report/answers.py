@@ -82,12 +82,15 @@ def where_it_fails(data: ReportData) -> list[str]:
             f"mean {wording.percent(one.mean_percent)}, {wording.percent(one.lost_percent)} of the lost time."
         )
     half = int((lost["lost_us"].cumsum() < total / 2).sum()) + 1
-    sentences.append(
-        f"Half of the lost time is in {wording.count(half, 'problem')} of {len(lost):,}; "
-        f"the largest share is {wording.one_line(lost['problem'].iloc[0])} "
-        f"({wording.percent(100.0 * float(lost['lost_us'].iloc[0]) / total)})."
-    )
-    return sentences
+    first = wording.one_line(lost["problem"].iloc[0])
+    share = wording.percent(100.0 * float(lost["lost_us"].iloc[0]) / total)
+    if half == 1:
+        return [*sentences, f"{first} alone: {share} of the lost time."]
+    return [
+        *sentences,
+        f"Half of the lost time is in {half:,} of {wording.count(len(lost), 'problem')}; "
+        f"the largest share is {first} ({share}).",
+    ]
 
 
 def _accepting(run: RunInfo) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 480, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 12, 40
 _MOST_POINTS = 400
 
 
@@ -290,6 +290,11 @@ def _ticks(low: float, high: float, number: int, *, whole: bool = False) -> list
     step = max(step, 1.0) if whole else step
     first = math.ceil(low / step - 1e-9)
     return [round(i * step, 10) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def whole_ticks(high: int) -> list[float]:
+    """Round integers from 0 to `high`."""
+    return _ticks(0.0, float(max(high, 1)), 6, whole=True)
 
 
 def _powers(low: float, high: float) -> list[float]:

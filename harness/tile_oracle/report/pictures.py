@@ -18,6 +18,7 @@ from tile_oracle.report.lost_time import lost_times
 _FACTORS = (1.1, 1.2, 1.5, 2.0)
 """Ends of the performance profile's axis: the first within which all curves are complete, or the last."""
 _STEPS = 200
+_LEAST_LOSERS = 3
 
 
 def performance_profile(data: ReportData) -> str:
@@ -50,9 +51,9 @@ def _profile(values: npt.NDArray[np.float64], widest: float) -> list[tuple[float
 
 
 def lost_time_curve(data: ReportData) -> str | None:
-    """Cumulative share of the lost time over the problems, most lost first; None if no time is lost."""
+    """Cumulative share of the lost time over the problems, most lost first; None if too few lose time."""
     lost = lost_times(data.selection)["lost_us"].to_numpy(dtype=np.float64)
-    if not len(lost) or not lost.sum() > 0:
+    if int((lost > 0).sum()) < _LEAST_LOSERS:
         return None
     shares = 100.0 * np.cumsum(lost) / lost.sum()
     needed = int(np.searchsorted(shares, 99.9)) + 1
@@ -63,6 +64,7 @@ def lost_time_curve(data: ReportData) -> str | None:
         y_range=(0.0, 100.0),
         x_name="problems, most lost time first",
         y_name="share of the lost time, %",
+        x_ticks=charts.whole_ticks(needed),
     )
 
 

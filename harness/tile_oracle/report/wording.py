@@ -60,7 +60,7 @@ def microseconds(value: float | None) -> str:
     """A time to four significant digits, and to at most a nanosecond: 1,785, 531.4, 23.02, 0.370."""
     if value is None or pd.isna(value):
         return "-"
-    return f"{value:,.{decimals(value)}f}"
+    return f"{value:,.{decimals(value)}f}" if value else "0"
 
 
 def decimals(microseconds: float) -> int:
