@@ -76,7 +76,7 @@ def _answers(data: ReportData) -> View:
 def _unbroken(sentence: str) -> Markup:
     """Without line breaks between numbers and their unit."""
     text = str(escape(wording.one_line(sentence, 1000)))
-    return Markup(re.sub(r"\(?[\d.,]+ %\)?", r'<span class="nowrap">\g<0></span>', text))
+    return Markup(re.sub(r"\(?[\d.,]+ %\)?[,.:]?", r'<span class="nowrap">\g<0></span>', text))
 
 
 def _pictures(data: ReportData) -> View | None:
