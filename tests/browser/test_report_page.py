@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,17 @@ PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "device_s
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     problems = some_problems(40)
-    records, rankings = some_run(problems, 8, failures=0.05)
-    run = RunInfo("a-run", problem_set="forward_smoke", target="sm_90", arch="sm_90", device="Some GPU")
+    records, rankings = some_run(problems, 30, failures=0.05)
+    run = RunInfo(
+        "a-run",
+        problem_set="forward_smoke",
+        target="sm_90",
+        arch="sm_90",
+        device="Some GPU",
+        folder="reports/a-run",
+    )
     ranked_by = RankedBy("folder", "models/x")
-    data = analyse(records, problems, rankings, run=run, ranked_by=ranked_by, scope=Scope(320, 320))
+    data = analyse(records, problems, rankings, run=run, ranked_by=ranked_by, scope=Scope(1200, 1200))
     file = tmp_path_factory.mktemp("report") / "report.html"
     file.write_text(report_html(data), encoding="utf-8")
     return file
@@ -32,16 +40,22 @@ def _column(page: Any, table: str, place: int) -> list[str]:
     return [text.strip() for text in cells.all_inner_texts()]
 
 
+def _operations(text: str) -> float:
+    """156 G as a number."""
+    number, _, prefix = text.partition(" ")
+    return float(number.replace(",", "")) * 1000.0 ** " kMGTP".index(prefix or " ")
+
+
 def test_a_heading_sorts_its_table(report: Path, open_page: Open) -> None:
     page = open_page(report)
     button = page.locator("#all-problems thead button").nth(1)
     button.focus()
     page.keyboard.press("Enter")
-    flops = [float(text.replace(",", "")) for text in _column(page, "all-problems", 2)]
+    flops = [_operations(text) for text in _column(page, "all-problems", 2)]
     assert flops == sorted(flops)
     assert len(set(flops)) > 1
     page.keyboard.press("Enter")
-    assert [float(text.replace(",", "")) for text in _column(page, "all-problems", 2)] == flops[::-1]
+    assert [_operations(text) for text in _column(page, "all-problems", 2)] == flops[::-1]
 
 
 def test_the_filter_hides_the_other_rows(report: Path, open_page: Open) -> None:
@@ -89,7 +103,7 @@ def test_enter_on_a_problem_opens_its_kernels(report: Path, open_page: Open, scr
     assert dialog.locator("h2").inner_text() == problem
     times = [
         float(text.replace(",", ""))
-        for text in dialog.locator("tbody td:nth-child(2)").all_inner_texts()
+        for text in dialog.locator("table").last.locator("tbody td:nth-child(2)").all_inner_texts()
         if text != "-"
     ]
     assert len(times) > 3
@@ -133,6 +147,16 @@ def test_kernels_of_costly_problems_are_there_without_a_script(report: Path, ope
     assert not page.get_by_role("dialog").is_visible()
 
 
+def test_all_of_the_worst_problems_open_without_a_script(report: Path, open_page: Open) -> None:
+    page = open_page(report, java_script_enabled=False)
+    rows = page.locator("#worst tbody tr")
+    assert rows.count() == 10
+    for place in range(10):
+        link = rows.nth(place).locator("a")
+        target = page.locator(str(link.get_attribute("href")))
+        assert target.locator("summary .id").inner_text() == link.inner_text()
+
+
 def test_the_drill_down_fits_a_phone(report: Path, open_page: Open, screenshots: Path) -> None:
     page = open_page(report, **PHONE)
     page.locator("#all-problems tbody .opens").first.click()
@@ -162,6 +186,47 @@ def test_terms_are_explained_on_hover_and_on_focus(report: Path, open_page: Open
     assert "ranking" in tip.inner_text()
     page.keyboard.press("Escape")
     assert not tip.is_visible()
+
+
+def test_a_kernel_s_name_is_shown_whole_and_explained_on_hover(report: Path, open_page: Open) -> None:
+    page = open_page(report)
+    tip, name = page.locator("#tip"), page.locator("#all-problems td.name", has_text="intrawave").last
+    short = name.inner_text()
+    name.hover()
+    whole, *words = tip.inner_text().splitlines()
+    assert whole.endswith(short)
+    assert whole.startswith("grouped_conv_forward_")
+    assert any(line.startswith("intrawave: scheduler: ") for line in words)
+    assert any(re.match(r"\d+x\d+x\d+: rows, columns and depth", line) for line in words)
+    page.mouse.move(0, 0)
+    assert not tip.is_visible()
+
+
+def test_a_whole_name_is_shown_without_a_script(report: Path, open_page: Open) -> None:
+    page = open_page(report, java_script_enabled=False)
+    name = page.locator("#all-problems td.name").first
+    whole = name.get_attribute("title")
+    assert whole is not None
+    assert whole.startswith("grouped_conv_forward_")
+    assert whole.endswith(name.inner_text().split()[0])
+
+
+def test_a_command_is_copied(report: Path, open_page: Open) -> None:
+    page = open_page(report, permissions=["clipboard-read", "clipboard-write"])
+    place = page.locator(".command").first
+    command = place.locator("code").inner_text()
+    place.get_by_role("button", name="Copy the command").click()
+    place.get_by_text("Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == command
+
+
+def test_no_table_of_the_page_is_wider_than_a_desktop(report: Path, open_page: Open) -> None:
+    page = open_page(report, viewport={"width": 1280, "height": 900})
+    wide = page.evaluate(
+        "[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth)"
+        ".map(one => one.querySelector('table').getAttribute('aria-label'))"
+    )
+    assert wide == []
 
 
 def test_a_term_leads_to_the_legend_without_a_script(report: Path, open_page: Open) -> None:

@@ -14,10 +14,10 @@ import pytest
 
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
-from tile_oracle.comparison.compare import FASTER, SAME, SLOWER, UNKNOWN, Comparison, compare_sides
+from tile_oracle.comparison.compare import FASTER, SAME, SLOWER, UNKNOWN, Change, Comparison, compare_sides
 from tile_oracle.comparison.page import comparison_html
 from tile_oracle.comparison.side import side_of_records
-from tile_oracle.comparison.wording import markdown, short_names
+from tile_oracle.comparison.wording import change_text, changed_rows, markdown, short_names, terminal_lines
 from tile_oracle.errors import RecordError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import save_baseline
@@ -132,6 +132,43 @@ def test_problems_of_one_side_are_named() -> None:
     assert (found.gone, found.added) == ([PROBLEMS[1].id], [PROBLEMS[0].id])
     with pytest.raises(RecordError, match="no problem in common"):
         compared(old[old["problem"] == PROBLEMS[0].id], new[new["problem"] == PROBLEMS[1].id])
+
+
+def test_all_that_changed_is_listed_everywhere() -> None:
+    old, new = session(1), session(2)
+    lost, gained, failing = KERNELS[0].name, KERNELS[1].name, KERNELS[3].name
+    old = old[old["kernel"] != gained]
+    new = new[new["kernel"] != lost]
+    bad = (new["kernel"] == failing) & (new["problem"] == PROBLEMS[0].id)
+    new.loc[bad, ["status", "latency_ms", "tflops"]] = ["wrong", np.nan, np.nan]
+    before, after = ({p.id: KERNELS[place].name for p in PROBLEMS[:3]} for place in (2, 4))
+    found = compare_sides(side_of_records("old", old, before), side_of_records("new", new, after))
+    assert found.oracles_changed
+    forms = {
+        "terminal": "\n".join(terminal_lines(found)),
+        "Markdown": markdown(found),
+        "page": re.sub(r"<[^>]+>", "", comparison_html(found)),
+    }
+    for form, text in forms.items():
+        for what in ("oracles changed", "picks changed", "kernels gained", "kernels lost", "newly failing"):
+            assert what in text.lower(), (form, what)
+        for name in (lost, gained, KERNELS[2].short_name, KERNELS[4].short_name, failing):
+            assert name in text.replace("\\", ""), (form, name)
+
+
+@pytest.mark.parametrize(
+    ("percent", "shown"),
+    [(5.123, "+5.12 %"), (-0.5, "-0.50 %"), (250.04, "+250.0 %"), (22290.4, "+22,290 %")],
+)
+def test_large_changes_have_no_more_digits_than_are_read(percent: float, shown: str) -> None:
+    assert change_text(Change(percent, percent, percent)).startswith(shown)
+
+
+def test_long_times_have_no_exponent() -> None:
+    records = session(1)
+    records["latency_ms"] *= 1000.0
+    rows = changed_rows(compared(records, records).problems)
+    assert not any("e+" in cell for row in rows for cell in row)
 
 
 def test_picks_are_compared_by_their_own_times() -> None:
@@ -252,3 +289,13 @@ def test_the_chart_leaves_no_half_empty() -> None:
     ticks = [float(tick) for tick in re.findall(r">([+-][0-9.]+) %</text>", page)]
     assert max(ticks) >= 100
     assert min(ticks) > -100
+
+
+@pytest.mark.parametrize("factor", [1.005, 1.05, 3.0, 250.0])
+def test_the_axis_has_a_handful_of_ticks_for_changes_of_any_size(factor: float) -> None:
+    quiet = {"between": 0.0002, "noise": 0.0002}
+    found = compared(session(1, **quiet), session(2, {p.id: factor for p in PROBLEMS[:3]}, **quiet))
+    page = comparison_html(found)
+    heights = sorted(float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)" text-anchor="end">', page))
+    assert 3 <= len(heights) <= 12
+    assert min(np.diff(heights)) >= 14

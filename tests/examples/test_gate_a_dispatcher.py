@@ -45,5 +45,5 @@ def test_the_page_from_end_to_end(tmp_path: Path) -> None:
     assert f"from {medians[0]:.1f} to {medians[1]:.1f} %" in page
     said = " ".join(done.stdout.split())
     assert "verdict FAILED: criteria not met: largest loss" in said
-    assert "(5 problems lost more)" in said
+    assert "largest loss: 5 problems lost more than 10 points" in said
     assert "five problems lose more than 10 points" in page

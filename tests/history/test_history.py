@@ -13,8 +13,10 @@ from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import RecordError
 from tile_oracle.history.cache import CACHE
-from tile_oracle.history.group import ORACLE, PICK, Group, groups_of
+from tile_oracle.history.chart import Drawn, Point, history_chart
+from tile_oracle.history.group import FIGURES, ORACLE, PICK, Group, groups_of
 from tile_oracle.history.runs import read_runs
+from tile_oracle.history.wording import number as figure_text
 from tile_oracle.night.history import Entry, add_to_history
 from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.files import write_report
@@ -84,7 +86,11 @@ def test_the_page_links_reports_and_names_the_step(
     links = set(re.findall(r'href="([^"#]+)"', page))
     assert "../re%20ports/night-0023/report.html" in links
     assert len(links) == 24
-    assert "changed there: sources aaaaaaaaaaaa -&gt; bbbbbbbbbbbb" in page
+    steps = page[page.index('aria-label="Steps of ') :].partition("</table>")[0]
+    first = re.sub(r"<[^>]+>", "|", steps.partition("<tbody>")[2].partition("</tr>")[0])
+    for said in ("step", "mean efficiency", "-2.0", "0.001", "sources aaaaaaaaaaaa -&gt; bbbbbbbbbbbb"):
+        assert said in first
+    assert page.count("changed there") == 1, "the heading of the column"
     assert "<script" not in page
 
 
@@ -96,6 +102,53 @@ def test_runs_of_one_day_are_told_apart_by_the_time(tmp_path: Path) -> None:
     assert ">02:15</text>" in page
     assert ">03:45</text>" in page
     assert ">2026-01-01</text>" not in page
+
+
+def test_marks_of_the_charts_are_numbered_and_listed(tmp_path: Path) -> None:
+    write_nights(tmp_path, [95.0] * 6, environment=lambda n: {"driver": str(n // 2)})
+    assert main(["history", str(tmp_path)]) == 0
+    page = (tmp_path / "history.html").read_text()
+    chart = page[page.index("<svg") :].partition("</svg>")[0]
+    assert re.findall(r'class="mark-name"[^>]*>(\d+)</text>', chart) == ["1", "2"]
+    listed = re.findall(r"<li value=\"(\d+)\">[^<]*driver (\d) -&gt; (\d)", page)
+    assert listed == [("2", "1", "2"), ("1", "0", "1")]
+
+
+def test_a_table_of_runs_has_units_in_its_heading(tmp_path: Path) -> None:
+    write_run(tmp_path / "one", measure_s=6.0)
+    assert main(["history", str(tmp_path)]) == 0
+    runs = (tmp_path / "history.html").read_text().partition("<h3>Runs</h3>")[2].partition("</table>")[0]
+    assert "mean,&nbsp;%" in runs
+    assert ">95.00</td>" in runs
+    assert ">0.50</td>" in runs
+    assert "%" not in runs.partition("<tbody>")[2]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(93.456, "93.46 %"), (0.00012, "0.00012 %"), (0.0, "0.00 %"), (None, "-")]
+)
+def test_a_small_figure_is_not_shown_as_0(value: float | None, shown: str) -> None:
+    assert figure_text(FIGURES[0], value) == shown
+
+
+def test_the_axis_of_a_share_ends_at_100_percent() -> None:
+    points = [Point("", "", False)] * 3
+    chart = history_chart("Coverage", [Drawn("coverage", [100.0] * 3)], points, ["a", "b", "c"], {})
+    ticks = [float(text) for text in re.findall(r'text-anchor="end">([\d.]+)</text>', chart)]
+    assert max(ticks) == 100.0
+    small = history_chart("GPU hours", [Drawn("GPU hours", [0.0001, 0.00013])], points[:2], ["a", "b"], {})
+    assert all(len(text) <= 8 for text in re.findall(r'text-anchor="end">([\d.e-]+)</text>', small))
+
+
+def test_changed_kernels_keep_all_fields_but_those_of_the_problem(tmp_path: Path) -> None:
+    write_nights(tmp_path, [95.0, 95.0], oracles=lambda n: {0: 1 + n}, speed=lambda n: 1.0 + 30.0 * n)
+    assert main(["history", str(tmp_path)]) == 0
+    page = (tmp_path / "history.html").read_text()
+    row = page.partition("Changes in the last run")[2].partition("<tbody>")[2].partition("</tr>")[0]
+    text = re.sub(r"<wbr>", "", row)
+    assert ">64x64x64_compv4_intrawave_v2x2x2</td>" in text
+    assert ">64x64x64_compv5_intrawave_v4x4x4</td>" in text
+    assert ">+3,000 %</td>" in text
 
 
 def test_foreign_text_is_escaped(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -103,13 +104,66 @@ def test_the_document_is_json_that_ends_no_script_element() -> None:
 def test_reasons_are_shown_in_percent_of_the_time_or_as_scores() -> None:
     data = a_report(2, 8, failures=0.0)
     problem = str(drill_down_of(data).problems[0]["problem"])
-    reason = PickReason(0.30, (FeatureShare("log2_M", 3.0, 4.5, 0.20),))
+    reason = PickReason(0.30, (FeatureShare("outputs_per_wave", 3.0, 4.5, 0.20),))
     data = dataclasses.replace(data, reasons={problem: reason})
     it = json.loads(drill_data(data))["problems"][0]
-    assert it["reasons"] == [["log2_M", "3", "4.5", "+22.1 %"], ["all others", "", "", "+10.5 %"]]
+    assert it["reasons"] == [
+        ["outputs_per_wave", "3", "4.5", "+22.1 %", "accumulators of a wave, elements"],
+        ["all others", "", "", "+10.5 %", ""],
+    ]
     scored = dataclasses.replace(data, ranked_by=RankedBy("folder", "x", order_only=True))
-    assert json.loads(drill_data(scored))["problems"][0]["advantage"] == "+0.300"
-    assert "Why the pick was predicted to be better (+35.0 % in all)" in report_html(data)
+    it = json.loads(drill_data(scored))["problems"][0]
+    assert it["reason"] == "Why the model ranks the pick above the oracle: by a score +0.300 higher"
+    assert it["adds"] == "adds to the score"
+    assert "Why the model ranks the pick above the oracle: predicted +35.0 % faster" in report_html(data)
+
+
+def test_pick_and_oracle_are_compared_field_by_field() -> None:
+    problem = some_problems(1)[0]
+    a, b = some_kernels(2, problem)
+    records = frame([record(problem, a, 2.0), record(problem, b, 1.0)])
+    rankings = records[["problem", "kernel"]].assign(predicted_tflops=[1.0, 2.0])
+    data = analyse(records, [problem], rankings, run=RUN, ranked_by=RankedBy("folder", "models/x"))
+    differs = json.loads(drill_data(data))["problems"][0]["differs"]
+    pick, oracle = b.as_row(), a.as_row()
+    assert differs
+    for field, mine, best in differs:
+        assert (mine, best) == (str(pick[field]), str(oracle[field]))
+        assert mine != best
+
+
+def test_the_least_efficient_problems_are_written_out_like_the_most_costly() -> None:
+    problems = some_problems(20)
+    small = problems[:3]
+    rows, ranked = [], []
+    for problem in problems:
+        oracle, pick = some_kernels(2, problem)
+        best, share = (1e6, 0.5) if problem in small else (1.0, 0.9)
+        rows += [record(problem, oracle, best), record(problem, pick, best * share)]
+        ranked += [1.0, 2.0]
+    records = frame(rows)
+    rankings = records[["problem", "kernel"]].assign(predicted_tflops=ranked)
+    data = analyse(records, problems, rankings, run=RUN, ranked_by=RankedBy("folder", "models/x"))
+    costly = [row["problem"] for row in drill_down_of(data).problems[:15]]
+    assert not {problem.id for problem in small} & set(costly)
+    written = re.findall(r'<details id="problem-\d+"><summary>.*?class="id">([^<]+)<', report_html(data))
+    assert {*costly, *(problem.id for problem in small)} <= set(written)
+
+
+def test_times_have_as_many_decimals_as_the_fastest_needs() -> None:
+    slow_one, fast_one = some_problems(2)
+    rows = []
+    for problem, milliseconds in ((slow_one, 1.78454), (fast_one, 0.00264)):
+        (kernel,) = some_kernels(1, problem)
+        rows.append(record(problem, kernel, problem.flops / milliseconds / 1e9))
+    data = analyse(frame(rows), [slow_one, fast_one], None, run=RUN)
+    down = drill_down_of(data)
+    assert {row["problem"]: down.decimals(place) for place, row in enumerate(down.problems)} == {
+        slow_one.id: 0,
+        fast_one.id: 3,
+    }
+    assert "1,785" in report_html(data)
+    assert "2.640" in report_html(data)
 
 
 @pytest.mark.parametrize(("problems", "kernels"), [(40, 200), *slow((300, 466))])

@@ -133,7 +133,7 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script() -> None:
 
 
 def test_every_chart_has_a_text_alternative() -> None:
-    page = Page(report_html(a_report(10)))
+    page = Page(report_html(a_report(40)))
     charts = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "class")]
     assert charts.count("chart") == 8
     labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
@@ -161,6 +161,11 @@ def test_criteria_and_losses() -> None:
     assert failed.verdict.losses
     assert "FAIL" in page.words
     assert "lost too much" in page.words
+    html = report_html(failed)
+    losses = html[html.index('<section id="verdict"') :].partition("</section>")[0]
+    assert losses.count(" data-p=") == len(failed.verdict.losses), "each opens its kernels"
+    failures = html[html.index('<table id="failures"') :].partition("</table>")[0]
+    assert failures.count(" data-p=") == len(failed.verdict.new_failures)
     assert "baseline" in page.words
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,6 +40,17 @@ def test_it_has_the_metrics_and_complete_tables() -> None:
             assert columns(line) == columns(above)
     for status, number in data.statuses.items():
         assert (f"| {status} | {number:,} |" in summary) == (number > 0)
+
+
+def test_it_answers_the_questions_of_the_report_first() -> None:
+    records, rankings = some_run(PROBLEMS, 12, failures=0.0)
+    run = replace(RUN, folder="reports/a run")
+    data = analyse(records, PROBLEMS, rankings, run=run, ranked_by=RankedBy("folder", "models/x"))
+    summary = summary_markdown(data)
+    answers = summary[: summary.index("| figure | value |")]
+    assert "The picks reach" in answers
+    assert "of the lost time" in answers
+    assert "```sh\ntile-oracle tune --from-records 'reports/a run' --target cpu\n```" in answers
 
 
 def test_without_a_model_and_without_records() -> None:

@@ -82,12 +82,13 @@ def test_the_report_speaks_of_the_operation_at_hand(op: str) -> None:
     assert kinds >= ({"decode", "causal", "grouped"} if op == "attention" else {"rcr"})
     for heading in ("Roofline of the oracles", "Kernels by kind of problem", "Worst problems", "Timeline"):
         assert heading in shown
-    assert "1,071 TFLOPS of bf16 and 4,800 GB/s" in shown
+    assert "the peak of sm_90 for bf16" in shown
+    assert "limit: 1,071 TFLOPS, 4,800 GB/s" in page
     drill = json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page, re.S)[1])  # type: ignore[index]
     assert len(drill["problems"]) == 40
     assert set(drill["sources"]) == {"triton"}
     assert all(one["id"].startswith(op) for one in drill["problems"])
-    assert all("GFLOP" in one["operations"] for one in drill["problems"])
+    assert all("FLOP, " in one["operations"] for one in drill["problems"])
 
 
 def test_a_legend_explains_the_kinds_of_attention() -> None:

@@ -13,6 +13,7 @@ from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.terminal import summary_lines
+from tile_oracle.report.wording import interval
 
 PROBLEMS = some_problems(8)
 RUN = RunInfo(
@@ -86,8 +87,8 @@ def test_the_five_worst_problems_with_pick_oracle_and_why() -> None:
     assert [p.id in block for p in PROBLEMS] == [True] * 5 + [False] * 3
     assert block.index(PROBLEMS[0].id) < block.index(PROBLEMS[4].id)
     assert "10.0 %" in block
-    assert f"pick    {kernels[0].short_name}  0.1 TFLOPS" in block
-    assert f"oracle  {kernels[1].short_name}  1 TFLOPS" in block
+    assert f"pick     0.1000 TFLOPS  {kernels[0].short_name}" in block
+    assert f"oracle    1.000 TFLOPS  {kernels[1].short_name}" in block
     assert "pick predicted 800 % too high, oracle ranked 2 of 2, oracle predicted 20 % too low" in block
 
 
@@ -119,6 +120,16 @@ def test_the_verdict_has_values_limits_and_outcomes() -> None:
     again = text(a_report(baseline=baseline))
     assert "verdict passed: every criterion is met" in again
     assert "FAIL" not in again
+
+
+def test_a_change_that_is_known_exactly_is_one_number() -> None:
+    data = a_report()
+    baseline = make_baseline(data.selection, data.final, **identity())
+    verdict = a_report(baseline=baseline).verdict
+    mean = verdict.criteria[0]
+    assert interval(dataclasses.replace(mean, low=-1.25, high=-1.25, confidence=0.95)) == "-1.25"
+    assert interval(dataclasses.replace(mean, low=-0.0, high=0.0, confidence=0.95)) == "+0.00"
+    assert interval(dataclasses.replace(mean, low=-1.25, high=0.5, confidence=0.95)) == "-1.25 to +0.50"
 
 
 def test_pairs_left_by_a_budget_are_counted() -> None:

@@ -24,3 +24,15 @@ def test_what_is_there_is_not_said_twice() -> None:
 
 def test_a_replay_has_nothing_to_resume() -> None:
     assert "--resume" not in CommandLine(["--oracle=a"], replayed=True).resumed("--update-baseline")
+
+
+def test_a_named_replay_is_repeated_under_another_name() -> None:
+    """A session does not write into a run's folder that exists, and a replay cannot be resumed."""
+    for name in (["--run-name", "mine"], ["--run-name=mine"]):
+        command = CommandLine(["--oracle=a", *name, "-q"], replayed=True)
+        assert command.resumed("--update-baseline") == "pytest --oracle=a -q --update-baseline"
+
+
+def test_an_option_that_was_given_is_not_added_again() -> None:
+    command = CommandLine(["--update-baseline", "--resume"], replayed=False)
+    assert command.resumed("--update-baseline") == "pytest --update-baseline --resume"

@@ -83,8 +83,9 @@ def test_a_criterion_that_is_not_met_is_a_failed_test(
     failed = list(items.values()).count("FAILED")
     assert done.counts() == {"failed": failed, "passed": 12 + 6 - failed}
     assert re.search(r"^mean is [\d.]+ %, must be >= 100\.00 % \(baseline 100\.00 %\)", done.output, re.M)
-    assert re.search(r"^  100\.0 % -> [\d.]+ %  forward-bf16\S+: pick \S+, oracle \S+$", done.output, re.M)
-    assert re.search(r"^  report    /.*/report\.html$", done.output, re.M)
+    losses = re.findall(r"^  100\.0 % -> [\d.]+ %  forward-bf16\S+: pick \S+, oracle \S+$", done.output, re.M)
+    assert len(losses) == len(set(losses)) > 0, "several criteria failed, and the losses are printed once"
+    assert len(re.findall(r"^  report    /.*/report\.html$", done.output, re.M)) == 1
 
     (suite,) = ElementTree.parse(recorded.project.folder / "failed.xml").getroot().iter("testsuite")
     assert (suite.attrib["failures"], suite.attrib["tests"]) == (str(failed), "18")
@@ -94,6 +95,8 @@ def test_a_criterion_that_is_not_met_is_a_failed_test(
     assert failure.attrib["message"].startswith("mean is ")
     assert "\n" not in failure.attrib["message"]
     assert "largest losses" in (failure.text or "")
+    (loss,) = (case for case in suite.iter("testcase") if case.attrib["name"] == "verdict[largest loss]")
+    assert "largest losses: see verdict[mean]" in (loss.findtext("failure") or "")
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def test_leaders_of_a_baseline_are_measured_again_in_later_rounds(
     project.problem_set("four.csv", PROBLEMS)
     finished = project.pytest(*JUDGED, *workers, "--update-baseline", "--settle-budget", "6s")
     assert finished.status == 0, finished.output
-    assert "measured again in turn, in up to " in finished.output
+    assert "measured again in turn, up to " in finished.output
     records = project.records()
     later = records[records["round"] >= 2]
     assert len(later)

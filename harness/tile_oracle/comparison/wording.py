@@ -10,34 +10,47 @@ from typing import Any
 from tile_oracle.comparison.compare import FASTER, OUTCOMES, SLOWER, Change, Comparison, ProblemChange
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.report.wording import microseconds
 from tile_oracle.static_page import clean
 from tile_oracle.text_table import text_table
 
 SCHEMA = 1
 _SHOWN = 20
+_SAME = "the same"
+
+
+def percent(value: float) -> str:
+    """+5.12 %, +250.0 %, +22,290 %."""
+    digits = 2 if abs(value) < 99.995 else 1 if abs(value) < 999.95 else 0
+    return f"{value:+,.{digits}f} %"
 
 
 def change_text(change: Change | None) -> str:
     """+5.1 % [+4.0, +6.2]."""
     if change is None:
         return "unknown"
-    return f"{change.percent:+.2f} % [{change.low:+.2f}, {change.high:+.2f}]"
+    low, high = (percent(limit).removesuffix(" %") for limit in (change.low, change.high))
+    return f"{percent(change.percent)} [{low}, {high}]"
 
 
-def facts(comparison: Comparison) -> list[tuple[str, str]]:
-    """(name, value) of all that is said in one line."""
+def facts(comparison: Comparison, *, outcomes: bool = True) -> list[tuple[str, str]]:
+    """(name, value) of all that is said in one line. outcomes: also the number of problems of each."""
     counts = comparison.counts
     shared = len(comparison.problems)
-    only = f"{len(comparison.gone)} only old, {len(comparison.added)} only new"
-    only += f", {len(comparison.untimed)} without a time"
+    sides = (
+        ("only old", comparison.gone),
+        ("only new", comparison.added),
+        ("without a time", comparison.untimed),
+    )
+    apart = "".join(f", {len(problems):,} {where}" for where, problems in sides if problems)
     found = [
         ("old", f"{comparison.old.name} ({comparison.old.kind})"),
         ("new", f"{comparison.new.name} ({comparison.new.kind})"),
-        ("compared", f"{_several(shared, 'problem')} by the time of the {comparison.by}; {only}"),
-        *((outcome, _several(counts[outcome], "problem")) for outcome in OUTCOMES),
+        ("compared", f"{_several(shared, 'problem')} by the time of the {comparison.by}{apart}"),
+        *((outcome, _several(counts[outcome], "problem")) for outcome in OUTCOMES if outcomes),
         ("mean change of time", change_text(comparison.mean)),
-        ("same kernels", f"{change_text(comparison.alike)}, all pairs that both measured"),
-        ("between sessions", f"{comparison.between_percent:.2f} % standard deviation"),
+        ("all shared pairs", f"{change_text(comparison.alike)}, mean over the pairs that both measured"),
+        ("between sessions", f"{comparison.between_percent:.2f} % standard deviation of a pair's time"),
         ("oracles changed", _several(len(comparison.oracles_changed), "problem")),
         ("picks changed", _picks(comparison)),
         ("kernels gained", _count(comparison.gained)),
@@ -58,10 +71,10 @@ def changed_rows(rows: Sequence[ProblemChange]) -> list[list[str]]:
     return [
         [
             one.problem,
-            f"{one.change.percent:+.2f} %",
-            f"{one.change.low:+.2f} to {one.change.high:+.2f}",
-            _us(one.old_ms),
-            _us(one.new_ms),
+            percent(one.change.percent),
+            " to ".join(percent(limit).removesuffix(" %") for limit in (one.change.low, one.change.high)),
+            microseconds(1000 * one.old_ms),
+            microseconds(1000 * one.new_ms),
             *short_names(one.old_kernel, one.new_kernel),
         ]
         for one in rows
@@ -69,6 +82,18 @@ def changed_rows(rows: Sequence[ProblemChange]) -> list[list[str]]:
 
 
 HEADINGS = ("problem", "change", "95 % interval", "old, µs", "new, µs", "old kernel", "new kernel")
+
+
+def lists(comparison: Comparison) -> list[tuple[str, Sequence[str], list[list[str]]]]:
+    """(title, headings, rows) of what changed besides times; some have no row."""
+    moved = ("problem", "from", "to")
+    return [
+        ("newly failing", ("kernel", "status", "pairs", "such as"), failing_rows(comparison)),
+        ("oracles changed", moved, [[p, *short_names(*both)] for p, *both in comparison.oracles_changed]),
+        ("picks changed", moved, [[p, *short_names(*both)] for p, *both in comparison.picks_changed]),
+        ("kernels gained", ("kernel",), [[name] for name in comparison.gained or ()]),
+        ("kernels lost", ("kernel",), [[name] for name in comparison.lost or ()]),
+    ]
 
 
 def failing_rows(comparison: Comparison) -> list[list[str]]:
@@ -83,7 +108,7 @@ def failing_rows(comparison: Comparison) -> list[list[str]]:
 
 def short_names(old: str, new: str) -> tuple[str, str]:
     """Two kernels' names without what the problem says already; "the same" for equal ones."""
-    return _short_name(old), "the same" if old == new else _short_name(new)
+    return _short_name(old), _SAME if old == new else _short_name(new)
 
 
 def _short_name(kernel: str) -> str:
@@ -97,12 +122,17 @@ def terminal_lines(comparison: Comparison) -> list[str]:
     """The comparison for a terminal."""
     lines = text_table([[name, clean(value)] for name, value in facts(comparison)], right_aligned=())
     for outcome in (SLOWER, FASTER):
-        rows = changed_rows(comparison.with_outcome(outcome))
-        lines += _table(outcome, HEADINGS, rows, (1, 3, 4))
-    lines += _table("newly failing", ("kernel", "status", "pairs", "such as"), failing_rows(comparison), (2,))
-    moved = [[problem, *short_names(*both)] for problem, *both in comparison.picks_changed]
-    lines += _table("picks changed", ("problem", "from", "to"), moved, ())
+        rows = [_one_kernel(row) for row in changed_rows(comparison.with_outcome(outcome))]
+        lines += _table(outcome, (*HEADINGS[:5], "kernel"), rows, (1, 2, 3, 4))
+    for title, headings, rows in lists(comparison):
+        lines += _table(title, headings, rows, (2,) if "pairs" in headings else ())
     return [clean_line(line) for line in lines]
+
+
+def _one_kernel(row: Sequence[str]) -> list[str]:
+    """A row with one column of kernels, because terminals are narrow; the list of changes has both."""
+    *figures, old, new = row
+    return [*figures, old if new == _SAME else f"{new} (changed)"]
 
 
 def clean_line(line: str) -> str:
@@ -115,12 +145,11 @@ def markdown(comparison: Comparison) -> str:
     counts = comparison.counts
     head = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES)
     lines = [f"## {_cell(comparison.old.name)} → {_cell(comparison.new.name)}: {head}", ""]
-    lines += _markdown_table(("", ""), [list(one) for one in facts(comparison)])
+    lines += _markdown_table(("", ""), [list(one) for one in facts(comparison, outcomes=False)])
     tables: list[tuple[str, Sequence[str], list[list[str]]]] = [
         (outcome, HEADINGS, changed_rows(comparison.with_outcome(outcome))) for outcome in (SLOWER, FASTER)
     ]
-    tables.append(("newly failing", ("kernel", "status", "pairs", "such as"), failing_rows(comparison)))
-    for title, headings, rows in tables:
+    for title, headings, rows in tables + lists(comparison):
         if rows:
             lines += ["", f"### {title}", "", *_markdown_table(headings, rows[:_SHOWN])]
             lines += ["", f"and {len(rows) - _SHOWN} more"] if len(rows) > _SHOWN else []
@@ -153,10 +182,6 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
 
 def _side(name: str, kind: str, made_by: Mapping[str, str]) -> dict[str, Any]:
     return {"name": name, "kind": kind, "made_by": dict(made_by)}
-
-
-def _us(latency_ms: float) -> str:
-    return f"{1000 * latency_ms:.4g}"
 
 
 def _several(number: int, noun: str) -> str:

@@ -11,6 +11,8 @@ from markupsafe import Markup, escape
 WIDTH, HEIGHT = 480, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 16, 26
 _MOST_DOTS, _LAST_DOTS = 250, 20
+_MARK_ROOM = 20
+"""Two marks that are closer have one number; the list below the charts has all."""
 
 Scale = Callable[[float], float]
 
@@ -50,17 +52,23 @@ def history_chart(
         return _TOP + (high - value) / (high - low) * (HEIGHT - _TOP - _BOTTOM)
 
     body = [_axes(low, high, days, x, y)]
-    for at, text in marks.items():
+    named = -math.inf
+    for place, (at, text) in enumerate(marks.items(), 1):
         body.append(
             f'<g><title>{escape(text)}</title><line class="mark" x1="{x(at):.1f}" x2="{x(at):.1f}" '
             f'y1="{_TOP}" '
-            f'y2="{HEIGHT - _BOTTOM}"/><path class="mark-head" d="M{x(at) - 4:.1f} {_TOP - 8}h8l-4 7z"/></g>'
+            f'y2="{HEIGHT - _BOTTOM}"/><path class="mark-head" d="M{x(at) - 4:.1f} {_TOP - 8}h8l-4 7z"/>'
         )
+        if x(at) - named > _MARK_ROOM:
+            named = x(at)
+            body.append(f'<text class="mark-name" x="{named + 6:.1f}" y="{_TOP - 1}">{place}</text>')
+        body.append("</g>")
     for place, line in enumerate(drawn, 1):
-        body.append(_polylines(line.values, place, x, y))
+        css = f"c{place}" + (" dense" if count > _MOST_DOTS else "")
+        body.append(_polylines(line.values, css, x, y))
         for first, last, level in line.levels:
             body.append(
-                f'<line class="level c{place}" x1="{x(first - 0.4):.1f}" x2="{x(last + 0.4):.1f}" '
+                f'<line class="level" x1="{x(first - 0.4):.1f}" x2="{x(last + 0.4):.1f}" '
                 f'y1="{y(level):.1f}" y2="{y(level):.1f}"/>'
             )
         # More dots would cover each other: then only the newest runs have one. The table has all links.
@@ -95,23 +103,26 @@ def _dot(name: str, value: float, place: int, point: Point, x: float, y: float) 
     return f'<a href="{escape(point.link)}">{dot}</a>' if point.link else dot
 
 
-def _polylines(values: Sequence[float | None], place: int, x: Scale, y: Scale) -> str:
+def _polylines(values: Sequence[float | None], css: str, x: Scale, y: Scale) -> str:
     parts: list[str] = []
     points: list[str] = []
     for at, value in enumerate((*values, None)):
         if value is not None:
             points.append(f"{x(at):.1f},{y(value):.1f}")
         elif points:
-            parts.append(f'<polyline class="line c{place}" points="{" ".join(points)}"/>')
+            parts.append(f'<polyline class="line {css}" points="{" ".join(points)}"/>')
             points = []
     return "".join(parts)
 
 
 def _axes(low: float, high: float, days: Sequence[str], x: Scale, y: Scale) -> str:
+    ticks = _ticks(low, high)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
     body = [
         f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>'
-        f'<text x="{_LEFT - 6}" y="{y(tick) + 3.5:.1f}" text-anchor="end">{tick:,.6g}</text>'
-        for tick in _ticks(low, high)
+        f'<text x="{_LEFT - 6}" y="{y(tick) + 3.5:.1f}" text-anchor="end">{_tick(tick, digits)}</text>'
+        for tick in ticks
     ]
     base = HEIGHT - _BOTTOM
     body.append(f'<line class="axis" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{base}" y2="{base}"/>')
@@ -123,9 +134,14 @@ def _axes(low: float, high: float, days: Sequence[str], x: Scale, y: Scale) -> s
     return "".join(body)
 
 
+def _tick(value: float, digits: int) -> str:
+    return f"{value:,.{digits}f}" if digits <= 4 else f"{value:.3g}"
+
+
 def _range(low: float, high: float) -> tuple[float, float]:
-    room = (high - low) * 0.08 or max(abs(high) * 0.01, 1e-6)
-    return low - room, high + room
+    """The ends of an axis: some room around the values, but none above 100 % where no value is there."""
+    room = (high - low) * 0.08 or max(abs(high) * 0.1, 1e-6)
+    return low - room, min(high + room, 100.0) if high <= 100.0 else high + room
 
 
 def _ticks(low: float, high: float) -> list[float]:

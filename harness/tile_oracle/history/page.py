@@ -12,11 +12,12 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from tile_oracle.comparison.wording import percent, short_names
 from tile_oracle.history.chart import Drawn, Point, history_chart
 from tile_oracle.history.group import FIGURES, ORACLE, PICK, Change, Group, Trend
 from tile_oracle.history.runs import Runs
 from tile_oracle.history.summary import REPORT, RunSummary
-from tile_oracle.history.wording import HEADINGS, day, mark_text, number, run_rows, trend_sentences
+from tile_oracle.history.wording import HEADINGS, day, mark_text, number, run_rows, trend_rows
 from tile_oracle.static_page import clean, render
 
 _TEMPLATES = Path(__file__).with_name("page")
@@ -52,11 +53,12 @@ def _view(group: Group, root: Path, home: Path, place: int) -> dict[str, Any]:
         "css": _STATES.get(last.state, "open"),
         "when": day(last.when),
         "tiles": [tile for tile in tiles if tile[0] != "-"],
-        "steps": trend_sentences(group),
+        "steps": trend_rows(group),
         "charts": _charts(group, links),
         "marks": [
-            (day(group.runs[mark.at].when), mark_text(mark)) for mark in reversed(group.marks[-_MOST_MARKS:])
-        ],
+            (place, day(group.runs[at].when), text)
+            for place, (at, text) in reversed(list(enumerate(_marks(group).items(), 1)))
+        ][:_MOST_MARKS],
         "headings": HEADINGS,
         "rows": list(zip(run_rows(group), reversed(links), strict=True)),
         "last_changes": [_change(one) for one in group.changes if one.at == len(group.runs) - 1],
@@ -73,10 +75,7 @@ def _link(run: RunSummary, root: Path, home: Path) -> str:
 
 def _charts(group: Group, links: Sequence[str]) -> list[tuple[str, Markup]]:
     """(caption, chart) of the efficiencies together and of each other figure."""
-    marks: dict[int, str] = {}
-    for mark in group.marks:
-        before = marks.get(mark.at)
-        marks[mark.at] = mark_text(mark) if before is None else f"{before}; {mark_text(mark)}"
+    marks = _marks(group)
     points = [
         Point(f"{day(run.when)}, {clean(run.name)}", link, not run.complete)
         for run, link in zip(group.runs, links, strict=True)
@@ -87,16 +86,16 @@ def _charts(group: Group, links: Sequence[str]) -> list[tuple[str, Markup]]:
     together = [
         Drawn(_BY_NAME[name].title, group.values(_BY_NAME[name]), levels.get(name, ())) for name in _TOGETHER
     ]
-    drawn = [("Efficiency, percent of the oracle", together)]
+    drawn = [("Efficiency, % of the oracle", together)]
     drawn.append(
         (
-            "Mean efficiency, percent",
+            "Mean efficiency, %",
             [Drawn("mean", group.values(_BY_NAME["mean"]), levels.get("mean", ()))],
         )
     )
     drawn += [
         (
-            f"{figure.title.capitalize() if figure.name != 'device_hours' else figure.title}, {figure.unit}",
+            f"{figure.title[:1].upper()}{figure.title[1:]}" + (", %" if figure.unit == "%" else ""),
             [Drawn(figure.title, group.values(figure), levels.get(figure.name, ()))],
         )
         for figure in FIGURES
@@ -104,6 +103,14 @@ def _charts(group: Group, links: Sequence[str]) -> list[tuple[str, Markup]]:
     ]
     charts = [(caption, history_chart(caption, lines, points, days, marks)) for caption, lines in drawn]
     return [(caption, chart) for caption, chart in charts if chart]
+
+
+def _marks(group: Group) -> dict[int, str]:
+    """Run -> what changed there."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for mark in group.marks:
+        found[mark.at].append(mark_text(mark))
+    return {at: "; ".join(texts) for at, texts in found.items()}
 
 
 def _levels(at: Sequence[int], trend: Trend) -> list[tuple[int, int, float]]:
@@ -137,24 +144,17 @@ def _problems(group: Group) -> list[dict[str, Any]]:
 
 
 def _change(change: Change) -> dict[str, Any]:
-    shared = _shared_words(change.before, change.after)
     before, after = change.tflops
-    ratio = f"{100 * (after / before - 1):+.1f} %" if math.isfinite(before) and before > 0 < after else "-"
+    kernels = short_names(change.before, change.after)
     return {
         "problem": change.problem,
         "what": change.what,
-        "before": change.before[shared:],
-        "after": change.after[shared:],
-        "efficiency": " -> ".join(f"{100 * v:.1f}" if math.isfinite(v) else "-" for v in change.efficiency),
-        "tflops": ratio,
+        "before": kernels[0],
+        "after": kernels[1],
+        "efficiency": " -> ".join(
+            f"{100 * v:.1f}" if math.isfinite(v) else "none" for v in change.efficiency
+        ),
+        "tflops": percent(100 * (after / before - 1))
+        if math.isfinite(before) and before > 0 < after
+        else "-",
     }
-
-
-def _shared_words(first: str, second: str) -> int:
-    """The length of the words, each with its underscore, that two names begin with."""
-    length = 0
-    for one, other in zip(first.split("_"), second.split("_"), strict=False):
-        if one != other:
-            break
-        length += len(one) + 1
-    return length

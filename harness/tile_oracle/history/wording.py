@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tile_oracle.history.group import FIGURES, ORACLE, PICK, Figure, Group, Mark, Trend
 from tile_oracle.history.steps import SIGNIFICANCE, Step
@@ -18,7 +19,16 @@ def number(figure: Figure, value: float | None) -> str:
     if value is None:
         return "-"
     unit = figure.unit if figure.unit.startswith("/") else f" {figure.unit}"
-    return f"{value:.{figure.digits}f}{unit}"
+    return f"{bare(figure, value)}{unit}"
+
+
+def bare(figure: Figure, value: float | None) -> str:
+    """A value without its unit; a small one has two digits rather than zeros."""
+    if value is None:
+        return "-"
+    if 0 < abs(value) < 5 * 10.0**-figure.digits:
+        return f"{value:.2g}"
+    return f"{value:.{figure.digits}f}"
 
 
 def day(when: str) -> str:
@@ -41,10 +51,8 @@ def step_sentence(group: Group, trend: Trend, step: Step) -> str:
     text += f"; p = {step.p_value:.4f}"
     if not step.settled:
         text += f": not settled (above {SIGNIFICANCE:g}), more runs will tell"
-    near = [mark for mark in group.marks if trend.at[step.first] <= mark.at <= trend.at[step.last]]
-    if near:
-        text += "; changed there: " + ", ".join(mark_text(mark) for mark in near[:4])
-    return text
+    near = _marks_near(group, trend, step)
+    return text + (f"; changed there: {', '.join(near)}" if near else "")
 
 
 def trend_sentences(group: Group) -> list[tuple[bool, str]]:
@@ -64,6 +72,66 @@ def trend_sentences(group: Group) -> list[tuple[bool, str]]:
     return lines
 
 
+@dataclass(frozen=True)
+class TrendRow:
+    """A step, or an odd last value, as a row of a table. kind: "step" or "open" (not settled). better:
+    whether the figure rose. between: the range of the beginning, "" if it is one run."""
+
+    kind: str
+    better: bool
+    figure: str
+    before: str
+    after: str
+    change: str
+    interval: str
+    when: str
+    between: str
+    p_value: str
+    changed: str
+
+
+def trend_rows(group: Group) -> list[TrendRow]:
+    """Odd last values, then all steps, newest first."""
+    odd = [_odd_row(group, trend) for trend in group.trends if trend.odd is not None]
+    steps = [(step, trend) for trend in group.trends for step in trend.steps]
+    steps.sort(key=lambda one: one[1].at[one[0].at], reverse=True)
+    return odd + [_step_row(group, trend, step) for step, trend in steps]
+
+
+def _step_row(group: Group, trend: Trend, step: Step) -> TrendRow:
+    figure = trend.figure
+    run, first, last = (group.runs[trend.at[place]] for place in (step.at, step.first, step.last))
+    return TrendRow(
+        "step" if step.settled else "open",
+        step.change > 0,
+        figure.title,
+        number(figure, step.before),
+        number(figure, step.after),
+        f"{step.change:+.{figure.digits}f}",
+        f"{step.low:+.{figure.digits}f} to {step.high:+.{figure.digits}f}",
+        day(run.when),
+        "" if first is last else f"{day(first.when)} to {day(last.when)}",
+        f"{step.p_value:.3f}",
+        "; ".join(_marks_near(group, trend, step)),
+    )
+
+
+def _odd_row(group: Group, trend: Trend) -> TrendRow:
+    figure, odd = trend.figure, trend.odd
+    assert odd is not None
+    expected = f"{bare(figure, odd.low)} to {number(figure, odd.high)}"
+    return TrendRow(
+        *("open", odd.value > odd.high, figure.title, expected, number(figure, odd.value), "", ""),
+        *(day(group.runs[trend.at[-1]].when), "", ""),
+        "the last run is outside of what its level predicts (99 %): further runs tell whether it is a step",
+    )
+
+
+def _marks_near(group: Group, trend: Trend, step: Step) -> list[str]:
+    near = [mark for mark in group.marks if trend.at[step.first] <= mark.at <= trend.at[step.last]]
+    return [mark_text(mark) for mark in near[:4]]
+
+
 def mark_text(mark: Mark) -> str:
     """A change of device, driver, toolchain, sources or model."""
     return f"{mark.what} {clean(mark.before)[:60]} -> {clean(mark.after)[:60]}"
@@ -77,7 +145,7 @@ def run_rows(group: Group) -> list[list[str]]:
             day(run.when),
             clean(run.name),
             clean(run.state) + ("" if run.complete else ", incomplete"),
-            *(number(figure, values[at]) for figure, values in columns),
+            *(bare(figure, values[at]) for figure, values in columns),
             str(group.changed_by_run[at, PICK]),
             str(group.changed_by_run[at, ORACLE]),
         ]
@@ -89,7 +157,8 @@ HEADINGS = (
     "time, UTC",
     "run",
     "verdict",
-    *(figure.title for figure in FIGURES),
+    *(f"{name}, %" for name in ("mean", "median", "P10", "worst", "coverage", "speed")),
+    *("GPU hours", "pairs/s"),
     "picks changed",
     "oracles changed",
 )
@@ -102,7 +171,7 @@ def terminal_lines(groups: Sequence[Group], notes: Sequence[str]) -> list[str]:
     lines: list[str] = []
     for group in groups:
         rows = run_rows(group)
-        short = [[row[0], _cut(row[1]), _cut(row[2]), *map(_bare, row[3:])] for row in rows[:_SHOWN_RUNS]]
+        short = [[row[0], _cut(row[1]), _cut(row[2]), *row[3:]] for row in rows[:_SHOWN_RUNS]]
         lines += ["", f"{group.title}: {len(rows)} run{'' if len(rows) == 1 else 's'}"]
         lines += [f"  {line}" for line in text_table([head, *short], right_aligned=range(3, len(head)))]
         if len(rows) > _SHOWN_RUNS:
@@ -119,8 +188,3 @@ def terminal_lines(groups: Sequence[Group], notes: Sequence[str]) -> list[str]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _SHORT else text[: _SHORT - 3] + "..."
-
-
-def _bare(text: str) -> str:
-    """A number without its unit."""
-    return text.split(" ")[0].removesuffix("/s")

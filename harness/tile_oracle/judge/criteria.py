@@ -115,7 +115,7 @@ def largest_loss(new: np.ndarray, old: np.ndarray, points: float) -> Criterion:
         return Criterion("largest loss", "points", None, None, points, NOT_APPLIED, _NOTHING_IN_COMMON)
     loss = max(float((old - new).max()), 0.0)
     over = int((old - new > points + ROUNDING_POINTS).sum())
-    note = f"{over} problem{'s' if over > 1 else ''} lost more" if over else ""
+    note = f"{over} problem{'s' if over > 1 else ''} lost more than {points:g} points" if over else ""
     return Criterion("largest loss", "points", loss, 0.0, points, _outcome(not over), note)
 
 

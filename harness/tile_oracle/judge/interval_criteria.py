@@ -111,7 +111,7 @@ def interval_largest_loss(
     unresolved = ~over & (high > max(_SEEN * points, points + ROUNDING_POINTS))
     note = cause = ""
     if found:
-        outcome, note = FAIL, f"{found} problem{'s' if found > 1 else ''} lost more"
+        outcome, note = FAIL, f"{found} problem{'s' if found > 1 else ''} lost more than {points:g} points"
     elif over.any():
         outcome = UNDECIDED
         cause = f"the loss may be more or less in {_names(problems, loss, over)}"

@@ -35,7 +35,7 @@ def pick_reasons(
     picks: Columns,
     others: Columns,
     threads: int = 1,
-    most: int = 6,
+    most: int = 8,
 ) -> list[PickReason]:
     """For each row, why the kernel of `picks` is preferred to that of `others`. Columns as for
     Ranker.log_time; row i of both is of the same problem. forests: the trees of each member, with their

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from tile_oracle.judge.verdict import FAILED, PASSED
 from tile_oracle.report import wording
@@ -13,31 +14,54 @@ _WORST = 3
 
 
 def is_it_good(data: ReportData) -> list[str]:
-    """The mean beside the baseline, one kernel for all and the noise ceiling; and the time-weighted mean."""
+    """The mean beside the baseline, the noise ceiling and one kernel for all; and the time-weighted mean."""
     figures = data.efficiency
-    if figures.mean_percent is None:
+    mean = figures.mean_percent
+    if mean is None:
         return ["No pick can be judged: no problem has both an oracle and a measured pick."]
-    picks = f"The picks reach {wording.percent(figures.mean_percent)} of the oracle on average"
-    sentences = [f"{picks}, over {wording.count(figures.covered, 'problem')}."]
-    beside = []
-    mean = next((one for one in data.verdict.criteria if one.name == "mean"), None)
-    if mean is not None and mean.baseline is not None:
-        beside.append(f"the baseline {wording.percent(mean.baseline)}")
-    if data.fixed_mean_percent is not None:
-        beside.append(f"the best single kernel for all {wording.percent(data.fixed_mean_percent)}")
-    if data.repeatability_percent is not None:
-        beside.append(f"the noise ceiling is {wording.percent(data.repeatability_percent)}")
+    sentences = [
+        f"The picks reach {wording.percent(mean)} of the oracle on average over "
+        f"{wording.count(figures.covered, 'problem')}."
+    ]
+    judged = next((one for one in data.verdict.criteria if one.name == "mean"), None)
+    beside = [
+        _beside(mean, other, name)
+        for name, other in (
+            ("the baseline", None if judged is None else judged.baseline),
+            ("the noise ceiling", data.repeatability_percent),
+            ("the best single kernel for all problems", data.fixed_mean_percent),
+        )
+        if other is not None
+    ]
     if beside:
-        sentences.append(f"Beside it: {', '.join(beside)}.")
+        sentences.append(f"That is {wording.listed(beside)}.")
     weighted = data.time_weighted_percent
     if weighted is not None:
         failed = data.selection["efficiency"] == 0
         without = f" (without {wording.count(int(failed.sum()), 'pick')} that failed)" if failed.any() else ""
         sentences.append(
-            f"Weighted by time, the picks reach {wording.percent(weighted)}{without}: "
-            "long problems count more there than in the mean."
+            f"Weighted by time, they reach {wording.percent(weighted)}{without}: all problems together take "
+            f"{_longer(weighted)} with the oracles."
         )
     return sentences
+
+
+def _beside(value: float, other: float, name: str) -> str:
+    """1.0 points below the noise ceiling (99.9 %). The difference is that of the values as they are shown."""
+    points = wording.as_shown(value) - wording.as_shown(other)
+    where = "level with" if abs(points) < 0.05 else f"{abs(points):.1f} points {_SIDE[points > 0]}"
+    return f"{where} {name} ({wording.percent(other)})"
+
+
+_SIDE = {True: "above", False: "below"}
+
+
+def _longer(weighted: float) -> str:
+    """0.5 % longer than; 1.37 times as long as."""
+    times = 100.0 / weighted
+    if times < 1.0005:
+        return "as long as"
+    return f"{100.0 * (times - 1.0):.1f} % longer than" if times < 1.3 else f"{times:.2f} times as long as"
 
 
 def where_it_fails(data: ReportData) -> list[str]:
@@ -48,22 +72,25 @@ def where_it_fails(data: ReportData) -> list[str]:
         sentences.append(f"{wording.count(failed, 'pick')} failed: no time to compare, efficiency 0.")
     lost = lost_times(data.selection)
     total = float(lost["lost_us"].sum()) if len(lost) else 0.0
+    if not data.efficiency.covered:
+        return ["No pick was measured."]
     if not total > 0:
         return sentences or ["Every pick is as fast as the oracle."]
-    # A kind that all problems are of says nothing about where.
-    kinds = [one for one in losing_slices(lost) if one.problems < len(lost) and one.lost_percent > 0]
-    for one in kinds[:_WORST]:
+    for one in losing_slices(lost, _WORST):
         sentences.append(
             f"{one.name}: {wording.count(one.problems, 'problem')}, "
             f"mean {wording.percent(one.mean_percent)}, {wording.percent(one.lost_percent)} of the lost time."
         )
     half = int((lost["lost_us"].cumsum() < total / 2).sum()) + 1
-    sentences.append(
-        f"Half of the lost time is in {wording.count(half, 'problem')} of {len(lost):,}; "
-        f"the largest share is {wording.one_line(lost['problem'].iloc[0])} "
-        f"({wording.percent(100.0 * float(lost['lost_us'].iloc[0]) / total)})."
-    )
-    return sentences
+    first = wording.one_line(lost["problem"].iloc[0])
+    share = wording.percent(100.0 * float(lost["lost_us"].iloc[0]) / total)
+    if half == 1:
+        return [*sentences, f"{first} alone: {share} of the lost time."]
+    return [
+        *sentences,
+        f"Half of the lost time is in {half:,} of {wording.count(len(lost), 'problem')}; "
+        f"the largest share is {first} ({share}).",
+    ]
 
 
 def _accepting(run: RunInfo) -> str:
@@ -72,30 +99,66 @@ def _accepting(run: RunInfo) -> str:
     return f"pytest --problem-set {shlex.quote(run.problem_set)} --target {target} --update-baseline"
 
 
+def _from_here(folder: str) -> str:
+    """A folder below the working directory by its relative path, in which the session's own command is."""
+    path, here = Path(folder), Path.cwd()
+    return str(path.relative_to(here)) if folder and path.is_relative_to(here) else folder
+
+
 def next_commands(data: ReportData) -> list[tuple[str, str]]:
     """(reason, command) for what to do next. The commands are quoted for a shell."""
-    run, verdict = data.run, data.verdict
-    records = shlex.quote(run.folder or run.name)
-    found = [("to settle the verdict", one.command) for one in verdict.criteria if one.cause and one.command]
-    if not data.efficiency.covered or not run.folder:
-        return list(dict.fromkeys(found))
+    run = data.run
+    found = [
+        ("to settle the verdict", one.command) for one in data.verdict.criteria if one.cause and one.command
+    ]
+    if run.folder:
+        records = shlex.quote(_from_here(run.folder))
+        if data.efficiency.covered:
+            found = _of_failures(data, records) + found + _of_picks(data, records)
+        found += _of_oracles(data, records)
+        if data.verdict.state == FAILED and data.baseline is not None and run.accepting:
+            found += [("to accept the loss as the new baseline, if it is intended", run.accepting)]
+    return list(dict.fromkeys(found))
+
+
+def _of_failures(data: ReportData, records: str) -> list[tuple[str, str]]:
+    """How to look into a verdict that failed."""
+    if data.verdict.state != FAILED or data.baseline is None or not data.run.baseline_file:
+        return []
+    compare = f"tile-oracle compare {shlex.quote(_from_here(data.run.baseline_file))} {records} --by pick"
+    return [("to see which picks became slower, and which changed", compare)]
+
+
+def _of_picks(data: ReportData, records: str) -> list[tuple[str, str]]:
+    """How to accept the picks, and to measure those that were not."""
+    run, verdict, found = data.run, data.verdict, []
+    rest = bool(data.scope.left) and not run.replayed
+    if rest and run.resuming:
+        found.append(("to measure the rest", run.resuming))
     better = any(
         one.baseline is not None and one.value is not None and one.unit == "%" and one.value > one.baseline
         for one in verdict.criteria
     )
-    accepted = "--update-baseline" in run.options
+    accepted = "--update-baseline" in run.options or rest
     if run.problem_set and not accepted and (data.baseline is None or (verdict.state == PASSED and better)):
         found.append(("to accept these picks as the baseline", run.accepting or _accepting(run)))
     if data.ranked_by.kind == FOLDER and data.efficiency.covered < data.efficiency.problems:
         model = shlex.quote(data.ranked_by.name)
-        suggest = f"tile-oracle suggest {records} --model {model} --csv next.csv"
+        # The problems that were not reached are not in the records.
+        among = f" --problem-set {shlex.quote(run.problem_set)}" if rest and run.problem_set else ""
+        suggest = f"tile-oracle suggest {records} --model {model}{among} --csv next.csv"
         found.append(("to find the pairs worth measuring next", suggest))
-    lost = lost_times(data.selection)
-    worst = [str(name) for name in lost[lost["lost_us"] > 0]["problem"].head(_WORST)]
-    if worst and run.target:
-        named = " ".join(map(shlex.quote, worst))
-        tune = f"tile-oracle tune {named} --target {shlex.quote(run.target)}"
-        found.append(("to keep the measured best kernel of the most costly problems", tune))
-    if verdict.state == FAILED or data.ranked_by.kind != FOLDER:
-        found.append(("to train a model on this run", f"tile-oracle train {records} -o models/next"))
-    return list(dict.fromkeys(found))
+    return found
+
+
+def _of_oracles(data: ReportData, records: str) -> list[tuple[str, str]]:
+    """How to use the measurements: by themselves where picks lose against them, and to train."""
+    run, found = data.run, []
+    judged = bool(data.efficiency.covered)
+    loses = (lost_times(data.selection)["lost_us"] > 0).any() if judged else True
+    if run.target and loses and data.selection["oracle_tflops"].notna().any():
+        tune = f"tile-oracle tune --from-records {records} --target {shlex.quote(run.target)}"
+        found.append(("to let tile-oracle pick use the measured best kernels", tune))
+        if (data.verdict.state == FAILED or data.ranked_by.kind != FOLDER) and not run.replayed:
+            found.append(("to train a model on this run", f"tile-oracle train {records} -o models/next"))
+    return found

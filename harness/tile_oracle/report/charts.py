@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 480, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 12, 40
 _MOST_POINTS = 400
 
 
@@ -95,8 +95,11 @@ def lines(
     return _svg(described, "".join(body)) + _legend(drawn)
 
 
-def scatter(points: Sequence[tuple[float, float, str]], *, limit: Line, x_name: str, y_name: str) -> str:
-    """Dots of (x, y, name) over two logarithmic axes, and one line; all values are above 0."""
+def scatter(
+    points: Sequence[tuple[float, float, str]], *, dots: str, limit: Line, x_name: str, y_name: str
+) -> str:
+    """Dots of (x, y, name) over two logarithmic axes, and one line; all values are above 0. dots: what a dot
+    is, for the legend."""
     xs = [a for a, _, _ in points] + [a for a, _ in limit.points]
     ys = [b for _, b, _ in points] + [b for _, b in limit.points]
     x_range, y_range = (min(xs) / 1.1, max(xs) * 1.1), (min(ys) / 1.1, max(ys) * 1.1)
@@ -116,19 +119,23 @@ def scatter(points: Sequence[tuple[float, float, str]], *, limit: Line, x_name: 
             f'<circle class="point" cx="{x(a):.1f}" cy="{y(b):.1f}" r="2.5"><title>{label}</title></circle>'
         )
     described = f"{y_name} over {x_name}: {len(points):,} problems, and the line {limit.name}"
-    return _svg(described, "".join(body)) + f'<p class="note">Dashed: {escape(limit.name)}.</p>'
+    dot = '<circle class="point" cx="11" cy="4" r="3"/>'
+    key = f'<li><svg class="key" viewBox="0 0 22 8" aria-hidden="true">{dot}</svg>{escape(dots)}</li>'
+    return _svg(described, "".join(body)) + f'<ul class="legend">{key}{_entry(limit)}</ul>'
 
 
 def time_bars(
     stacks: Sequence[tuple[str, str, Sequence[float]]],
     marks: Sequence[tuple[float, str]],
     *,
+    rest: str,
     length: float,
     x_name: str,
     y_name: str,
 ) -> str:
     """Stacked bars over a time axis from 0 to `length`: (name, CSS class, percent of each bin); and marks of
-    (time, name) above them. The axis ends at 100 % or above the highest bar."""
+    (time, name) above them. rest: what is not in the stacks, for the legend. The axis ends at 100 % or above
+    the highest bar."""
     sums = [sum(parts) for parts in zip(*(values for _, _, values in stacks), strict=True)]
     top = max(100.0, math.ceil((max(sums, default=0.0) - 0.5) / 50.0) * 50.0)
     x, y = _scales((0.0, length), (0.0, top * 1.06))
@@ -156,7 +163,7 @@ def time_bars(
         '<li><svg class="key" viewBox="0 0 22 8" aria-hidden="true">'
         f'<rect class="{css}" width="22" height="8"/>'
         f"</svg>{escape(name)}</li>"
-        for name, css, _ in stacks
+        for name, css, _ in [*stacks, (rest, "rest", ())]
     )
     if marks:
         keys += (
@@ -253,12 +260,15 @@ def _svg(described: str, body: str) -> str:
 
 
 def _legend(drawn: Sequence[Line]) -> str:
-    entries = "".join(
+    return f'<ul class="legend">{"".join(map(_entry, drawn))}</ul>' if len(drawn) > 1 else ""
+
+
+def _entry(line: Line) -> str:
+    """A line in the legend."""
+    return (
         f'<li><svg class="key" viewBox="0 0 22 8" aria-hidden="true"><line class="line {line.css}" '
         f'x1="0" x2="22" y1="4" y2="4"/></svg>{escape(line.name)}</li>'
-        for line in drawn
     )
-    return f'<ul class="legend">{entries}</ul>' if len(drawn) > 1 else ""
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
@@ -280,6 +290,11 @@ def _ticks(low: float, high: float, number: int, *, whole: bool = False) -> list
     step = max(step, 1.0) if whole else step
     first = math.ceil(low / step - 1e-9)
     return [round(i * step, 10) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def whole_ticks(high: int) -> list[float]:
+    """Round integers from 0 to `high`."""
+    return _ticks(0.0, float(max(high, 1)), 6, whole=True)
 
 
 def _powers(low: float, high: float) -> list[float]:

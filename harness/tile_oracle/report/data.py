@@ -144,7 +144,7 @@ class Candidates:
 class RunInfo:
     """What was run, for the reports and the baseline. environment: device, driver, toolchain, versions.
     options: the options, as given. replayed: the replayed files, "" for a run that measured. accepting: the
-    command that accepts this run as the baseline, "" if unknown."""
+    command that accepts this run as the baseline, resuming: that measures what is left; "" if unknown."""
 
     name: str
     problem_set: str = ""
@@ -161,6 +161,7 @@ class RunInfo:
     baseline_file: str = ""
     replayed: str = ""
     accepting: str = ""
+    resuming: str = ""
 
 
 @dataclass(frozen=True, eq=False)

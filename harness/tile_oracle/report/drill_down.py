@@ -6,6 +6,7 @@ are whole nanoseconds. The first problems are also written as HTML, for readers 
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import pandas as pd
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.feature_share import PickReason
+from tile_oracle.operation import operation_named
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_slices import slices_of
 from tile_oracle.record.schema import STATUSES
@@ -116,9 +118,20 @@ class DrillDown:
         """The rows of the problem at a place."""
         return range(int(self.first[problem]), int(self.first[problem + 1]))
 
-    def document(self, more: Sequence[Mapping[str, Any]], terms: Mapping[str, str]) -> str:
+    def decimals(self, problem: int) -> int:
+        """Decimal places of a problem's times in microseconds: four digits for the fastest."""
+        times = [int(self.time_ns[row]) for row in self.rows_of(problem) if self.time_ns[row] > 0]
+        return wording.decimals(min(times) / 1e3) if times else 2
+
+    def document(
+        self,
+        more: Sequence[Mapping[str, Any]],
+        terms: Mapping[str, str],
+        words: Sequence[tuple[str, str]] = (),
+    ) -> str:
         """JSON for the page's script, in which no text ends the script element. more: further members of each
-        problem. terms: heading -> id of its entry in the legend."""
+        problem. terms: heading -> id of its entry in the legend. words: (regular expression, meaning) of the
+        words in kernel names."""
         columns = ("kernel", "time_ns", "interval_permille", "samples", "rank", "status", "again", "detail")
         document = {
             "kernels": self.kernels,
@@ -130,6 +143,8 @@ class DrillDown:
             "picks": self.picks.tolist(),
             "oracles": self.oracles.tolist(),
             "terms": dict(terms),
+            "words": list(words),
+            "decimals": [self.decimals(place) for place in range(len(self.problems))],
             "problems": list(more),
             **{name: getattr(self, name).tolist() for name in columns},
         }
@@ -180,32 +195,48 @@ def about(
     return {
         "id": str(row["problem"]),
         "kinds": ", ".join(slices_of(problem)),
-        "operations": f"{_three(row['flops'] / 1e9)} GFLOP, {_three(problem.bytes / 1e6)} MB",
+        "operations": f"{wording.amount(row['flops'], 'FLOP')}, {wording.amount(problem.bytes, 'B')}",
         "efficiency": wording.percent(100 * row["efficiency"])
         if row["coverage"] == COVERED
         else row["coverage"],
-        "lost": "" if pd.isna(lost) or not lost > 0 else f"{lost:,.2f} µs",
+        "lost": "" if pd.isna(lost) or not lost > 0 else f"{wording.microseconds(lost)} µs",
         "why": wording.why(row) if row["coverage"] == COVERED else "",
         "differs": _difference(row),
-        **({} if reason is None else _reason(reason, scores)),
+        **({} if reason is None else _reason(reason, scores, _meanings(problem.op))),
     }
 
 
-def _reason(reason: PickReason, scores: bool) -> dict[str, Any]:
-    """The leading features: name, value for the pick, for the oracle, and what it adds to the prediction."""
+@functools.cache
+def _meanings(op: str) -> Mapping[str, str]:
+    """Feature -> what it is, of every schema of an operation."""
+    made = operation_named(op).features
+    schemas = () if made is None else made().all
+    return {feature.name: feature.meaning for schema in reversed(schemas) for feature in schema.features}
+
+
+def _reason(reason: PickReason, scores: bool, meanings: Mapping[str, str]) -> dict[str, Any]:
+    """The leading features: name, value for the pick, for the oracle, what it adds to the prediction, and
+    what it is."""
     rest = reason.advantage - sum(one.advantage for one in reason.features)
     rows = [
-        [one.name, _value(one.pick), _value(one.other), _share(one.advantage, scores)]
+        [
+            one.name,
+            _value(one.pick),
+            _value(one.other),
+            _share(one.advantage, scores),
+            meanings.get(one.name, ""),
+        ]
         for one in reason.features
     ]
     if abs(rest) > 1e-9:
-        rows.append(["all others", "", "", _share(rest, scores)])
-    return {"advantage": _share(reason.advantage, scores), "reasons": rows}
-
-
-def _three(value: float) -> str:
-    """Three digits, without an exponent for large values."""
-    return f"{value:.3g}" if value < 1e3 else f"{value:,.0f}"
+        rows.append(["all others", "", "", _share(rest, scores), ""])
+    whole = _share(reason.advantage, scores)
+    how = f"by a score {whole} higher" if scores else f"predicted {whole} faster"
+    return {
+        "reason": f"Why the model ranks the pick above the oracle: {how}",
+        "adds": "adds to the score" if scores else "adds",
+        "reasons": rows,
+    }
 
 
 def _share(share: float, scores: bool) -> str:
@@ -217,21 +248,18 @@ def _value(value: float | None) -> str:
     return "" if value is None else f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
-def _difference(row: Mapping[str, Any]) -> str:
-    """In which fields the oracle differs from the pick: "tile_n 128 (pick: 64), ..."."""
+def _difference(row: Mapping[str, Any]) -> list[list[str]]:
+    """The fields in which pick and oracle differ: name, the pick's value, the oracle's."""
     names = [row["pick_kernel"], row["oracle_kernel"]]
     if not all(isinstance(name, str) for name in names) or names[0] == names[1]:
-        return ""
+        return []
     try:
         pick, oracle = (parse_kernel_name(name).as_row() for name in names)
     except KernelError:
-        return ""
-    texts = []
-    for name in dict.fromkeys((*oracle, *pick)):
-        mine, best = pick.get(name), oracle.get(name)
-        if mine != best and name != "kernel":
-            texts.append(f"{name} {_shown(best)} (pick: {_shown(mine)})")
-    return wording.one_line("; ".join(texts), 600)
+        return []
+    fields = [name for name in dict.fromkeys((*oracle, *pick)) if name != "kernel"]
+    rows = [[name, _shown(pick.get(name)), _shown(oracle.get(name))] for name in fields]
+    return [[wording.one_line(text, 60) for text in one] for one in rows if one[1] != one[2]]
 
 
 def _shown(value: object) -> str:

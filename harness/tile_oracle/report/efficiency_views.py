@@ -20,9 +20,11 @@ from tile_oracle.report.page_table import (
 from tile_oracle.selection import TOP_K
 
 
-def efficiency(data: ReportData) -> View:
-    """The distribution of the efficiencies, and what measuring more picks would give."""
+def efficiency(data: ReportData) -> View | None:
+    """The distribution of the efficiencies, and what measuring more picks would give; None without model."""
     covered = data.covered
+    if covered.empty and data.rankings is None:
+        return None
     if covered.empty:
         reasons = "; ".join(f"{len(ids):,} {reason}" for reason, ids in data.not_covered.items())
         return {"missing": reasons or "no problems"}
@@ -34,7 +36,7 @@ def efficiency(data: ReportData) -> View:
         sorted_lines.append(charts.Line("baseline", _sorted_points(accepted), "second"))
         low = min(low, _low_end(accepted))
     distribution = charts.histogram(
-        values, low=low, high=100.0, bins=20, x_name="efficiency, %", y_name="problems"
+        values, low=low, high=100.0, bins=_BINS[low], x_name="efficiency, %", y_name="problems"
     )
     by_problem = charts.lines(
         sorted_lines,
@@ -68,7 +70,7 @@ def _top_k_chart(data: ReportData) -> str:
         drawn,
         x_range=(1.0, float(TOP_K)),
         y_range=(low, 100.0),
-        x_name="k",
+        x_name="k: so many of the model's first picks are measured",
         y_name="mean efficiency, %",
         x_ticks=range(1, TOP_K + 1),
     )
@@ -81,7 +83,7 @@ def _rank_chart(data: ReportData) -> str:
     counts = [(name, int(((rank >= low) & (rank <= high)).sum())) for name, low, high in bounds]
     if np.isinf(rank).any():
         counts.append(("none", int(np.isinf(rank).sum())))
-    return charts.columns(counts, x_name="place", y_name="problems")
+    return charts.columns(counts, x_name="place; 1: the pick is the oracle", y_name="problems")
 
 
 def choice(data: ReportData) -> View | None:
@@ -123,6 +125,10 @@ def _sorted_points(values: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def _low_end(values: Sequence[float]) -> float:
-    """The lower end of an axis up to 100 % on which all values fit: 0, 50, 80 or 90."""
+    """The lower end of an axis up to 100 % on which all values fit."""
     lowest = min(values)
-    return next(low for low in (90.0, 80.0, 50.0, 0.0) if lowest >= low)
+    return next(low for low in _BINS if lowest >= low)
+
+
+_BINS = {90.0: 20, 80.0: 20, 70.0: 30, 60.0: 20, 50.0: 25, 0.0: 20}
+"""Lower end of an axis up to 100 % -> bins of round widths."""

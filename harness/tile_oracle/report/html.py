@@ -8,8 +8,9 @@ import hashlib
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from tile_oracle import static_page
 from tile_oracle.report import sections, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.problem_views import drill_data
@@ -32,7 +33,7 @@ def report_html(data: ReportData) -> str:
             anchor=anchor,
             header=sections.header(data),
             sections=[section for section in views if section[2] is not None],
-            style=Markup((_PAGE / "report.css").read_text(encoding="utf-8")),
+            style=static_page.base_style() + Markup((_PAGE / "report.css").read_text(encoding="utf-8")),
             script=Markup(script),
             script_sha256=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
@@ -50,15 +51,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["breakable"] = _breakable
+    environment.filters["breakable"] = static_page.breakable
     return environment
 
 
 def _cleaned(value: object) -> object:
     """Converts every template expression before it is escaped."""
     return value if isinstance(value, Markup) else wording.one_line(value, _MOST_CHARACTERS)
-
-
-def _breakable(name: object) -> Markup:
-    """A name with line break opportunities after its underscores."""
-    return escape(_cleaned(name)).replace("_", Markup("_<wbr>"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 from markupsafe import Markup
@@ -10,7 +11,8 @@ from markupsafe import Markup
 from tile_oracle.judge.failures import Failure
 from tile_oracle.report import charts, wording
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.heat_map import WITHIN, heat_map
+from tile_oracle.report.heat_map import ALL, WITHIN, heat_map
+from tile_oracle.report.lost_time import lost_times, shares_by_kind
 from tile_oracle.report.page_table import (
     Cell,
     Column,
@@ -21,6 +23,7 @@ from tile_oracle.report.page_table import (
     times,
     whole,
 )
+from tile_oracle.report.problem_views import drill_cells
 from tile_oracle.report.sources import source_figures
 
 _MOST_FAILURES = 500
@@ -32,16 +35,24 @@ def slices(data: ReportData) -> View | None:
     """Efficiency by kind of problem."""
     if data.slices.empty or data.slices["oracle_over_median"].isna().all():
         return None
+    lost = shares_by_kind(lost_times(data.selection))
+    judged = bool(data.efficiency.covered)
     columns = [
         Column("kind"),
-        *numbers("problems", "covered", "mean", "P10", "min", "oracle / median kernel"),
+        *numbers("problems", *(("covered", "mean", "P10", "min") if judged else ())),
+        *([Column("lost time", "num", "share of the time that all picks lose")] if lost else []),
+        Column("oracle / median kernel", "num", "median of the ratio of TFLOPS"),
     ]
     cells = [
         [
             Cell(row["slice"]),
             whole(row["problems"]),
-            whole(row["covered"]),
-            *(percent(row[name]) for name in ("mean_percent", "p10_percent", "min_percent")),
+            *(
+                (whole(row["covered"]), *(percent(row[f"{name}_percent"]) for name in ("mean", "p10", "min")))
+                if judged
+                else ()
+            ),
+            *([_share_of_time(lost.get(row["slice"]))] if lost else []),
             times(row["oracle_over_median"]),
         ]
         for row in wording.rows(data.slices)
@@ -49,17 +60,25 @@ def slices(data: ReportData) -> View | None:
     return {"table": Table("Efficiency by kind of problem", columns, cells, narrow=True, sortable=True)}
 
 
+def _share_of_time(share: float | None) -> Cell:
+    if share is None:
+        return percent(None)
+    return replace(percent(share), meter=f"{share:.1f}")
+
+
 def heat(data: ReportData) -> View | None:
     """Which groups of kernels are near the oracle, by kind of problem."""
     found = heat_map(data.final, data.selection)
     if not found.groups:
         return None
+    everything = found.kinds[ALL]
+    # A kind that all problems are of would repeat the first column.
+    kinds = {kind: n for kind, n in found.kinds.items() if kind == ALL or n < everything}
     heads = [
-        Column(kind, "num", f"{wording.count(n, 'problem')} with an oracle")
-        for kind, n in found.kinds.items()
+        Column(kind, "num", f"{wording.count(n, 'problem')} with an oracle") for kind, n in kinds.items()
     ]
     rows = [
-        [Cell(group), *(_shade(shares[kind]) for kind in found.kinds)]
+        [Cell(group), *(_shade(shares[kind]) for kind in kinds)]
         for group, shares in list(found.groups.items())[:_MOST_GROUPS]
     ]
     more = len(found.groups) - len(rows)
@@ -115,16 +134,17 @@ def sources(data: ReportData) -> View | None:
     ]
     names = [one.source for one in figures]
     lead = Column("lead", "num", "the oracle's TFLOPS / those of the best kernel of the other sources")
+    drill = drill_cells(data)
     cells = [
         [
-            Cell(row["problem"]),
+            drill[row["problem"]],
             Cell(row["winner"]),
             times(row["lead"]),
             *(percent(100.0 * row[name]) for name in names),
         ]
         for row in wording.rows(by_problem)
     ]
-    heads = [Column("problem", "name"), Column("fastest"), lead, *numbers(*names)]
+    heads = [Column("problem", "id"), Column("fastest"), lead, *numbers(*names)]
     return {
         "table": Table("Sources of kernels", columns, rows, narrow=True),
         "problems": Table(
@@ -149,8 +169,11 @@ def pairs(data: ReportData) -> View:
     if not counts:
         return {"table": None}
     total = sum(pairs for _, pairs in counts)
-    bar = charts.stacked_bar([(status, pairs, _STATUS_CSS.get(status, "s-warn")) for status, pairs in counts])
-    rows = [[Cell(status), whole(pairs), percent(100.0 * pairs / total)] for status, pairs in counts]
+    bar = charts.stacked_bar([(status, pairs, _css_of(status)) for status, pairs in counts])
+    rows = [
+        [Cell(status, swatch=_css_of(status)), whole(pairs), percent(100.0 * pairs / total)]
+        for status, pairs in counts
+    ]
     columns = [Column("status"), *numbers("pairs", "share")]
     groups = (
         ("Failures", data.verdict.new_failures),
@@ -160,21 +183,27 @@ def pairs(data: ReportData) -> View:
     return {
         "chart": Markup(bar),
         "table": Table("Pairs by status", columns, rows, narrow=True),
-        "failures": [_failures(caption, failures) for caption, failures in groups if failures],
+        "failures": [_failures(data, caption, failures) for caption, failures in groups if failures],
     }
 
 
-def _failures(caption: str, failures: Sequence[Failure]) -> View:
+def _css_of(status: str) -> str:
+    return _STATUS_CSS.get(status, "s-warn")
+
+
+def _failures(data: ReportData, caption: str, failures: Sequence[Failure]) -> View:
     columns = [
         Column("status"),
         Column("kernel", "name"),
-        Column("problem", "name"),
+        Column("problem", "id"),
         Column("detail", "detail"),
     ]
-    rows = []
+    rows, drill = [], drill_cells(data)
     for one in failures[:_MOST_FAILURES]:
         status = one.status if one.known in (None, one.status) else f"{one.status} (was {one.known})"
-        rows.append([Cell(status), Cell(wording.kernel_on(one)), Cell(one.problem), Cell(one.detail)])
+        problem = drill.get(one.problem, Cell(one.problem))
+        kernel = Cell(wording.kernel_on(one), full=one.kernel)
+        rows.append([Cell(status), kernel, problem, Cell(one.detail)])
     name = caption.lower().replace(" ", "-")
     more = len(failures) - len(rows)
     return {
@@ -199,14 +228,16 @@ def kernels(data: ReportData) -> View | None:
     ]
     facts = _code_facts(data.final)
     columns += [Column(heading, "num", _CODE_FACTS[heading][1]) for heading in facts]
+    shown = wording.rows(kernels.head(_MOST_KERNELS))
+    same = len(wording.shared_prefix([str(row["kernel"]) for row in shown]))
     rows = [
         [
-            Cell(row["kernel"]),
+            Cell(row["kernel"][same:], full=row["kernel"] if same else ""),
             *(whole(row[name]) for name in ("oracles", "picks", "ok", "not_ok")),
             percent(100.0 * row["mean_efficiency"]),
             *(whole(values.get(row["kernel"])) for values in facts.values()),
         ]
-        for row in wording.rows(kernels.head(_MOST_KERNELS))
+        for row in shown
     ]
     winners = int((kernels["oracles"] > 0).sum())
     note = f"{winners:,} of {wording.count(len(kernels), 'kernel')} are the oracle of some problem."

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem_slices import slice_names, slices_of
 from tile_oracle.selection import COVERED
+
+_LEAST_EXCESS, _PAIR_COST = 0.05, 0.03
+"""Shares of the lost time: what a kind loses at least beyond its share of the problems to be named, and how
+much more a pair of kinds must explain than one kind does."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +52,67 @@ def time_weighted_percent(lost: pd.DataFrame) -> float | None:
     return 100.0 * float(lost["oracle_us"].sum()) / total if total > 0 else None
 
 
-def losing_slices(lost: pd.DataFrame) -> list[SliceLoss]:
-    """The kinds of problem in `lost_times`, largest share of the lost time first. Kinds overlap."""
+def losing_slices(lost: pd.DataFrame, most: int = 3) -> list[SliceLoss]:
+    """The kinds of problem in `lost_times` that lose more than their share, at most `most`.
+
+    Candidates are kinds and pairs of them ("1x1 with odd channels"). The first one's share of the lost time
+    exceeds its share of the problems the most; the next ones likewise, over the problems that are in none of
+    those before. Of all problems, a kind says nothing about where.
+    """
     total = float(lost["lost_us"].sum())
-    problems: list[Problem] = [problem_from_id(str(name)) for name in lost["problem"]]
-    found = []
-    for name in slice_names(problems):
-        inside = np.array([name in slices_of(problem) for problem in problems], dtype=bool)
-        part = lost[inside]
-        if len(part) and total > 0:
-            mean = 100.0 * float(part["efficiency"].mean())
-            share = 100.0 * float(part["lost_us"].sum()) / total
-            found.append(SliceLoss(name, len(part), mean, share))
-    return sorted(found, key=lambda one: (-one.lost_percent, one.name))
+    if not total > 0:
+        return []
+    share = lost["lost_us"].to_numpy(dtype=np.float64) / total
+    efficiency = lost["efficiency"].to_numpy(dtype=np.float64)
+    candidates = _kinds([problem_from_id(str(name)) for name in lost["problem"]])
+    left = np.ones(len(lost), dtype=bool)
+    found: list[SliceLoss] = []
+    while len(found) < most:
+        excess = {
+            name: float((share[inside & left] - 1.0 / len(lost)).sum()) - _PAIR_COST * is_pair
+            for name, (inside, is_pair) in candidates.items()
+        }
+        name = max(excess, key=lambda one: excess[one], default="")
+        if not name or excess[name] < _LEAST_EXCESS:
+            break
+        inside, _ = candidates.pop(name)
+        mean, part = 100.0 * float(efficiency[inside].mean()), 100.0 * float(share[inside].sum())
+        found.append(SliceLoss(name, int(inside.sum()), mean, part))
+        left &= ~inside
+    return found
+
+
+def shares_by_kind(lost: pd.DataFrame) -> dict[str, float]:
+    """Kind of problem -> its share of the lost time, in percent; empty where no time is lost. Kinds
+    overlap."""
+    total = float(lost["lost_us"].sum())
+    if not total > 0:
+        return {}
+    shares: dict[str, float] = {}
+    for name, lost_us in zip(lost["problem"], lost["lost_us"], strict=True):
+        for kind in slices_of(problem_from_id(str(name))):
+            shares[kind] = shares.get(kind, 0.0) + 100.0 * float(lost_us) / total
+    return shares
+
+
+def _kinds(problems: Sequence[Problem]) -> dict[str, tuple[npt.NDArray[np.bool_], bool]]:
+    """Name -> which problems are of it, and whether it is a pair of kinds; without those of no problem, of
+    all, or, for pairs, of the same problems as one of the two."""
+    kinds_of = [set(slices_of(problem)) for problem in problems]
+    single = {
+        name: np.array([name in kinds for kinds in kinds_of], dtype=bool) for name in slice_names(problems)
+    }
+    single = {name: inside for name, inside in single.items() if 0 < inside.sum() < len(problems)}
+    found = {name: (inside, False) for name, inside in single.items()}
+    for first, second in combinations(single, 2):
+        both = single[first] & single[second]
+        if 0 < both.sum() < min(single[first].sum(), single[second].sum()):
+            found[combined_name(first, second)] = (both, True)
+    return found
+
+
+def combined_name(first: str, second: str) -> str:
+    """Two kinds as one: 1x1 with odd channels; depthwise 3x3; large M, deep."""
+    if " " not in first + second:
+        return f"{second} {first}"
+    return f"{first} with {second}" if second.endswith(("channels", "rows")) else f"{first}, {second}"

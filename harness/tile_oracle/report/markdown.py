@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tile_oracle.report import wording
+from tile_oracle.report import answers, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.sources import source_figures
 
@@ -52,8 +52,9 @@ def summary_markdown(data: ReportData) -> str:
     if over_median is not None:
         table.append(("oracle over median kernel", wording.times(over_median)))
         table.append(("oracle over worst kernel", wording.times(over_worst)))
-    parts.append(_table(("figure", "value"), [tuple(map(text, row)) for row in table]))
+    parts += _answers(data)
     parts += _verdict(data)
+    parts += ["## Figures", _table(("figure", "value"), [tuple(map(text, row)) for row in table])]
     parts += _worst(data)
     parts += _sources(data)
     parts += _failures(data)
@@ -73,6 +74,16 @@ def code(foreign: object, limit: int = 400) -> str:
     line = wording.one_line(foreign, limit).replace("`", "'").replace("\\", "/").replace("|", "\\|")
     # HTML is plain text in a code span.
     return f"`{line}`" if line.strip() else ""
+
+
+def _answers(data: ReportData) -> list[str]:
+    """How good, where time is lost, and the commands to run next."""
+    parts = [text(" ".join(answers.is_it_good(data)), 1000)]
+    parts.append("\n".join(f"- {text(one)}" for one in answers.where_it_fails(data)))
+    for reason, command in answers.next_commands(data):
+        fenced = wording.one_line(command, 2000).replace("`", "'")
+        parts.append(f"{text(reason[:1].upper() + reason[1:])}:\n\n```sh\n{fenced}\n```")
+    return parts
 
 
 def _verdict(data: ReportData) -> list[str]:

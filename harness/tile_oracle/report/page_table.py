@@ -19,7 +19,8 @@ View = dict[str, Any]
 class Cell:
     """A cell. value: its sort key, if that is not the text. tags: (css, text) after the text. meter: percent
     of a bar behind it. note: a line below it. heat: its shade, 0 to 10. place: of the problem in the
-    drill-down, which the cell opens. linked: its kernels are in the page without a script, too."""
+    drill-down, which the cell opens. linked: its kernels are in the page without a script, too. full: the
+    whole name of what the text shortens. swatch: the CSS class of a colour that stands for it in a chart."""
 
     text: object
     value: str | None = None
@@ -30,11 +31,13 @@ class Cell:
     heat: int | None = None
     place: int | None = None
     linked: bool = False
+    full: str = ""
+    swatch: str = ""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column. css: num, name or detail. hint: the heading's tooltip."""
+    """A column. css: num, id (of a problem), name (of a kernel) or detail. hint: the heading's tooltip."""
 
     heading: str
     css: str = ""

@@ -7,7 +7,7 @@ scripts, whereas the report is complete without them.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 
 from tile_oracle.arch import known_archs, load_arch
 from tile_oracle.problem import problem_from_id
@@ -15,38 +15,45 @@ from tile_oracle.report import charts, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.lost_time import lost_times
 
-_WIDEST_FACTOR = 2.0
+_FACTORS = (1.1, 1.2, 1.5, 2.0)
+"""Ends of the performance profile's axis: the first within which all curves are complete, or the last."""
+_STEPS = 200
+_LEAST_LOSERS = 3
 
 
 def performance_profile(data: ReportData) -> str:
     """Share of the problems whose pick is within a factor of the oracle's time (Dolan and Moré, 2002), one
     curve for the run and one for the baseline. A pick that is not ok is within no factor."""
-    drawn = [charts.Line("this run", _profile(data.covered["efficiency"].astype("float64")), "first")]
-    low = drawn[0].points[0][1]
+    runs = {"this run": data.covered["efficiency"].to_numpy(dtype=np.float64)}
     if data.baseline is not None:
         accepted = [value for value in data.baseline.efficiencies.values() if value is not None]
         if accepted:
-            drawn.append(charts.Line("baseline", _profile(pd.Series(accepted, dtype="float64")), "second"))
-            low = min(low, drawn[1].points[0][1])
+            runs["baseline"] = np.array(accepted, dtype=np.float64)
+    least = min(float(values.min()) for values in runs.values())
+    widest = next((factor for factor in _FACTORS if least * factor >= 1.0), _FACTORS[-1])
+    drawn = [
+        charts.Line(name, _profile(values, widest), css)
+        for (name, values), css in zip(runs.items(), ("first", "second"), strict=False)
+    ]
+    low = min(line.points[0][1] for line in drawn)
     return charts.lines(
         drawn,
-        x_range=(1.0, _WIDEST_FACTOR),
+        x_range=(1.0, widest),
         y_range=(float(np.floor(min(low, 99.0) / 20.0) * 20.0), 100.0),
         x_name="time of the pick / time of the oracle, at most",
         y_name="problems, %",
     )
 
 
-def _profile(efficiencies: pd.Series) -> list[tuple[float, float]]:
-    factors = np.linspace(1.0, _WIDEST_FACTOR, 201)
-    values = efficiencies.to_numpy(dtype=np.float64)
+def _profile(values: npt.NDArray[np.float64], widest: float) -> list[tuple[float, float]]:
+    factors = np.linspace(1.0, widest, _STEPS + 1)
     return [(float(factor), 100.0 * float((values * factor >= 1.0 - 1e-12).mean())) for factor in factors]
 
 
 def lost_time_curve(data: ReportData) -> str | None:
-    """Cumulative share of the lost time over the problems, most lost first; None if no time is lost."""
+    """Cumulative share of the lost time over the problems, most lost first; None if too few lose time."""
     lost = lost_times(data.selection)["lost_us"].to_numpy(dtype=np.float64)
-    if not len(lost) or not lost.sum() > 0:
+    if int((lost > 0).sum()) < _LEAST_LOSERS:
         return None
     shares = 100.0 * np.cumsum(lost) / lost.sum()
     needed = int(np.searchsorted(shares, 99.9)) + 1
@@ -57,6 +64,7 @@ def lost_time_curve(data: ReportData) -> str | None:
         y_range=(0.0, 100.0),
         x_name="problems, most lost time first",
         y_name="share of the lost time, %",
+        x_ticks=charts.whole_ticks(needed),
     )
 
 
@@ -86,12 +94,13 @@ def roofline(data: ReportData) -> tuple[str | None, str]:
             (float(a), float(b), str(p))
             for a, b, p in zip(intensity, speed, selection["problem"], strict=True)
         ],
-        limit=charts.Line("limit", corner, "second"),
-        x_name="operations per byte, each tensor moved once",
+        dots="oracle of a problem",
+        limit=charts.Line(f"limit: {top:,.0f} TFLOPS, {peak.memory_gb_s:,} GB/s", corner, "second"),
+        x_name="FLOP per byte, each tensor moved once",
         y_name="TFLOPS of the oracle",
     )
     note = (
-        f"Limits: {top:,.0f} TFLOPS of {dtype} and {peak.memory_gb_s:,} GB/s of memory, from the "
+        f"Roofline: the limits are the peak of {name} for {dtype} and its memory bandwidth, from the "
         "architecture table. A problem that stays in the cache can lie above the slope."
     )
     return chart, note
@@ -112,19 +121,24 @@ def predicted_measured(data: ReportData) -> str | None:
             (float(a), float(b), str(p))
             for a, b, p in zip(predicted, measured, chosen["problem"], strict=True)
         ],
+        dots="pick of a problem",
         limit=charts.Line("exact prediction", [(end, end) for end in ends], "second"),
         x_name="predicted TFLOPS of the pick",
         y_name="measured TFLOPS",
     )
 
 
-def figures(data: ReportData) -> tuple[list[tuple[str, str]], str]:
+def figures(data: ReportData) -> tuple[list[tuple[str, str]], list[str]]:
     """(caption, SVG) of every picture that the data allows, and notes on them."""
     roof, note = roofline(data)
+    predicted = predicted_measured(data)
+    notes = [note]
+    if predicted is None and data.rankings is not None and data.ranked_by.order_only:
+        notes.append("The model predicts an order, not TFLOPS: nothing to set against measured TFLOPS.")
     drawn = [
-        ("Problems within a factor of the oracle's time", performance_profile(data)),
-        ("Where the time is lost", lost_time_curve(data)),
+        ("Performance profile: problems within a factor of the oracle's time", performance_profile(data)),
+        ("Lost time: how few problems lose how much of it", lost_time_curve(data)),
         ("Roofline of the oracles", roof),
-        ("Predicted against measured", predicted_measured(data)),
+        ("Predicted against measured TFLOPS of the picks", predicted),
     ]
-    return [(caption, chart) for caption, chart in drawn if chart], note
+    return [(caption, chart) for caption, chart in drawn if chart], notes

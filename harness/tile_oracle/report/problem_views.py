@@ -11,6 +11,7 @@ from tile_oracle.record.schema import STATUSES
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import DrillDown, about, drill_down_of
+from tile_oracle.report.lost_time import lost_times
 from tile_oracle.report.page_table import (
     Cell,
     Column,
@@ -23,32 +24,39 @@ from tile_oracle.report.page_table import (
     times,
     whole,
 )
-from tile_oracle.report.terms import anchor
+from tile_oracle.report.terms import anchor, word_patterns
 from tile_oracle.selection import COVERED
 
+_WORST = 10
 _MOST_WRITTEN, _ROWS_WRITTEN = 15, 8
-"""Problems whose kernels are in the page without a script, and kernels of each."""
+"""The most costly problems whose kernels are in the page without a script, and kernels of each."""
 
 
 def worst(data: ReportData) -> View | None:
     """The picks of least efficiency."""
-    rows = wording.worst_rows(data, 10)
+    rows = wording.worst_rows(data, _WORST)
     if not rows:
         return {"table": None} if data.efficiency.covered else None
     columns = [
         Column("efficiency", "num"),
-        Column("problem", "name"),
+        Column("problem", "id"),
+        _LOST,
         Column("pick", "name"),
+        Column("TFLOPS", "num", "of the pick"),
         Column("oracle", "name"),
+        Column("TFLOPS", "num", "of the oracle"),
         Column("why", "detail"),
     ]
-    drill = _drill_cells(data)
+    drill, lost = drill_cells(data), _lost_us(data)
     cells = [
         [
             percent(100 * row["efficiency"]),
             drill[row["problem"]],
-            _with_speed(row, "pick"),
-            _with_speed(row, "oracle"),
+            _time(lost.get(row["problem"])),
+            _kernel(row, "pick"),
+            tflops(row["pick_tflops"]),
+            _kernel(row, "oracle"),
+            tflops(row["oracle_tflops"]),
             Cell(wording.why(row)),
         ]
         for row in rows
@@ -56,10 +64,23 @@ def worst(data: ReportData) -> View | None:
     return {"table": Table("Worst problems", columns, cells)}
 
 
-def _with_speed(row: Mapping[str, Any], whose: str, *more: tuple[str, object]) -> Cell:
-    speed = wording.tflops(row[f"{whose}_tflops"])
-    unit = () if speed == "-" else (("muted", f"{speed} TFLOPS"),)
-    return Cell(wording.short_kernel(row[f"{whose}_kernel"], row), tags=(*unit, *more))
+_LOST = Column("lost, µs", "num", "time of the pick - time of the oracle")
+
+
+def _lost_us(data: ReportData) -> dict[str, float]:
+    """Problem -> time that its pick loses."""
+    lost = lost_times(data.selection)
+    return dict(zip(lost["problem"], lost["lost_us"], strict=True))
+
+
+def _time(microseconds: float | None) -> Cell:
+    return number(microseconds, wording.microseconds(microseconds))
+
+
+def _kernel(row: Mapping[str, Any], whose: str, *tags: tuple[str, object]) -> Cell:
+    """A kernel by its short name; its whole one is shown on hover."""
+    whole, short = row[f"{whose}_kernel"], wording.short_kernel(row[f"{whose}_kernel"], row)
+    return Cell(short, tags=tags, full="" if pd.isna(whole) or short == whole else str(whole))
 
 
 def drill_data(data: ReportData) -> str:
@@ -68,7 +89,8 @@ def drill_data(data: ReportData) -> str:
     headings = ("95 %", "/ oracle", "rank", "status", *down.facts)
     terms = {heading: anchor(heading) for heading in headings if anchor(heading)}
     more = [{**_about(data, place), "left": down.left_out(place)} for place in range(len(down.problems))]
-    return down.document(more, terms)
+    words = word_patterns(str(down.problems[0]["op"])) if down.problems else []
+    return down.document(more, terms, words)
 
 
 def _about(data: ReportData, place: int) -> dict[str, Any]:
@@ -76,28 +98,39 @@ def _about(data: ReportData, place: int) -> dict[str, Any]:
     return about(row, data.reasons.get(str(row["problem"])), scores=data.ranked_by.order_only)
 
 
-def _drill_cells(data: ReportData) -> dict[str, Cell]:
+def drill_cells(data: ReportData) -> dict[str, Cell]:
     """Problem -> the cell that opens its kernels."""
-    problems, written = drill_down_of(data).problems, 0 if data.final.empty else _MOST_WRITTEN
+    written = set(_written(data))
     return {
-        str(row["problem"]): Cell(row["problem"], place=place, linked=place < written)
-        for place, row in enumerate(problems)
+        str(row["problem"]): Cell(row["problem"], place=place, linked=place in written)
+        for place, row in enumerate(drill_down_of(data).problems)
     }
+
+
+def _written(data: ReportData) -> list[int]:
+    """The places of the problems whose kernels are in the page without a script: the most costly ones, and
+    those of the least efficiency."""
+    if data.final.empty:
+        return []
+    names = [str(row["problem"]) for row in drill_down_of(data).problems]
+    worst = {str(row["problem"]) for row in wording.worst_rows(data, _WORST)}
+    return [place for place, name in enumerate(names) if place < _MOST_WRITTEN or name in worst]
 
 
 def details(data: ReportData) -> View | None:
-    """The kernels of the problems that lose the most time, for readers without scripts."""
-    count = min(_MOST_WRITTEN, len(drill_down_of(data).problems))
-    if not count or data.final.empty:
+    """The kernels of the problems that a page shows first, for readers without scripts."""
+    written = _written(data)
+    if not written:
         return None
+    total = sum(_lost_us(data).values())
     return {
-        "note": "Times are medians. In a browser with scripts, every problem in the tables opens like this: "
-        "click it, or press Enter on it.",
-        "problems": [_detail(data, place) for place in range(count)],
+        "note": "Most lost time first. With scripts, a click or Enter on any problem of this page opens its "
+        "kernels like this.",
+        "problems": [_detail(data, place, total) for place in written],
     }
 
 
-def _detail(data: ReportData, place: int) -> View:
+def _detail(data: ReportData, place: int, total_us: float) -> View:
     it, down = _about(data, place), drill_down_of(data)
     facts = [
         ("kinds", it["kinds"]),
@@ -105,19 +138,18 @@ def _detail(data: ReportData, place: int) -> View:
         ("efficiency", it["efficiency"]),
         ("lost time", it["lost"]),
         ("why", it["why"]),
-        ("the oracle has", it["differs"]),
     ]
     rows = list(down.rows_of(place))
     special = [row for row in rows if down.kernel[row] in (down.picks[place], down.oracles[place])]
     shown = sorted({*rows[:_ROWS_WRITTEN], *special})
-    reasons = None
+    tables = []
+    if it["differs"]:
+        columns = [Column("field"), *numbers("pick", "oracle")]
+        tables.append(Table("Fields in which they differ", columns, _cells(it["differs"]), narrow=True))
     if it.get("reasons"):
-        columns = [Column("feature"), *numbers("pick", "oracle", "adds to the pick")]
-        cells = [
-            [Cell(name), Cell(pick), Cell(other), Cell(share)] for name, pick, other, share in it["reasons"]
-        ]
-        caption = f"Why the pick was predicted to be better ({it['advantage']} in all)"
-        reasons = Table(caption, columns, cells, narrow=True)
+        columns = [Column("feature"), *numbers("pick", "oracle", it["adds"]), Column("meaning")]
+        tables.append(Table(it["reason"], columns, _cells(it["reasons"]), narrow=True))
+    lost = down.problems[place]["lost_us"]
     left = (
         f"{len(rows) - len(shown)} more kernels are listed with scripts. " if len(rows) > len(shown) else ""
     )
@@ -125,10 +157,15 @@ def _detail(data: ReportData, place: int) -> View:
         **it,
         "place": place,
         "facts": [(name, text) for name, text in facts if text],
-        "reasons": reasons,
+        "share": f"{100.0 * lost / total_us:.1f}" if lost > 0 else "",
+        "tables": tables,
         "table": _kernel_rows(down, place, shown),
         "left": left + down.left_out(place),
     }
+
+
+def _cells(rows: Sequence[Sequence[object]]) -> list[list[Cell]]:
+    return [[Cell(text) for text in row] for row in rows]
 
 
 def _kernel_rows(down: DrillDown, place: int, shown: Sequence[int]) -> Table:
@@ -145,6 +182,7 @@ def _kernel_rows(down: DrillDown, place: int, shown: Sequence[int]) -> Table:
     columns += numbers(*down.facts)
     times = {int(down.kernel[row]): int(down.time_ns[row]) for row in down.rows_of(place)}
     oracle_ns = times.get(int(down.oracles[place]), 0)
+    digits = down.decimals(place)
     cells = []
     for row in shown:
         kernel, time_ns = int(down.kernel[row]), int(down.time_ns[row])
@@ -153,18 +191,18 @@ def _kernel_rows(down: DrillDown, place: int, shown: Sequence[int]) -> Table:
             for name, chosen in (("oracle", down.oracles[place]), ("pick", down.picks[place]))
             if kernel == chosen
         ]
-        status = STATUSES[down.status[row]] + (_AGAIN if down.again[row] else "")
         detail = down.details[down.detail[row]] if down.detail[row] >= 0 else ""
+        notes = [part for part in ("timed again" if down.again[row] else "", detail) if part]
         permille = int(down.interval_permille[row])
-        shown_interval = number(permille if permille >= 0 else None, f"±{permille / 10:.1f} %")
+        shown_interval = number(permille if permille >= 0 else None, _interval(permille))
         cells.append(
             [
                 Cell(down.kernels[kernel], tags=tuple(tags)),
-                number(time_ns if time_ns >= 0 else None, _microseconds(time_ns)),
+                number(time_ns if time_ns >= 0 else None, f"{time_ns / 1e3:,.{digits}f}"),
                 *([shown_interval] if down.has_intervals else []),
                 number(time_ns / oracle_ns if oracle_ns > 0 <= time_ns else None, _ratio(time_ns, oracle_ns)),
                 number(down.rank[row] or None, f"{down.rank[row]:,}"),
-                Cell(status, note=detail),
+                Cell(STATUSES[down.status[row]], note="; ".join(notes)),
                 *([Cell(down.sources[kernel])] if any(down.sources) else []),
                 *(
                     number(v[kernel] if v[kernel] >= 0 else None, f"{v[kernel]:,}")
@@ -176,11 +214,10 @@ def _kernel_rows(down: DrillDown, place: int, shown: Sequence[int]) -> Table:
 
 
 _INTERVAL = Column("95 %", "num", "half of the 95 % interval of the median")
-_AGAIN = ",\N{NO-BREAK SPACE}timed\N{NO-BREAK SPACE}again"
 
 
-def _microseconds(time_ns: int) -> str:
-    return f"{time_ns / 1e3:,.2f}"
+def _interval(permille: int) -> str:
+    return f"±{permille / 10:.1f} %" if permille else "<\N{NO-BREAK SPACE}0.1 %"
 
 
 def _ratio(time_ns: int, oracle_ns: int) -> str:
@@ -193,9 +230,10 @@ def problems(data: ReportData) -> View | None:
     if selection.empty:
         return None
     columns = [
-        Column("problem", "name"),
-        Column("GFLOP", "num"),
+        Column("problem", "id"),
+        Column("FLOP", "num"),
         Column("efficiency", "num", "TFLOPS of the pick / TFLOPS of the oracle"),
+        _LOST,
         Column("pick", "name"),
         Column("oracle", "name"),
         Column("TFLOPS", "num", "of the oracle"),
@@ -203,13 +241,16 @@ def problems(data: ReportData) -> View | None:
         Column("ok", "num", "kernels that are ok, of those measured"),
         Column("/ median", "num", "TFLOPS of the oracle / of the median ok kernel"),
     ]
-    drill = _drill_cells(data)
-    rows = [_problem_cells(row, drill[row["problem"]]) for row in wording.rows(selection)]
+    drill, lost = drill_cells(data), _lost_us(data)
+    rows = [
+        _problem_cells(row, drill[row["problem"]], lost.get(row["problem"]))
+        for row in wording.rows(selection)
+    ]
     table = Table("All problems, worst first", columns, rows, name="all-problems", sortable=True)
     return {"table": table}
 
 
-def _problem_cells(row: Mapping[str, Any], problem: Cell) -> list[Cell]:
+def _problem_cells(row: Mapping[str, Any], problem: Cell, lost_us: float | None) -> list[Cell]:
     if row["coverage"] == COVERED:
         share = 100 * row["efficiency"]
         efficiency = Cell(wording.percent(share), f"{share:.9g}", meter=f"{share:.1f}")
@@ -223,16 +264,13 @@ def _problem_cells(row: Mapping[str, Any], problem: Cell) -> list[Cell]:
     ratio = row["oracle_tflops"] / row["median_tflops"] if row["oracle_tflops"] > 0 else None
     return [
         problem,
-        number(row["flops"], _gflop(row["flops"])),
+        number(row["flops"], wording.amount(row["flops"])),
         efficiency,
-        _with_speed(row, "pick", *marks),
-        Cell(wording.short_kernel(row["oracle_kernel"], row)),
+        _time(lost_us),
+        _kernel(row, "pick", *marks),
+        _kernel(row, "oracle"),
         tflops(row["oracle_tflops"]),
         whole(row["oracle_rank"]),
         Cell(f"{row['kernels_ok']:,} / {row['kernels_measured']:,}", str(row["kernels_ok"])),
         times(ratio),
     ]
-
-
-def _gflop(flops: float) -> str:
-    return f"{flops / 1e9:.3g}" if flops < 1e12 else f"{flops / 1e9:,.0f}"

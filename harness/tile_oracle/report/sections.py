@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tile_oracle.judge.verdict import FAILED, PASSED
 from tile_oracle.oracle import records_op
@@ -21,7 +22,7 @@ from tile_oracle.report.page_table import (
     numbers,
     percent,
 )
-from tile_oracle.report.problem_views import details, problems, worst
+from tile_oracle.report.problem_views import details, drill_cells, problems, worst
 from tile_oracle.report.terms import anchor, terms_of
 
 
@@ -66,20 +67,26 @@ def header(data: ReportData) -> View:
 
 def _answers(data: ReportData) -> View:
     return {
-        "good": answers.is_it_good(data),
-        "fails": answers.where_it_fails(data),
-        "commands": answers.next_commands(data),
+        "good": [_unbroken(one) for one in answers.is_it_good(data)],
+        "fails": [_unbroken(one) for one in answers.where_it_fails(data)],
+        "commands": [(why[:1].upper() + why[1:], how) for why, how in answers.next_commands(data)],
     }
+
+
+def _unbroken(sentence: str) -> Markup:
+    """Without line breaks between numbers and their unit."""
+    text = str(escape(wording.one_line(sentence, 1000)))
+    return Markup(re.sub(r"\(?[\d.,]+ %\)?[,.:]?", r'<span class="nowrap">\g<0></span>', text))
 
 
 def _pictures(data: ReportData) -> View | None:
     if not data.efficiency.covered:
         return None
-    drawn, note = pictures.figures(data)
-    return {"figures": [(caption, Markup(chart)) for caption, chart in drawn], "note": note}
+    drawn, notes = pictures.figures(data)
+    return {"figures": [(caption, Markup(chart)) for caption, chart in drawn], "notes": notes}
 
 
-def _verdict(data: ReportData) -> View:
+def _verdict(data: ReportData) -> View | None:
     verdict = data.verdict
     tables = []
     if verdict.criteria:
@@ -94,14 +101,16 @@ def _verdict(data: ReportData) -> View:
         columns = [
             Column("criterion"),
             Column("outcome"),
-            *numbers("value", "baseline", "limit", "change (points)"),
+            *numbers("value", "baseline", "limit"),
+            Column("change, points", "num", "95 % interval of the change from the baseline"),
         ]
         tables.append(Table("Criteria", columns, rows, narrow=True))
     if verdict.losses:
-        columns = [Column("lost too much", "name"), *numbers("now", "baseline", "points")]
+        columns = [Column("lost too much", "id"), *numbers("now", "baseline", "points")]
+        drill = drill_cells(data)
         rows = [
             [
-                Cell(loss.problem),
+                drill.get(loss.problem, Cell(loss.problem)),
                 percent(loss.efficiency_percent),
                 percent(loss.baseline_percent),
                 number(loss.loss_points, f"-{loss.loss_points:.1f}"),
@@ -109,11 +118,9 @@ def _verdict(data: ReportData) -> View:
             for loss in verdict.losses
         ]
         tables.append(Table("Problems that lost too much", columns, rows, narrow=True))
-    return {
-        "message": "" if verdict.criteria else verdict.message,
-        "tables": tables,
-        "notes": [*wording.open_lines(verdict), *wording.verdict_notes(data)],
-    }
+    notes = [*wording.open_lines(verdict), *wording.verdict_notes(data)]
+    # The head has the message.
+    return {"tables": tables, "notes": notes} if tables or notes else None
 
 
 def _timeline(data: ReportData) -> View | None:
@@ -129,6 +136,7 @@ def _timeline(data: ReportData) -> View | None:
             ("device idle, kernels are being compiled", "compiling", found.compiling),
         ],
         [(at / scale, status) for at, status in found.faults],
+        rest="neither: loading, checks of results, waiting",
         length=found.seconds / scale,
         x_name=f"{unit} since the start",
         y_name="time, %",
@@ -136,8 +144,7 @@ def _timeline(data: ReportData) -> View | None:
     note = (
         f"{found.seconds / scale:,.1f} {unit}: the device ran timed kernels in "
         f"{wording.percent(found.busy_percent)} of the time and waited for compilers in "
-        f"{wording.percent(found.compiling_percent)}. The rest is loading, checks of results, and waiting. "
-        "With several workers the shares add up."
+        f"{wording.percent(found.compiling_percent)}. With several workers the shares add up."
     )
     if found.pauses:
         note += f" {wording.count(found.pauses, 'pause')} of more than ten minutes cut out."
@@ -174,7 +181,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | None]], ...] = (
     ("pictures", "Time and limits", _pictures),
     ("efficiency", "Efficiency", efficiency),
     ("worst", "Worst problems", worst),
-    ("details", "Kernels of the most costly problems", details),
+    ("details", "Problems in detail", details),
     ("slices", "Kinds of problem", slices),
     ("heat", "Kernels by kind of problem", heat),
     ("choice", "Gain from the choice of kernel", choice),

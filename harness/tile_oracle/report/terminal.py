@@ -107,8 +107,8 @@ def _worst(data: ReportData) -> list[str]:
         pick, oracle = (wording.short_kernel(row[f"{whose}_kernel"], row) for whose in ("pick", "oracle"))
         lines += [
             f"  {wording.percent(100 * row['efficiency']):>7}  {wording.one_line(row['problem'])}",
-            f"           pick    {pick}{_speed(row['pick_tflops'])}",
-            f"           oracle  {oracle}{_speed(row['oracle_tflops'])}",
+            f"           pick    {_speed(row['pick_tflops'])}{pick}",
+            f"           oracle  {_speed(row['oracle_tflops'])}{oracle}",
             f"           {wording.why(row)}",
         ]
     return lines
@@ -140,9 +140,8 @@ def _verdict(data: ReportData) -> list[str]:
         for one in verdict.criteria:
             *figures, outcome = (cell.replace(" points", "") for cell in wording.comparison(one))
             table.append((one.name, *figures, wording.interval(one), outcome))
-        notes = ["", *(one.note for one in verdict.criteria)]
-        for line, note in zip(text_table(table, range(1, len(table[0]))), notes, strict=True):
-            lines.append(f"  {line}{f'  ({note})' if note else ''}")
+        lines += [f"  {line}" for line in text_table(table, range(1, len(table[0])))]
+        lines += [f"  {one.name}: {one.note}" for one in verdict.criteria if one.note]
     for loss in verdict.losses[:5]:
         change = f"{loss.baseline_percent:.1f} % -> {loss.efficiency_percent:.1f} %"
         lines.append(f"    {wording.one_line(loss.problem)}: {change}")
@@ -165,7 +164,7 @@ def _files(data: ReportData, *, with_baseline: bool) -> list[str]:
 
 def _speed(tflops: float | None) -> str:
     shown = wording.tflops(tflops)
-    return "" if shown == "-" else f"  {shown} TFLOPS"
+    return f"{shown:>7} {'TFLOPS' if shown != '-' else '':6}  "
 
 
 def _pairs(name: str, *pairs: tuple[str, str]) -> str:

@@ -37,7 +37,9 @@ GENERAL: Mapping[str, str] = {
     "workgroups/CU": "workgroups that a compute unit (NVIDIA: SM) holds at once: occupancy",
     "waves/CU": "waves (NVIDIA: warps) that a compute unit (SM) holds at once: occupancy",
     "matrix instr.": "matrix instructions (AMD: MFMA; NVIDIA: MMA on tensor cores) in the main loop's body",
-    "GFLOP": "10^9 floating-point operations; a multiplication and an addition are two",
+    "FLOP": "floating-point operations; a multiplication and an addition are two. k, M, G, T: 10^3, 10^6, "
+    "10^9, 10^12",
+    "lost, µs": "time of the pick minus time of the oracle",
     "TFLOPS": "10^12 floating-point operations per second",
     "/ oracle": "time / the oracle's time",
     "/ median": "TFLOPS of the oracle / of the median ok kernel",
@@ -50,6 +52,17 @@ _SAME = {"mean efficiency": "efficiency", "top-1: pick is the oracle": "top-1"}
 def terms_of(op: str) -> dict[str, str]:
     """All terms of a report on an operation: its words in kernel names first."""
     return {**operation_named(op).terms, **GENERAL}
+
+
+def word_patterns(op: str) -> list[tuple[str, str]]:
+    """(regular expression, meaning) of the words in an operation's kernel names. A single capital stands for
+    a number (gmN, wMxNxK), and a comma separates words of one meaning."""
+    return [
+        (re.sub(r"[A-Z](?=[A-Zx]|$)", r"\\d+", re.escape(word)), meaning)
+        for words, meaning in operation_named(op).terms.items()
+        for word in words.split(", ")
+        if " " not in word
+    ]
 
 
 def anchor(term: str) -> str:

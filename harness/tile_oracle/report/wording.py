@@ -41,15 +41,43 @@ def percent(value: float | None, digits: int = 1) -> str:
     """93.1 %; a value below 100 that rounds to 100 is shown as 99.9."""
     if value is None or math.isnan(value):
         return "-"
-    ceiling = 100.0 - 10.0**-digits
-    return f"{min(value, ceiling) if value < 100.0 else value:.{digits}f} %"
+    return f"{as_shown(value, digits):.{digits}f} %"
+
+
+def as_shown(value: float, digits: int = 1) -> float:
+    """A value as `percent` shows it, for figures that a reader computes from it."""
+    return round(min(value, 100.0 - 10.0**-digits) if value < 100.0 else value, digits)
 
 
 def tflops(value: float | None) -> str:
     """Four significant digits, without an exponent in the range of kernels."""
     if value is None or pd.isna(value):
         return "-"
-    return f"{value:.4g}" if value < 1000 else f"{value:,.0f}"
+    return f"{value:#.4g}" if value < 999.95 else f"{value:,.0f}"
+
+
+def microseconds(value: float | None) -> str:
+    """A time to four significant digits, and to at most a nanosecond: 1,785, 531.4, 23.02, 0.370."""
+    if value is None or pd.isna(value):
+        return "-"
+    return f"{value:,.{decimals(value)}f}" if value else "0"
+
+
+def decimals(microseconds: float) -> int:
+    """Decimal places that give a time in microseconds four significant digits, at most three."""
+    return min(3, max(0, 3 - math.floor(math.log10(microseconds)))) if microseconds > 0 else 3
+
+
+def amount(value: float | None, unit: str = "") -> str:
+    """Three significant digits with a prefix of the unit: 156 G, 364 M, 4.99 k; with a unit: 156 GFLOP."""
+    if value is None or pd.isna(value):
+        return "-"
+    power = min(max(math.floor(math.log10(value) / 3 + 1e-12), 0), 5) if value > 0 else 0
+    if value / 1000.0**power >= 999.5:
+        power = min(power + 1, 5)
+    scaled, prefix = value / 1000.0**power, " kMGTP"[power].strip()
+    digits = 0 if power == 0 or scaled >= 99.95 else 1 if scaled >= 9.995 else 2
+    return f"{scaled:,.{digits}f} {prefix}{unit}".rstrip()
 
 
 def times(value: float | None) -> str:
@@ -71,6 +99,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def listed(parts: Sequence[str]) -> str:
+    """a; a and b; a, b and c."""
+    return " and ".join([*([", ".join(parts[:-1])] if len(parts) > 1 else []), *parts[-1:]])
+
+
 def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
     """A kernel's name without the fields of its problem (operation, direction, dtype, rank)."""
     name = one_line(kernel)
@@ -83,6 +116,15 @@ def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
 def kernel_on(failure: Failure) -> str:
     """The short name of the kernel that failed; the problem's id has the other fields."""
     return one_line(failure.kernel).removeprefix(prefix_of(failure.problem))
+
+
+def shared_prefix(names: Sequence[str]) -> str:
+    """What all names begin with, up to an underscore; "" for a single name."""
+    first, last = min(names, default=""), max(names, default="")
+    same = 0
+    while same < min(len(first), len(last)) and first[same] == last[same]:
+        same += 1
+    return first[: first.rfind("_", 0, same) + 1] if first != last else ""
 
 
 def prefix_of(problem: str) -> str:
@@ -138,12 +180,13 @@ def comparison(criterion: Criterion) -> tuple[str, str, str, str]:
 
 
 def interval(criterion: Criterion) -> str:
-    """The interval of a criterion's change, in points; "" for a plain comparison."""
+    """The interval of a criterion's change, in points; one number if it is known exactly, and "" for a plain
+    comparison."""
     if criterion.low is None or criterion.high is None or criterion.confidence is None:
         return ""
-    if criterion.high - criterion.low < 0.005:
-        return "exact"
     sign = "+" if criterion.unit == "%" else ""
+    if criterion.high - criterion.low < 0.005:
+        return f"{criterion.low + 0.0:{sign}.2f}"
     return f"{criterion.low:{sign}.2f} to {criterion.high:{sign}.2f}"
 
 
@@ -232,7 +275,8 @@ def verdict_notes(data: ReportData) -> list[str]:
     verdict = data.verdict
     notes = [*scope_notes(data), *verdict.notes]
     if verdict.criteria:
-        notes.insert(0, f"mean, median, P10 and losses compare {count(verdict.compared, 'problem')} in both")
+        both = count(verdict.compared, "problem")
+        notes.insert(0, f"mean, median, P10 and largest loss: over the {both} that the baseline has, too")
     for problems, what in (
         (verdict.new_problems, "not in the baseline"),
         (verdict.gone_problems, "only in the baseline"),

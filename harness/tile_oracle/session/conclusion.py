@@ -381,6 +381,7 @@ def _run_info(
         if device and has_model
         else "",
         accepting=command.resumed("--update-baseline") if options.command else "",
+        resuming=command.resumed() if options.command else "",
     )
 
 

@@ -1,4 +1,4 @@
-"""Why the model under test picked what it picked, for the problems with the most lost time."""
+"""Why the model under test picked what it picked, for the problems that a report shows first."""
 
 from __future__ import annotations
 
@@ -22,22 +22,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MOST_EXPLAINED = 20
-"""Problems that are explained. For each, the shares take about 40 ms of a core for 2,000 trees."""
+MOST_LOST, MOST_INEFFICIENT = 12, 10
+"""Problems that are explained: those that lose the most time, and those of the least efficiency. For each,
+the shares take about 25 ms of a core for 2,000 trees."""
 
 
 def reasons_of_picks(choice: ModelChoice, records: pd.DataFrame, data: ReportData) -> dict[str, PickReason]:
-    """Problem id -> why the model preferred its pick to the oracle, for the problems that lose the most time.
+    """Problem id -> why the model preferred its pick to the oracle, for the problems that lose the most time
+    or have the least efficiency.
 
     Only for trained model folders. A model that cannot be explained gives nothing: no verdict depends on it.
     """
     if not choice.folders:
         return {}
-    from tile_oracle.report.drill_down import in_order
-
-    rows = in_order(data)
-    rows = rows[(rows["efficiency"] < 1.0) & rows["oracle_kernel"].notna() & rows["pick_kernel"].notna()]
-    rows = rows.head(MOST_EXPLAINED)
+    rows = to_explain(data)
     by_folder: dict[Path, list[tuple[Problem, str, str]]] = {}
     for name, pick, oracle in zip(rows["problem"], rows["pick_kernel"], rows["oracle_kernel"], strict=True):
         problem = problem_from_id(str(name))
@@ -51,6 +49,18 @@ def reasons_of_picks(choice: ModelChoice, records: pd.DataFrame, data: ReportDat
         except (HarnessError, KeyError, ValueError) as error:
             _log.debug("the picks of %s are not explained: %s", folder, error)
     return found
+
+
+def to_explain(data: ReportData) -> pd.DataFrame:
+    """The problems whose picks are explained, as rows of the selection: those that the report shows first."""
+    import pandas as pd
+
+    from tile_oracle.report.drill_down import in_order
+
+    rows = in_order(data)
+    rows = rows[(rows["efficiency"] < 1.0) & rows["oracle_kernel"].notna() & rows["pick_kernel"].notna()]
+    least = rows.sort_values(["efficiency", "problem"]).head(MOST_INEFFICIENT)
+    return pd.concat([rows.head(MOST_LOST), least]).drop_duplicates("problem")
 
 
 def _explained(

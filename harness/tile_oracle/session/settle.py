@@ -27,6 +27,7 @@ from tile_oracle.record.dataset import load_records
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.twins import measured_kernels
 from tile_oracle.report.data import ReportData
+from tile_oracle.report.wording import count
 from tile_oracle.selection import UNDECIDED
 from tile_oracle.session.conclusion import analyse_set
 from tile_oracle.session.live import LiveSession
@@ -103,8 +104,8 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
     most, seconds = max(rounds.values()), time.monotonic() - began
     return Settlement(
         analysed,
-        f"{len(rounds)} problem{'s' if len(rounds) > 1 else ''} measured again in turn, in up to {most} "
-        f"rounds of {seconds:.0f} s in all",
+        f"{count(len(rounds), 'problem')} measured again in turn, up to {count(most, 'time')}, "
+        f"in {seconds:.0f} s",
     )
 
 

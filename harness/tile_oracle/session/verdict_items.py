@@ -7,7 +7,7 @@ them. They only pass through pytest's reporting hooks, and count, fail and appea
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 CRITERION_NAMES = ("mean", "median", "P10", "largest loss", "coverage", "new failures")
 """The names of a verdict's criteria (tile_oracle.judge.verdict.judge)."""
+
+_OF_EFFICIENCY = ("mean", "median", "P10", "largest loss")
+"""The criteria that the losses of single problems explain."""
 
 _NAMED = 5
 _SHOWN_POINTS = 0.005
@@ -79,7 +82,8 @@ def verdict_items(nodeids: Sequence[str], data: ReportData, accepted: bool) -> l
     """The items of one problem set. nodeids: from `item_ids`. accepted: --update-baseline has made this run
     the new baseline, so nothing fails."""
     criteria = {criterion.name: criterion for criterion in data.verdict.criteria}
-    items = []
+    items: list[VerdictItem] = []
+    failed: dict[str, str] = {}
     for name, nodeid in zip(CRITERION_NAMES, nodeids, strict=True):
         criterion = criteria.get(name)
         if criterion is None:
@@ -94,7 +98,8 @@ def verdict_items(nodeids: Sequence[str], data: ReportData, accepted: bool) -> l
             said = f"{_sentence(criterion)}; --update-baseline has accepted it"
             items.append(VerdictItem(nodeid, "skipped", said, None, _properties(criterion)))
         else:
-            failure = CriterionRepr(_sentence(criterion), list(_details(data, criterion)))
+            failure = CriterionRepr(_sentence(criterion), list(_details(data, criterion, failed)))
+            failed[name] = nodeid.rpartition("::")[2]
             items.append(VerdictItem(nodeid, "failed", "", failure, _properties(criterion)))
     return items
 
@@ -165,7 +170,9 @@ def _sentence(criterion: Criterion) -> str:
     return text + (f"; {criterion.note}" if criterion.note else "")
 
 
-def _details(data: ReportData, criterion: Criterion) -> Iterator[str]:
+def _details(data: ReportData, criterion: Criterion, failed: Mapping[str, str]) -> Iterator[str]:
+    """What stands below a failed criterion. failed: name -> item of those that failed before; what they
+    say already is not said again."""
     verdict = data.verdict
     if criterion.name == "new failures":
         yield from _listed([_failure(one) for one in verdict.new_failures], "failures")
@@ -173,7 +180,13 @@ def _details(data: ReportData, criterion: Criterion) -> Iterator[str]:
         named = [wording.one_line(problem) for problem in verdict.newly_uncovered]
         yield from _listed(named, "covered in the baseline, and not now")
     else:
-        yield from _listed(_losses(data), "largest losses (baseline -> now)")
+        shown = next((item for name, item in failed.items() if name in _OF_EFFICIENCY), None)
+        if shown is None:
+            yield from _listed(_losses(data), "largest losses (baseline -> now)")
+        else:
+            yield f"largest losses: see {shown}"
+    if failed:
+        return
     yield "see also"
     if data.run.folder:
         yield f"  report    {wording.one_line(data.run.folder, 1000)}/report.html"

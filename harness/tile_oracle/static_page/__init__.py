@@ -27,9 +27,13 @@ def render(templates: Path, name: str, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["breakable"] = _breakable
-    style = Markup((_HERE / "base.css").read_text(encoding="utf-8"))
-    return environment.get_template(name).render(style=style, **values)
+    environment.filters["breakable"] = breakable
+    return environment.get_template(name).render(style=base_style(), **values)
+
+
+def base_style() -> Markup:
+    """The style sheet of all pages."""
+    return Markup((_HERE / "base.css").read_text(encoding="utf-8"))
 
 
 def clean(text: object) -> str:
@@ -43,6 +47,8 @@ def _cleaned(value: object) -> object:
     return value if isinstance(value, Markup) else clean("" if value is None else value)
 
 
-def _breakable(name: object) -> Markup:
-    """A name that may break after its underscores."""
-    return escape(clean(name)).replace("_", Markup("_<wbr>"))
+def breakable(name: object) -> Markup:
+    """A kernel's name with the places where a line may break: after its underscores or, in a name of settings
+    (BLOCK_M=64.num_warps=4), before its points."""
+    text = escape(clean(name))
+    return text.replace(".", Markup("<wbr>.")) if "=" in text else text.replace("_", Markup("_<wbr>"))

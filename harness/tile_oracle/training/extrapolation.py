@@ -40,14 +40,17 @@ class Extrapolation:
         both = {*self.problems, *self.kernels}
         if not both:
             return ""
-        parts = []
+        parts: list[tuple[int, str]] = []
         if self.problems:
             fields = Counter(reason.split()[0] for reasons in self.problems.values() for reason in reasons)
             most = ", ".join(f"{name} {count}" for name, count in fields.most_common(4))
-            parts.append(f"{len(self.problems)} on problems outside of its training ({most})")
+            parts.append((len(self.problems), f"on problems outside of its training ({most})"))
         if self.kernels:
-            parts.append(f"{len(self.kernels)} of kernels that it never saw")
-        return f"{len(both)} picks extrapolate: {', '.join(parts)}"
+            parts.append((len(self.kernels), "of kernels that it never saw"))
+        picks = f"{len(both)} pick{'s extrapolate' if len(both) > 1 else ' extrapolates'}"
+        if len(parts) == 1:
+            return f"{picks}, {parts[0][1]}"
+        return f"{picks}: {', '.join(f'{count} {what}' for count, what in parts)}"
 
 
 def problems_outside(range_of: RangeOf, problems: Iterable[Problem]) -> dict[str, tuple[str, ...]]:

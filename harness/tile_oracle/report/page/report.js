@@ -34,14 +34,36 @@ for (const filter of document.querySelectorAll(".filter")) {
     output.textContent = words.length ? `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows` : "";
   });
 }
-// Explains a term of the legend where it stands, on hover and on focus; Escape hides it.
+const drill = document.getElementById("drill"), data = JSON.parse(document.getElementById("drill-data").textContent);
+// Explains a term of the legend where it stands, on hover and on focus, and on hover the words of a kernel's
+// name; Escape hides it.
+const words = data.words.map(([pattern, meaning]) => [new RegExp(`^${pattern}$`), meaning]);
+const wordsOf = name => {
+  const said = new Set(), lines = [];
+  for (const part of name.split(/[_.]/)) {
+    const meaning = words.find(([pattern, one]) => pattern.test(part) && !said.has(one))?.[1];
+    if (meaning === undefined) continue;
+    said.add(meaning);
+    lines.push(`${part}: ${meaning}`);
+  }
+  return lines;
+};
+const nameTip = cell => {
+  // The browser's own tooltip would cover this one.
+  if (cell.title) cell.dataset.full = cell.title;
+  cell.removeAttribute("title");
+  const shown = [...cell.childNodes].filter(one => !one.matches?.("span")).map(one => one.textContent).join("").trim();
+  return [...(cell.dataset.full ? [cell.dataset.full] : []), ...wordsOf(shown)].join("\n");
+};
 const tip = document.getElementById("tip");
 const hideTip = () => { if (tip.matches(":popover-open")) tip.hidePopover(); };
 const explain = event => {
-  const it = event.target.closest?.("[aria-describedby^=term-]");
+  const it = event.target.closest?.("[aria-describedby^=term-], tbody .name");
   hideTip();
   if (!it) return;
-  tip.textContent = document.getElementById(it.getAttribute("aria-describedby")).textContent;
+  const term = it.getAttribute("aria-describedby");
+  tip.textContent = term ? document.getElementById(term).textContent : nameTip(it);
+  if (!tip.textContent) return;
   tip.showPopover();
   const at = it.getBoundingClientRect(), own = tip.getBoundingClientRect();
   const below = at.bottom + 6 + own.height <= innerHeight;
@@ -51,8 +73,7 @@ const explain = event => {
 for (const name of ["mouseover", "focusin"]) document.addEventListener(name, explain);
 for (const name of ["focusout", "scroll"]) document.addEventListener(name, hideTip, true);
 document.addEventListener("keydown", event => { if (event.key === "Escape") hideTip(); });
-// Opens the kernels of a problem; sections.py writes the same columns for the first problems as HTML.
-const drill = document.getElementById("drill"), data = JSON.parse(document.getElementById("drill-data").textContent);
+// Opens the kernels of a problem; problem_views.py writes the same columns for the first problems as HTML.
 const made = (name, text, css) => {
   const one = document.createElement(name);
   if (text !== undefined && text !== null) one.textContent = text;
@@ -61,9 +82,9 @@ const made = (name, text, css) => {
 };
 const breakable = text => {
   const shown = document.createDocumentFragment();
-  text.split("_").forEach((part, i, all) => {
-    shown.append(i < all.length - 1 ? part + "_" : part);
-    if (i < all.length - 1) shown.append(document.createElement("wbr"));
+  text.split(text.includes("=") ? /(?=\.)/ : /(?<=_)/).forEach((part, i) => {
+    if (i) shown.append(document.createElement("wbr"));
+    shown.append(part);
   });
   return shown;
 };
@@ -73,6 +94,7 @@ const tableOf = (caption, columns, rows) => {
   for (const [name, css, hint] of columns) {
     const cell = made("th", null, css), term = data.terms[name];
     const shown = term ? made("a", name, "term") : document.createTextNode(name);
+    if (name.length < 10) cell.classList.add("nowrap");
     cell.scope = "col";
     if (term) {
       shown.href = "#" + term;
@@ -99,6 +121,12 @@ const tableOf = (caption, columns, rows) => {
   scroll.append(table);
   return scroll;
 };
+const smallTable = (caption, columns, rows) => {
+  const part = made("div"), scroll = tableOf(caption, columns, rows);
+  scroll.classList.add("fit");
+  part.append(made("h3", caption), scroll);
+  return part;
+};
 const number = (value, digits) => value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 const kernelsOf = place => {
   const oracle = data.oracles[place], pick = data.picks[place], hasSource = data.sources.some(Boolean);
@@ -114,10 +142,11 @@ const kernelsOf = place => {
     const name = [breakable(data.kernels[kernel])];
     if (kernel === oracle) name.push(" ", made("span", "oracle", "tag"));
     if (kernel === pick) name.push(" ", made("span", "pick", "tag"));
-    const status = [data.statuses[data.status[i]] + (data.again[i] ? ",\u00a0timed\u00a0again" : "")];
-    if (data.detail[i] >= 0) status.push(document.createElement("br"), made("span", data.details[data.detail[i]], "note"));
-    return [name, time < 0 ? "-" : number(time / 1000, 2),
-      ...(hasIntervals ? [part < 0 ? "-" : `±${number(part / 10, 1)} %`] : []),
+    const status = [data.statuses[data.status[i]]];
+    const notes = [data.again[i] ? "timed again" : "", data.detail[i] >= 0 ? data.details[data.detail[i]] : ""].filter(Boolean);
+    if (notes.length) status.push(document.createElement("br"), made("span", notes.join("; "), "note"));
+    return [name, time < 0 ? "-" : number(time / 1000, data.decimals[place]),
+      ...(hasIntervals ? [part < 0 ? "-" : part ? `±${number(part / 10, 1)} %` : "<\u00a00.1 %"] : []),
       time < 0 || best <= 0 ? "-" : number(time / best, 3), data.rank[i] ? data.rank[i].toLocaleString("en") : "-", status,
       ...(hasSource ? [data.sources[kernel]] : []),
       ...Object.values(data.facts).map(values => values[kernel] < 0 ? "-" : values[kernel].toLocaleString("en"))];
@@ -129,15 +158,13 @@ const openProblem = place => {
   shown = place;
   document.getElementById("drill-title").replaceChildren(breakable(it.id));
   for (const [name, text] of [["kinds", it.kinds], ["size", it.operations], ["efficiency", it.efficiency],
-    ["lost time", it.lost], ["why", it.why], ["the oracle has", it.differs]])
+    ["lost time", it.lost], ["why", it.why]])
     if (text) facts.append(made("dt", name), made("dd", text));
   body.replaceChildren(facts);
-  if (it.reasons) {
-    const caption = `Why the pick was predicted to be better (${it.advantage} in all)`;
-    body.append(made("h3", caption), tableOf(caption,
-      [["feature", ""], ["pick", "num"], ["oracle", "num"], ["adds to the pick", "num"]], it.reasons));
-    body.lastChild.classList.add("fit");
-  }
+  const both = [["pick", "num"], ["oracle", "num"]], beside = made("div", null, "side-by-side");
+  if (it.differs.length) beside.append(smallTable("Fields in which they differ", [["field", ""], ...both], it.differs));
+  if (it.reasons) beside.append(smallTable(it.reason, [["feature", ""], ...both, [it.adds, "num"], ["meaning", "note"]], it.reasons));
+  if (beside.firstChild) body.append(beside);
   body.append(made("h3", "Kernels, fastest first"), kernelsOf(place), made("p", it.left, "note"));
   for (const button of drill.querySelectorAll("[data-go]"))
     button.disabled = button.dataset.go !== "0" && !data.problems[place + +button.dataset.go];
@@ -163,6 +190,24 @@ document.addEventListener("click", event => {
   const row = event.target.closest("tr.opens-row");
   if (row && !getSelection().toString()) openProblem(+row.querySelector("[data-p]").dataset.p);
 });
+// Copies a command.
+for (const place of document.querySelectorAll(".command")) {
+  const button = made("button", "Copy");
+  button.type = "button";
+  button.setAttribute("aria-label", "Copy the command");
+  const text = place.querySelector("code").textContent;
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(place.querySelector("code"));
+      button.textContent = "Selected";
+    }
+    setTimeout(() => button.textContent = "Copy", 2000);
+  });
+  place.append(button);
+}
 const openNamed = () => {
   const name = location.hash.startsWith("#open=") ? decodeURIComponent(location.hash.slice(6)) : "";
   const place = data.problems.findIndex(it => it.id === name);
