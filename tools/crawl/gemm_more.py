@@ -1,0 +1,97 @@
+"""Further GEMM training sets: sizes that are no multiples of 8, and more products in the layouts rrr and crr.
+
+`more_gemm_sets()` makes the problem sets gemm_odd_training, gemm_rrr_more_training and
+gemm_crr_more_training. They share no (N, K) with a layer of gemm_validation, and no (M, N, K) with the set.
+It measures and downloads nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tools.crawl.gemm_kinds import gemm_kind_sets
+from tools.crawl.gemm_shapes import Shapes, gemm_sets
+
+VOCABULARIES = {
+    "GPT-2": (50257, 768),
+    "GPT-2-large": (50257, 1280),
+    "RoBERTa-large": (50265, 1024),
+    "Whisper-medium": (51865, 1024),
+    "Whisper-large-v3": (51866, 1280),
+    "XLM-RoBERTa-large": (250002, 1024),
+}
+"""Published model -> vocabulary and hidden size of its last layer. No vocabulary is a multiple of 8."""
+
+_TOKENS = (1, 4, 16, 64, 256, 1024)
+_LAYOUTS = ("rcr", "rrr", "crr")
+_ODD = 84
+_MORE = 130
+_MOST_TFLOP = 2.0
+
+
+def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
+    """Set name -> (problems with their sources, provenance text)."""
+    known, kinds = gemm_sets(), gemm_kind_sets()
+    validation = known["gemm_validation"][0]
+    training = known["gemm_training"][0]
+    odd = _without(_odd_sizes(random.Random("gemm_odd_training")), validation)
+    made: dict[str, tuple[Shapes, str]] = {
+        "gemm_odd_training": (
+            {
+                GemmProblem("bf16", layout, m, n, k): source
+                for (m, n, k), source in odd.items()
+                for layout in _LAYOUTS
+            },
+            f"gemm_odd_training: {len(odd)} products in the layouts rcr, rrr and crr, most of whose sizes are no\n"
+            f"multiples of 8: the last layers of {len(VOCABULARIES)} published models (vocabulary and hidden size,\n"
+            "written down by hand), and sizes spread evenly by logarithm. They share no (N, K) with\n"
+            f"gemm_validation. At most {_MOST_TFLOP:g} TFLOP each. Made by tools.crawl.gemm_more.",
+        )
+    }
+    for layout in ("rrr", "crr"):
+        name = f"gemm_{layout}_more_training"
+        first = {(p.M, p.N, p.K) for p in kinds[f"gemm_{layout}_training"][0]}
+        rest = {
+            (p.M, p.N, p.K): source
+            for p, source in training.items()
+            if (p.dtype, p.layout, p.split_k) == ("bf16", "rcr", 1)
+            and p.flops <= _MOST_TFLOP * 1e12
+            and (p.M, p.N, p.K) not in first
+        }
+        fit = sorted(_without(iter(rest.items()), validation).items())
+        drawn = random.Random(name).sample(fit, _MORE)
+        made[name] = (
+            {GemmProblem("bf16", layout, *size): source for size, source in drawn},
+            f"{name}: {_MORE} further products of gemm_training, chosen at random among those in bf16 and\n"
+            f"rcr of at most {_MOST_TFLOP:g} TFLOP that gemm_{layout}_training does not have, as {layout}.\n"
+            "Made by tools.crawl.gemm_more.",
+        )
+    return made
+
+
+def _without(
+    sizes: Iterator[tuple[tuple[int, int, int], str]], validation: Shapes
+) -> dict[tuple[int, int, int], str]:
+    """The sizes that share no (N, K) with the validation set."""
+    taken = {(p.N, p.K) for p in validation}
+    return {size: source for size, source in sizes if size[1:] not in taken}
+
+
+def _odd_sizes(generator: random.Random) -> Iterator[tuple[tuple[int, int, int], str]]:
+    """(M, N, K) and source: vocabularies first, then sizes of which N or K is no multiple of 8."""
+    for name, (n, k) in VOCABULARIES.items():
+        for tokens in _TOKENS:
+            yield (tokens, n, k), f"{name}@vocabulary"
+
+    def size(least_log2: float, largest_log2: float) -> int:
+        value = int(2 ** generator.uniform(least_log2, largest_log2))
+        return value if generator.random() < 0.6 else -(-value // 8) * 8
+
+    count = 0
+    while count < _ODD:
+        m, n, k = size(0.0, 13.0), size(3.0, 14.3), size(3.0, 14.3)
+        if (n % 8 or k % 8) and 2 * m * n * k <= _MOST_TFLOP * 1e12:
+            count += 1
+            yield (m, n, k), "odd: sizes spread evenly by logarithm, N or K no multiple of 8"
