@@ -179,7 +179,7 @@ def test_every_recipe_uses_gemm_features_for_gemm(name: str) -> None:
     recipe = RECIPES[name].for_op("gemm")
     assert {schema_named(part.schema).op for part in recipe.trees} <= {"gemm_universal"}
     assert recipe.name == name
-    assert set(recipe.picking_weights) <= {part.target for part in recipe.trees} | {"physical"}
+    assert set(recipe.picking_weights) <= {part.target for part in recipe.trees} | {"physical", "network"}
     assert RECIPES[name].for_op("grouped_conv") is RECIPES[name]
 
 

@@ -51,7 +51,7 @@ def test_every_recipe_learns_the_rule_better_than_a_fixed_choice(records: pd.Dat
         .mean()
         .max()
     )
-    for name in RECIPES:
+    for name in (name for name, recipe in RECIPES.items() if recipe.network is None):
         table = cross_validate(few_trees(name), rows, "gfx950", n_splits=3).table
         assert picked_efficiency(table, records) > best_fixed, name
 

@@ -44,9 +44,9 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
                 for (m, n, k), source in odd.items()
                 for layout in _LAYOUTS
             },
-            f"gemm_odd_training: {len(odd)} products in the layouts rcr, rrr and crr, most of whose sizes are no\n"
-            f"multiples of 8: the last layers of {len(VOCABULARIES)} published models (vocabulary and hidden size,\n"
-            "written down by hand), and sizes spread evenly by logarithm. They share no (N, K) with\n"
+            f"gemm_odd_training: {len(odd)} products in rcr, rrr and crr whose N or K is no multiple of 8:\n"
+            f"last layers of {len(VOCABULARIES)} published models (vocabulary and hidden size, written down\n"
+            "by hand), and sizes spread evenly by logarithm. They share no (N, K) with\n"
             f"gemm_validation. At most {_MOST_TFLOP:g} TFLOP each. Made by tools.crawl.gemm_more.",
         )
     }

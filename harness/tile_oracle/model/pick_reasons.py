@@ -16,6 +16,7 @@ from tile_oracle.features.feature_table import Array
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.model.feature_share import FeatureShare, PickReason
 from tile_oracle.model.forest import Forest
+from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.ranker import CorrectionMember, Ranker, TreeMember
 from tile_oracle.model.tree_shares import ScoreShares
 from tile_oracle.model.tree_targets import log_time_of
@@ -54,6 +55,10 @@ def pick_reasons(
     for member in ranker.members:
         weight = ranker.weights.get(member.name, 0.0) / total
         if not weight > 0:
+            continue
+        if isinstance(member, NetworkMember):
+            for name, share, of_pick, of_other in member.shares(picks, others, hardware):
+                _add(parts, name, weight * share, of_pick, of_other)
             continue
         trees = member.trees if isinstance(member, CorrectionMember) else member
         if isinstance(member, CorrectionMember):

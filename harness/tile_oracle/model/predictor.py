@@ -19,6 +19,8 @@ from tile_oracle.features.schemas import op_of_model, schema_with, schemas_of_mo
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.model_folder import ModelSpec, read_booster, read_spec
+from tile_oracle.model.network import NAME as NETWORK
+from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.ranker import (
     CorrectionMember,
@@ -33,6 +35,7 @@ from tile_oracle.model.roofline import NAME as ROOFLINE
 from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.model.store import (
     CODE_FILE,
+    NETWORK_FILE,
     PHYSICAL_FILE,
     ROOFLINE_FILE,
     SPEC_FILE,
@@ -257,6 +260,9 @@ def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tupl
             members.append(physical)
         elif name == "correction" and physical is not None:
             members.append(CorrectionMember(physical, tree_member(name)))
+        elif name == NETWORK:
+            schemas = schemas_of_model(spec.op_type)
+            members.append(NetworkMember.from_json(read_json(folder / NETWORK_FILE), schemas))
         elif name == ROOFLINE:
             members.append(RooflineModel.from_json(read_json(folder / ROOFLINE_FILE)))
         else:

@@ -123,7 +123,7 @@ class Ranker:
         """Whether predictions only order kernels within a problem: scores decide the picks
         (LambdaRank, pairs), or no member knows a time."""
         picking = [member.target for member in tree_members(self) if self.weights.get(member.name, 0.0) > 0]
-        absolute = any(not isinstance(m, TreeMember) or not m.target.relative for m in self.members)
+        absolute = any(not member.relative for member in self.members)
         return any(target.is_score for target in picking) or not absolute
 
     def knowing(self, code: CodeTable) -> Ranker:

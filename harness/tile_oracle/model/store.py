@@ -7,6 +7,7 @@
     cv_metrics_{target}.json            cross-validated metrics
     feature_importances_{target}.json   total gain of each feature
     physical_time.json                  coefficients of the physical time model, if it has one
+    network.json                        weights of the neural networks, if it has them
     roofline.json                       constants of the roofline model, if it is one
     code_facts.json                     registers, LDS, ... of the kernels' binaries, if it reads them
     study.json                          metrics of its recipe on held-out problems
@@ -37,6 +38,7 @@ from tile_oracle.vouched_files import FILES, MANIFEST_FILE, check_bytes, sha256_
 
 SPEC_FILE = "feature_spec.json"
 PHYSICAL_FILE = "physical_time.json"
+NETWORK_FILE = "network.json"
 ROOFLINE_FILE = "roofline.json"
 CODE_FILE = "code_facts.json"
 STUDY_FILE = "study.json"
@@ -227,6 +229,7 @@ def _is_ours(name: str) -> bool:
         SPEC_FILE,
         MANIFEST_FILE,
         CODE_FILE,
+        NETWORK_FILE,
         ROOFLINE_FILE,
         STUDY_FILE,
         OUT_OF_FOLD_FILE,

@@ -16,13 +16,15 @@ from tile_oracle.features.groups import group_codes
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
+from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel, explain_aliases, fit_physical, nearness
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
 from tile_oracle.model.tree_targets import Target, label, target_named
 from tile_oracle.model.trees import TreeData, TreeSettings, grow, importances
 from tile_oracle.training.auxiliary_rows import is_auxiliary
 from tile_oracle.training.folds import group_folds
-from tile_oracle.training.recipe import Recipe, TreePart
+from tile_oracle.training.grow_network import grow_network
+from tile_oracle.training.recipe import NetworkPart, Recipe, TreePart
 from tile_oracle.training.training_rows import IMPORTANCE
 from tile_oracle.training.warm_start import grown_physical, old_trees, physical_of, with_kernels
 
@@ -100,7 +102,30 @@ def fit(
         members.append(
             CorrectionMember(physical, trees) if target.name == "correction" and physical else trees
         )
+    if recipe.network is not None:
+        members.append(_network(recipe.network, rows, importance, groups, hardware, effort))
     return Ranker(arch, tuple(members), dict(recipe.picking_weights), aliases)
+
+
+def _network(
+    part: NetworkPart,
+    rows: pd.DataFrame,
+    importance: Array | None,
+    groups: npt.NDArray[np.int64],
+    hardware: Mapping[str, float],
+    effort: Effort,
+) -> NetworkMember:
+    if not part.schema:
+        raise ModelError(
+            "a network ranks kernels of several sources, which these records do not have: train a recipe of "
+            "trees"
+        )
+    log_time = _log_time(rows)
+    weight = nearness(log_time, groups) ** part.settings.near
+    if importance is not None:
+        weight = weight * importance
+    schema, say = schema_named(part.schema), None if effort.report is None else effort.say
+    return grow_network(schema, rows, log_time, weight, groups, hardware, part.settings, effort.seed, say)
 
 
 def _log_time(rows: pd.DataFrame) -> Array:

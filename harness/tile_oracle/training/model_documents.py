@@ -13,6 +13,8 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.model.made_by import MADE_BY_KEY, MadeBy
 from tile_oracle.model.model_folder import ModelSpec
+from tile_oracle.model.network import NAME as NETWORK
+from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.ranker import Ranker, tree_members
 from tile_oracle.training.recipe import Recipe
@@ -33,15 +35,19 @@ def spec_of(
     trees = tree_members(ranker)
     first = trees[0] if trees else None
     physical = next((member for member in ranker.members if isinstance(member, PhysicalModel)), None)
-    schema = first.schema if first else physical.schema if physical else None
+    network = next((member for member in ranker.members if isinstance(member, NetworkMember)), None)
+    reads = first or network
+    schema = reads.schema if reads else physical.schema if physical else None
     if schema is None:
         raise ModelError(f"recipe {recipe.name} has no member to train")
-    settings = {part.target: asdict(part.settings) for part in recipe.trees}
+    settings: dict[str, dict[str, Any]] = {part.target: asdict(part.settings) for part in recipe.trees}
+    if recipe.network is not None:
+        settings[NETWORK] = asdict(recipe.network.settings)
     return ModelSpec(
         op_type=schema.op,
         dtype=kind["dtype"],
         arch=kind["arch"],
-        feature_names=first.feature_names if first else schema.names,
+        feature_names=reads.feature_names if reads else schema.names,
         categorical_features=schema.categorical if first else (),
         targets=tuple(member.name for member in ranker.members),
         log_targets=tuple(member.name for member in trees if member.target.logged),

@@ -10,10 +10,12 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel.named import is_named
+from tile_oracle.model.network import NAME as NETWORK
 from tile_oracle.model.tree_targets import target_named
 from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import records_op
+from tile_oracle.training.grow_network import NetworkSettings
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,20 @@ class TreePart:
 
 
 @dataclass(frozen=True)
+class NetworkPart:
+    """Networks (model.network). schema: their features; "" until the records are known."""
+
+    schema: str = ""
+    settings: NetworkSettings = field(default_factory=NetworkSettings)
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Everything that determines a training except the data and the seed.
 
     `aliases`: merge names of one kernel first. `physical`: fit a physical time model (a part with the target
-    `correction` needs it). `weights`: weight of each member in the pick; by default equal for all tree
-    members.
+    `correction` needs it). `network`: train a network, for kernels of several sources. `weights`: weight of
+    each member in the pick; by default equal for all tree members.
     """
 
     name: str
@@ -48,6 +58,7 @@ class Recipe:
     weights: Mapping[str, float] = field(default_factory=dict)
     aliases: bool = False
     physical: bool = False
+    network: NetworkPart | None = None
 
     def with_targets(self, targets: Sequence[str]) -> Recipe:
         """The recipe with these targets added, trained like its first member; picks do not change.
@@ -71,7 +82,8 @@ class Recipe:
             return self.for_op(op)
         own = _TREES_ALONE.get(self.name, self) if self is RECIPES.get(self.name) else self
         parts = tuple(replace(part, schema=pool.name) for part in own.trees)
-        return replace(own, trees=parts, aliases=False)
+        network = None if own.network is None else replace(own.network, schema=pool.name)
+        return replace(own, trees=parts, aliases=False, network=network)
 
     def for_op(self, op: str) -> Recipe:
         """The recipe with the features of an operation; recipes are written with those of convolution.
@@ -92,7 +104,9 @@ class Recipe:
     @property
     def orders_only(self) -> bool:
         """Whether scores decide its picks: see `Ranker.orders_only`."""
-        return any(target_named(name).is_score for name in self.picking_weights if name != "physical")
+        targets = {part.target for part in self.trees}
+        scored = any(target_named(name).is_score for name in self.picking_weights if name in targets)
+        return scored or NETWORK in self.picking_weights
 
     @property
     def reads_code(self) -> bool:
@@ -114,6 +128,8 @@ class Recipe:
     def picking_weights(self) -> Mapping[str, float]:
         if self.weights:
             return self.weights
+        if self.network is not None and not self.trees:
+            return {NETWORK: 1.0}
         return {part.target: 1.0 for part in self.trees} if self.trees else {"physical": 1.0}
 
 
@@ -182,6 +198,13 @@ RECIPES: dict[str, Recipe] = {
                 TreePart("log_efficiency", OWN, _LARGER_TREES, near_best=True),
             ),
             {"lambdarank": 0.15, "log_efficiency": 0.85},
+        ),
+        Recipe(
+            "network",
+            "four small neural networks that correct the roofline, and LambdaRank; for several sources",
+            (TreePart("lambdarank", OWN, _LARGER_TREES),),
+            {"lambdarank": 0.05, "network": 0.95},
+            network=NetworkPart(),
         ),
         Recipe("pairwise", "own features, logistic loss over pairs of kernels", _trees("pairwise")),
         Recipe("log_time_x4", "own features, ln(time), four seeds averaged", _trees("log_time", ensemble=4)),

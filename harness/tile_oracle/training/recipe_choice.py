@@ -29,7 +29,9 @@ from tile_oracle.training.cross_validation_metrics import selection_of
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.recipe import Recipe, recipe_named
 
-CANDIDATES = ("default", "lambdarank", "two_orders", "launch", "log_time_x4", "physical_and_trees")
+CANDIDATES = (
+    "default", "lambdarank", "network", "two_orders", "launch", "log_time_x4", "physical_and_trees",
+)  # fmt: skip
 """The recipes that are compared: one for each way to learn, such as ranking, times and a physical model."""
 
 MANIFEST_KEY = "recipe_choice"
@@ -181,6 +183,8 @@ def _candidates(
             left_out[name] = "reads metrics of binaries, which the records lack"
         elif recipe.physical and operation_named(op).for_models.in_recipes is not None:
             left_out[name] = f"has no physical time model for {operation_named(op).plural}"
+        elif recipe.network is not None and not recipe.network.schema:
+            left_out[name] = "ranks kernels of several sources, which the records do not have"
         elif trees_only and (recipe.physical or recipe.aliases):
             left_out[name] = "takes no auxiliary training data"
         else:

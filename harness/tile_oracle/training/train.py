@@ -14,10 +14,12 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.groups import GROUPINGS
 from tile_oracle.model.model_folder import ModelSpec, packed_booster
+from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.ranker import Ranker, tree_members
 from tile_oracle.model.store import (
     CODE_FILE,
+    NETWORK_FILE,
     OUT_OF_FOLD_FILE,
     PHYSICAL_FILE,
     SPEC_FILE,
@@ -83,6 +85,8 @@ class TrainedModel:
             files[metrics_file(member.name)] = json_bytes(metrics_json(self.checks, self.unchecked))
             if isinstance(member, PhysicalModel):
                 files[PHYSICAL_FILE] = json_bytes(member.as_json())
+            if isinstance(member, NetworkMember):
+                files[NETWORK_FILE] = json_bytes(member.as_json())
         for trees in tree_members(self.ranker):
             for number, booster in enumerate(trees.boosters):
                 files[booster_file(trees.name, number)] = packed_booster(booster)

@@ -1,0 +1,174 @@
+"""Training networks: the gradient, the same bytes again, and what they learn."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tile_oracle.errors import ModelError
+from tile_oracle.features.groups import group_codes
+from tile_oracle.features.hardware import hardware_features
+from tile_oracle.features.schemas import schema_named
+from tile_oracle.features.schemas.configuration import configuration
+from tile_oracle.model.physics import nearness
+from tile_oracle.one_blas_thread import one_blas_thread
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.training import grow_network as module
+from tile_oracle.training.cross_validation import cross_validate
+from tile_oracle.training.fit import fit
+from tile_oracle.training.grow_network import NetworkSettings, grow_network
+from tile_oracle.training.recipe import NetworkPart, Recipe, recipe_named
+from tile_oracle.training.train import train
+from tile_oracle.training.training_rows import pair_columns_of, training_rows
+
+SCHEMA = schema_named("gemm_pool_2")
+QUICK = NetworkSettings(hidden=(24, 12), count=2, epochs=30)
+NETWORK = Recipe("quick", "a small network", network=NetworkPart("gemm_pool_2", QUICK))
+NAMES = [
+    f"gemm_bf16_rcr_triton.tiles.BLOCK_K=64.BLOCK_M={m}.BLOCK_N={n}.GROUP_M=8.num_stages={s}.num_warps=4"
+    for m in (16, 64, 128)
+    for n in (64, 128)
+    for s in (3, 4)
+]
+
+
+def made_records(sizes: int = 40, seed: int = 0) -> pd.DataFrame:
+    """Times of Triton kernels that follow a rule: rounds of tiles, steps, and four stages are slower for
+    deep problems."""
+    generator = np.random.default_rng(seed)
+    rows = []
+    for number in range(sizes):
+        m, n, k = (int(2 ** generator.uniform(low, 13)) // 16 * 16 or 16 for low in (4, 6, 6))
+        problem = GemmProblem("bf16", "rcr", m, n, k + 16 * number)
+        for name in NAMES:
+            known = configuration(name)
+            tiles = -(-m // known["tile_m"]) * -(-n // known["tile_n"])
+            steps = -(-tiles // 132) * -(-problem.K // 64)
+            slow = 1.0 + 0.4 * (known["stages"] == 4) * (problem.K > 1000)
+            time_ms = 0.002 + steps * slow * 1e-5 * (known["tile_m"] + known["tile_n"]) / 64
+            rows.append(
+                {
+                    **dict.fromkeys(pair_columns_of("gemm")), **problem.as_row(), "run": "made", "round": 0,
+                    "op": "gemm", "problem": problem.id,
+                    "kernel": name, "status": "ok", "latency_ms": time_ms,
+                    "tflops": problem.tflops(time_ms), "target": "sm_90", "arch": "sm_90", "device": "made",
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def grown(rows: pd.DataFrame, settings: NetworkSettings = QUICK, seed: int = 0) -> dict[str, Any]:
+    log_time, groups = np.log(rows["latency_ms"].to_numpy(dtype=np.float64)), group_codes(rows)
+    weight = nearness(log_time, groups)
+    hardware = hardware_features("sm_90")
+    member = grow_network(SCHEMA, rows, log_time, weight, groups, hardware, settings, seed)
+    return member.as_json()
+
+
+def test_the_gradient_is_the_slope_of_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(1)
+    sizes, starts = (7, 5, 4, 1), np.array([0, 6, 10, 19])
+    table = generator.normal(size=(19, 7))
+    goal, weight = generator.normal(scale=0.1, size=19), generator.uniform(0.2, 1.0, 19)
+    data = module._Data(table, goal, weight, starts)  # type: ignore[arg-type]  # doubles: for differences
+    weights = [generator.normal(scale=0.1, size=shape) for shape in pairwise(sizes)]
+    biases = [generator.normal(scale=0.1, size=size) for size in sizes[1:]]
+    adam = module._Adam(weights, biases, NetworkSettings(), 10)  # type: ignore[arg-type]
+    problems = np.array([2, 0])
+    rows = np.r_[10:19, 0:6]
+    groups = np.repeat([0, 1], [9, 6])
+
+    def loss() -> float:
+        values = table[rows]
+        for layer, bias in zip(weights[:-1], biases[:-1], strict=True):
+            values = values @ layer + bias
+            values = np.where(values > 0, values, 0.01 * values)
+        error = (values @ weights[-1] + biases[-1])[:, 0] - goal[rows]
+        of_rows = weight[rows]
+        mean = np.bincount(groups, of_rows * error) / np.bincount(groups, of_rows)
+        return float((of_rows * (error - mean[groups]) ** 2).sum() / of_rows.sum() / 2)
+
+    settings = NetworkSettings(dropout=0.0)
+    slopes, bias_slopes = module._gradients(data, problems, adam, settings, np.random.default_rng(0))
+    for values, slope in zip((*weights, *biases), (*slopes, *bias_slopes), strict=True):
+        for place in np.ndindex(values.shape):
+            before, losses = values[place], []
+            for change in (1e-5, -1e-5):
+                values[place] = before + change
+                losses.append(loss())
+            values[place] = before
+            assert slope[place] == pytest.approx((losses[0] - losses[1]) / 2e-5, rel=2e-3, abs=2e-6)
+
+
+def test_equal_rows_and_seeds_make_equal_networks() -> None:
+    rows = training_rows(made_records(12)).table
+    short = NetworkSettings(hidden=(8,), count=1, epochs=3)
+    first = grown(rows, short)
+    assert json.dumps(first) == json.dumps(grown(rows, short))
+    assert json.dumps(first) != json.dumps(grown(rows, short, seed=1))
+
+
+def test_a_product_on_one_thread_is_the_same_again() -> None:
+    generator = np.random.default_rng(0)
+    left = generator.normal(size=(661, 347)).astype(np.float32)
+    right = generator.normal(size=(347, 128)).astype(np.float32)
+    with one_blas_thread():
+        first = left @ right
+    with one_blas_thread():
+        assert (left @ right).tobytes() == first.tobytes()
+
+
+def test_it_picks_better_for_unseen_families_than_the_roofline() -> None:
+    rows = training_rows(made_records()).table
+    table = cross_validate(NETWORK, rows, "sm_90", n_splits=2, grouping="family").table
+    joined = table.merge(rows, on=["problem", "kernel"])
+    best = joined.groupby("problem")["tflops"].max()
+
+    def mean_efficiency(score: pd.Series) -> float:
+        picked = joined.loc[score.groupby(joined["problem"]).idxmax()].set_index("problem")["tflops"]
+        return float((picked / best).mean())
+
+    roofline = -SCHEMA.compute(joined, hardware_features("sm_90"), ["roofline"])[:, 0]
+    learnt = mean_efficiency(joined["predicted_tflops"])
+    assert learnt > 0.97
+    assert learnt > mean_efficiency(pd.Series(roofline, joined.index)) + 0.01
+
+
+def test_metrics_of_binaries_are_not_read() -> None:
+    rows = training_rows(made_records(12)).table
+    short = NetworkSettings(hidden=(8,), count=1, epochs=1)
+    assert grown(rows.assign(vgprs=range(len(rows)), lds_bytes=1 << 14), short) == grown(rows, short)
+
+
+def test_a_schema_without_configurations_is_refused() -> None:
+    rows = training_rows(made_records(2)).table
+    nothing = np.zeros(len(rows))
+    with pytest.raises(ModelError, match="gemm_own_1"):
+        grow_network(
+            schema_named("gemm_own_1"), rows, nothing, nothing, group_codes(rows), {}, NetworkSettings()
+        )
+
+
+def test_records_of_one_source_are_refused() -> None:
+    rows = training_rows(made_records(4)).table
+    with pytest.raises(ModelError, match="several sources"):
+        fit(Recipe("none", "", network=NetworkPart()), rows, "sm_90")
+
+
+def test_the_recipe_reads_the_features_of_pools() -> None:
+    recipe = recipe_named("network").for_rows(training_rows(made_records(2)).table)
+    assert recipe.network is not None
+    assert {recipe.network.schema, *(part.schema for part in recipe.trees)} == {"gemm_pool_2"}
+    assert recipe.orders_only
+
+
+def test_a_folder_says_how_it_was_trained() -> None:
+    trained = train(made_records(6), NETWORK, n_splits=2)
+    assert trained.spec.targets == ("network",)
+    assert trained.spec.params["network"]["epochs"] == QUICK.epochs
+    assert trained.spec.ranks_named
