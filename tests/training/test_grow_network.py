@@ -19,6 +19,7 @@ from tile_oracle.model.physics import nearness
 from tile_oracle.one_blas_thread import one_blas_thread
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.training import grow_network as module
+from tile_oracle.training.auxiliary_rows import auxiliary_records, not_of_shapes
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.fit import fit
 from tile_oracle.training.grow_network import NetworkSettings, grow_network
@@ -172,3 +173,32 @@ def test_a_folder_says_how_it_was_trained() -> None:
     assert trained.spec.targets == ("network",)
     assert trained.spec.params["network"]["epochs"] == QUICK.epochs
     assert trained.spec.ranks_named
+
+
+def test_rows_of_another_type_of_the_same_size_teach() -> None:
+    records = made_records(8)
+    halves = records.assign(
+        dtype="fp16",
+        problem=records["problem"].str.replace("bf16", "fp16"),
+        kernel=records["kernel"].str.replace("bf16", "fp16"),
+    )
+    own = halves[halves["problem"].isin(halves["problem"].unique()[:3])]
+    trained = train(own, NETWORK, n_splits=2, also=pd.concat([records, own]))
+    assert trained.spec.dtype == "fp16"
+    assert trained.manifest["taught_by"] == {"bf16": len(records)}
+    assert trained.manifest["unique_shapes"] == 3
+    assert all("fp16" in name for name in trained.manifest["kernels"])
+
+
+def test_a_held_out_shape_is_left_out_in_every_type_and_layout() -> None:
+    rows = training_rows(made_records(6)).table
+    others = pd.concat([rows.assign(layout=layout) for layout in ("rcr", "crr")], ignore_index=True)
+    held = rows[rows["problem"] == rows["problem"].iloc[0]].assign(dtype="fp16")
+    kept = not_of_shapes(others, held)
+    assert len(kept) == len(others) - 2 * len(held)
+
+
+def test_another_type_of_another_size_does_not_teach() -> None:
+    records = made_records(2)
+    with pytest.raises(ModelError, match="another data type of 2 bytes than fp16"):
+        auxiliary_records(records.assign(dtype="fp8"), {"arch": "sm_90", "dtype": "fp16"})

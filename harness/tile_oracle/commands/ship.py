@@ -60,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="RECORDS",
         type=Path,
-        help="records of other directions as auxiliary training data (may be repeated); rows of "
+        help="records of other directions, or of another data type of the same size where there are none, "
+        "as auxiliary training data (may be repeated); rows of "
         "held-out shapes are left out",
     )
     add_training(parser)
@@ -155,7 +156,7 @@ def _divided(
 
 
 def _auxiliary_records(paths: Sequence[Path], held_out: pd.DataFrame) -> pd.DataFrame:
-    """The auxiliary training data: records of other directions, without held-out shapes."""
+    """The auxiliary training data, without held-out shapes."""
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.merge import merge_records
     from tile_oracle.training.auxiliary_rows import not_of_shapes

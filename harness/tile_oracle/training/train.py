@@ -169,7 +169,7 @@ def train(
         **manifest_of(ranker, rows, data.left_out, data.records, effort.seed, sources),
         **({} if start is None else start.lineage(ranker)),
         **({"hard_example_rounds": rounds} if rounds else {}),
-        **({} if auxiliary is None else {"taught_by": _rows_by_direction(auxiliary)}),
+        **({} if auxiliary is None else {"taught_by": _rows_by_kind(auxiliary)}),
         **({} if suited is None else {MANIFEST_KEY: suited.as_json()}),
         **found.manifest,
     }
@@ -272,13 +272,15 @@ def _compared(data: _TrainingData, *, trees_only: bool, effort: Effort) -> Suite
 
 def _auxiliary_rows(also: pd.DataFrame, kind: Mapping[str, str], effort: Effort) -> pd.DataFrame:
     auxiliary = training_rows(auxiliary_records(also, kind)).table
-    counts = _rows_by_direction(auxiliary).items()
+    counts = _rows_by_kind(auxiliary).items()
     effort.say(f"auxiliary training data: {', '.join(f'{count} rows of {name}' for name, count in counts)}")
     return auxiliary
 
 
-def _rows_by_direction(rows: pd.DataFrame) -> dict[str, int]:
-    return {str(name): int(count) for name, count in rows["direction"].value_counts().sort_index().items()}
+def _rows_by_kind(rows: pd.DataFrame) -> dict[str, int]:
+    """Rows of each direction; of each data type, where there are no directions."""
+    kinds = rows["direction" if "direction" in rows else "dtype"].value_counts().sort_index()
+    return {str(name): int(count) for name, count in kinds.items()}
 
 
 @dataclass(frozen=True)
