@@ -125,6 +125,12 @@ def test_the_suited_recipe_of_an_operation_and_architecture(
     assert suited_recipe(op, arch, has_code=has_code) == name
 
 
+def test_the_suited_recipe_of_gemm_kernels_of_several_sources() -> None:
+    assert suited_recipe("gemm", "sm_90", has_code=True, several=True) == "network"
+    assert suited_recipe("gemm", "cpu", has_code=True, several=True) == "default"
+    assert suited_recipe("attention", "sm_90", has_code=False, several=True) == "lambdarank"
+
+
 @pytest.mark.slow
 def test_the_default_recipe_is_the_suited_one(records: pd.DataFrame) -> None:
     few = records[records["problem"].isin(records["problem"].unique()[:4])]

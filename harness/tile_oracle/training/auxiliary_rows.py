@@ -2,8 +2,9 @@
 no directions, used for training but not for evaluation.
 
 Kernels of one family behave similarly in every direction: a pipeline, a tile or a vector width costs about
-the same in each, and in bf16 what it costs in fp16. So a training table may have auxiliary rows, marked by a column, on which trees are grown.
-Folds, metrics and the manifest's counts are those of the model's own kind.
+the same in each. In fp16 it costs what it costs in bf16. So a training table may have auxiliary rows, marked
+by a column, on which models are trained. Folds, metrics and the manifest's counts are those of the model's
+own kind.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _of_other_types(records: pd.DataFrame, kind: Mapping[str, str]) -> pd.DataFr
     fits &= records["dtype"].map(ELEMENT_BYTES) == size
     if not fits.any():
         raise ModelError(
-            f"auxiliary training data must be on {kind['arch']} and of another data type of {size:g} bytes than "
-            f"{kind['dtype']}; there is none"
+            f"auxiliary training data must be on {kind['arch']} and of another data type of {size:g} bytes "
+            f"than {kind['dtype']}; there is none"
         )
     return records[fits]

@@ -243,20 +243,22 @@ RECIPES: dict[str, Recipe] = {
 
 
 SUITED = (
-    "the best known: default on gfx950 and for GEMM on cpu; on sm_90 two_orders for GEMM, lambdarank for "
-    "attention, launch for convolutions; lambdarank for these on cpu"
+    "the best known: default on gfx950 and for GEMM on cpu; on sm_90 network for GEMM kernels of "
+    "several sources (two_orders for those of one), lambdarank for attention, launch for convolutions; lambdarank for these on cpu"
 )
 """The results of `suited_recipe`, for help texts."""
 
 
-def suited_recipe(op: str, arch: str, *, has_code: bool) -> str:
+def suited_recipe(op: str, arch: str, *, has_code: bool, several: bool = False) -> str:
     """The name of the recipe that did best on measurements of such kernels (docs/heuristic.md, docs/gemm.md).
 
-    has_code: whether the records have metrics of the kernels' binaries. Architectures without measurements
+    has_code: whether the records have metrics of the kernels' binaries. several: whether kernels of Triton
+    files or libraries are among them. Architectures without measurements
     use the recipe of their kind: gfx950's for AMD GPUs, sm_90's for NVIDIA GPUs.
     """
     if op != "grouped_conv" and not arch.startswith("gfx"):
-        on_gpu = "two_orders" if op == "gemm" else "lambdarank"
+        gemm = "network" if several else "two_orders"
+        on_gpu = gemm if op == "gemm" else "lambdarank"
         return "default" if arch == "cpu" else on_gpu
     if arch.startswith("gfx"):
         return "default"

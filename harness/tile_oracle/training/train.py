@@ -13,6 +13,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.groups import GROUPINGS
+from tile_oracle.kernel.named import is_named
 from tile_oracle.model.model_folder import ModelSpec, packed_booster
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel
@@ -253,16 +254,23 @@ def _recipe(
     if start is not None:
         return start.recipe(named, data.rows, targets).with_trees(warm_trees)
     if named is None:
-        named = suited_recipe(data.op, data.kind["arch"], has_code=bool(CodeTable.of(data.rows).facts))
+        named = _suited(data)
     recipe = recipe_named(named) if isinstance(named, str) else named
     return recipe.for_rows(data.rows).with_targets(targets)
+
+
+def _suited(data: _TrainingData) -> str:
+    """The recipe that suits such records, without a comparison."""
+    has_code = bool(CodeTable.of(data.rows).facts)
+    several = any(map(is_named, data.rows["kernel"].unique()))
+    return suited_recipe(data.op, data.kind["arch"], has_code=has_code, several=several)
 
 
 def _compared(data: _TrainingData, *, trees_only: bool, effort: Effort) -> SuitedRecipe:
     """The recipe that does best on the records. If there is nothing to compare, the one that suits such
     records."""
     arch = data.kind["arch"]
-    first = suited_recipe(data.op, arch, has_code=bool(CodeTable.of(data.rows).facts))
+    first = _suited(data)
     names = tuple(dict.fromkeys((first, *CANDIDATES)))
     suited = choose_recipe(data.rows, arch, effort, names, trees_only=trees_only)
     for line in suited.table():
