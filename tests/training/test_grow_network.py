@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,20 +18,28 @@ from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.features.schemas.configuration import configuration
 from tile_oracle.model.physics import nearness
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.trees import TreeSettings
 from tile_oracle.one_blas_thread import one_blas_thread
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.training import grow_network as module
 from tile_oracle.training.auxiliary_rows import auxiliary_records, not_of_shapes
+from tile_oracle.training.compact import trade_off
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.fit import fit
 from tile_oracle.training.grow_network import NetworkSettings, grow_network
-from tile_oracle.training.recipe import NetworkPart, Recipe, recipe_named
+from tile_oracle.training.recipe import NetworkPart, Recipe, TreePart, recipe_named
 from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import pair_columns_of, training_rows
 
 SCHEMA = schema_named("gemm_pool_2")
 QUICK = NetworkSettings(hidden=(24, 12), count=2, epochs=30)
 NETWORK = Recipe("quick", "a small network", network=NetworkPart("gemm_pool_2", QUICK))
+BOTH = replace(
+    NETWORK,
+    trees=(TreePart("lambdarank", "gemm_pool_2", TreeSettings(trees=20)),),
+    weights={"lambdarank": 0.05, "network": 0.95},
+)
 NAMES = [
     f"gemm_bf16_rcr_triton.tiles.BLOCK_K=64.BLOCK_M={m}.BLOCK_N={n}.GROUP_M=8.num_stages={s}.num_warps=4"
     for m in (16, 64, 128)
@@ -202,3 +212,23 @@ def test_another_type_of_another_size_does_not_teach() -> None:
     records = made_records(2)
     with pytest.raises(ModelError, match="another data type of 2 bytes than fp16"):
         auxiliary_records(records.assign(dtype="fp8"), {"arch": "sm_90", "dtype": "fp16"})
+
+
+def test_a_warm_start_and_a_smaller_model_are_refused(tmp_path: Path) -> None:
+    records = made_records(4)
+    train(records, BOTH, n_splits=2).save(tmp_path / "old")
+    with pytest.raises(ModelError, match="networks, which do not grow"):
+        train(records, warm_start=tmp_path / "old", n_splits=2)
+    with pytest.raises(ModelError, match="networks, which are not made smaller"):
+        trade_off(BOTH, training_rows(records).table, "sm_90", 2)
+
+
+def test_a_model_of_networks_and_trees_is_saved_and_loaded(tmp_path: Path) -> None:
+    records = made_records(4)
+    trained = train(records, BOTH, n_splits=2)
+    trained.save(tmp_path / "m")
+    read = Predictor.load(tmp_path / "m").ranker
+    rows = training_rows(records).table
+    groups = group_codes(rows)
+    assert [member.name for member in read.members] == ["lambdarank", "network"]
+    assert read.log_time(rows, groups).tolist() == trained.ranker.log_time(rows, groups).tolist()

@@ -200,11 +200,14 @@ def trade_off(
     """Every variant of the recipe, cross-validated on the same folds by problem and by family.
 
     The best has the highest mean over both groupings; `smallest_as_good` is chosen. Pick times do not affect
-    the choice. Raises ModelError for a recipe without trees, and for a single problem.
+    the choice. Raises ModelError for a recipe without trees or with networks, and for a single
+    problem.
     """
     effort, timer = effort or Effort(), time_pick or PYTHON_PICKS
     if not _parts(recipe):
         raise ModelError(f"recipe {recipe.name} picks without trees: there is nothing to make smaller")
+    if recipe.network is not None:
+        raise ModelError(f"recipe {recipe.name} picks by networks, which are not made smaller")
     rows = rows.reset_index(drop=True)
     folds = _folds(rows, n_splits, effort.seed)
     groups = group_codes(rows)

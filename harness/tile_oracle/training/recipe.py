@@ -244,7 +244,8 @@ RECIPES: dict[str, Recipe] = {
 
 SUITED = (
     "the best known: default on gfx950 and for GEMM on cpu; on sm_90 network for GEMM kernels of "
-    "several sources (two_orders for those of one), lambdarank for attention, launch for convolutions; lambdarank for these on cpu"
+    "several sources (two_orders for those of one), lambdarank for attention, launch for convolutions; "
+    "lambdarank for these on cpu"
 )
 """The results of `suited_recipe`, for help texts."""
 

@@ -18,6 +18,7 @@ from tile_oracle.features.feature_table import Array
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.model_folder import ModelSpec
+from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel, fit_physical
 from tile_oracle.model.ranker import Ranker, TreeMember, tree_members
 from tile_oracle.model.store import read_manifest
@@ -52,6 +53,10 @@ class WarmStart:
                 )
         if not tree_members(old.ranker):
             raise ModelError(f"warm start: {folder} has no trees to grow: train without --warm-start")
+        if any(isinstance(member, NetworkMember) for member in old.ranker.members):
+            raise ModelError(
+                f"warm start: {folder} has networks, which do not grow: train without --warm-start"
+            )
         return cls(folder, old.spec, old.ranker)
 
     def recipe(self, named: str | Recipe | None, rows: pd.DataFrame, targets: Sequence[str] = ()) -> Recipe:
