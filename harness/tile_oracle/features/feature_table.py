@@ -186,7 +186,7 @@ class FeatureTable:
         column = self._rows[name]
         codes = self._schema.words.get(name)
         if codes is not None:
-            index, values = pd.factorize(np.asarray(column, dtype=object))
+            index, values = self._words_of(name)
             return np.asarray(
                 np.array([codes.get(str(value), 0.0) for value in values], dtype=np.float64)[index]
             )
@@ -206,8 +206,17 @@ class FeatureTable:
             raise ModelError(
                 f"schema {self._schema.name} needs the column {name}, which the rows do not have"
             )
-        index, values = pd.factorize(np.asarray(self._rows[name], dtype=object))
+        index, values = self._words_of(name)
         return np.asarray(np.array([number(str(value)) for value in values], dtype=np.float64)[index])
+
+    def _words_of(self, name: str) -> tuple[npt.NDArray[np.int64], Any]:
+        """The number of each row's text in a column, and the different texts."""
+
+        def found() -> tuple[npt.NDArray[np.int64], Any]:
+            index, values = pd.factorize(np.asarray(self._rows[name], dtype=object))
+            return np.asarray(index, dtype=np.int64), values
+
+        return self.once(f"words of {name}", found)
 
 
 def _length(rows: Mapping[str, Any]) -> int:
