@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -109,9 +110,9 @@ def _cut(document: dict[str, Any]) -> None:
 
 def _infinite(document: dict[str, Any]) -> None:
     layer = document["networks"][0][0]
-    values = np.frombuffer(base64.b64decode(layer["weights"]), dtype="<f2").copy()
-    values[0] = np.inf
-    layer["weights"] = base64.b64encode(values.tobytes()).decode()
+    planes = bytearray(zlib.decompress(base64.b64decode(layer["weights"])))
+    planes[0], planes[len(planes) // 2] = 0x7C, 0  # the first half float is infinite
+    layer["weights"] = base64.b64encode(zlib.compress(bytes(planes))).decode()
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,7 @@ def _infinite(document: dict[str, Any]) -> None:
         lambda document: document["networks"][0][0].update(outputs=0),
         lambda document: document["networks"][0].pop(),
         lambda document: document["networks"][0][0].update(weights="!"),
+        lambda document: document["networks"][0][0].update(weights="AAAA"),
     ],
 )
 def test_a_damaged_file_is_refused(damage: Callable[[dict[str, Any]], object]) -> None:

@@ -315,8 +315,12 @@ def _trained_on(one: Shipped, kind: str, measurements: int) -> str:
 
 
 def _with_auxiliary(one: Shipped, measurements: int) -> str:
-    others = sum(one.manifest.get("taught_by", {}).values())
-    return f"{measurements:,}" + (f" and {others:,} of other directions" if others else "")
+    taught_by = one.manifest.get("taught_by", {})
+    others, kinds = (
+        sum(taught_by.values()),
+        "directions" if set(taught_by) <= set(DIRECTIONS) else "data types",
+    )
+    return f"{measurements:,}" + (f" and {others:,} of other {kinds}" if others else "")
 
 
 def _curve(study: Mapping[str, Any], *, auxiliary: bool) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -227,7 +228,7 @@ class NetworkMember:
             named, prior = str(value["schema"]), str(value["prior"])
             inputs = Inputs.from_json(value["inputs"])
             networks = tuple(_network(layers, inputs.width) for layers in value["networks"])
-        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, zlib.error) as error:
             raise ModelError(f"the network cannot be read: {error!r}") from None
         schema = next((one for one in schemas if one.name == named), None)
         if schema is None:
@@ -245,18 +246,30 @@ def stored(weights: npt.NDArray[Any]) -> Array:
 
 
 def _text(layer: Layer) -> str:
+    """The weights and the bias as text: all high bytes, then all low ones, which compress better."""
     values = np.vstack([layer.weights, layer.bias]).astype(_STORED)
-    return base64.b64encode(values.tobytes()).decode("ascii")
+    planes = values.view(np.uint8).reshape(-1, 2)[:, ::-1].T.tobytes()
+    return base64.b64encode(zlib.compress(planes, 9)).decode("ascii")
+
+
+def _values(text: str) -> Array:
+    """The inverse of `_text`. Raises ValueError, binascii.Error or zlib.error for what is not its result."""
+    unpacked = zlib.decompressobj()
+    planes = unpacked.decompress(base64.b64decode(text, validate=True), 2 * _MOST_WEIGHTS)
+    if not unpacked.eof or unpacked.unused_data or len(planes) % 2:
+        raise ValueError("the weights of a layer are cut off, or too many")
+    both = np.frombuffer(planes, dtype=np.uint8).reshape(2, -1)[::-1].T
+    return np.asarray(np.ascontiguousarray(both).view(_STORED)[:, 0].astype(np.float64))
 
 
 def _network(layers: Sequence[Mapping[str, Any]], width: int) -> Network:
     found = []
     for one in layers:
         outputs = int(one["outputs"])
-        values = np.frombuffer(base64.b64decode(str(one["weights"]), validate=True), dtype=_STORED)
-        if outputs < 1 or len(values) != (width + 1) * outputs or len(values) > _MOST_WEIGHTS:
+        values = _values(str(one["weights"]))
+        if outputs < 1 or len(values) != (width + 1) * outputs:
             raise ValueError(f"a layer does not have {width} inputs and {outputs} outputs")
-        table = values.astype(np.float64).reshape(width + 1, outputs)
+        table = values.reshape(width + 1, outputs)
         if not np.isfinite(table).all():
             raise ValueError("a weight is not finite")
         found.append(Layer(table[:-1], table[-1]))
