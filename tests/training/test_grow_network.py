@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +23,6 @@ from tile_oracle.features.schemas.configuration import configuration
 from tile_oracle.model.physics import nearness
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.trees import TreeSettings
-from tile_oracle.one_blas_thread import one_blas_thread
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.training import grow_network as module
 from tile_oracle.training.auxiliary_rows import auxiliary_records, not_of_shapes
@@ -124,14 +126,26 @@ def test_equal_rows_and_seeds_make_equal_networks() -> None:
     assert json.dumps(first) != json.dumps(grown(rows, short, seed=1))
 
 
-def test_a_product_on_one_thread_is_the_same_again() -> None:
-    generator = np.random.default_rng(0)
-    left = generator.normal(size=(661, 347)).astype(np.float32)
-    right = generator.normal(size=(347, 128)).astype(np.float32)
-    with one_blas_thread():
-        first = left @ right
-    with one_blas_thread():
-        assert (left @ right).tobytes() == first.tobytes()
+_GROWN = """
+import hashlib, json
+from tests.training.test_grow_network import grown, made_records
+from tile_oracle.training.grow_network import NetworkSettings
+from tile_oracle.training.training_rows import training_rows
+
+rows = training_rows(made_records(12)).table
+found = grown(rows, NetworkSettings(hidden=(64,), count=1, epochs=2))
+print(hashlib.sha256(json.dumps(found).encode()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_the_bytes_do_not_depend_on_the_number_of_threads() -> None:
+    found = set()
+    for count in ("1", "2", "7"):
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": count}
+        command = [sys.executable, "-c", _GROWN]
+        found.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(found) == 1
 
 
 def test_it_picks_better_for_unseen_families_than_the_roofline() -> None:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tile_oracle.problem import problem_from_id
+
 LEAST_SHARED = 3
 """With fewer kernels one disturbed time could decide the factor."""
 
@@ -125,6 +127,10 @@ def _scaled(records: pd.DataFrame, factor: pd.Series) -> pd.DataFrame:
     scaled = records.copy()
     for name in _TIMES:
         scaled.loc[timed, name] = records.loc[timed, name] * factor[timed]
-    scaled.loc[timed, "tflops"] = records.loc[timed, "tflops"] / factor[timed]
+    flops_of = {one: float(problem_from_id(one).flops) for one in records.loc[timed, "problem"].unique()}
+    # As `Problem.tflops` computes it, to the last bit: oracle files leave the column out where it follows.
+    scaled.loc[timed, "tflops"] = records.loc[timed, "problem"].map(flops_of).astype(float) / (
+        scaled.loc[timed, "latency_ms"] * 1e9
+    )
     scaled.loc[timed, FACTOR] = records.loc[timed, FACTOR].fillna(1.0) * factor[timed]
     return scaled

@@ -14,12 +14,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.schemas.configuration import CONFIGURATION
 from tile_oracle.model.network import LEAK, Category, Inputs, Layer, Network, NetworkMember, stored
-from tile_oracle.one_blas_thread import one_blas_thread
 
 Floats = npt.NDArray[np.float32]
 
@@ -95,7 +95,8 @@ def grow_network(
     for number in range(settings.count):
         if say is not None:
             say(f"  network: {settings.epochs} epochs (seed {seed + number})")
-        with one_blas_thread():
+        # How a product is divided over threads changes the last digit of some sums.
+        with threadpool_limits(limits=1, user_api="blas"):
             networks.append(_grown(data, settings, seed + number))
     return NetworkMember(schema, inputs, tuple(networks), prior)
 
