@@ -1,7 +1,8 @@
 """Further GEMM training sets: sizes that are no multiples of 8, and more products in the layouts rrr and crr.
 
-`more_gemm_sets()` makes the problem sets gemm_odd_training, gemm_rrr_more_training and
-gemm_crr_more_training. They share no (N, K) with a layer of gemm_validation, and no (M, N, K) with the set.
+`more_gemm_sets()` makes the problem sets gemm_odd_training, gemm_odd_more_training, gemm_rrr_more_training
+and gemm_crr_more_training. They share no (N, K) with a layer of gemm_validation, and no (M, N, K) with the
+set.
 It measures and downloads nothing.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import islice
 
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tools.crawl.gemm_kinds import gemm_kind_sets
@@ -27,6 +29,7 @@ VOCABULARIES = {
 _TOKENS = (1, 4, 16, 64, 256, 1024)
 _LAYOUTS = ("rcr", "rrr", "crr")
 _ODD = 84
+_MORE_ODD = 200
 _MORE = 130
 _MOST_TFLOP = 2.0
 
@@ -36,7 +39,7 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
     known, kinds = gemm_sets(), gemm_kind_sets()
     validation = known["gemm_validation"][0]
     training = known["gemm_training"][0]
-    odd = _without(_odd_sizes(random.Random("gemm_odd_training")), validation)
+    odd = dict(_without(_odd_sizes(random.Random("gemm_odd_training")), validation))
     made: dict[str, tuple[Shapes, str]] = {
         "gemm_odd_training": (
             {
@@ -50,6 +53,17 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
             f"gemm_validation. At most {_MOST_TFLOP:g} TFLOP each. Made by tools.crawl.gemm_more.",
         )
     }
+    known_sizes = set(odd) | {(p.M, p.N, p.K) for p in training}
+    wide = _wide_odd_sizes(random.Random("gemm_odd_more_training"))
+    new = ((size, source) for size, source in wide if size not in known_sizes)
+    more_odd = dict(islice(_without(new, validation), _MORE_ODD))
+    made["gemm_odd_more_training"] = (
+        {GemmProblem("bf16", "rcr", *size): source for size, source in more_odd.items()},
+        f"gemm_odd_more_training: {len(more_odd)} further products in rcr whose N or K is no multiple of 8,\n"
+        "sizes from 1 spread evenly by logarithm. They share no (N, K) with gemm_validation, and no\n"
+        f"(M, N, K) with gemm_training and gemm_odd_training. At most {_MOST_TFLOP:g} TFLOP each. Made by\n"
+        "tools.crawl.gemm_more.",
+    )
     for layout in ("rrr", "crr"):
         name = f"gemm_{layout}_more_training"
         first = {(p.M, p.N, p.K) for p in kinds[f"gemm_{layout}_training"][0]}
@@ -60,7 +74,7 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
             and p.flops <= _MOST_TFLOP * 1e12
             and (p.M, p.N, p.K) not in first
         }
-        fit = sorted(_without(iter(rest.items()), validation).items())
+        fit = sorted(_without(iter(rest.items()), validation))
         drawn = random.Random(name).sample(fit, _MORE)
         made[name] = (
             {GemmProblem("bf16", layout, *size): source for size, source in drawn},
@@ -73,10 +87,10 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
 
 def _without(
     sizes: Iterator[tuple[tuple[int, int, int], str]], validation: Shapes
-) -> dict[tuple[int, int, int], str]:
+) -> Iterator[tuple[tuple[int, int, int], str]]:
     """The sizes that share no (N, K) with the validation set."""
     taken = {(p.N, p.K) for p in validation}
-    return {size: source for size, source in sizes if size[1:] not in taken}
+    return ((size, source) for size, source in sizes if size[1:] not in taken)
 
 
 def _odd_sizes(generator: random.Random) -> Iterator[tuple[tuple[int, int, int], str]]:
@@ -95,3 +109,15 @@ def _odd_sizes(generator: random.Random) -> Iterator[tuple[tuple[int, int, int],
         if (n % 8 or k % 8) and 2 * m * n * k <= _MOST_TFLOP * 1e12:
             count += 1
             yield (m, n, k), "odd: sizes spread evenly by logarithm, N or K no multiple of 8"
+
+
+def _wide_odd_sizes(generator: random.Random) -> Iterator[tuple[tuple[int, int, int], str]]:
+    """(M, N, K) and source, without end: drawn like the wide ones of gemm_training."""
+
+    def size(largest_log2: float) -> int:
+        return max(1, int(2 ** (generator.random() * largest_log2)))
+
+    while True:
+        m, n, k = size(13.3), size(14.3), size(14.3)
+        if (n % 8 or k % 8) and 2 * m * n * k <= _MOST_TFLOP * 1e12:
+            yield (m, n, k), "wide: sizes spread evenly by logarithm, N or K no multiple of 8"

@@ -9,9 +9,15 @@ import pytest
 from tile_oracle.data_files import data_folder
 from tile_oracle.problem_set import format_problem_set, load_problem_set
 from tools.crawl.gemm_more import VOCABULARIES, more_gemm_sets
+from tools.crawl.gemm_shapes import gemm_sets
 
 _SETS = cache(more_gemm_sets)
-_NAMES = ["gemm_odd_training", "gemm_rrr_more_training", "gemm_crr_more_training"]
+_NAMES = [
+    "gemm_odd_training",
+    "gemm_odd_more_training",
+    "gemm_rrr_more_training",
+    "gemm_crr_more_training",
+]
 _VALIDATION = ["gemm_validation", "gemm_rrr_validation", "gemm_crr_validation"]
 
 
@@ -48,3 +54,13 @@ def test_odd_products_come_in_three_layouts_and_have_an_odd_size() -> None:
     assert sizes[0] == sizes[1] == sizes[2]
     assert all(n % 8 or k % 8 for _, n, k in sizes[0])
     assert sum("@vocabulary" in source for source in odd.values()) == 3 * 6 * len(VOCABULARIES)
+
+
+def test_further_odd_products_are_in_rcr_and_new_to_the_training() -> None:
+    more = _SETS()["gemm_odd_more_training"][0]
+    before = {(p.M, p.N, p.K) for p in _SETS()["gemm_odd_training"][0]}
+    before |= {(p.M, p.N, p.K) for p in gemm_sets()["gemm_training"][0]}
+    assert len(more) == 200
+    assert {p.layout for p in more} == {"rcr"}
+    assert all(p.N % 8 or p.K % 8 for p in more)
+    assert not before & {(p.M, p.N, p.K) for p in more}
