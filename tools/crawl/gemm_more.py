@@ -1,8 +1,8 @@
-"""Further GEMM training sets: sizes that are no multiples of 8, and more products in the layouts rrr and crr.
+"""Further GEMM training sets: sizes that are no multiples of 8, and more products in rrr, crr and fp16.
 
-`more_gemm_sets()` makes the problem sets gemm_odd_training, gemm_odd_more_training, gemm_rrr_more_training
-and gemm_crr_more_training. They share no (N, K) with a layer of gemm_validation, and no (M, N, K) with the
-set.
+`more_gemm_sets()` makes the problem sets gemm_odd_training, gemm_odd_more_training, gemm_rrr_more_training,
+gemm_crr_more_training and gemm_fp16_more_training. They share no (N, K) with a layer of gemm_validation, and
+no (M, N, K) with the set.
 It measures and downloads nothing.
 """
 
@@ -28,6 +28,8 @@ VOCABULARIES = {
 
 _TOKENS = (1, 4, 16, 64, 256, 1024)
 _LAYOUTS = ("rcr", "rrr", "crr")
+_KINDS = {"rrr": ("bf16", "rrr"), "crr": ("bf16", "crr"), "fp16": ("fp16", "rcr")}
+"""Word of the sets' names -> data type and layout of further products."""
 _ODD = 84
 _MORE_ODD = 200
 _MORE = 130
@@ -64,9 +66,9 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
         f"(M, N, K) with gemm_training and gemm_odd_training. At most {_MOST_TFLOP:g} TFLOP each. Made by\n"
         "tools.crawl.gemm_more.",
     )
-    for layout in ("rrr", "crr"):
-        name = f"gemm_{layout}_more_training"
-        first = {(p.M, p.N, p.K) for p in kinds[f"gemm_{layout}_training"][0]}
+    for word, (dtype, layout) in _KINDS.items():
+        name = f"gemm_{word}_more_training"
+        first = {(p.M, p.N, p.K) for p in kinds[f"gemm_{word}_training"][0]}
         rest = {
             (p.M, p.N, p.K): source
             for p, source in training.items()
@@ -77,9 +79,9 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
         fit = sorted(_without(iter(rest.items()), validation))
         drawn = random.Random(name).sample(fit, _MORE)
         made[name] = (
-            {GemmProblem("bf16", layout, *size): source for size, source in drawn},
+            {GemmProblem(dtype, layout, *size): source for size, source in drawn},
             f"{name}: {_MORE} further products of gemm_training, chosen at random among those in bf16 and\n"
-            f"rcr of at most {_MOST_TFLOP:g} TFLOP that gemm_{layout}_training does not have, as {layout}.\n"
+            f"rcr of at most {_MOST_TFLOP:g} TFLOP that gemm_{word}_training does not have, as {word}.\n"
             "Made by tools.crawl.gemm_more.",
         )
     return made

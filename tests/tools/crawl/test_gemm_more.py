@@ -17,8 +17,9 @@ _NAMES = [
     "gemm_odd_more_training",
     "gemm_rrr_more_training",
     "gemm_crr_more_training",
+    "gemm_fp16_more_training",
 ]
-_VALIDATION = ["gemm_validation", "gemm_rrr_validation", "gemm_crr_validation"]
+_VALIDATION = ["gemm_validation", "gemm_rrr_validation", "gemm_crr_validation", "gemm_fp16_validation"]
 
 
 def test_all_of_them_ship() -> None:
@@ -40,11 +41,13 @@ def test_no_weight_matrix_of_the_validation_sets_is_in_them(name: str, other: st
     assert not ours & {(p.as_row()["N"], p.as_row()["K"]) for p in load_problem_set(other).problems}
 
 
-@pytest.mark.parametrize("layout", ["rrr", "crr"])
-def test_further_products_are_not_those_of_the_first_set(layout: str) -> None:
-    first = set(load_problem_set(f"gemm_{layout}_training").problems)
-    more = _SETS()[f"gemm_{layout}_more_training"][0]
-    assert {p.layout for p in more} == {layout}
+@pytest.mark.parametrize(
+    ("word", "dtype", "layout"), [("rrr", "bf16", "rrr"), ("crr", "bf16", "crr"), ("fp16", "fp16", "rcr")]
+)
+def test_further_products_are_not_those_of_the_first_set(word: str, dtype: str, layout: str) -> None:
+    first = set(load_problem_set(f"gemm_{word}_training").problems)
+    more = _SETS()[f"gemm_{word}_more_training"][0]
+    assert {(p.dtype, p.layout) for p in more} == {(dtype, layout)}
     assert not first & set(more)
 
 
