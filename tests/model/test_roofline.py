@@ -20,7 +20,8 @@ from tile_oracle.features.schemas.tile_work import tile_work
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.fitting_model import find_model_of
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.roofline import RooflineModel, fit_roofline
+from tile_oracle.model.roofline import RooflineModel
+from tile_oracle.model.roofline_fit import fit_roofline
 from tile_oracle.model.roofline_folder import roofline_files, roofline_folder
 from tile_oracle.model.store import write_folder
 from tile_oracle.operation import Kind
@@ -115,14 +116,76 @@ def test_what_names_say() -> None:
     columns = tile_work(
         "gemm_bf16_rcr_triton.few_columns.BLOCK_K=512.BLOCK_M=8.COLUMNS=2.STAGES=4.num_warps=4"
     )
-    assert (columns.engine, columns.tile, columns.stages) == ("rows", (8, 2, 512), 4)
+    assert (columns.engine, columns.tile, columns.stages) == ("columns", (8, 2, 512), 4)
     warps = tile_work(triton("tma_warps", 128, 128, warps=4, MORE_N=48, GROUPS=2).name)
-    assert (warps.engine, warps.tile[1], warps.waves, warps.stays) == ("descriptors", 176, 8, True)
-    assert tile_work(LIBRARY.name).engine == "library"
+    assert (warps.engine, warps.tile[1], warps.waves, warps.stays) == ("warps", 176, 8, True)
+    assert warps.pieces == 3, "of 128, 32 and 16 columns"
+    assert warps.wide
+    held = tile_work(triton("tma_warps", 128, 128, MORE_N=48, REGISTERS=True).name)
+    assert held.read_by_groups < warps.read_by_groups, "the rows stay in registers"
+    assert tile_work(triton("tma_uneven", 128, 64, MORE_N=32).name).engine == "uneven"
+    assert tile_work(triton("pieces", 16, 64, MORE_N=8).name).engine == "pieces"
+    assert tile_work(triton("tma_split_k", 16, 64, SPLIT_K=2, SWAPPED=True).name).engine == "swapped"
+
+
+def test_what_a_librarys_names_say() -> None:
+    library = tile_work(LIBRARY.name)
+    assert (library.engine, library.tile[2], library.stages) == ("library", 128, 0), "as many as fit"
+    clustered = tile_work("gemm_bf16_rcr_cublaslt.a66.cluster=3.custom=7.stages=35.tile=20")
+    assert (clustered.engine, clustered.cluster, clustered.tile[2]) == ("library_7", (1, 2), 64)
+    assert tile_work("gemm_bf16_rcr_cublaslt.a66.custom=90.tile=20").engine == "library"
+    older = tile_work("gemm_bf16_rcr_cublaslt.a23.cluster=3.stages=15.tile=20")
+    assert (older.engine, older.stages, older.cluster) == ("library_a23", 3, (1, 1))
+    assert tile_work("gemm_bf16_rcr_cublaslt.a41.tile=20").engine == "library_older"
+
+
+def test_a_cluster_loads_what_it_shares_once() -> None:
+    """Two tiles of rows that share their columns: what limits them is the way from the cache."""
+    alone, rows = (
+        parse_kernel_name(f"gemm_bf16_rcr_cublaslt.a66.{cluster}stages=35.tile=15")
+        for cluster in ("", "cluster=5.")
+    )
+    times = times_ms([GemmProblem("bf16", "rcr", 128, 3072, 4096)], [alone, rows])[0]
+    assert times[1] < 0.97 * times[0]
+
+
+def test_matrices_that_fit_the_cache_stay_there() -> None:
+    """One row by 32 MB and by 512 MB: the memory's bandwidth limits the second alone."""
+    row = parse_kernel_name("gemm_bf16_rcr_triton.few_rows.BLOCK_K=256.BLOCK_N=8.ROWS=1.STAGES=4.num_warps=2")
+    problems = [GemmProblem("bf16", "rcr", 1, n, 4096) for n in (4096, 65536)]
+    peak = load_arch("sm_90").peak
+    assert peak is not None
+    in_memory = [problem.bytes / (1e6 * peak.memory_gb_s) for problem in problems]
+    fitting, larger = times_ms(problems, [row])[:, 0]
+    assert fitting < in_memory[0]
+    assert larger > in_memory[1]
+
+
+def test_a_tile_of_many_streamed_parts_is_slow_to_add_up() -> None:
+    """132 programs share one tile, or 4,096."""
+    streamed, tiles = triton("stream_k", 64, 64), triton("tiles", 64, 64)
+    shared = replace(MODEL, shared=replace(MODEL.shared, part_us=2 * MODEL.shared.part_us))
+    problems = [GemmProblem("bf16", "rcr", 64, 64, 64 * 132), square(4096)]
+    more = times_ms(problems, [streamed, tiles], shared) - times_ms(problems, [streamed, tiles])
+    assert more[0, 0] == pytest.approx(132 * MODEL.shared.part_us / 1000, rel=1e-6)
+    assert more[1, 0] < more[0, 0] / 1000
+    assert (more[:, 1] == 0).all()
+
+
+def test_rows_without_matrix_instructions_pay_for_their_sums() -> None:
+    """A wide block has as many sums in few groups, whose addition nothing else hides."""
+    wide, narrow = (
+        parse_kernel_name(
+            f"gemm_bf16_rcr_triton.few_rows.BLOCK_K=256.BLOCK_N={n}.ROWS=1.STAGES=4.num_warps={warps}"
+        )
+        for n, warps in ((32, 8), (8, 2))
+    )
+    found = times_ms([GemmProblem("bf16", "rcr", 1, 32768, 512)], [wide, narrow])[0]
+    assert found[0] > 1.1 * found[1]
 
 
 def test_fitted_constants_explain_other_times() -> None:
-    """Times of a GPU whose memory and launches are slower: the constants are found again."""
+    """Times of a GPU whose memory and launches are slower."""
     slow = replace(MODEL, shared=replace(MODEL.shared, launch_us=6.0, memory_share=0.3))
     problems = [GemmProblem("bf16", "rcr", m, n, 4096) for m in (1, 64, 1024) for n in (512, 4096, 32768)]
     kernels = [LARGE, SMALL, FEW, triton("tma", 128, 128)]
@@ -131,9 +194,12 @@ def test_fitted_constants_explain_other_times() -> None:
     rows["latency_ms"] = times_ms(problems, kernels, slow).ravel()
     fitted = fit_roofline(rows, "sm_90")
     error = np.abs(fitted.log_time(rows, {}) - np.log(rows["latency_ms"]))
-    assert error.max() < 0.1
-    assert fitted.shared.launch_us == pytest.approx(6.0, rel=0.2)
-    assert fitted.shared.memory_share == pytest.approx(0.3, rel=0.1)
+    unfitted = np.abs(MODEL.log_time(rows, {}) - np.log(rows["latency_ms"]))
+    assert unfitted.max() > 0.9
+    assert error.max() < 0.2
+    assert error.mean() < 0.1
+    assert fitted.shared.launch_us > MODEL.shared.launch_us
+    assert fitted.shared.memory_share < MODEL.shared.memory_share
     assert fitted.engines["library"] == MODEL.engines["library"], "there are no rows of it"
     assert RooflineModel.from_json(fitted.as_json()) == fitted
 

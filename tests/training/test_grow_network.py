@@ -149,7 +149,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads() -> None:
 
 
 def test_it_picks_better_for_unseen_families_than_the_roofline() -> None:
-    rows = training_rows(made_records()).table
+    rows = training_rows(made_records(80)).table
     table = cross_validate(NETWORK, rows, "sm_90", n_splits=2, grouping="family").table
     joined = table.merge(rows, on=["problem", "kernel"])
     best = joined.groupby("problem")["tflops"].max()
@@ -160,7 +160,7 @@ def test_it_picks_better_for_unseen_families_than_the_roofline() -> None:
 
     roofline = -SCHEMA.compute(joined, hardware_features("sm_90"), ["roofline"])[:, 0]
     learnt = mean_efficiency(joined["predicted_tflops"])
-    assert learnt > 0.97
+    assert learnt > 0.95
     assert learnt > mean_efficiency(pd.Series(roofline, joined.index)) + 0.01
 
 

@@ -6,21 +6,32 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tile_oracle.features.schemas.configuration import configuration
+from tile_oracle.features.schemas.configuration import configuration, library_cluster, library_stages
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 
-COPIES, SMALL, DESCRIPTORS, ROWS = "copies", "small", "descriptors", "rows"
-"""Engines of Triton's kernels: threads copy tiles of at least 64 rows, or smaller ones; the GPU's tensor
-descriptors (TMA); rows without matrix instructions."""
-LIBRARY, OLDER, PLAIN, SCALAR = "library", "library_older", "library_plain", "library_scalar"
-"""Engines of libraries: cuBLASLt's kernels for Hopper, its older ones, those that do not say their tile, and
-the one of these that uses no matrix instructions."""
+_HOPPER_ALGORITHM = "a66"
+_OLDER_ALGORITHMS = ("a11", "a12", "a13", "a14", "a21", "a23", "a24")
+COPIES, SMALL, PIECES, ROWS, COLUMNS = "copies", "small", "pieces", "rows", "columns"
+"""Engines of Triton's kernels whose threads copy: tiles of at least 64 rows, smaller ones, tiles in several
+pieces; few rows of A and few columns of B without matrix instructions."""
+DESCRIPTORS, SWAPPED, UNEVEN, WARPS = "descriptors", "swapped", "uneven", "warps"
+"""Those that load by the GPU's tensor descriptors (TMA): plain ones, those that compute the transpose, tiles
+in several pieces, and specialized warps."""
+LIBRARY, OLDER, SCALAR = "library", "library_older", "library_scalar"
+"""Engines of libraries: cuBLASLt's kernels for Hopper, other ones, and the one without matrix
+instructions."""
+VARIANTS = (LIBRARY, *(f"{LIBRARY}_{number}" for number in range(1, 8)))
+"""cuBLASLt's kernels for Hopper by their custom option: how warps divide a tile."""
+_ALGORITHMS = {"a16": SCALAR} | {name: f"{LIBRARY}_{name}" for name in _OLDER_ALGORITHMS}
+"""Algorithms of cuBLASLt with an engine of their own."""
 OTHER = "other"
-_HOPPER_ALGORITHM, _SCALAR_ALGORITHM = "a66", "a16"
 _SCALAR_TILE = (64.0, 64.0, 64.0)
 PIPELINES = ("comp_async", "compv3", "compv4", "mem")
 """Engines of the project's own kernels, by pipeline; all others are `OTHER`."""
-ENGINES = (COPIES, SMALL, DESCRIPTORS, ROWS, LIBRARY, OLDER, PLAIN, SCALAR, *PIPELINES, OTHER)
+ENGINES = (
+    *(COPIES, SMALL, PIECES, ROWS, COLUMNS, DESCRIPTORS, SWAPPED, UNEVEN, WARPS),
+    *(*VARIANTS, OLDER, *_ALGORITHMS.values(), *PIPELINES, OTHER),
+)
 
 _UNKNOWN_TILE = (128.0, 128.0, 64.0)
 _LARGE = 64
@@ -36,7 +47,9 @@ class TileWork:
     parts: parts of the depth. streams: the steps of all tiles are divided evenly over the compute units.
     stays: workgroups take further tiles. resident: workgroups that a compute unit runs at once; 0: as many
     as fit. wide: operands are read as wide loads whatever their alignment. waves_m, waves_n: how the waves
-    divide the tile. swapped: the transpose is computed, so that few rows become columns."""
+    divide the tile. swapped: the transpose is computed, so that few rows become columns. pieces: matrix
+    instructions across the columns, each of which reads the rows from LDS; 0 if they stay in registers.
+    cluster: rows and columns of workgroups that share what they load."""
 
     engine: str
     tile: tuple[float, float, float]
@@ -51,6 +64,8 @@ class TileWork:
     waves_m: float = 0.0
     waves_n: float = 0.0
     swapped: bool = False
+    pieces: float = 1.0
+    cluster: tuple[float, float] = (1.0, 1.0)
 
     @property
     def read_by_waves(self) -> float:
@@ -64,7 +79,13 @@ class TileWork:
         rows, columns, _ = self.tile
         if self.swapped:
             rows, columns = columns, rows
-        return rows * math.ceil(columns / _GROUP_COLUMNS) + columns * max(rows / _LARGE, 1.0)
+        times = max(self.pieces, math.ceil(columns / _GROUP_COLUMNS)) if self.pieces else 0.0
+        return rows * times + columns * max(rows / _LARGE, 1.0)
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether sums are kept for every element of a step and added up over the threads at the end."""
+        return self.engine in (ROWS, COLUMNS)
 
 
 @lru_cache(maxsize=65536)
@@ -92,14 +113,30 @@ def _engine(kernel: Kernel, rows: float) -> str:
         pipeline = str(kernel.as_row().get("pipeline", ""))
         return pipeline if pipeline in PIPELINES else OTHER
     if kernel.source != "triton":
-        if "tile" not in kernel.configuration:
-            return SCALAR if kernel.function == _SCALAR_ALGORITHM else PLAIN
-        return LIBRARY if kernel.function == _HOPPER_ALGORITHM else OLDER
+        if kernel.function == _HOPPER_ALGORITHM:
+            variant = int(kernel.configuration.get("custom", 0) or 0)
+            return VARIANTS[variant] if 0 <= variant < len(VARIANTS) else LIBRARY
+        return _ALGORITHMS.get(kernel.function, OLDER)
+    if kernel.function in _FUNCTIONS:
+        return _FUNCTIONS[kernel.function]
     if kernel.function.startswith("tma"):
-        return DESCRIPTORS
-    if kernel.function in ("few_rows", "few_columns"):
-        return ROWS
+        return SWAPPED if _is_swapped(kernel) else DESCRIPTORS
     return COPIES if rows >= _LARGE else SMALL
+
+
+_FUNCTIONS = {
+    "few_rows": ROWS,
+    "few_columns": COLUMNS,
+    "pieces": PIECES,
+    "tma_pieces": UNEVEN,
+    "tma_uneven": UNEVEN,
+    "tma_warps": WARPS,
+    "tma_warps_split_k": WARPS,
+}
+
+
+def _is_swapped(kernel: NamedKernel) -> bool:
+    return kernel.function == "tma_swapped" or kernel.configuration.get("SWAPPED") is True
 
 
 def _with_details(work: TileWork, kernel: Kernel) -> TileWork:
@@ -108,11 +145,7 @@ def _with_details(work: TileWork, kernel: Kernel) -> TileWork:
         waves = float(row.get("warp_m", 1)), float(row.get("warp_n", work.waves))
         return replace(work, stages=_STAGES.get(work.engine, 1.0), waves_m=waves[0], waves_n=waves[1])
     if kernel.source != "triton":
-        # The library's names hold an id of the stages, which says the depth of a step and not their number.
-        # It computes the transpose, since its matrices lie by columns.
-        if work.engine == SCALAR:
-            work = replace(work, tile=_SCALAR_TILE)
-        return replace(work, stages=_LIBRARY_STAGES, waves_m=2.0, waves_n=2.0, swapped=True)
+        return _library_work(work, kernel)
     rows, columns, depth = work.tile
     rows = float(kernel.configuration.get("ROWS", rows))
     columns = float(kernel.configuration.get("COLUMNS", columns))
@@ -125,11 +158,33 @@ def _with_details(work: TileWork, kernel: Kernel) -> TileWork:
         waves=multiplying,
         waves_m=waves_m,
         waves_n=max(multiplying / waves_m, 1.0),
-        swapped=kernel.function == "tma_swapped" or kernel.configuration.get("SWAPPED") is True,
+        swapped=_is_swapped(kernel),
+        pieces=0.0 if kernel.configuration.get("REGISTERS") is True else 1.0 + int(more).bit_count(),
         tile=(rows, columns + more, depth),
         stages=stages,
         streams=kernel.function.endswith("stream_k"),
         resident=float(kernel.configuration.get("RESIDENT", 0) or 0),
-        wide=work.engine == DESCRIPTORS,
+        wide=work.engine in (DESCRIPTORS, SWAPPED, UNEVEN, WARPS),
         is_triton=True,
+    )
+
+
+def _library_work(work: TileWork, kernel: NamedKernel) -> TileWork:
+    """The library computes the transpose, since its matrices lie by columns. Its kernels for Hopper take as
+    many buffers as fit; stages of 0 stand for that."""
+    if work.engine == SCALAR:
+        work = replace(work, tile=_SCALAR_TILE)
+    depth, buffers = library_stages(kernel.name)
+    rows, columns, known = work.tile
+    hopper = work.engine in VARIANTS
+    return replace(
+        work,
+        tile=(rows, columns, depth or known),
+        stages=buffers or (0.0 if hopper else _LIBRARY_STAGES),
+        waves_m=2.0,
+        waves_n=2.0,
+        resident=float(hopper),
+        wide=False,
+        swapped=True,
+        cluster=library_cluster(kernel.name) if hopper else (1.0, 1.0),
     )
