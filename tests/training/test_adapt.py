@@ -142,7 +142,9 @@ def test_only_binaries_that_both_sides_know_change() -> None:
     assert loop_changes(before, now) == {"a": pytest.approx(np.log(3 / 9))}
 
 
-def test_binaries_that_were_not_measured_are_corrected_too(tmp_path: Path) -> None:
+def test_binaries_that_were_not_measured_are_corrected_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def built(records: pd.DataFrame, rolled: set[str]) -> pd.DataFrame:
         loop = records["kernel"].map(lambda name: 2 if name in rolled else 16)
         return records.assign(loop_matrix_instructions=loop, binary_bytes=9000)
@@ -151,13 +153,20 @@ def test_binaries_that_were_not_measured_are_corrected_too(tmp_path: Path) -> No
     train(records, recipe_named("log_time_code").with_trees(150), n_splits=2).save(tmp_path / "model")
     rolled = {KERNELS[2].name, KERNELS[6].name, KERNELS[9].name}
     few = built(make_records(make_problems(30, seed=5), KERNELS), rolled)
-    few["latency_ms"] *= few["kernel"].map(lambda name: 1.8 if name in rolled else 1.0)
+    slower = few["kernel"].map(lambda name: 1.8 if name in rolled else 1.0)
+    few = few.assign(latency_ms=few["latency_ms"] * slower, tflops=few["tflops"] / slower)
     unmeasured = KERNELS[9].name
     every, few = CodeTable.of(few), few[few["kernel"] != unmeasured]
     predictor, shifts = adapted(tmp_path / "model", few, binaries=every)
     _, unknown = adapted(tmp_path / "model", few)
     assert shifts.shift[unmeasured] == pytest.approx(np.log(1.8), rel=0.35)
     assert unknown.shift[unmeasured] < 0.5 * shifts.shift[unmeasured]
+    timed = few.assign(time=pd.Timestamp("2026-01-01", tz="UTC"))
+    write_dataset(timed, tmp_path / "few.parquet")
+    asked = ["train", str(tmp_path / "few.parquet"), "--adapt", str(tmp_path / "model")]
+    assert main([*asked, "-o", str(tmp_path / "out")]) == 0
+    more = 100 * (2**-unknown.loop - 1)
+    assert f"half the matrix instructions in a main loop: {more:+.0f} % time" in capsys.readouterr().out
     save_adapted(predictor, shifts, few, tmp_path / "adapted")
     again = Predictor.load(tmp_path / "adapted")
     assert remembered(again).facts[unmeasured]["loop_matrix_instructions"] == 2

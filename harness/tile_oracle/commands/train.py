@@ -180,7 +180,8 @@ def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
         print_json({"folder": args.out, "adapted": args.adapt, "shifts": shifts})
         return 0
     words = ", ".join(f"{name} {100 * value:.1f} %" for name, value in shifts.deviation.items())
-    loop = f"\nby binaries whose main loop changed: {shifts.loop:+.2f} in ln(time)" if shifts.loop else ""
+    half = f"\nhalf the matrix instructions in a main loop: {100 * (2**-shifts.loop - 1):+.0f} % time"
+    loop = half if shifts.loop else ""
     print(
         f"{args.adapt}, corrected by {shifts.measurements:,} measurements of {shifts.problems:,} problems\n"
         f"standard deviations: {words}{loop}\nwritten to {args.out}"
