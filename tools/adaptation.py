@@ -1,6 +1,8 @@
 """`python -m tools.adaptation`: what `train --adapt` gains, by replay.
 
-A model is adapted by some measurements of one recording and judged on the problems of another one. With
+A model is adapted by some measurements of one recording and judged on the problems of another one: by the
+model's first ten kernels of random problems, and by the pairs that `suggest --adapt` chooses (`chosen`).
+Metrics of all binaries of both recordings are known, as with `train --adapt --build-dir`. With
 --shift the kernels of both get other times first, as another compiler might give them: a factor of each
 pipeline, each tile and each kernel, drawn with these standard deviations of ln(time). Such a shift is made
 up: it shows what the estimate recovers, not what a real compiler changes.
@@ -11,7 +13,7 @@ up: it shows what the estimate recovers, not what a real compiler changes.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,17 +21,16 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.cores import usable_cores
+from tile_oracle.exploration.adapting_pairs import PICKS, covering_problems
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.oracle import final_measurements
 from tile_oracle.record.dataset import load_records
-from tile_oracle.training.adapt import Codes, effects_of, estimate_shifts
+from tile_oracle.training.adapt import effects_of, estimate_shifts, loop_changes, remembered
+from tile_oracle.training.score_scale import Codes, stated_scale
 from tools.command_line import run_tool
-
-EACH = 10
-"""Measured kernels of an adapting problem: the model's first ones."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,18 @@ class Scored:
 
     def first_picks(self, count: int, seed: int) -> Codes:
         """Which pairs to measure: the model's first ones of random problems, `count` in all."""
-        problems = np.random.default_rng(seed).permutation(self.problem.max() + 1)[: -(-count // EACH)]
+        problems = np.random.default_rng(seed).permutation(self.problem.max() + 1)[: -(-count // PICKS)]
+        return self._first(problems)[:count]
+
+    def chosen(self, count: int) -> Codes:
+        """Which pairs to measure: those that `suggest --adapt` chooses."""
+        rows = self._first(np.arange(self.problem.max() + 1))
+        picks = [group.tolist() for _, group in self.kernel[rows].groupby(self.problem[rows])]
+        return self._first(np.array(covering_problems(picks, count)))[:count]
+
+    def _first(self, problems: Codes) -> Codes:
         rank = pd.Series(self.score).groupby(self.problem).rank(method="first").to_numpy()
-        chosen = np.flatnonzero(np.isin(self.problem, problems) & (rank <= EACH))
-        return chosen[:count]
+        return np.flatnonzero(np.isin(self.problem, problems) & (rank <= PICKS))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Prints a line for every shift and seed."""
+    """Prints a line for every shift and seed, and one of their means for every shift."""
     return run_tool("adaptation", add_arguments, _study, words)
 
 
@@ -105,31 +114,61 @@ def _study(args: argparse.Namespace) -> int:
         judge = judge[judge["problem"].isin(judge["problem"].unique()[: args.problems])]
     new = new[~new["problem"].isin(judge["problem"].unique())]
     names = sorted({*new["kernel"].astype(str), *judge["kernel"].astype(str)})
-    scored = []
-    for rows in (new, judge):
-        predictor = Predictor.load(args.model, usable_cores()).knowing(CodeTable.of(rows))
-        scored.append(Scored.of(rows, predictor))
-    scale = None if predictor.ranker.orders_only else 1.0
+    loaded = Predictor.load(args.model, usable_cores())
+    code = CodeTable.of(new).over(CodeTable.of(judge))
+    predictor = loaded.knowing(code)
+    scored = [Scored.of(rows, predictor) for rows in (new, judge)]
+    adaptation = Adaptation(
+        tuple(names),
+        stated_scale(args.model) if predictor.ranker.orders_only else 1.0,
+        loop_changes(remembered(loaded), code),
+    )
+    counts = [int(count) for count in args.counts.split(",")]
     for text in ["0,0,0", *args.shift]:
         deviations = [float(one) for one in text.split(",")]
+        lines = []
         for seed in range(args.seeds):
             shift = _made_up(names, deviations, seed)
             here, judged = (one.shifted(shift) for one in scored)
-            cells = [f"as it is {_said(judged.efficiency())}"]
-            for count in map(int, args.counts.split(",")):
-                rows = here.first_picks(count, seed)
-                found = estimate_shifts(
-                    pd.factorize(here.problem[rows])[0],
-                    here.kernel[rows],
-                    here.score[rows],
-                    here.log_time[rows],
-                    names,
-                    scale=scale,
-                )
-                change = judged.kernel.map(found.shift).to_numpy(dtype=float)
-                cells.append(f"{count:,}: {_said(judged.efficiency(change))}")
-            print(f"shift {text:<14} seed {seed}  {'   '.join(cells)}", flush=True)
+            cells = adaptation.cells(here, judged, counts, seed)
+            lines.append(cells)
+            print(f"shift {text:<14} seed {seed}  {_said(cells)}", flush=True)
+        mean = {name: tuple(np.mean([line[name] for line in lines], axis=0)) for name in lines[0]}
+        spread = {name: float(np.std([line[name][0] for line in lines])) for name in lines[0]}
+        print(f"shift {text:<14} mean    {_said(mean, spread)}", flush=True)
     return 0
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """How the model is adapted: the kernels' names, the scale of its scores, the changes of the binaries."""
+
+    names: tuple[str, ...]
+    scale: float | None
+    loop: Mapping[str, float]
+
+    def cells(
+        self, here: Scored, judged: Scored, counts: Sequence[int], seed: int
+    ) -> dict[str, tuple[float, ...]]:
+        """What was measured -> mean and P10 of the judged problems."""
+        found: dict[str, tuple[float, ...]] = {"as it is": judged.efficiency()}
+        for count in counts:
+            found[f"{count:,}"] = self._adapted(here, judged, here.first_picks(count, seed))
+            chosen = here.chosen(count)
+            found[f"{len(chosen):,} chosen"] = self._adapted(here, judged, chosen)
+        return found
+
+    def _adapted(self, here: Scored, judged: Scored, rows: Codes) -> tuple[float, float]:
+        found = estimate_shifts(
+            pd.factorize(here.problem[rows])[0],
+            here.kernel[rows],
+            here.score[rows],
+            here.log_time[rows],
+            self.names,
+            scale=self.scale,
+            loop=self.loop,
+        )
+        return judged.efficiency(judged.kernel.map(found.shift).to_numpy(dtype=float))
 
 
 def _ok(path: Path) -> pd.DataFrame:
@@ -145,8 +184,12 @@ def _made_up(names: list[str], deviations: Sequence[float], seed: int) -> pd.Ser
     return pd.Series(total, index=names)
 
 
-def _said(efficiency: tuple[float, float]) -> str:
-    return f"{efficiency[0]:.2f}, {efficiency[1]:.2f}"
+def _said(cells: Mapping[str, tuple[float, ...]], spread: Mapping[str, float] | None = None) -> str:
+    """Mean and P10 of each, and the standard deviation of the means, if given."""
+    return "   ".join(
+        f"{name} {mean:.2f}, {low:.2f}" + (f" (sd {spread[name]:.2f})" if spread else "")
+        for name, (mean, low) in cells.items()
+    )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from tile_oracle.arch import load_arch
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
-from tile_oracle.exploration.suggest import suggest, suggest_picks
+from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
 from tile_oracle.exploration.suggest_simulation import WAYS, simulate
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
@@ -156,6 +157,20 @@ def test_a_models_first_picks_that_nobody_measured_come_problem_by_problem(
         suggest_picks(measured, predictor, problems, kernels, 0)
 
 
+def test_adapting_pairs_are_the_first_picks_of_few_problems(
+    records: pd.DataFrame, predictor: Predictor
+) -> None:
+    problems, kernels = problems_of(records)[:12], make_kernels()
+    ranked = {p.id: [kernel.name for kernel, _ in predictor.rank(p, kernels)] for p in problems}
+    gone = pd.DataFrame([(p.id, ranked[p.id][0]) for p in problems], columns=["problem", "kernel"])
+    found = suggest_adapting(gone, predictor, problems, kernels, 23)
+    assert found.groupby("problem", sort=False).size().tolist() == [9, 9, 5]
+    assert found["rank"].tolist() == [*range(2, 11), *range(2, 11), *range(2, 7)]
+    for row in found.to_dict("records"):
+        assert row["kernel"] == ranked[row["problem"]][row["rank"] - 1]
+    assert len(suggest_adapting(gone, predictor, problems, kernels, 999)) == 12 * 9
+
+
 def test_the_command_takes_a_models_picks(
     records: pd.DataFrame, predictor: Predictor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,6 +188,10 @@ def test_the_command_takes_a_models_picks(
     ).to_numpy().tolist()
     assert main([*words, "--simulate"]) == 2
     assert "leave --model out" in capsys.readouterr().err
+    assert main([*words, "--adapt", "--budget", "4", "--json"]) == 0
+    assert [row["problem"] for row in json.loads(capsys.readouterr().out)] == [one] * 4
+    assert main([*words[:2], "--adapt"]) == 2
+    assert "name it with --model" in capsys.readouterr().err
     write_dataset(timed.assign(arch="sm_90"), tmp_path / "m.parquet")
     assert main(words) == 2
     assert "is of gfx950, the records are of sm_90" in capsys.readouterr().err

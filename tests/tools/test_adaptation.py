@@ -15,6 +15,12 @@ from tile_oracle.training.train import train
 from tools.adaptation import main
 
 
+def cells(line: str) -> list[tuple[str, float]]:
+    """What was measured and the mean efficiency."""
+    words = re.findall(r"  (as it is|[\d,]+(?: chosen)?) ([\d.]+), [\d.]+", line)
+    return [(name, float(mean)) for name, mean in words]
+
+
 def test_the_study_shows_what_a_made_up_shift_costs_and_what_comes_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -29,13 +35,13 @@ def test_the_study_shows_what_a_made_up_shift_costs_and_what_comes_back(
     asked = [str(tmp_path / "model")]
     asked += [f"--{name}={tmp_path / f'{name}.parquet'}" for name in ("adapt", "judge")]
     assert main([*asked, "--counts=100,200", "--shift=0.5,0.3,0", "--seeds=1"]) == 0
-    same, shifted = capsys.readouterr().out.splitlines()
-    means = [
-        [float(one) for one in re.findall(r"([\d.]+), [\d.]+", line.partition("seed")[2])]
-        for line in (same, shifted)
-    ]
-    assert means[0][1] > means[0][0] - 1
-    assert means[1][0] < means[0][0] - 3
-    assert means[1][2] > (means[1][0] + means[0][0]) / 2
+    same, mean, shifted, _ = capsys.readouterr().out.splitlines()
+    assert [name for name, _ in cells(same)] == ["as it is", "100", "100 chosen", "200", "200 chosen"]
+    assert cells(mean) == cells(same)
+    before, after = dict(cells(same)), dict(cells(shifted))
+    assert before["100"] > before["as it is"] - 1
+    assert after["as it is"] < before["as it is"] - 3
+    for name in ("200", "200 chosen"):
+        assert after[name] > (after["as it is"] + before["as it is"]) / 2
     assert main([str(tmp_path / "none"), *asked[1:]]) == 2
     assert "no model folder" in capsys.readouterr().err

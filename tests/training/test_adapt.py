@@ -12,6 +12,7 @@ import pytest
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
+from tile_oracle.features.code_table import CodeTable
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.made_by import MadeBy
 from tile_oracle.model.predictor import Predictor
@@ -19,7 +20,7 @@ from tile_oracle.model.store import read_manifest
 from tile_oracle.oracle import problems_of
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.selector.ranker import NativeRanker
-from tile_oracle.training.adapt import adapted, estimate_shifts, save_adapted
+from tile_oracle.training.adapt import adapted, estimate_shifts, loop_changes, remembered, save_adapted
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 
@@ -113,6 +114,65 @@ def test_one_exceptional_problem_does_not_shift_a_kernel() -> None:
     assert np.ptp(error) < 0.03
 
 
+def test_a_loop_that_the_compiler_left_rolled_is_no_exception() -> None:
+    """Each kernel is measured once: its own effect alone would be taken for noise."""
+    random = np.random.default_rng(0)
+    names = [kernel.name for kernel in KERNELS[:16]]
+    problems = np.repeat(np.arange(8), 4)
+    kernels = [names[2 + int(one)] for one in random.integers(0, len(names) - 2, 32)]
+    rolled = {names[0], kernels[0], kernels[9]}
+    loop = {name: np.log(0.25) if name in rolled else 0.0 for name in names}
+    noise = random.normal(0, 0.02, 32)
+    time = 0.5 * np.array([name in rolled for name in kernels]) + noise + random.normal(0, 1, 8)[problems]
+    with_loop, without = (
+        estimate_shifts(problems, kernels, np.zeros(32), time, names, scale=1.0, loop=changes)
+        for changes in (loop, None)
+    )
+    assert with_loop.loop == pytest.approx(0.5 / np.log(0.25), rel=0.2)
+    assert without.loop == 0.0
+    # Neither measured nor the only one of its tile and pipeline.
+    assert with_loop.shift[names[0]] == pytest.approx(0.5, abs=0.1)
+    assert without.shift[names[0]] < 0.25
+    assert abs(with_loop.shift[names[1]]) < 0.1
+
+
+def test_only_binaries_that_both_sides_know_change() -> None:
+    before = CodeTable({"a": {"loop_matrix_instructions": 8}, "b": {"vgprs": 4}})
+    now = CodeTable({name: {"loop_matrix_instructions": 2} for name in ("a", "b", "c")} | {"d": {"vgprs": 1}})
+    assert loop_changes(before, now) == {"a": pytest.approx(np.log(3 / 9))}
+
+
+def test_binaries_that_were_not_measured_are_corrected_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def built(records: pd.DataFrame, rolled: set[str]) -> pd.DataFrame:
+        loop = records["kernel"].map(lambda name: 2 if name in rolled else 16)
+        return records.assign(loop_matrix_instructions=loop, binary_bytes=9000)
+
+    records = built(make_records(make_problems(40, seed=1), KERNELS), set())
+    train(records, recipe_named("log_time_code").with_trees(150), n_splits=2).save(tmp_path / "model")
+    rolled = {KERNELS[2].name, KERNELS[6].name, KERNELS[9].name}
+    few = built(make_records(make_problems(30, seed=5), KERNELS), rolled)
+    slower = few["kernel"].map(lambda name: 1.8 if name in rolled else 1.0)
+    few = few.assign(latency_ms=few["latency_ms"] * slower, tflops=few["tflops"] / slower)
+    unmeasured = KERNELS[9].name
+    every, few = CodeTable.of(few), few[few["kernel"] != unmeasured]
+    predictor, shifts = adapted(tmp_path / "model", few, binaries=every)
+    _, unknown = adapted(tmp_path / "model", few)
+    assert shifts.shift[unmeasured] == pytest.approx(np.log(1.8), rel=0.35)
+    assert unknown.shift[unmeasured] < 0.5 * shifts.shift[unmeasured]
+    timed = few.assign(time=pd.Timestamp("2026-01-01", tz="UTC"))
+    write_dataset(timed, tmp_path / "few.parquet")
+    asked = ["train", str(tmp_path / "few.parquet"), "--adapt", str(tmp_path / "model")]
+    assert main([*asked, "-o", str(tmp_path / "out")]) == 0
+    more = 100 * (2**-unknown.loop - 1)
+    assert f"half the matrix instructions in a main loop: {more:+.0f} % time" in capsys.readouterr().out
+    save_adapted(predictor, shifts, few, tmp_path / "adapted")
+    again = Predictor.load(tmp_path / "adapted")
+    assert remembered(again).facts[unmeasured]["loop_matrix_instructions"] == 2
+    assert adapted(tmp_path / "adapted", few, binaries=every)[1].loop == 0.0
+
+
 def test_too_few_measurements_and_other_kinds_are_errors(folder: Path) -> None:
     few = measured_elsewhere(3, seed=5)
     with pytest.raises(ModelError, match="it takes 20"):
@@ -138,3 +198,7 @@ def test_the_command_adapts(folder: Path, tmp_path: Path, capsys: pytest.Capture
     assert Predictor.load(tmp_path / "out").ranker.aliases.shift
     assert main([*asked, "--recipe", "log_time"]) == 2
     assert "leave out the options" in capsys.readouterr().err
+    assert main([*asked, "--build-dir", str(tmp_path)]) == 2
+    assert "make the folder with tile-oracle build" in capsys.readouterr().err
+    assert main(["train", asked[1], "-o", asked[-1], "--build-dir", str(tmp_path)]) == 2
+    assert "--build-dir goes with --adapt" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_predictor import load_predictor
-from tile_oracle.exploration.suggest import suggest, suggest_picks
+from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
 from tile_oracle.exploration.suggest_simulation import KNOWN_PROBLEMS, ROUNDS, WAYS, simulate
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
@@ -30,12 +30,14 @@ examples:
   tile-oracle suggest measured.parquet --budget 100
   tile-oracle suggest measured.parquet --problem-set forward_training --budget 500 --csv next.csv
   tile-oracle suggest measured.parquet --model models/mine --budget 9000 --csv next.csv
+  tile-oracle suggest measured.parquet --model models/mine --adapt --budget 200 --csv few.csv
   tile-oracle suggest measured.parquet --simulate --budget 60          are suggestions worth it here?
 
 The kernels are those of the records; the problems are those of the records or of a problem set. A pair is
 worth measuring when models fitted to resampled records disagree on it and it may be its problem's fastest.
 With --model, a trained model names the unmeasured pairs that it would pick: the first pick of every problem,
-then the second of every problem, and so on.
+then the second of every problem, and so on. With --adapt, it names those that `train --adapt` learns most
+from: its first picks of the problems that have the most kernels of many problems among them.
 """
 
 
@@ -47,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", type=int, default=50, metavar="N", help="pairs (default: %(default)s)")
     parser.add_argument("--problem-set", metavar="NAME", help="set or file of problems to choose from")
     parser.add_argument("--model", metavar="FOLDER", help="suggest the first unmeasured picks of this model")
+    parser.add_argument(
+        "--adapt", action="store_true", help="with --model: the pairs that `train --adapt` learns most from"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the resampling (default: %(default)s)")
     parser.add_argument("--csv", metavar="FILE", help="write the pairs as CSV")
     add_json(parser, "the pairs, or the means of --simulate,")
@@ -68,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.model and args.simulate:
         raise ModelError("--simulate judges the suggestions of the records alone: leave --model out")
+    if args.adapt and not args.model:
+        raise ModelError("--adapt chooses pairs for a model: name it with --model")
     if args.simulate:
         return _simulate(records, archs[0], args.budget, as_json=args.json)
     problems = load_problem_set(args.problem_set).problems if args.problem_set else problems_of(records)
@@ -78,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
         predictor = load_predictor(folder, pairs, usable_cores(), CodeTable.of(records))
         if predictor.spec.arch != archs[0]:
             raise ModelError(f"{args.model} is of {predictor.spec.arch}, the records are of {archs[0]}")
-        table = suggest_picks(records, predictor, problems, kernels, args.budget, _say)
+        choose = suggest_adapting if args.adapt else suggest_picks
+        table = choose(records, predictor, problems, kernels, args.budget, _say)
     else:
         table = suggest(records, archs[0], problems, kernels, args.budget, args.seed)
     if args.csv:

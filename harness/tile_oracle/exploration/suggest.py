@@ -18,6 +18,7 @@ import pandas as pd
 
 from tile_oracle.arch import Arch, load_arch
 from tile_oracle.errors import ModelError
+from tile_oracle.exploration.adapting_pairs import PICKS, covering_problems
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.groups import group_codes
@@ -114,6 +115,46 @@ def suggest_picks(
     and if every pair is measured.
     """
     _check_budget(budget)
+    table = _unmeasured_picks(records, predictor, problems, kernels, budget, report)
+    table = table.sort_values(["place", "number"])[["problem", "kernel", "rank"]]
+    return table.head(budget).reset_index(drop=True)
+
+
+def suggest_adapting(
+    records: pd.DataFrame,
+    predictor: Predictor,
+    problems: Sequence[Problem],
+    kernels: Sequence[Kernel],
+    budget: int,
+    report: Report | None = None,
+) -> pd.DataFrame:
+    """The `budget` pairs that teach most about a model's kernels elsewhere (exploration.adapting_pairs).
+
+    The first unmeasured pairs of some problems in the model's order. Columns and errors: as of
+    `suggest_picks`.
+    """
+    _check_budget(budget)
+    table = _unmeasured_picks(records, predictor, problems, kernels, PICKS, report)
+    picks = [group["kernel"].tolist() for _, group in table.groupby("number")]
+    numbers = table["number"].unique()
+    chosen = [numbers[one] for one in covering_problems(picks, budget)]
+    order = {number: place for place, number in enumerate(chosen)}
+    table = table[table["number"].isin(chosen)].assign(order=table["number"].map(order))
+    table = table.sort_values(["order", "place"])[["problem", "kernel", "rank"]]
+    return table.head(budget).reset_index(drop=True)
+
+
+def _unmeasured_picks(
+    records: pd.DataFrame,
+    predictor: Predictor,
+    problems: Sequence[Problem],
+    kernels: Sequence[Kernel],
+    most: int,
+    report: Report | None,
+) -> pd.DataFrame:
+    """The first `most` unmeasured pairs of each problem in a model's order. Columns: problem, kernel, `rank`
+    among all of the problem's kernels, `place` among the unmeasured ones, `number` of the problem. Raises
+    ModelError if there is none."""
     effort = Effort(report=report)
     measured = records.groupby(records["problem"].astype(str))["kernel"].agg(set)
     arch = load_arch(predictor.spec.arch)
@@ -121,7 +162,7 @@ def suggest_picks(
     for number, problem in enumerate(problems):
         names = [kernel.name for kernel, _ in predictor.rank(problem, arch.able(kernels, problem))]
         found = pd.DataFrame({"kernel": names, "rank": range(1, len(names) + 1)})
-        found = found[~found["kernel"].isin(measured.get(problem.id, set()))].head(budget)
+        found = found[~found["kernel"].isin(measured.get(problem.id, set()))].head(most)
         place = range(len(found))
         frames.append(found.assign(problem=problem.id, place=place, number=number))
         if (number + 1) % _PROBLEMS_A_LINE == 0 or number + 1 == len(problems):
@@ -129,8 +170,7 @@ def suggest_picks(
     table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
     if table.empty:
         raise ModelError(_ALL_MEASURED)
-    table = table.sort_values(["place", "number"])[["problem", "kernel", "rank"]]
-    return table.head(budget).reset_index(drop=True)
+    return table
 
 
 def _check_budget(budget: int) -> None:

@@ -9,8 +9,14 @@ that kernels that were not measured are corrected, too. The effects are shrunk t
 their variances and the noise's are estimated from the measurements (EM). Where the new side measures as the
 old one, the variances and with them the shifts become small. The noise is Student's t (Lange, Little and
 Taylor, Robust statistical modeling using the t distribution, 1989): a kernel that a compiler makes twice as
-slow for one problem says little about its other problems. Scores of models that only order kernels have no
-unit; `scale` makes ln(time) of them.
+slow for one problem says little about its other problems.
+
+A fourth effect is that of the binaries. A compiler that does not unroll a main loop leaves fewer matrix
+instructions in it and makes the kernel much slower, which the kernel's own effect would take for an exception
+until it is measured often. So a shift has a part proportional to the change of ln(matrix instructions of the
+main loop) between the binary that the model remembers and the one at hand.
+
+Scores of models that only order kernels have no unit; `scale` makes ln(time) of them (training.score_scale).
 """
 
 from __future__ import annotations
@@ -21,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
@@ -34,6 +40,7 @@ from tile_oracle.model.physics import nearness
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.store import CODE_FILE, SPEC_FILE, json_bytes, read_manifest, write_folder
+from tile_oracle.training.score_scale import ADAPTED_KEY, Codes, measured_scale, stated_scale, within
 from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests, trained_on
 from tile_oracle.training.training_rows import training_rows
 from tile_oracle.user_file import read_bytes
@@ -51,23 +58,27 @@ _MEDIAN_OF_SQUARES = 0.455
 _MOST_BYTES = 256 << 20
 _START_VARIANCE = 0.01
 _LEAST_VARIANCE = 1e-8
-_LEAST_SCALE, _MOST_SCALE = 1e-4, 1e2
+_LOOP = "loop_matrix_instructions"
+_LOOP_VARIANCE = 0.3**2
+"""Of the binaries' effect, in ln(time) by ln(instructions). It is one number, so its variance cannot be
+estimated; a loop of a quarter of the instructions may take half as long again."""
+
 _TILE = ("tile_m", "tile_n", "tile_k")
 _NOT_OF_THE_CODE = frozenset({*_TILE, "direction", "dtype", "ndim", "op", "layout"})
-
-Codes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Shifts:
     """`shift`: kernel -> change of its score. `scale`: ln(time) per unit of the score. `deviation`: standard
-    deviations of the effects (pipeline, tile, kernel) and of the noise, in ln(time)."""
+    deviations of the effects (pipeline, tile, kernel) and of the noise, in ln(time). `loop`: change of
+    ln(time) by that of ln(matrix instructions of the main loop)."""
 
     shift: Mapping[str, float]
     scale: float
     deviation: Mapping[str, float]
     measurements: int
     problems: int
+    loop: float = 0.0
 
 
 def estimate_shifts(
@@ -78,11 +89,13 @@ def estimate_shifts(
     known: Iterable[str] = (),
     *,
     scale: float | None = None,
+    loop: Mapping[str, float] | None = None,
 ) -> Shifts:
     """The shifts of these kernels and of `known` ones.
 
     problems: the problem number of each measurement, (rows,). score: the model's, (rows,). log_time:
-    ln(latency in ms), (rows,). scale: None to estimate it. Raises ModelError for too few measurements.
+    ln(latency in ms), (rows,). scale: None to estimate it. loop: as of `loop_changes`. Raises ModelError for
+    too few measurements.
     """
     names = [str(name) for name in kernels]
     pairs_of = np.bincount(problems)
@@ -93,38 +106,57 @@ def estimate_shifts(
         )
     root = np.sqrt(nearness(log_time, problems))
     if scale is None:
-        scale = _scale(problems, score, log_time, root)
-    every = sorted({*names, *map(str, known)})
+        scale = measured_scale(problems, score, log_time)
+    every = sorted({*names, *map(str, known), *(loop or {})})
     effects = effects_of(every)
     place = {name: row for row, name in enumerate(every)}
     at = np.array([place[name] for name in names])
-    columns = np.concatenate([_one_hot(codes)[at] for codes in effects.values()], axis=1)
-    part = np.repeat(np.arange(len(effects)), [codes.max() + 1 for codes in effects.values()])
+    changed = np.array([[(loop or {}).get(name, 0.0)] for name in every])
+    design = np.concatenate([*map(_one_hot, effects.values()), changed], axis=1)
+    part = np.repeat(np.arange(len(effects) + 1), [*(codes.max() + 1 for codes in effects.values()), 1])
+    columns = design[at]
     # The effect of a level that was not measured is 0, and says nothing about the variances.
     measured = columns.any(axis=0)
     freedom = len(names) - int((pairs_of > 0).sum())
     found = np.zeros(len(part))
-    found[measured], variances, noise = _empirical_bayes(
-        problems, columns[:, measured], log_time - scale * score, root, part[measured], freedom
-    )
-    total = sum((found[part == number][codes] for number, codes in enumerate(effects.values())), np.zeros(1))
+    residual = log_time - scale * score
+    # One thread: such matrices gain nothing by more, and the bits do not depend on their number.
+    with threadpool_limits(limits=1, user_api="blas"):
+        found[measured], variances, noise = _empirical_bayes(
+            problems, columns[:, measured], residual, root, part[measured], freedom, len(effects)
+        )
     deviation = {name: float(np.sqrt(one)) for name, one in zip(effects, variances, strict=True)}
     return Shifts(
-        {name: float(value / scale) for name, value in zip(every, total, strict=True)},
+        {name: float(value / scale) for name, value in zip(every, design @ found, strict=True)},
         scale,
         {**deviation, "noise": float(np.sqrt(noise))},
         len(names),
         int((pairs_of > 0).sum()),
+        float(found[-1]),
     )
 
 
-def adapted(folder: Path, records: pd.DataFrame, threads: int = 1) -> tuple[Predictor, Shifts]:
+def loop_changes(before: CodeTable, now: CodeTable) -> dict[str, float]:
+    """Kernel -> change of ln(1 + matrix instructions of the main loop), for kernels whose binaries' metrics
+    both tables know."""
+    return {
+        name: float(np.log1p(facts[_LOOP]) - np.log1p(before.facts[name][_LOOP]))
+        for name, facts in now.facts.items()
+        if _LOOP in facts and _LOOP in before.facts.get(name, {})
+    }
+
+
+def adapted(
+    folder: Path, records: pd.DataFrame, threads: int = 1, binaries: CodeTable | None = None
+) -> tuple[Predictor, Shifts]:
     """The model of a folder, corrected by records.
 
-    Metrics of binaries in the records replace the model's. Raises ModelError for records of another
-    architecture, direction or type, and for too few measurements.
+    Metrics of binaries in the records, and of `binaries` that were not measured, replace the model's. Raises
+    ModelError for records of another architecture, direction or type, and for too few measurements.
     """
-    predictor = Predictor.load(folder, threads).knowing(CodeTable.of(records))
+    loaded = Predictor.load(folder, threads)
+    code = CodeTable.of(records).over(binaries or CodeTable())
+    predictor = loaded.knowing(code)
     spec = predictor.spec
     for name, wanted in (("arch", spec.arch), ("dtype", spec.dtype), ("direction", spec.direction)):
         if wanted is not None and name in records:
@@ -141,7 +173,8 @@ def adapted(folder: Path, records: pd.DataFrame, threads: int = 1) -> tuple[Pred
         score,
         np.log(rows["latency_ms"].to_numpy(dtype=np.float64)),
         predictor.measured_kernels,
-        scale=None if before.orders_only else 1.0,
+        scale=stated_scale(folder) if before.orders_only else 1.0,
+        loop=loop_changes(remembered(loaded), code),
     )
     old = before.aliases
     names = sorted({*old.shift, *shifts.shift})
@@ -169,9 +202,8 @@ def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, ou
     for path in files:
         check_bytes(old / path, files[path], ModelError)
     files[SPEC_FILE] = json_bytes(predictor.spec.as_json())
-    codes = [member.code for member in tree_members(predictor.ranker) if member.schema.optional]
-    if codes:
-        files[CODE_FILE] = json_bytes(codes[0].as_json())
+    if predictor.reads_code:
+        files[CODE_FILE] = json_bytes(remembered(predictor).as_json())
     files[MANIFEST_FILE] = json_bytes(
         {
             **{name: value for name, value in manifest.items() if name != FILES},
@@ -180,17 +212,24 @@ def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, ou
                 **problem_digests(training_rows(records).table),
             },
             MADE_BY_KEY: made_by.and_of(now).as_json(),
-            "adapted": {
+            ADAPTED_KEY: {
                 "from": old.resolve().name,
                 "by": now.as_json(),
                 "measurements": shifts.measurements,
                 "problems": shifts.problems,
                 "scale": shifts.scale,
+                "loop": shifts.loop,
                 "deviation_log_time": dict(shifts.deviation),
             },
         }
     )
     write_folder(Path(out), files)
+
+
+def remembered(predictor: Predictor) -> CodeTable:
+    """The metrics of binaries that a model's trees read; empty if they read none."""
+    codes = [member.code for member in tree_members(predictor.ranker) if member.schema.optional]
+    return codes[0] if codes else CodeTable()
 
 
 def effects_of(names: list[str]) -> dict[str, Codes]:
@@ -222,46 +261,23 @@ def _one_hot(codes: Codes) -> Array:
     return np.eye(int(codes.max()) + 1)[codes]
 
 
-def _scale(problems: Codes, score: Array, log_time: Array, root: Array) -> float:
-    """The slope of ln(time) over the score within problems."""
-    x, y = _within(problems, score, root), _within(problems, log_time, root)
-    slope = float(x @ y / max(float(x @ x), 1e-300))
-    if not _LEAST_SCALE < slope < _MOST_SCALE:
-        raise ModelError(
-            "the model's order of these kernels has nothing to do with their times here: train a model of "
-            "its own on these records"
-        )
-    return slope
-
-
-def _within(problems: Codes, values: Array, root: Array) -> Array:
-    """Weighted values without the weighted mean of their problem. root: square roots of the weights."""
-    weight = root**2
-    total = np.bincount(problems, weight)
-    columns = values.reshape(len(values), -1)
-    centred = np.empty(columns.shape)
-    for number in range(columns.shape[1]):
-        mean = np.bincount(problems, weight * columns[:, number]) / np.maximum(total, 1e-300)
-        centred[:, number] = (columns[:, number] - mean[problems]) * root
-    return centred.reshape(values.shape)
-
-
 def _empirical_bayes(
-    problems: Codes, columns: Array, residual: Array, root: Array, part: Codes, freedom: int
+    problems: Codes, columns: Array, residual: Array, root: Array, part: Codes, freedom: int, parts: int
 ) -> tuple[Array, Array, float]:
     """Posterior means of the effects, the variance of each part's effects, and of the noise.
 
-    columns: (rows, effects), 1 where a row has the effect. root: square roots of the rows' weights.
+    columns: (rows, effects), the effect's value in a row. root: square roots of the rows' weights. part: the
+    number of each effect's part; number `parts` is the binaries', whose variance is known.
     """
-    size = np.bincount(part)
-    variance = np.full(len(size), _START_VARIANCE)
+    size = np.maximum(np.bincount(part, minlength=parts)[:parts], 1)
+    variance = np.append(np.full(parts, _START_VARIANCE), _LOOP_VARIANCE)
     mean = np.zeros(len(part))
     noise: float | None = None
     trust = np.ones(len(residual))
     for number in range(_ROUNDS + _ROUNDS_OF_T):
         if number == 0 or number >= _ROUNDS:
             weight = root * np.sqrt(trust)
-            design, wanted = _within(problems, columns, weight), _within(problems, residual, weight)
+            design, wanted = within(problems, columns, weight), within(problems, residual, weight)
             product = design.T @ design
         if noise is None:
             noise = max(float(wanted @ wanted) / max(freedom, 1), _LEAST_VARIANCE)
@@ -270,10 +286,11 @@ def _empirical_bayes(
         error = wanted - design @ mean
         noise = max(float(error @ error + np.sum(product * spread)) / max(freedom, 1), _LEAST_VARIANCE)
         second = mean**2 + np.diag(spread)
-        variance = np.maximum(np.bincount(part, second) / size, _LEAST_VARIANCE)
+        variance[:parts] = np.bincount(part, second, minlength=parts)[:parts] / size
+        variance = np.maximum(variance, _LEAST_VARIANCE)
         if number >= _ROUNDS - 1:
-            trust = _trust(_within(problems, residual - columns @ mean, weight) / weight)
-    return mean, variance, float(noise or 0.0)
+            trust = _trust(within(problems, residual - columns @ mean, weight) / weight)
+    return mean, variance[:parts], float(noise or 0.0)
 
 
 def _trust(error: Array) -> Array:
