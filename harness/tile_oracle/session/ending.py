@@ -33,6 +33,7 @@ class EndHooks:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         interrupted = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        self.state.builds_told()
         try:
             if interrupted and self.state.is_controller:
                 self._stop_workers()
