@@ -120,7 +120,9 @@ class RunningHooks:
         if self.state.is_worker or report.when != "call":
             return
         facts = dict(report.user_properties)
-        if facts.keys() >= PAIR_FACTS and (line := self.state.progress.finished(facts)) is not None:
+        if not facts.keys() >= PAIR_FACTS:
+            return
+        if (line := self.state.progress.finished(facts, report.duration)) is not None:
             self.state.display.problem(line)
 
     @pytest.hookimpl(wrapper=True)

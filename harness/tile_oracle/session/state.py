@@ -75,9 +75,9 @@ class SessionState:
         listed = list(pairs)
         self.selected.update(Counter(problem for problem, _ in listed))
         if listed:
-            from tile_oracle.session.expected_time import pair_times
+            from tile_oracle.problem import problem_from_id
 
-            self.progress.plan(listed, pair_times(dict.fromkeys(problem for problem, _ in listed)))
+            self.progress.plan(listed, {name: problem_from_id(name).flops for name in self.selected})
 
     def tell_builds(self) -> None:
         """In a worker: sends the number of built kernels to the controller, until `builds_told`."""
