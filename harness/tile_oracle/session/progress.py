@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tile_oracle.progress_line import clock
 from tile_oracle.session.time_left import Measured, Work, time_left_s
 
 _NOT_GOOD = ("build_error", "wrong", "flaky", "crash", "timeout", "device_lost")
@@ -176,10 +177,3 @@ class Progress:
         left = (Work(len(one.waiting), one.flops) for one in problems if one.waiting)
         expected_s = time_left_s(self._measured, done, left, last_s - self._started)
         return clock(max(0.0, expected_s - (time.monotonic() - last_s)))
-
-
-def clock(duration_s: float) -> str:
-    """A time as m:ss or h:mm:ss."""
-    minutes, seconds = divmod(int(duration_s), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
