@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tile_oracle.progress_line import clock
-from tile_oracle.session.time_left import Measured, Work, time_left_s
+from tile_oracle.session.time_left import Measured, Work, fit_pair_time, time_left_s
 
 _NOT_GOOD = ("build_error", "wrong", "flaky", "crash", "timeout", "device_lost")
 _LEAST_SUBJECT = 12
@@ -63,6 +63,7 @@ class Progress:
         self._done_problems = 0
         self._measured: list[Measured] = []
         """The complete problems."""
+        self._expected = fit_pair_time(())
 
     def replay(self, problems: int) -> None:
         """Replays this many problems: nothing is built or measured."""
@@ -105,6 +106,7 @@ class Progress:
         self._done_problems += 1
         if problem.paced:
             self._measured.append(Measured(problem.paced, problem.flops, problem.paced_s))
+            self._expected = fit_pair_time(self._measured)
         return self._line(name, problem)
 
     def _pace_pair(self, problem: _Problem, took_s: float | None) -> None:
@@ -175,5 +177,5 @@ class Progress:
         problems = self._problems.values()
         done = (Work(one.paced, one.flops) for one in problems if one.paced)
         left = (Work(len(one.waiting), one.flops) for one in problems if one.waiting)
-        expected_s = time_left_s(self._measured, done, left, last_s - self._started)
+        expected_s = time_left_s(self._expected, done, left, last_s - self._started)
         return clock(max(0.0, expected_s - (time.monotonic() - last_s)))

@@ -65,16 +65,13 @@ def fit_pair_time(measured: Sequence[Measured]) -> PairTime:
     return PairTime(constant, per_flop, max(one.flops for one in measured))
 
 
-def time_left_s(
-    measured: Sequence[Measured], done: Iterable[Work], left: Iterable[Work], elapsed_s: float
-) -> float:
+def time_left_s(expected: PairTime, done: Iterable[Work], left: Iterable[Work], elapsed_s: float) -> float:
     """The time of the work that is left, if the work that is done took `elapsed_s`.
 
-    measured: the complete problems, whose times are the worker's; several workers share the elapsed time.
-    done: these and what is done of others.
+    expected: says which work takes longer than other; its times are those of a worker, and several workers
+    share the elapsed time.
     """
     done, left = tuple(done), tuple(left)
-    expected = fit_pair_time(measured)
     of_done = expected.of_all(done)
     if of_done > 0:
         return elapsed_s * expected.of_all(left) / of_done
