@@ -16,7 +16,15 @@ from pathlib import Path
 import pytest
 
 from tile_oracle import progress_line
-from tile_oracle.progress_line import ProgressLine, _Wait, never_silent, steps, wait, waits_shown_on
+from tile_oracle.progress_line import (
+    ProgressLine,
+    _Wait,
+    clock,
+    never_silent,
+    steps,
+    wait,
+    waits_shown_on,
+)
 
 
 class Terminal(io.StringIO):
@@ -183,3 +191,18 @@ def _until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.9, "0:00"),
+        (59.99, "0:59"),
+        (61, "1:01"),
+        (3_599, "59:59"),
+        (3_600, "1:00:00"),
+        (90_061, "25:01:01"),
+    ],
+)
+def test_a_time_has_hours_from_the_first_one_on(seconds: float, text: str) -> None:
+    assert clock(seconds) == text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import io
 import os
@@ -12,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
+from tile_oracle.did_you_mean import did_you_mean, most_like
 from tile_oracle.errors import HarnessError
 from tile_oracle.help_text import HelpFormatter
 from tile_oracle.progress_line import never_silent, waits_shown_on
@@ -126,13 +126,11 @@ class _Parser(argparse.ArgumentParser):
 
     def _option_like(self, word: str) -> str | None:
         name = word.partition("=")[0]
-        close = difflib.get_close_matches(name[:100], self._option_string_actions, 1, cutoff=0.7)
-        return close[0] if close and name.startswith("--") else None
+        return most_like(name, self._option_string_actions, cutoff=0.7) if name.startswith("--") else None
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.dest == "command" and value not in _COMMANDS:
-            close = difflib.get_close_matches(str(value)[:100], _COMMANDS, 1)
-            hint = f"did you mean {close[0]}?" if close else "`tile-oracle --help` lists the commands"
+            hint = did_you_mean(str(value), _COMMANDS, "`tile-oracle --help` lists the commands")
             raise argparse.ArgumentError(None, f"there is no command {str(value)[:100]!r}: {hint}")
         super()._check_value(action, value)
 

@@ -5,13 +5,13 @@ Errors are RuleError, one line: `rules/mine.json: blocks[0].tiles[3].tile: '64x'
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import RuleError
 from tile_oracle.user_file import open_regular
 
@@ -77,8 +77,7 @@ class JsonTree:
         known = (*required, *optional)
         for key in members:
             if key not in known:
-                close = difflib.get_close_matches(key[:100], known, 1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
+                hint = did_you_mean(key, known, f"known keys: {', '.join(known)}")
                 raise self.error(f"unknown key {shown(key)}; {hint}")
         for key in required:
             if key not in members:
@@ -129,9 +128,8 @@ class JsonTree:
         if words is not None:
             words = tuple(words)
             if self.value not in words:
-                close = difflib.get_close_matches(self.value[:100], words, 1)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
-                raise self.error(f"{self} is not one of {', '.join(words)}{hint}")
+                hint = did_you_mean(self.value, words)
+                raise self.error("; ".join(filter(None, (f"{self} is not one of {', '.join(words)}", hint))))
         return self.value
 
     def integer(self, least: int = 0) -> int:

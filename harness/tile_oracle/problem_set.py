@@ -9,7 +9,6 @@ file's name or first lines decide which. Shipped sets are CSV.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import re
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tile_oracle.data_files import data_folder
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import ProblemSetError, first_line
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
@@ -193,8 +193,7 @@ def _shipped() -> dict[str, Path]:
 
 def _unknown_name(name: str, shipped: Iterable[str]) -> str:
     known = sorted(shipped)
-    close = difflib.get_close_matches(name[:200], known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known) or 'none'}."
+    hint = did_you_mean(name, known, f"there are: {', '.join(known) or 'none'}.", cutoff=0.5)
     return f"no problem set is called {quoted(name)}: {hint} Give your own file by its path, e.g. ./my.csv"
 
 

@@ -205,12 +205,13 @@ class _Wait:
     def text(self, now: float) -> str:
         """What is waited for, the share done, and the time left, which does not grow within a step."""
         if not 0 < self._done < self._total:
-            return f"{self._what}: {_clock(now - self._started)} so far"
+            return f"{self._what}: {clock(now - self._started)} so far"
         left_s = (self._total - self._done) * (self._last - self._started) / self._done
         share = int(100 * self._done / self._total)
-        return f"{self._what}: {share} %, {_clock(max(0.0, left_s - (now - self._last)))} left"
+        return f"{self._what}: {share} %, {clock(max(0.0, left_s - (now - self._last)))} left"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """A time as m:ss or h:mm:ss."""
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes}:{seconds:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

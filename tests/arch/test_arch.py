@@ -440,7 +440,7 @@ def _set(*path: str, value: Any) -> Any:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_set("archs", "cpu", "wavez", value=[]), r"archs.cpu: unknown key 'wavez'; did you mean 'waves'\?"),
+        (_set("archs", "cpu", "wavez", value=[]), r"archs.cpu: unknown key 'wavez'; did you mean waves\?"),
         (
             _set("archs", "cpu", "waves", value=[[1, 1]]),
             r"archs.cpu.waves\[0\]: this list is not three numbers",

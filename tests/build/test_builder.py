@@ -75,6 +75,7 @@ def test_the_next_session_finds_it(make_builder: MakeBuilder, make_kernel: MakeK
     with make_builder() as builder:
         future = builder.submit(make_kernel())
         assert future.done()
+        assert builder.ended() == [make_kernel()]
         assert future.result().cached
         assert future.result().binary == first.binary
         assert (builder.stats().compiled, builder.stats().cached) == (0, 1)
@@ -330,6 +331,7 @@ def test_needed_kernels_compile_first(
     with make_builder(toolchain=toolchain, jobs=1) as builder:
         futures = [builder.submit(make_kernel(tile_m)) for tile_m in (1, 2, 3, 4)]
         (tmp_path / "runs").read_text()
+        assert builder.ended() == []
         needed = threading.Thread(target=builder.need, args=(make_kernel(4),))
         needed.start()
         while [job.kernel.tile_m for job in builder._queue.waiting] != [4, 2, 3]:
@@ -338,6 +340,7 @@ def test_needed_kernels_compile_first(
         for future in futures:
             future.result()
         needed.join()
+        assert builder.ended() == [make_kernel(tile_m) for tile_m in (1, 2, 3, 4)]
     order = [int(line.split()[-1]) for line in (tmp_path / "order").read_text().splitlines()]
     assert order == [1, 4, 2, 3]
 

@@ -11,7 +11,7 @@ import pytest
 from tile_oracle.cli import main
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.pool import list_of_kernels
+from tile_oracle.pool import list_of_kernels, sources_of_list
 from tile_oracle.session.kernels_option import read_kernels
 
 OWN = "gemm_bf16_rcr_mem_cshuffle_intrawave_True_True_True_False_128x128x64_4x4x1_32x32x16"
@@ -35,6 +35,25 @@ def test_a_list_narrows_kernels_in_triton_only_if_it_names_some(tmp_path: Path) 
     assert mixed.narrowed(pool) == pool[1:]
     assert list_of_kernels(str(write_list(tmp_path, OWN))).narrowed(pool) == pool
     assert list_of_kernels("default").narrowed(pool) == pool
+
+
+@pytest.mark.parametrize(
+    ("names", "sources"),
+    [((OWN,), (True, False)), (IN_TRITON, (False, True)), ((OWN, *IN_TRITON), (True, True))],
+)
+def test_a_list_says_which_sources_it_needs(
+    tmp_path: Path, names: tuple[str, ...], sources: tuple[bool, bool]
+) -> None:
+    assert sources_of_list(str(write_list(tmp_path, *names))) == sources
+
+
+def test_a_missing_list_is_refused_where_its_kernels_are_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = str(tmp_path / "missing.json")
+    assert sources_of_list(missing) == (True, False)
+    assert main(["kernels", "--kernels", missing, "--arch", "sm_90"]) == 2
+    assert "there is no such file" in capsys.readouterr().err
 
 
 def test_a_librarys_algorithm_is_refused_with_its_place(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import termios
 
 import pytest
 
-from tests.pytest_project import PROBLEMS, TWO_KERNELS, Project
+from tests.pytest_project import PROBLEMS, SHORTLY, TWO_KERNELS, Project
 
 
 def on_a_terminal(project: Project, columns: int, *arguments: str) -> str:
@@ -73,6 +73,18 @@ def test_a_terminal_shows_a_live_line(project: Project, columns: int) -> None:
     # Only lines with a path wrap, because paths are never broken.
     start = lines.index(next(line for line in lines if line.startswith("small on cpu")))
     assert all(len(line) <= columns or "/" in line.split()[-1] for line in lines[start:])
+
+
+@pytest.mark.slow
+def test_with_workers_the_kernels_that_they_build_are_counted(project: Project) -> None:
+    asked = ("--problem-set", "small.csv", *SHORTLY, "--model", "none", "--build-dir", "empty")
+    written = on_a_terminal(project, 120, *asked, "-n2")
+    counts = re.findall(r"  0 of \d+ pairs  built (\d+) of (\d+) kernels  ", written)
+    kernels = re.search(r"\((\d+) kernels\)", written)
+    assert kernels is not None
+    assert {wanted for _, wanted in counts} == {kernels[1]}
+    assert [int(built) for built, _ in counts] == sorted(int(built) for built, _ in counts)
+    assert "  building kernels" in written, "until the first one is built"
 
 
 def test_q_is_quiet(project: Project) -> None:

@@ -76,9 +76,34 @@ def test_long_problems_are_expected_to_take_longer(monkeypatch: pytest.MonkeyPat
     now = iter(range(1000))
     monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
     progress = Progress()
-    progress.plan([("short", "a"), ("long", "a"), ("long", "b")], {"short": 1.0, "long": 30.0})
-    progress.finished(fact("short", "a"))
-    assert progress.time_left() == "0:58", "two seconds after the short one, of 60 for the long ones"
+    flops = {"short": 1e6, "middle": 1e9, "long": 4e9}
+    progress.plan([(name, kernel) for name in flops for kernel in "ab"], flops)
+    for name, took_s in (("short", 0.1), ("middle", 1.1)):
+        for kernel in "ab":
+            progress.finished(fact(name, kernel), took_s)
+    # Planned at 1 s, four pairs until 5 s. They took 2.4 s of work, and the long ones are expected to take
+    # 2.2 s, as the largest measured ones. A second has passed.
+    assert progress.time_left() == "0:02"
+
+
+def test_what_other_workers_took_before_the_first_pair_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They waited for the same compilers."""
+    # A complete problem's line asks for the time, too.
+    now = iter([0.0, 0.0, 60.0, 61.0, 62.0, 62.0, 63.0, 63.0, 64.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    progress = Progress()
+    progress.builds = lambda: (48, 48)
+    plan = [
+        (name, kernel)
+        for name, kernels in (("p", "ab"), ("q", "ab"), ("r", "abcdefghij"))
+        for kernel in kernels
+    ]
+    progress.plan(plan, {"p": 1e6, "q": 1e9, "r": 1e9})
+    for name, kernel, took_s in (("p", "a", 60.0), ("q", "a", 61.0), ("p", "b", 1.0), ("q", "b", 1.0)):
+        progress.finished(fact(name, kernel), took_s)
+    assert progress.time_left() == "0:09", "three pairs took three seconds, and ten are left"
 
 
 def test_a_replay_counts_problems_and_builds_nothing() -> None:

@@ -161,6 +161,10 @@ class Builder:
             self._queue.hurry(job)
         return future.result()
 
+    def ended(self) -> list[Kernel]:
+        """The submitted kernels that wait for no compiler any more, with or without a binary."""
+        return [kernel for kernel, future in list(self._futures.items()) if future.done()]
+
     def source_hash(self, kernel: Kernel) -> str:
         """The `source_hash` that the kernel's binary has or would have, without compiling it.
 

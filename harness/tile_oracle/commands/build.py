@@ -24,7 +24,7 @@ from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.problem_set import load_problem_sets
-from tile_oracle.progress_line import ProgressLine
+from tile_oracle.progress_line import ProgressLine, clock
 
 HELP = "compile kernels ahead of time into a folder that another machine can use"
 
@@ -256,8 +256,7 @@ def describe_progress(progress: Progress) -> str:
     if progress.cached < progress.done or not progress.done:
         parts.append(f"{progress.rate_per_s:.1f} kernels/s")
     if progress.left_s is not None and progress.done < progress.total:
-        minutes, seconds = divmod(int(progress.left_s), 60)
-        parts.append(f"{minutes}:{seconds:02d} left")
+        parts.append(f"{clock(progress.left_s)} left")
     return ", ".join(parts)
 
 

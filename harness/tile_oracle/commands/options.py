@@ -35,11 +35,10 @@ def take_kernel_list(args: argparse.Namespace) -> None:
         return
     if args.kernel_set != DEFAULT_KERNEL_SET:
         raise RuleError(f"--kernels {args.kernels} and --kernel-set {args.kernel_set}: leave one out")
-    from tile_oracle.pool import list_of_kernels
+    from tile_oracle.pool import sources_of_list
 
-    listed = list_of_kernels(args.kernels) if Path(args.kernels).is_file() else None
-    in_triton = listed is not None and bool(listed.triton) and not listed.blocks
-    args.kernels, args.kernel_set = "triton" if in_triton else None, args.kernels
+    native, _ = sources_of_list(args.kernels)
+    args.kernels, args.kernel_set = None if native else "triton", args.kernels
 
 
 def add_toolchain(parser: argparse.ArgumentParser) -> None:

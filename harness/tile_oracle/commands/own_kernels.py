@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 from collections import Counter
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.builder import NOTE, VERIFIABLE, Builder
+from tile_oracle.build.builder import VERIFIABLE
 from tile_oracle.build.kernel_source import PoolSource
 from tile_oracle.build.source_providers import kernels_option, open_kernel_source
-from tile_oracle.commands.build import describe_progress, own_kernels
+from tile_oracle.commands.build import own_kernels
 from tile_oracle.commands.json_output import print_json
-from tile_oracle.commands.kernel_facts import (
-    KernelFacts,
-    facts_document,
-    find_facts,
-    markdown_table,
-    verdict_lines,
-)
-from tile_oracle.commands.kernel_verify import verified_document, verified_lines, verify_kernels
-from tile_oracle.cores import usable_cores
+from tile_oracle.commands.kernel_code import inspect_kernels
+from tile_oracle.commands.kernel_facts import KernelFacts, markdown_table
 from tile_oracle.errors import BuildError, RuleError
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.problem import kind_text
-from tile_oracle.progress_line import ProgressLine
 from tile_oracle.text_table import text_table
 
 _COLUMNS = {
@@ -85,44 +76,20 @@ def show_own_kernels(args: argparse.Namespace) -> int:
 
 
 def _show_facts(source: PoolSource, kernels: list[Kernel], args: argparse.Namespace) -> int:
-    arch = load_arch(args.arch)
-    jobs = args.jobs or usable_cores()
-    of_all = []
-    if args.sample is not None and args.sample < len(kernels):
-        of_all = [f"a sample of {args.sample:,} of {len(kernels):,} kernels (--seed {args.seed})"]
-        kernels = random.Random(args.seed).sample(kernels, args.sample)
-    verify = NOTE if args.verify else ""
-    with Builder(
-        arch.name, args.toolchain, args.build_dir, jobs, runs_here=False, source=source, verify=verify
-    ) as builder:
-        with ProgressLine(sys.stderr) as line:
-            found = find_facts(builder, kernels, lambda p: line.show(describe_progress(p)))
-        verified = verify_kernels(builder, (one.kernel for one in found if one.binary_bytes), args.verify)
-        verdict = [*verdict_lines(found, arch, builder), *of_all]
-    is_bad = any(one.what_is_wrong(arch) is not None for one in found)
-    status = 1 if is_bad or not all(one.is_clean for one in verified) else 0
+    code = inspect_kernels(kernels, load_arch(args.arch), args, source)
     if args.json:
-        print_json(
-            {
-                "arch": arch.name,
-                "notes": source.notes,
-                "facts": facts_document(found, arch) if args.facts else None,
-                "verified": verified_document(verified) if args.verify else None,
-            }
-        )
-        return status
-    if args.verify:
-        verdict += verified_lines(verified, details=args.list and not args.facts)
-    if not args.facts:
-        print("\n".join([*verdict, *source.notes]))
-        return status
-    rows = [(*_COLUMNS, "binary KiB", "kernel"), *map(_row, found)]
-    filled = [i for i in range(len(rows[0])) if any(row[i] != "-" for row in rows[1:])]
-    table = [tuple(row[i] for i in filled) for row in rows]
-    right = range(len(table[0]) - 1)
-    print("\n".join(markdown_table(table) if args.markdown else text_table(table, right)))
-    print("\n".join(["", *verdict, *source.notes]), file=sys.stderr if args.markdown else sys.stdout)
-    return status
+        print_json({"arch": code.arch.name, "notes": source.notes, **code.document(args)})
+        return code.exit_status
+    lines = [*code.verdict, *code.findings(args), *source.notes]
+    if args.facts:
+        rows = [(*_COLUMNS, "binary KiB", "kernel"), *map(_row, code.found)]
+        filled = [i for i in range(len(rows[0])) if any(row[i] != "-" for row in rows[1:])]
+        table = [tuple(row[i] for i in filled) for row in rows]
+        right = range(len(table[0]) - 1)
+        print("\n".join(markdown_table(table) if args.markdown else text_table(table, right)))
+        lines = ["", *lines]
+    print("\n".join(lines), file=sys.stderr if args.markdown else sys.stdout)
+    return code.exit_status
 
 
 def _row(one: KernelFacts) -> tuple[str, ...]:

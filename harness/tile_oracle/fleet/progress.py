@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tile_oracle.fleet.dispatcher import Dispatcher
 from tile_oracle.fleet.messages import Opened, Result
+from tile_oracle.progress_line import clock
 
 _WINDOW_S = 60.0
 _UPDATE_S = 1.0
@@ -56,11 +57,7 @@ class Snapshot:
             rate = self.pairs_per_s
             parts.append(f"{rate:,.0f} pairs/s" if rate >= 1000 else f"{rate:.3g} pairs/s")
         if self.left_s is not None:
-            minutes, seconds = divmod(int(self.left_s), 60)
-            hours, minutes = divmod(minutes, 60)
-            parts.append(
-                f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left"
-            )
+            parts.append(f"{clock(self.left_s)} left")
         if self.building:
             parts.append(f"{self.building:,} kernels to build")
         if self.aside:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
 
 from tile_oracle.errors import KernelError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from tile_oracle.problem import Kind
 
 SCHEDULERS = ("intrawave", "interwave")
 EPILOGUES = ("cshuffle", "default")
@@ -63,6 +65,30 @@ def values_of_row(kernel: type[DataclassInstance], row: Mapping[str, Any]) -> di
         elif field.default is MISSING:
             raise KernelError(f"a kernel's row needs the column {field.name}")
     return values
+
+
+@dataclass(frozen=True)
+class FlatKernel:
+    """Base of kernels whose fields are texts and numbers: what does not depend on which."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def kind(self) -> Kind:
+            """The fields that problems share."""
+
+    def matches(self, problem: Any) -> bool:
+        """Whether the kernel is for the problem's kind."""
+        return bool(self.kind == problem.kind)
+
+    def as_row(self) -> dict[str, Any]:
+        """All fields as a flat mapping."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The inverse of `as_row`; other columns are ignored. Raises KernelError."""
+        return cls(**values_of_row(cls, row))
 
 
 def _is_null(value: Any) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from typing import Any
 
+from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import LacksFieldError
 from tile_oracle.json_tree import shown
 from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel, NamedKernel
@@ -211,12 +211,8 @@ class _Typing:
         if name not in _all_fields() and (name in _SETTINGS or name.isupper()):
             return _Node(_SETTINGS.get(name, _INTEGER), self.of_configuration(name, column), column, name)
         if name not in _all_fields():
-            close = difflib.get_close_matches(name[:100], _all_fields(), 1, cutoff=0.5)
-            hint = (
-                f"did you mean {close[0]}?"
-                if close
-                else f"fields: {', '.join(filter_fields(operation_names()[0]))}"
-            )
+            fields = ", ".join(filter_fields(operation_names()[0]))
+            hint = did_you_mean(name, _all_fields(), f"fields: {fields}", cutoff=0.5)
             quoted = f" (put a text in quotes: '{name}')" if PIPELINE_NAME.fullmatch(name) else ""
             self.fail(column, f"a kernel has no field {shown(name)}{quoted}; {hint}")
         return _Node(_all_fields()[name], self.of_one_operation(name, column), column, field_name=name)

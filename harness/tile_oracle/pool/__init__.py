@@ -18,7 +18,14 @@ from tile_oracle.json_tree import shown
 from tile_oracle.kernel import Kernel
 from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.operation import Kind, operation_named
-from tile_oracle.pool.rules import RuleSet, list_of_kernels, list_rule_sets, load_rule_set, rules_of
+from tile_oracle.pool.rules import (
+    RuleSet,
+    list_of_kernels,
+    list_rule_sets,
+    load_rule_set,
+    rules_of,
+    sources_of_list,
+)
 from tile_oracle.problem import Problem, kind_text
 
 __all__ = [
@@ -36,6 +43,7 @@ __all__ = [
     "pool_for_problem",
     "pool_of_kind",
     "rules_of",
+    "sources_of_list",
 ]
 
 

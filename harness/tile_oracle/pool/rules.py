@@ -142,6 +142,18 @@ def list_of_kernels(kernel_set: str) -> RuleSet:
     return load_rule_set(kernel_set) if is_list else RuleSet(kernel_set, "", {})
 
 
+def sources_of_list(path: str) -> tuple[bool, bool]:
+    """Whether a .json file has kernels of the package's families, and whether it has kernels in Triton.
+
+    A missing file counts as one of the families': `load_rule_set` refuses it where the kernels are needed.
+    Raises RuleError.
+    """
+    if not Path(path).is_file():
+        return True, False
+    listed = load_rule_set(path)
+    return bool(listed.blocks), bool(listed.triton)
+
+
 def load_rule_set(name_or_path: str) -> RuleSet:
     """Loads a rule set: a shipped one by name, a user's by the path of its .json or .conf file, or one of a
     checkout (`rules_of`).

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
 
 from tile_oracle.errors import ProblemError
 
@@ -40,3 +40,17 @@ def values_of_row(problem: type[DataclassInstance], row: Mapping[str, Any]) -> d
         value = row[field.name]
         values[field.name] = str(value) if field.type == "str" else whole_number(field.name, value)
     return values
+
+
+@dataclass(frozen=True)
+class FlatProblem:
+    """Base of problems: their fields are texts and numbers."""
+
+    def as_row(self) -> dict[str, Any]:
+        """All fields as a flat mapping."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The inverse of `as_row`; other columns are ignored. Raises ProblemError."""
+        return cls(**values_of_row(cls, row))

@@ -14,11 +14,11 @@ field is an error.
 from __future__ import annotations
 
 import csv
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tile_oracle.did_you_mean import most_like
 from tile_oracle.errors import ProblemError, ProblemSetError
 from tile_oracle.operation import Kind, Operation, operation_of_columns, operations
 from tile_oracle.problem import Problem
@@ -31,8 +31,8 @@ _KERNEL_COLUMNS = ("kernel", "kernel_name", "name")
 
 _NEGATIVE = re.compile(r"-[0-9]{1,19}", re.ASCII)
 _ALIKE = 0.86
-"""Similarity (difflib) from which a column counts as a misspelt field: above that of dtype_a and dtype, below
-that of padh and pad_h."""
+"""Similarity (`most_like`) from which a column counts as a misspelt field: above that of dtype_a and dtype,
+below that of padh and pad_h."""
 
 
 class ProblemTable:
@@ -109,9 +109,9 @@ class ProblemTable:
         if foreign is not None:
             return foreign
         by_lower = {word.lower(): word for word in known}
-        close = difflib.get_close_matches(name[:60].lower(), by_lower, n=1, cutoff=_ALIKE)
-        if close:
-            return by_lower[close[0]]
+        close = most_like(name.lower(), by_lower, _ALIKE)
+        if close is not None:
+            return by_lower[close]
         elsewhere = any(name in one.problem_fields for one in operations())
         return "" if elsewhere or not self._further_columns else None
 

@@ -39,7 +39,7 @@ _HEAD = (
     Column("time", pa.timestamp("us", tz="UTC"), "when the measurement ended"),
     Column("harness_version", pa.string(), "version of tile-oracle that measured"),
     Column("round", pa.int8(), "0: sweep over every pair; 1: leaders measured again, interleaved"),
-    Column("op", pa.string(), "operation: grouped_conv or gemm"),
+    Column("op", pa.string(), "operation: grouped_conv, gemm, attention, softmax, rms_norm, or a package's"),
     Column("problem", pa.string(), "the problem's id; the problem's own columns follow"),
 )
 _TAIL = (
@@ -91,7 +91,7 @@ _TAIL = (
     Column("temperature_c", pa.int64(), "GPU: temperature, degrees Celsius"),
     Column("power_w", pa.float64(), "GPU: power drawn, watts"),
     Column("throttled", pa.string(), "GPU: what held the clocks back meanwhile; empty: nothing"),
-    Column("target", pa.string(), "where it ran: cpu, gfx950, sm_90"),
+    Column("target", pa.string(), "where it ran: cpu, or the architecture of a GPU, such as gfx950 or sm_90"),
     Column("arch", pa.string(), "architecture that the kernel was built for"),
     Column(
         "implementation",

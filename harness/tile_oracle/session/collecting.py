@@ -114,6 +114,7 @@ class CollectionHooks:
             self.state.open_run()
             try:
                 self.session.build_ahead()
+                self.state.tell_builds()
             except HarnessError as error:
                 raise pytest.UsageError(str(error)) from None
 

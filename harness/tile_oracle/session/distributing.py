@@ -31,10 +31,12 @@ class DistributionHooks:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         from tile_oracle.record.owner import name_of_owner
+        from tile_oracle.session.build_counts import CHANNEL
 
         node.workerinput["tile_oracle_run"] = str(self.state.open_run().folder)
         node.workerinput["tile_oracle_owner"] = name_of_owner()
         node.workerinput["tile_oracle_deadline"] = self.session.deadline
+        node.workerinput[CHANNEL] = self.state.build_counts.channel_from(node.gateway)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:

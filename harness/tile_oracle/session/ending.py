@@ -13,9 +13,9 @@ import pytest
 
 from tile_oracle.collector import leave_to_the_end_of_the_process, paused_collector
 from tile_oracle.errors import HarnessError
+from tile_oracle.progress_line import clock
 from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.outcome import Outcome, most_severe
-from tile_oracle.session.progress import clock
 from tile_oracle.session.pytest_private import add_junit_property, exit_status, terminal_columns
 from tile_oracle.session.state import SessionState
 
@@ -33,6 +33,7 @@ class EndHooks:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         interrupted = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        self.state.builds_told()
         try:
             if interrupted and self.state.is_controller:
                 self._stop_workers()

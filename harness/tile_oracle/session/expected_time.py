@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -19,18 +19,13 @@ _FLOPS_OF_OVERHEAD = 1e9
 """The overhead of a pair (build, check, sampling), expressed as FLOPs."""
 
 
-def pair_times(problems: Iterable[str]) -> dict[str, float]:
-    """Problem id -> expected time of one pair, in a relative unit."""
-    return {problem: _FLOPS_OF_OVERHEAD + problem_from_id(problem).flops for problem in problems}
-
-
 def expected_times(counts: Mapping[str, int], run: Run | None) -> dict[str, float]:
     """Problem id -> expected time of all its tests, in a relative unit.
 
     counts: problem id -> number of its tests. run: the run that is resumed; its recorded pairs take no time
     and predict the time of the problem's other kernels.
     """
-    sizes = pair_times(counts)
+    sizes = {problem: _FLOPS_OF_OVERHEAD + problem_from_id(problem).flops for problem in counts}
     recorded = _recorded(run) if run is not None and run.resumed else {}
     rates = [busy_ms / sizes[problem] for problem, (_, busy_ms) in recorded.items() if problem in sizes]
     ms_per_flop = median(rates) if rates else 1.0

@@ -9,7 +9,7 @@ from tile_oracle.build.kernel_source import TRITON
 from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.build.source_providers import kernels_option
 from tile_oracle.errors import BuildError
-from tile_oracle.pool import list_of_kernels
+from tile_oracle.pool import sources_of_list
 from tile_oracle.vendor.libraries import NATIVE, TritonPart, library_names, read_sources
 
 _KNOWN = f"{NATIVE}, triton, a Python file, a folder of tile-oracle build"
@@ -66,9 +66,9 @@ def read_kernels(given: str, here: Path) -> GivenKernels:
         else:
             triton.append(str(here / Path(word).expanduser()))
     if kernel_set is not None:
-        listed = list_of_kernels(kernel_set) if Path(kernel_set).is_file() else None
-        native = native or listed is None or bool(listed.blocks)
-        if listed is not None and listed.triton and not triton:
+        lists_native, lists_triton = sources_of_list(kernel_set)
+        native = native or lists_native
+        if lists_triton and not triton:
             triton.append(TRITON)
     if len(folders) > 1:
         raise BuildError(f"--kernels {given}: give one folder with binaries of the kernel set")

@@ -33,6 +33,7 @@ from tile_oracle.target.base import Target, part_of, parts_of
 from tile_oracle.target.with_libraries import WithLibraries
 from tile_oracle.target.with_sources import pool_source, resolve_with_sources
 from tile_oracle.vendor.ask import ask_library
+from tile_oracle.vendor.libraries import library_of
 from tile_oracle.vendor.offers import Offers, load_offers, offers_file, save_offers
 
 _COLD_SAMPLES, _COLD_BATCH = 50, 10
@@ -240,9 +241,18 @@ class LiveSession(Session):
                 if self.target.refusal(kernel, problem) is None:
                     self.target.build(kernel)
 
-    def builds(self) -> tuple[int, int]:
-        found = [part.builder.stats() for part in parts_of(self.target) if part.builder is not None]
-        return sum(one.compiled + one.cached + one.failed for one in found), len(self.plan.all_kernels)
+    def built(self) -> list[str]:
+        builders = (part.builder for part in parts_of(self.target))
+        return [kernel.name for one in builders if one is not None for kernel in one.ended()]
+
+    @cached_property
+    def _to_build(self) -> int:
+        # The problems of a kind share their kernels' objects, and hashing millions of pairs takes seconds.
+        objects = {id(kernel): kernel for kernels in self._kernels_of.values() for kernel in kernels}
+        return sum(library_of(kernel) is None for kernel in set(objects.values()))
+
+    def to_build(self) -> int:
+        return self._to_build
 
     def close(self, *, interrupted: bool) -> None:
         """Stop the worker and the compilers and seal the journals. Raises RecordError."""

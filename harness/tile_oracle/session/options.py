@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from tile_oracle.did_you_mean import most_like
 from tile_oracle.errors import HarnessError
 from tile_oracle.session.outcome import ALLOWABLE, Outcome, read_allowed
 from tile_oracle.session.shards import Shard, read_shard
@@ -286,15 +287,10 @@ def option_flags() -> dict[str, bool]:
 
 def meant_options(arguments: Sequence[str]) -> list[str]:
     """The options of ours that misspelt arguments are most like."""
-    import difflib
-
     known = [f"--{name}" for name in option_flags()]
-    found = []
-    for argument in arguments:
-        name = argument.partition("=")[0]
-        if name.startswith("--") and name not in known:
-            found += difflib.get_close_matches(name[:100], known, 1, cutoff=0.8)
-    return found
+    names = [argument.partition("=")[0] for argument in arguments]
+    misspelt = [name for name in names if name.startswith("--") and name not in known]
+    return [meant for name in misspelt if (meant := most_like(name, known, cutoff=0.8)) is not None]
 
 
 @dataclass(frozen=True)

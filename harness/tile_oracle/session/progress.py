@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tile_oracle.progress_line import clock
+from tile_oracle.session.time_left import Measured, Work, fit_pair_time, time_left_s
+
 _NOT_GOOD = ("build_error", "wrong", "flaky", "crash", "timeout", "device_lost")
 _LEAST_SUBJECT = 12
 """A problem's name that is cut shorter tells nothing."""
@@ -14,7 +17,12 @@ _LEAST_SUBJECT = 12
 
 @dataclass
 class _Problem:
+    """flops: of one pair. paced, paced_s: number and time of the pairs that count for the pace."""
+
     waiting: set[str]
+    flops: float = 0.0
+    paced: int = 0
+    paced_s: float = 0.0
     statuses: Counter[str] = field(default_factory=Counter)
     best_tflops: float = 0.0
     best_kernel: str = ""
@@ -47,15 +55,15 @@ class Progress:
     def __init__(self) -> None:
         self._replayed: int | None = None
         self._last_s: float | None = None
-        self._weight_of: dict[str, float] = {}
-        self._weight_left = self._weight_measured = 0.0
         self._problems: dict[str, _Problem] = {}
         self._started = time.monotonic()
         self._planned_pairs = 0
         self._done_pairs = 0
-        self._measured_pairs = 0
+        self._measured_pairs = self._paced_pairs = 0
         self._done_problems = 0
-        self._unpaced_pairs, self._unpaced_weight = 0, 0.0
+        self._measured: list[Measured] = []
+        """The complete problems."""
+        self._expected = fit_pair_time(())
 
     def replay(self, problems: int) -> None:
         """Replays this many problems: nothing is built or measured."""
@@ -65,22 +73,21 @@ class Progress:
         """Counts a replayed problem."""
         self._done_problems += self._replayed is not None
 
-    def plan(self, pairs: Iterable[tuple[str, str]], times: Mapping[str, float] | None = None) -> None:
-        """Problem id and kernel name of each pair, in any order. times: the expected time of a pair of each
-        problem, in a relative unit; without it all pairs take equally long."""
+    def plan(self, pairs: Iterable[tuple[str, str]], flops: Mapping[str, float] | None = None) -> None:
+        """Problem id and kernel name of each pair, in any order. flops: the operations of each problem;
+        without them all pairs are expected to take equally long."""
         for problem, kernel in pairs:
             self._problems.setdefault(problem, _Problem(set())).waiting.add(kernel)
+        for name, one in self._problems.items():
+            one.flops = (flops or {}).get(name, 0.0)
         self._planned_pairs = sum(len(problem.waiting) for problem in self._problems.values())
-        self._weight_of = {name: (times or {}).get(name, 1.0) for name in self._problems}
-        self._weight_left = sum(
-            len(problem.waiting) * self._weight_of[name] for name, problem in self._problems.items()
-        )
         self._started = time.monotonic()
 
-    def finished(self, facts: Mapping[str, object]) -> ProgressLine | None:
+    def finished(self, facts: Mapping[str, object], took_s: float | None = None) -> ProgressLine | None:
         """Counts one pair; returns the line to show if it was the last one of its problem.
 
         facts: problem, kernel, status; tflops if known; resumed if an earlier session measured the pair.
+        took_s: the time of the pair in its process; None: since the pair before it.
         """
         name, kernel = str(facts["problem"]), str(facts["kernel"])
         problem = self._problems.get(name)
@@ -88,13 +95,8 @@ class Progress:
             return None
         problem.waiting.remove(kernel)
         self._done_pairs += 1
-        measured = not facts.get("resumed", False)
-        self._measured_pairs += measured
-        self._weight_left -= self._weight_of[name]
-        self._weight_measured += self._weight_of[name] if measured else 0.0
-        self._last_s = time.monotonic() if measured else self._last_s
-        if measured and self._measured_pairs == 1 and self.builds is not None:
-            self._begin_pace(self._weight_of[name])
+        if not facts.get("resumed", False):
+            self._pace_pair(problem, took_s)
         problem.statuses[str(facts["status"])] += 1
         tflops = facts.get("tflops")
         if facts["status"] == "ok" and isinstance(tflops, float) and tflops > problem.best_tflops:
@@ -102,12 +104,23 @@ class Progress:
         if problem.waiting:
             return None
         self._done_problems += 1
+        if problem.paced:
+            self._measured.append(Measured(problem.paced, problem.flops, problem.paced_s))
+            self._expected = fit_pair_time(self._measured)
         return self._line(name, problem)
 
-    def _begin_pace(self, weight: float) -> None:
-        """Counts from the first pair on, which waited for the compiler."""
-        self._started = time.monotonic() if self._last_s is None else self._last_s
-        self._unpaced_pairs, self._unpaced_weight = 1, weight
+    def _pace_pair(self, problem: _Problem, took_s: float | None) -> None:
+        """Counts a measured pair for the pace, from the first one on, which waited for the compiler. What
+        others took before does not count either: each worker has waited."""
+        before, now = self._last_s, time.monotonic()
+        self._measured_pairs, self._last_s = self._measured_pairs + 1, now
+        if self._measured_pairs == 1 and self.builds is not None:
+            self._started = now
+            return
+        since = self._started if before is None else before
+        problem.paced += 1
+        problem.paced_s += now - since if took_s is None else min(took_s, now - self._started)
+        self._paced_pairs += 1
 
     def _line(self, name: str, problem: _Problem) -> ProgressLine:
         counts = ", ".join(f"{number} {status}" for status, number in problem.statuses.most_common())
@@ -135,7 +148,7 @@ class Progress:
     def _pace(self) -> str:
         if not self._measured_pairs:
             return "resumed" if self._done_pairs else self._building()
-        if self._measured_pairs == self._unpaced_pairs:
+        if not self._paced_pairs:
             return "measuring"
         return f"{self._rate():.3g} pairs/s  {self.time_left()} left"
 
@@ -155,19 +168,14 @@ class Progress:
     def _rate(self) -> float:
         # Pairs from an earlier session take no time, so they do not predict the rest.
         last_s = self._started if self._last_s is None else self._last_s
-        return (self._measured_pairs - self._unpaced_pairs) / max(1e-9, last_s - self._started)
+        return self._paced_pairs / max(1e-9, last_s - self._started)
 
     def time_left(self) -> str:
-        """Estimated from the expected and the measured times so far, as m:ss or h:mm:ss. Does not grow while
-        a pair takes its time."""
+        """Estimated from the measured pairs, as m:ss or h:mm:ss. Does not grow while a pair takes its
+        time."""
         last_s = self._started if self._last_s is None else self._last_s
-        weight = self._weight_measured - self._unpaced_weight
-        per_weight_s = (last_s - self._started) / max(1e-9, weight)
-        return clock(max(0.0, self._weight_left * per_weight_s - (time.monotonic() - last_s)))
-
-
-def clock(duration_s: float) -> str:
-    """A time as m:ss or h:mm:ss."""
-    minutes, seconds = divmod(int(duration_s), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+        problems = self._problems.values()
+        done = (Work(one.paced, one.flops) for one in problems if one.paced)
+        left = (Work(len(one.waiting), one.flops) for one in problems if one.waiting)
+        expected_s = time_left_s(self._expected, done, left, last_s - self._started)
+        return clock(max(0.0, expected_s - (time.monotonic() - last_s)))

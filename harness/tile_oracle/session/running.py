@@ -37,8 +37,9 @@ class RunningHooks:
         if self.state.only_suite:
             self.state.display.take_over()
         self.session.show = self.state.display.status
-        if not self.state.is_controller:
-            self.state.progress.builds = self.session.builds
+        self.state.progress.builds = (
+            self.state.build_counts if self.state.is_controller else self.session.builds
+        )
 
     def _prepare_for_the_end(self) -> None:
         """Makes this session end in order when its controller or its workers die."""
@@ -82,6 +83,7 @@ class RunningHooks:
             if self.session.unrecorded(problem, (kernel,)):
                 pytest.skip("this pair was never recorded")
             measurement = self.session.measure(problem, kernel)
+            self.state.builds_told()
         except KernelError:
             raise  # an error of the test itself
         except HarnessError as error:
@@ -118,7 +120,9 @@ class RunningHooks:
         if self.state.is_worker or report.when != "call":
             return
         facts = dict(report.user_properties)
-        if facts.keys() >= PAIR_FACTS and (line := self.state.progress.finished(facts)) is not None:
+        if not facts.keys() >= PAIR_FACTS:
+            return
+        if (line := self.state.progress.finished(facts, report.duration)) is not None:
             self.state.display.problem(line)
 
     @pytest.hookimpl(wrapper=True)

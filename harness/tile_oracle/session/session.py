@@ -194,9 +194,17 @@ class Session(ABC):
     def build_ahead(self) -> None:
         """Starts building the kernels of the first problems in the background."""
 
+    def built(self) -> list[str]:
+        """The names of the kernels whose build has ended, with or without a binary."""
+        return []
+
+    def to_build(self) -> int:
+        """How many kernels the selected pairs need built."""
+        return 0
+
     def builds(self) -> tuple[int, int]:
         """How many kernels are built, and how many are wanted."""
-        return 0, 0
+        return len(self.built()), self.to_build()
 
     @abstractmethod
     def recorded_kernels(self) -> Sequence[Kernel] | None:

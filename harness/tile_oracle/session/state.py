@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tile_oracle.errors import HarnessError
+from tile_oracle.session.build_counts import CHANNEL, BuildCounts, BuildTeller
 from tile_oracle.session.display import Display
 from tile_oracle.session.pairs_by_name import PairsByName
 from tile_oracle.session.progress import Progress
@@ -43,6 +44,8 @@ class SessionState:
         self.display = Display(config)
         self.signals = StopSignals()
         self.stopped_workers: StoppedWorkers | None = None
+        self.build_counts = BuildCounts()
+        self.build_teller: BuildTeller | None = None
         self.scheduler: ProblemScheduling | None = None
         self.pairs_by_name = PairsByName(session.plan, str(config.getoption("keyword", "") or ""))
         self.is_worker = hasattr(config, "workerinput")
@@ -72,9 +75,20 @@ class SessionState:
         listed = list(pairs)
         self.selected.update(Counter(problem for problem, _ in listed))
         if listed:
-            from tile_oracle.session.expected_time import pair_times
+            from tile_oracle.problem import problem_from_id
 
-            self.progress.plan(listed, pair_times(dict.fromkeys(problem for problem, _ in listed)))
+            self.progress.plan(listed, {name: problem_from_id(name).flops for name in self.selected})
+
+    def tell_builds(self) -> None:
+        """In a worker: sends the number of built kernels to the controller, until `builds_told`."""
+        if self.is_worker and self.build_teller is None:
+            channel = self.config.workerinput[CHANNEL]  # type: ignore[attr-defined]
+            self.build_teller = BuildTeller(channel, self.session.built, self.session.to_build())
+
+    def builds_told(self) -> None:
+        """Sends it no more: the progress shows it until the first pair is measured."""
+        if self.build_teller is not None:
+            self.build_teller.end()
 
     def open_run(self) -> Run:
         """The run's folder, made or found at the first call. Raises UsageError."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel.fields import shortened, values_of_row
+from tile_oracle.kernel.fields import FlatKernel, shortened
 from tile_oracle.operation import Kind
 
 
 @dataclass(frozen=True)
-class SoftmaxKernel:
+class SoftmaxKernel(FlatKernel):
     dtype: str
     block: int
 
@@ -28,9 +27,6 @@ class SoftmaxKernel:
     def kind(self) -> Kind:
         return Kind.of(self.op, dtype=self.dtype)
 
-    def matches(self, problem: Any) -> bool:
-        return bool(self.kind == problem.kind)
-
     @property
     def short_name(self) -> str:
         return f"block{self.block}"
@@ -38,13 +34,6 @@ class SoftmaxKernel:
     @cached_property
     def name(self) -> str:
         return f"row_softmax_{self.dtype}_{self.short_name}"
-
-    def as_row(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> SoftmaxKernel:
-        return cls(**values_of_row(cls, row))
 
 
 def parse_softmax_name(name: str) -> SoftmaxKernel:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.operation import Kind
-from tile_oracle.problem.fields import values_of_row
+from tile_oracle.problem.fields import FlatProblem
 
 
 @dataclass(frozen=True)
-class SoftmaxProblem:
+class SoftmaxProblem(FlatProblem):
     dtype: str
     rows: int
     columns: int
@@ -49,13 +48,6 @@ class SoftmaxProblem:
         if match is None:
             raise ProblemError(f"{text!r} is no softmax problem id; one looks like row_softmax-fp32-r64-c128")
         return cls(match[1], int(match[2]), int(match[3]))
-
-    def as_row(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> SoftmaxProblem:
-        return cls(**values_of_row(cls, row))
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, int], ...]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel.fields import shortened, values_of_row
+from tile_oracle.kernel.fields import FlatKernel, shortened
 from tile_oracle.operation import Kind
 from tile_oracle.operations.attention.problem import ATTENTION_DTYPES, HEAD_DIMS
 
@@ -18,7 +17,7 @@ _NAME = re.compile(r"attention_([a-z0-9]+)_d([0-9]{1,3})_causal([01])_keys([0-9]
 
 
 @dataclass(frozen=True)
-class AttentionKernel:
+class AttentionKernel(FlatKernel):
     """One kernel. Raises KernelError for a combination without code."""
 
     dtype: str
@@ -42,10 +41,6 @@ class AttentionKernel:
         """The fields that problems share."""
         return Kind.of(self.op, dtype=self.dtype, head_dim=self.head_dim, causal=self.causal)
 
-    def matches(self, problem: Any) -> bool:
-        """Whether the kernel is for the problem's kind."""
-        return bool(self.kind == problem.kind)
-
     @property
     def short_name(self) -> str:
         """The name without the fields that problems share."""
@@ -55,15 +50,6 @@ class AttentionKernel:
     def name(self) -> str:
         """`attention_bf16_d128_causal1_keys32`."""
         return f"attention_{self.dtype}_d{self.head_dim}_causal{self.causal}_{self.short_name}"
-
-    def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping."""
-        return asdict(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `as_row`; other columns are ignored. Raises KernelError."""
-        return cls(**values_of_row(cls, row))
 
     @classmethod
     def parse(cls, name: str) -> Self:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.number_formats import STORAGE
 from tile_oracle.operation import Kind
-from tile_oracle.problem.fields import values_of_row
+from tile_oracle.problem.fields import FlatProblem
 
 ATTENTION_DTYPES = ("bf16", "fp16")
 HEAD_DIMS = (64, 128, 256)
@@ -24,7 +23,7 @@ _ID = re.compile(
 
 
 @dataclass(frozen=True)
-class AttentionProblem:
+class AttentionProblem(FlatProblem):
     """Attention of `batch` x `heads` heads. Raises ProblemError for values out of range.
 
     Arrays lie as (batch, heads, seq, head_dim) with the last axis contiguous; K and V have kv_heads heads,
@@ -112,15 +111,6 @@ class AttentionProblem:
                 "attention-bf16-b1-h32-g8-q4096-k4096-d128-causal"
             )
         return problem
-
-    def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping."""
-        return asdict(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `as_row`; other columns are ignored. Raises ProblemError."""
-        return cls(**values_of_row(cls, row))
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:

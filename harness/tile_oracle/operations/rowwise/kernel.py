@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel.fields import shortened, values_of_row
+from tile_oracle.kernel.fields import FlatKernel, shortened
 from tile_oracle.operation import Kind
 from tile_oracle.operations.rowwise.problem import ROW_DTYPES
 
@@ -17,7 +16,7 @@ LANES = (1, 4, 16, 32)
 
 
 @dataclass(frozen=True)
-class RowKernel:
+class RowKernel(FlatKernel):
     """One kernel. Raises KernelError for a data type or a number of lanes without code."""
 
     dtype: str
@@ -37,10 +36,6 @@ class RowKernel:
         """The fields that problems share."""
         return Kind.of(self.op, dtype=self.dtype)
 
-    def matches(self, problem: Any) -> bool:
-        """Whether the kernel is for the problem's kind."""
-        return bool(self.kind == problem.kind)
-
     @property
     def short_name(self) -> str:
         """The name without the data type."""
@@ -50,15 +45,6 @@ class RowKernel:
     def name(self) -> str:
         """`softmax_bf16_lanes4`."""
         return f"{self.op}_{self.dtype}_{self.short_name}"
-
-    def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping."""
-        return asdict(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `as_row`; other columns are ignored. Raises KernelError."""
-        return cls(**values_of_row(cls, row))
 
     @classmethod
     def parse(cls, name: str) -> Self:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.number_formats import STORAGE
 from tile_oracle.operation import Kind
-from tile_oracle.problem.fields import values_of_row
+from tile_oracle.problem.fields import FlatProblem
 
 ROW_DTYPES = ("bf16", "fp16", "fp32")
 MOST = 2**24
@@ -19,7 +18,7 @@ MOST = 2**24
 
 
 @dataclass(frozen=True)
-class RowProblem:
+class RowProblem(FlatProblem):
     """A row-major matrix of `rows` x `columns` elements, and a result of the same shape and data type.
 
     Raises ProblemError for values out of range.
@@ -79,15 +78,6 @@ class RowProblem:
             )
         rows, columns = (one.name for one in fields(cls)[1:])
         return cls(dtype=match[1], **{rows: int(match[2]), columns: int(match[3])})
-
-    def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping."""
-        return asdict(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `as_row`; other columns are ignored. Raises ProblemError."""
-        return cls(**values_of_row(cls, row))
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
