@@ -6,9 +6,9 @@ architectures, as an average of ranks. The second is drawn from the best third, 
 than one kind of kernel.
 
 Then every round fits an ensemble of ln(time) trees to all measurements so far, of all problems together;
-where there is a roofline, to its errors. Further trees learn what works and what fails. The round takes the pairs
-with the highest expected regret: the mean improvement over the best kernel measured for the problem, as a
-fraction of its time. Problems whose best kernel is nearly certain get no further measurements.
+where there is a roofline, to its errors. Further trees learn what works and what fails. The round takes the
+pairs with the highest expected regret: the mean improvement over the best kernel measured for the problem, as
+a fraction of its time. Problems whose best kernel is nearly certain get no further measurements.
 """
 
 from __future__ import annotations
