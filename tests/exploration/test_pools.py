@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tile_oracle.exploration.cold_start import OPENING
+from tile_oracle.exploration.cold_start import OPENING, ColdStart
 from tile_oracle.exploration.cold_start_simulation import COLD_START, RANDOM, Exhaustive, simulate_cold_start
 from tile_oracle.exploration.suggest import suggest
 from tile_oracle.features.columns import pair_columns
@@ -61,6 +61,36 @@ def test_a_cold_start_opens_with_what_the_roofline_calls_fastest(records: pd.Dat
     expected = pd.Series(RooflineModel("sm_90").log_time(start.table, {}))
     least = expected.groupby(start.problem_of).min()
     assert np.allclose(expected[chosen[: start.problems]], least)
+
+
+def test_trees_correct_the_roofline(records: pd.DataFrame) -> None:
+    """Where times are the roofline's, its first kernels are the best, and little is expected of others."""
+    start = Exhaustive(records).start
+    exact = np.exp(RooflineModel("sm_90").log_time(start.table, {}))
+    known = np.full(len(start.table), np.nan)
+    chosen, _ = start.choose(known, OPENING * start.problems)
+    known[chosen] = exact[chosen]
+    _, regret = start.choose(known, 1)
+    assert regret < 0.05
+    cpu = ColdStart(start.table, "cpu")
+    assert cpu._roofline is None
+    assert np.ptp(cpu._level[: len(KERNELS)]) == 0, "no peak rates: ln(operations)"
+
+
+def test_what_fails_for_a_kind_of_problem_is_not_tried_on_others_of_it() -> None:
+    """Kernels with tiles of 16 rows refuse few rows; half of the problems tell of the others."""
+    problems = [GemmProblem("bf16", "rcr", m, 512 * n, 2048) for m in (1, 4, 64, 256) for n in range(1, 9)]
+    start = ColdStart.of(problems, KERNELS, "sm_90")
+    rows = start.table["M"].to_numpy()
+    small = start.table["kernel"].str.contains("BLOCK_M=16.").to_numpy()
+    times = np.exp(RooflineModel("sm_90").log_time(start.table, {}))
+    times[small & (rows <= 4)] = np.inf
+    known = np.where(start.problem_of % 2 == 0, times, np.nan)
+    chance = start._works(known)
+    there = np.isnan(known) & small
+    assert chance[there & (rows <= 4)].max() < 0.3
+    assert chance[there & (rows > 4)].min() > 0.7
+    assert (start._works(np.where(np.isfinite(known), known, np.nan)) == 1).all(), "nothing failed"
 
 
 def test_it_is_better_than_random_choice(records: pd.DataFrame) -> None:

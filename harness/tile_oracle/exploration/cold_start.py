@@ -5,9 +5,10 @@ pools of GEMM kernels), or the operations and the traffic of a compute unit; and
 architectures, as an average of ranks. The second is drawn from the best third, so that the models see more
 than one kind of kernel.
 
-Then every round fits an ensemble of ln(time) trees to all measurements so far, of all problems together, and
-takes the pairs with the highest expected regret: the mean improvement over the best kernel measured for the
-problem, as a fraction of its time. Problems whose best kernel is nearly certain get no further measurements.
+Then every round fits an ensemble of ln(time) trees to all measurements so far, of all problems together;
+where there is a roofline, to its errors. Further trees learn what works and what fails. The round takes the
+pairs with the highest expected regret: the mean improvement over the best kernel measured for the problem, as
+a fraction of its time. Problems whose best kernel is nearly certain get no further measurements.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ from tile_oracle.training.recipe import OWN, WITH_LAUNCH, Recipe, TreePart
 OPENING = 2
 """Measurements of every problem before the first model."""
 
-_PHYSICAL = (("roofline",), ("log2_compute", "log2_cu_traffic"))
+ROOFLINE = "roofline"
+"""The column of ln(time) by the roofline."""
+_PHYSICAL = ((ROOFLINE,), ("log2_compute", "log2_cu_traffic"))
 """The physical prior: columns that grow with a kernel's time, the first of these that a schema has."""
 _DRAWN_FROM = 3
 _ENSEMBLE = 4
@@ -58,7 +61,11 @@ _TREES = TreeSettings(
 )
 _MODEL_ERROR = 0.12
 """Added to the ensemble's standard deviation of ln(time): errors that its members share."""
+_CORRECTION_ERROR = 0.08
+"""The same where the ensemble corrects the roofline."""
 _LEVEL_SHRINK = 1.0
+_LEAST_CHANCE = 0.02
+"""That a pair works."""
 _MOST_AT_ONCE = 4
 _NEXT_OF_PROBLEM = 0.7
 """A further pair of one problem in a round counts less, because the first may make it needless."""
@@ -190,7 +197,8 @@ class ColdStart:
             members.append(raw_predictions([booster], self._features, self.threads) + self._level)
         mean, spread = np.mean(members, axis=0), np.std(members, axis=0)
         mean += self._level_errors(log_time - mean[ok], ok)
-        spread = np.sqrt(spread**2 + _MODEL_ERROR**2)
+        shared_error = _MODEL_ERROR if self._roofline is None else _CORRECTION_ERROR
+        spread = np.sqrt(spread**2 + shared_error**2)
         best = np.full(self.problems, np.inf)
         np.minimum.at(best, self.problem_of[ok], log_time)
         # A problem without a working kernel yet: every kernel is better than none.
@@ -207,11 +215,16 @@ class ColdStart:
         return np.asarray(level[self.problem_of])
 
     def _works(self, latency_ms: Array) -> Array:
-        """The estimated share of problems for which each pair's kernel works, from its failures so far."""
-        codes = pd.factorize(self.table["kernel"])[0]
-        tried = np.bincount(codes[~np.isnan(latency_ms)], minlength=codes.max() + 1)
-        worked = np.bincount(codes[np.isfinite(latency_ms)], minlength=codes.max() + 1)
-        return np.asarray(((worked + 1) / (tried + 1))[codes])
+        """The estimated chance that each pair works: a kernel may fail for a kind of problem only, such as
+        rows that are not aligned, so that trees learn it from the features of all failures so far."""
+        tried, worked = ~np.isnan(latency_ms), np.isfinite(latency_ms)
+        if worked[tried].all():
+            return np.ones(len(latency_ms))
+        data = TreeData(self._features[tried], worked[tried].astype(float), None, self.problem_of[tried])
+        seed = self.seed * _ENSEMBLE
+        booster = grow(target_named("log_time"), data, _TREES, seed, self.threads, self._schema.names)
+        found = raw_predictions([booster], self._features, self.threads)
+        return np.asarray(np.clip(found, _LEAST_CHANCE, 1.0))
 
     @property
     def _op(self) -> str:
@@ -240,8 +253,19 @@ class ColdStart:
 
     @cached_property
     def _level(self) -> Array:
-        """ln(operations): what a problem's times are measured against."""
+        """What a pair's ln(time) is measured against: the roofline's, so that trees learn a correction of it,
+        or else ln(operations)."""
+        if self._roofline is not None:
+            return self._roofline
         return np.asarray(np.log(flops_of(self._columns)))
+
+    @cached_property
+    def _roofline(self) -> Array | None:
+        """ln(time) by the roofline; None where the schema or the architecture has none."""
+        if ROOFLINE not in self._schema.names:
+            return None
+        found = self._schema.compute(self._columns, hardware_features(self.arch), (ROOFLINE,))[:, 0]
+        return np.asarray(found) if found.any() else None
 
     @cached_property
     def _columns(self) -> dict[str, Column]:
