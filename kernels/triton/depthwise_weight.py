@@ -4,10 +4,10 @@
     depthwise_weight_any  any filter, stride and dilation
 
 A program adds up, in fp32 registers, the products of BLOCK_C channels over part of the output pixels, for
-TAP_ROWS rows of the filter (or TAPS taps) at one depth. Lanes are BLOCK_P blocks of STEP_H x STEP_W pixels: dY of
-a block is read once, and each input once a block, for all taps that meet it. A second launch adds up the
-parts in their order and rounds. Their number follows from the device's compute units, with PER_UNIT programs
-for each. Channels are multiples of EVEN, for wide loads. Offsets are 32-bit.
+TAP_ROWS rows of the filter (or TAPS taps) at one depth. It does BLOCK_P blocks of STEP_H x STEP_W pixels at
+once: dY and each input of a block are read once, for all taps that meet them. A second launch adds up the
+parts in their order and rounds. There are as many parts as make PER_UNIT programs for each compute unit.
+Channels are multiples of EVEN, for wide loads. Offsets are 32-bit.
 """
 
 import triton
@@ -21,30 +21,35 @@ ADD_PARTS, ADD_VALUES = 32, 32
 # BLOCK_P, BLOCK_C, EVEN, STEP_H, STEP_W, TAP_ROWS, PER_UNIT, num_warps: on Hopper EVEN channels a thread
 STRIDE_1 = {
     3: (
-        *((4, 64, 2, 4, 4, 3, 8, 4), (4, 64, 2, 2, 4, 3, 16, 4), (4, 128, 4, 2, 4, 3, 8, 4)),
-        *((16, 64, 8, 1, 4, 3, 8, 4), (8, 32, 2, 1, 4, 1, 16, 4), (4, 32, 1, 4, 4, 3, 8, 4)),
+        *((4, 64, 2, 4, 4, 3, 6, 4), (4, 64, 2, 4, 4, 3, 24, 4), (4, 64, 2, 2, 4, 3, 16, 4)),
+        *((4, 128, 4, 2, 4, 3, 4, 4), (4, 128, 4, 2, 4, 3, 16, 4), (16, 64, 8, 1, 4, 3, 12, 4)),
+        *((8, 32, 2, 1, 4, 1, 16, 4), (4, 32, 1, 4, 4, 3, 12, 4)),
     ),
     5: (
-        *((4, 64, 2, 4, 4, 5, 8, 4), (4, 64, 2, 2, 4, 5, 8, 4), (4, 128, 4, 1, 8, 2, 8, 4)),
-        *((8, 32, 2, 1, 4, 1, 16, 4), (4, 32, 1, 4, 4, 5, 8, 4)),
+        *((4, 64, 2, 4, 4, 5, 12, 4), (4, 64, 2, 2, 4, 5, 4, 4), (4, 64, 2, 2, 4, 5, 16, 4)),
+        *((4, 128, 4, 1, 8, 2, 12, 4), (8, 32, 2, 1, 4, 1, 16, 4), (4, 32, 1, 2, 4, 5, 12, 4)),
     ),
     7: (
-        *((4, 64, 2, 2, 4, 7, 8, 4), (4, 64, 2, 4, 4, 4, 8, 4), (4, 128, 4, 1, 8, 2, 8, 4)),
-        *((8, 32, 2, 1, 4, 1, 16, 4), (4, 32, 1, 4, 4, 7, 8, 4)),
+        *((4, 64, 2, 2, 4, 7, 4, 4), (4, 64, 2, 2, 4, 7, 12, 4), (4, 64, 2, 4, 4, 4, 12, 4)),
+        *((4, 128, 4, 1, 8, 2, 12, 4), (8, 32, 2, 1, 4, 1, 16, 4), (4, 32, 1, 2, 4, 7, 12, 4)),
     ),
-    9: ((4, 64, 2, 2, 4, 3, 8, 4), (4, 32, 1, 4, 4, 5, 8, 4)),
-    11: ((4, 64, 2, 2, 4, 3, 8, 4), (4, 32, 1, 4, 4, 4, 8, 4)),
+    9: ((4, 64, 2, 2, 4, 3, 12, 4), (4, 32, 1, 2, 4, 5, 12, 4)),
+    11: ((4, 64, 2, 2, 4, 3, 12, 4), (4, 32, 1, 2, 4, 4, 12, 4)),
 }
 STRIDE_2 = {
-    3: ((4, 64, 2, 2, 4, 3, 8, 4), (4, 128, 4, 1, 4, 3, 8, 4), (4, 32, 1, 2, 4, 3, 8, 4)),
-    5: ((4, 64, 2, 2, 4, 5, 8, 4), (4, 32, 1, 2, 4, 5, 8, 4)),
-    7: ((4, 64, 2, 2, 4, 4, 8, 4), (4, 32, 1, 2, 4, 7, 8, 4)),
+    3: (
+        *((4, 64, 2, 2, 4, 3, 6, 4), (4, 64, 2, 2, 4, 3, 16, 4), (4, 128, 4, 1, 4, 3, 12, 4)),
+        *((8, 32, 2, 1, 2, 1, 16, 4), (4, 32, 1, 2, 4, 3, 12, 4)),
+    ),
+    5: ((4, 64, 2, 2, 4, 5, 12, 4), (8, 32, 2, 1, 4, 1, 16, 4), (4, 32, 1, 2, 4, 5, 12, 4)),
+    7: ((4, 64, 2, 2, 4, 4, 12, 4), (4, 32, 1, 2, 4, 7, 12, 4)),
 }
 DILATED = {
-    3: ((4, 64, 2, 2, 4, 3, 8, 4), (8, 32, 2, 1, 2, 1, 16, 4), (4, 32, 1, 4, 4, 3, 8, 4)),
-    5: ((4, 64, 2, 2, 4, 5, 8, 4), (4, 32, 1, 4, 4, 5, 8, 4)),
-    7: ((4, 64, 2, 2, 4, 7, 8, 4), (4, 64, 2, 4, 4, 4, 8, 4), (4, 32, 1, 4, 4, 7, 8, 4)),
+    3: ((4, 64, 2, 2, 4, 3, 12, 4), (8, 32, 2, 1, 2, 1, 16, 4), (4, 32, 1, 2, 4, 3, 12, 4)),
+    5: ((4, 64, 2, 2, 4, 5, 12, 4), (4, 32, 1, 2, 4, 5, 12, 4)),
+    7: ((4, 64, 2, 2, 4, 7, 12, 4), (4, 64, 2, 4, 4, 4, 12, 4), (4, 32, 1, 2, 4, 7, 12, 4)),
 }
+WAYS = ((1, False, STRIDE_1), (2, False, STRIDE_2), (1, True, DILATED))
 # BLOCK_P, BLOCK_C, EVEN, TAPS, PER_UNIT, num_warps
 ANY = ((8, 64, 4, 8, 8, 4), (8, 64, 4, 1, 16, 4), (4, 64, 2, 8, 8, 4), (4, 32, 1, 8, 8, 4))
 NAMES = ("BLOCK_P", "BLOCK_C", "EVEN", "STEP_H", "STEP_W", "TAP_ROWS", "PER_UNIT", "num_warps")
@@ -55,17 +60,25 @@ def _wide(p: GroupedConvView, one):
     return one | {"BLOCK_P": one["BLOCK_P"] * 2} if p.arch in AMD else one
 
 
-def _configs(p: GroupedConvView):
-    for stride, dilated, ways in ((1, False, STRIDE_1), (2, False, STRIDE_2), (1, True, DILATED)):
+def _ways(p: GroupedConvView):
+    """(stride, whether dilated, filter, tiles). In 3D only filters of 3, which nearly all are."""
+    for stride, dilated, ways in WAYS:
         for filter_, tiles in ways.items():
-            for tile in tiles:
-                one = dict(zip(NAMES, tile, strict=True))
-                yield _wide(p, one | {"FILTER": filter_, "STRIDE": stride, "DILATED": dilated})
+            if p.ndim == 2 or filter_ == 3:
+                yield stride, dilated, filter_, tiles
+
+
+def _configs(p: GroupedConvView):
+    for stride, dilated, filter_, tiles in _ways(p):
+        for tile in tiles:
+            one = dict(zip(NAMES, tile, strict=True))
+            yield _wide(p, one | {"FILTER": filter_, "STRIDE": stride, "DILATED": dilated})
 
 
 def _any_configs(p: GroupedConvView):
+    names = ("BLOCK_P", "BLOCK_C", "EVEN", "TAPS", "PER_UNIT", "num_warps")
     for tile in ANY:
-        yield _wide(p, dict(zip(("BLOCK_P", "BLOCK_C", "EVEN", "TAPS", "PER_UNIT", "num_warps"), tile, strict=True)))
+        yield _wide(p, dict(zip(names, tile, strict=True)))
 
 
 def _depthwise(p: GroupedConvView, meta):
@@ -85,7 +98,7 @@ def _undilated(p: GroupedConvView):
 def _fits(p: GroupedConvView, meta):
     yield from _depthwise(p, meta)
     filter_, stride = meta["FILTER"], meta["STRIDE"]
-    yield ((p.Y == filter_) & (p.X == filter_), f"the filter is not {filter_} x {filter_}")
+    yield ((filter_ == p.Y) & (filter_ == p.X), f"the filter is not {filter_} x {filter_}")
     yield (_strides(p, stride), f"a stride is not {stride}")
     if meta["DILATED"]:
         yield (_undilated(p) == 0, "kernels without DILATED can do it")
@@ -95,11 +108,10 @@ def _fits(p: GroupedConvView, meta):
 
 def _no_other(p: GroupedConvView, meta):
     yield from _depthwise(p, meta)
-    for stride, dilated, ways in ((1, False, STRIDE_1), (2, False, STRIDE_2), (1, True, DILATED)):
-        for filter_ in ways:
-            fits = (p.Y == filter_) & (p.X == filter_) & _strides(p, stride)
-            fits = fits & (_undilated(p) == (0 if dilated else 1))
-            yield (fits == 0, f"depthwise_weight with FILTER={filter_} can do it")
+    for stride, dilated, filter_, _ in _ways(p):
+        fits = (filter_ == p.Y) & (filter_ == p.X) & _strides(p, stride)
+        fits = fits & (_undilated(p) == (0 if dilated else 1))
+        yield (fits == 0, f"depthwise_weight with FILTER={filter_} can do it")
 
 
 # ---- how the work is shared ----------------------------------------------------------------------
@@ -152,7 +164,7 @@ def parts_of(blocks, programs, compute_units, PER_UNIT: tl.constexpr, BLOCK_P: t
 
 @triton.jit
 def blocks_along(extent, dilation, STEP: tl.constexpr, DILATED: tl.constexpr):
-    """Blocks of STEP pixels along an axis. Pixels of a block are a dilation apart, so that they share inputs."""
+    """Blocks of STEP pixels along an axis, which are a dilation apart, so that they share inputs."""
     if DILATED:
         return tl.cdiv(extent, STEP * dilation) * dilation
     else:
@@ -179,7 +191,7 @@ def share_of(tiles):
 @triton.jit
 def with_one(values, at: tl.constexpr, value):
     """The tuple with another value at a place."""
-    return values[:at] + (value,) + values[at + 1 :]
+    return values[:at] + (value,) + values[at + 1 :]  # noqa: RUF005
 
 
 @triton.jit
@@ -299,7 +311,7 @@ def depthwise_weight(
     blocks = N * Do * high * wide
     sums = ()
     for _ in tl.static_range(TAP_ROWS * FILTER):
-        sums = sums + (tl.zeros((BLOCK_P, BLOCK_C), dtype=tl.float32),)
+        sums = sums + (tl.zeros((BLOCK_P, BLOCK_C), dtype=tl.float32),)  # noqa: RUF005
     begin, end = share_of(tl.cdiv(blocks, BLOCK_P))
     for tile in range(begin, end):
         block = tile * BLOCK_P + tl.arange(0, BLOCK_P)
@@ -307,15 +319,18 @@ def depthwise_weight(
         h = first_of(block // wide % high, dilation_h, STEP_H, DILATED)
         w = first_of(block % wide, dilation_w, STEP_W, DILATED)
         there = block < blocks
-        # dY of the block.
-        dy_at = ((image * Ho + h) * Wo + w)[:, None] * C + channel[None, :]
+        # dY of the block. Moved pointers need fewer registers than an offset for each pixel.
+        from_row = dy_ptr + (((image * Ho + h) * Wo + w)[:, None] * C + channel[None, :])
         dy = ()
         for i in tl.static_range(STEP_H):
+            row_there = there & (h + i * down < Ho)
+            from_ = from_row
             for j in tl.static_range(STEP_W):
-                seen = there & (h + i * down < Ho) & (w + j * right < Wo)
-                offset = (i * down * Wo + j * right) * C
-                one = tl.load(dy_ptr + dy_at + offset, mask=seen[:, None] & channel_there, other=0.0)
-                dy = dy + (one.to(tl.float32),)
+                seen = row_there & (w + j * right < Wo)
+                one = tl.load(from_, mask=seen[:, None] & channel_there, other=0.0)
+                dy = dy + (one.to(tl.float32),)  # noqa: RUF005
+                from_ += right * C
+            from_row += down * Wo * C
         # Rows of inputs, each with the rows of taps and of pixels that meet it.
         if NDIM == 3:
             d = image % Do * stride_d - pad_d + z * dilation_d
@@ -323,15 +338,17 @@ def depthwise_weight(
             image = image // Do * Di + d
         h = h * STRIDE - pad_h + row * down
         w = w * STRIDE - pad_w
-        x_at = ((image * Hi + h) * Wi + w)[:, None] * C + channel[None, :]
+        from_row = x_ptr + (((image * Hi + h) * Wi + w)[:, None] * C + channel[None, :])
         for r in tl.static_range((STEP_H - 1) * STRIDE + TAP_ROWS):
             row_there = there & (h + r * down >= 0) & (h + r * down < Hi)
+            from_ = from_row
             xs = ()
             for c in tl.static_range((STEP_W - 1) * STRIDE + FILTER):
                 seen = row_there & (w + c * right >= 0) & (w + c * right < Wi)
-                offset = (r * down * Wi + c * right) * C
-                one = tl.load(x_ptr + x_at + offset, mask=seen[:, None] & channel_there, other=0.0)
-                xs = xs + (one.to(tl.float32),)
+                one = tl.load(from_, mask=seen[:, None] & channel_there, other=0.0)
+                xs = xs + (one.to(tl.float32),)  # noqa: RUF005
+                from_ += right * C
+            from_row += down * Wi * C
             for i in tl.static_range(STEP_H):
                 if r >= i * STRIDE and r < i * STRIDE + TAP_ROWS:
                     for x in tl.static_range(FILTER):
@@ -430,7 +447,7 @@ def depthwise_weight_any(
     pixels = N * Do * Ho * Wo
     sums = ()
     for _ in tl.static_range(TAPS):
-        sums = sums + (tl.zeros((BLOCK_P, BLOCK_C), dtype=tl.float32),)
+        sums = sums + (tl.zeros((BLOCK_P, BLOCK_C), dtype=tl.float32),)  # noqa: RUF005
     begin, end = share_of(tl.cdiv(pixels, BLOCK_P))
     for tile in range(begin, end):
         pixel = tile * BLOCK_P + tl.arange(0, BLOCK_P)
