@@ -27,7 +27,7 @@ from tile_oracle.problem import Problem
 
 pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
 INTERPRETED = Path(__file__).with_name("interpreted.py")
-WAYS = ("SPLIT_K", "ROWS", "COLUMNS", "EVEN", "FILTER")
+WAYS = ("SPLIT_K", "ROWS", "COLUMNS", "EVEN", "FILTER", "STRIDE", "TAP_ROWS")
 TMA = ("tma", "tma_uneven", "tma_swapped", "tma_split_k", "tma_stream_k")
 GLUON = ("tma_warps", "tma_warps_split_k")
 SHAPES = (
@@ -208,6 +208,59 @@ def test_convolutions_are_right(hopper: TritonSource, tmp_path: Path, direction:
     assert not wrong
 
 
+# N, channels, Hi, Wi, Y, X, stride, pad, dilation (each of height and width), and those of 3D
+DEPTHWISE = (
+    (2, 2, 72, 9, 7, 3, 3, 1, 1, 1, 1),
+    (2, 2, 7, 8, 9, 3, 3, 1, 1, 0, 2),
+    (2, 1, 24, 11, 10, 3, 3, 2, 2, 1, 1),
+    (2, 1, 6, 9, 10, 5, 5, 1, 1, 2, 2),
+    (2, 1, 6, 10, 9, 5, 5, 2, 2, 2, 2),
+    (2, 1, 8, 9, 9, 7, 7, 1, 1, 3, 3),
+    (2, 1, 8, 9, 10, 7, 7, 2, 2, 3, 3),
+    (2, 1, 2, 12, 12, 9, 9, 1, 1, 4, 4),
+    (2, 1, 2, 13, 12, 11, 11, 1, 1, 5, 5),
+    (2, 2, 1, 9, 10, 3, 3, 1, 1, 2, 3, 2, 3),
+    (2, 1, 4, 20, 20, 5, 5, 1, 1, 4, 4, 2, 2),
+    (2, 1, 4, 20, 19, 7, 7, 1, 1, 6, 6, 2, 2),
+    (2, 1, 20, 9, 8, 5, 4, 2, 3, 2, 1, 1, 2),
+    (2, 2, 16, 5, 6, 1, 1),
+    (3, 2, 8, 5, 6, 3, 3, 1, 1, 1, 1, 1, 1, 4, 3, 1, 1, 1),
+    (3, 1, 5, 5, 6, 3, 3, 2, 2, 1, 1, 1, 1, 5, 3, 2, 1, 1),
+    (3, 1, 8, 7, 6, 2, 3, 1, 2, 0, 1, 1, 1, 6, 3, 2, 1, 2),
+)
+
+
+def depthwise(direction: str) -> Iterator[GroupedConvProblem]:
+    """One channel a group."""
+    for ndim, images, channels, *numbers in DEPTHWISE:
+        yield GroupedConvProblem(direction, "fp16", ndim, images, *[channels] * 3, *numbers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("direction", "functions"),
+    [
+        ("forward", {"depthwise_volume"}),
+        ("bwd_data", {"depthwise_volume_data"}),
+        ("bwd_weight", {"depthwise_weight", "depthwise_weight_any"}),
+    ],
+)
+def test_depthwise_convolutions_are_right(
+    hopper: TritonSource, tmp_path: Path, direction: str, functions: set[str]
+) -> None:
+    told = []
+    for problem in depthwise(direction):
+        pool = hopper.pool(problem.kind)
+        kernels = [one for one in pool if isinstance(one, NamedKernel) and one.function in functions]
+        found = cases(hopper, iter(smallest_of_each_way(kernels)), [problem])
+        assert found or (problem.ndim == 2 and direction != "bwd_weight"), problem.id
+        told += found
+    assert {one["unit"]["function"] for one in told} == functions  # type: ignore[index]
+    said = interpret(tmp_path, told)
+    wrong = [(one["problem"], line) for one, line in zip(told, said, strict=True) if line != "ok"]
+    assert not wrong
+
+
 # Not bf16: the interpreter cuts it off instead of rounding.
 ROWS = {
     "softmax_rows": (SoftmaxProblem("fp32", 9, 100), SoftmaxProblem("fp16", 37, 500)),
@@ -268,9 +321,10 @@ def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch:
     source = open_triton(arch, "")
     conv = [
         one
-        for direction in ("forward", "bwd_data", "bwd_weight")
-        for one in source.pool(Kind.of("grouped_conv", direction=direction, dtype="bf16", ndim=2))
-        if isinstance(one, NamedKernel) and one.configuration.get("EVEN", 8) == 8
+        for ndim, direction in itertools.product((3, 2), ("forward", "bwd_data", "bwd_weight"))
+        for one in source.pool(Kind.of("grouped_conv", direction=direction, dtype="bf16", ndim=ndim))
+        if isinstance(one, NamedKernel)
+        and (one.configuration.get("EVEN", 8) == 8 or one.function == "depthwise_weight_any")
     ]
     rows = [one for op in ("softmax", "rms_norm") for one in source.pool(Kind.of(op, dtype="bf16"))]
     heads = source.pool(Kind.of("attention", dtype="bf16", head_dim=128, causal=1))
