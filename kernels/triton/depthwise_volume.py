@@ -15,7 +15,7 @@ from grouped_conv import near
 from tile_oracle.triton import GroupedConvView, cdiv, grouped_conv
 
 # BLOCK_H, BLOCK_W, BLOCK_C, num_warps
-TILES = ((1, 16, 64, 4), (4, 8, 64, 4), (8, 8, 32, 4), (2, 8, 128, 4), (4, 16, 32, 4), (2, 4, 64, 2))
+TILES = ((1, 16, 64, 4), (4, 8, 64, 4), (8, 8, 32, 4), (4, 16, 32, 4), (2, 4, 64, 2))
 UNROLLED = 3
 
 
