@@ -1,7 +1,7 @@
 """Backward weight of depthwise convolutions in Triton, 2D and 3D: direct, without matrix instructions.
 
-    depthwise_weight      square filters of 3 to 11, stride 1 or 2, or stride 1 with a dilation
-    depthwise_weight_any  any filter, stride and dilation
+    depthwise_weight      square filters of 3 to 11, stride 1 or 2, or stride 1 with a dilation (sm_90)
+    depthwise_weight_any  any other filter, stride and dilation; on AMD's GPUs all
 
 A program adds up, in fp32 registers, the products of BLOCK_C channels over part of the output pixels, for
 TAP_ROWS rows of the filter (or TAPS taps) at one depth. It does BLOCK_P blocks of STEP_H x STEP_W pixels at
@@ -57,7 +57,10 @@ def _wide(p: GroupedConvView, one):
 
 
 def _ways(p: GroupedConvView):
-    """(stride, whether dilated, filter, tiles). In 3D only filters of 3, which nearly all are."""
+    """(stride, whether dilated, filter, tiles). In 3D only filters of 3, which nearly all are. None for AMD:
+    its compiler takes minutes and more than 10 GB for the unrolled loops."""
+    if p.arch in AMD:
+        return
     for stride, dilated, ways in WAYS:
         for filter_, tiles in ways.items():
             if p.ndim == 2 or filter_ == 3:
@@ -68,7 +71,7 @@ def _configs(p: GroupedConvView):
     for stride, dilated, filter_, tiles in _ways(p):
         for tile in tiles:
             one = dict(zip(NAMES, tile, strict=True))
-            yield _wide(p, one | {"FILTER": filter_, "STRIDE": stride, "DILATED": dilated})
+            yield one | {"FILTER": filter_, "STRIDE": stride, "DILATED": dilated}
 
 
 def _any_configs(p: GroupedConvView):
@@ -252,6 +255,7 @@ def add_weight_parts(
     directions=("bwd_weight",),
     ndims=(2, 3),
     grid=_grid,
+    archs=("sm_90",),
     configs=lambda p: list(_configs(p)),
     arguments=lambda p: _arguments(p) | {"NDIM": p.ndim},
     constraints=_fits,
