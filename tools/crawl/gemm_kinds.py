@@ -11,7 +11,7 @@ import random
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tools.crawl.gemm_shapes import gemm_sets
 
-_KINDS = {
+KINDS = {
     "rrr": ("bf16", "rrr", 130, 64),
     "crr": ("bf16", "crr", 130, 64),
     "fp16": ("fp16", "rcr", 64, 32),
@@ -26,7 +26,7 @@ def gemm_kind_sets() -> dict[str, tuple[Shapes, str]]:
     """Set name -> (problems with their sources, provenance text)."""
     made: dict[str, tuple[Shapes, str]] = {}
     shapes = gemm_sets()
-    for word, (dtype, layout, *counts) in _KINDS.items():
+    for word, (dtype, layout, *counts) in KINDS.items():
         for role, count in zip(("training", "validation"), counts, strict=True):
             name = f"gemm_{word}_{role}"
             chosen = _chosen(name, shapes[f"gemm_{role}"][0], dtype, layout, count)

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tools.crawl.gemm_kinds import gemm_kind_sets
-from tools.crawl.gemm_shapes import Shapes, gemm_sets
+from tools.crawl.gemm_kinds import KINDS, gemm_kind_sets
+from tools.crawl.gemm_shapes import WIDE_LOG2, Shapes, gemm_sets, log_uniform_size
 
 VOCABULARIES = {
     "GPT-2": (50257, 768),
@@ -28,8 +28,6 @@ VOCABULARIES = {
 
 _TOKENS = (1, 4, 16, 64, 256, 1024)
 _LAYOUTS = ("rcr", "rrr", "crr")
-_KINDS = {"rrr": ("bf16", "rrr"), "crr": ("bf16", "crr"), "fp16": ("fp16", "rcr")}
-"""Word of the sets' names -> data type and layout of further products."""
 _ODD = 84
 _MORE_ODD = 200
 _MORE = 130
@@ -66,7 +64,7 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
         f"(M, N, K) with gemm_training and gemm_odd_training. At most {_MOST_TFLOP:g} TFLOP each. Made by\n"
         "tools.crawl.gemm_more.",
     )
-    for word, (dtype, layout) in _KINDS.items():
+    for word, (dtype, layout, *_) in KINDS.items():
         name = f"gemm_{word}_more_training"
         first = {(p.M, p.N, p.K) for p in kinds[f"gemm_{word}_training"][0]}
         rest = {
@@ -115,11 +113,7 @@ def _odd_sizes(generator: random.Random) -> Iterator[tuple[tuple[int, int, int],
 
 def _wide_odd_sizes(generator: random.Random) -> Iterator[tuple[tuple[int, int, int], str]]:
     """(M, N, K) and source, without end: drawn like the wide ones of gemm_training."""
-
-    def size(largest_log2: float) -> int:
-        return max(1, int(2 ** (generator.random() * largest_log2)))
-
     while True:
-        m, n, k = size(13.3), size(14.3), size(14.3)
+        m, n, k = (log_uniform_size(generator, largest) for largest in WIDE_LOG2)
         if (n % 8 or k % 8) and 2 * m * n * k <= _MOST_TFLOP * 1e12:
             yield (m, n, k), "wide: sizes spread evenly by logarithm, N or K no multiple of 8"

@@ -221,14 +221,19 @@ def _gradients(model: LanguageModel, index: int) -> Iterator[tuple[GemmProblem, 
         yield GemmProblem("bf16", "crr", n, k, tokens), f"{model.name}@{layer}, gradient of the weights"
 
 
+WIDE_LOG2 = (13.3, 14.3, 14.3)
+"""Of the largest M, N and K of the wide sizes."""
+
+
+def log_uniform_size(generator: random.Random, largest_log2: float) -> int:
+    """A size from 1, spread evenly by logarithm."""
+    return max(1, int(2 ** (generator.random() * largest_log2)))
+
+
 def _wide(generator: random.Random, count: int) -> Iterator[tuple[GemmProblem, str]]:
     """Log-uniform sizes; half of them have N and K that are multiples of 8."""
-
-    def size(largest_log2: float) -> int:
-        return max(1, int(2 ** (generator.random() * largest_log2)))
-
     for number in range(count):
-        m, n, k = size(13.3), size(14.3), size(14.3)
+        m, n, k = (log_uniform_size(generator, largest) for largest in WIDE_LOG2)
         if number % 2:
             n, k = math.ceil(n / 8) * 8, math.ceil(k / 8) * 8
         layout = GEMM_LAYOUTS[number // 4 % 4] if number % 4 == 0 else "rcr"

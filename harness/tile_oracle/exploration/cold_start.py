@@ -40,14 +40,13 @@ from tile_oracle.model.trees import TreeData, TreeSettings, grow, raw_prediction
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import records_op
 from tile_oracle.problem import Problem
+from tile_oracle.training.grow_network import PRIOR
 from tile_oracle.training.recipe import OWN, WITH_LAUNCH, Recipe, TreePart
 
 OPENING = 2
 """Measurements of every problem before the first model."""
 
-ROOFLINE = "roofline"
-"""The column of ln(time) by the roofline."""
-_PHYSICAL = ((ROOFLINE,), ("log2_compute", "log2_cu_traffic"))
+_PHYSICAL = ((PRIOR,), ("log2_compute", "log2_cu_traffic"))
 """The physical prior: columns that grow with a kernel's time, the first of these that a schema has."""
 _DRAWN_FROM = 3
 _ENSEMBLE = 4
@@ -262,9 +261,9 @@ class ColdStart:
     @cached_property
     def _roofline(self) -> Array | None:
         """ln(time) by the roofline; None where the schema or the architecture has none."""
-        if ROOFLINE not in self._schema.names:
+        if PRIOR not in self._schema.names:
             return None
-        found = self._schema.compute(self._columns, hardware_features(self.arch), (ROOFLINE,))[:, 0]
+        found = self._schema.compute(self._columns, hardware_features(self.arch), (PRIOR,))[:, 0]
         return np.asarray(found) if found.any() else None
 
     @cached_property
