@@ -136,9 +136,9 @@ class Device:
         if kernel.name not in self._looks:
             of_checks = self.timer.of_checks(self._checked)
             self._looks[kernel.name] = self.timer.for_look((kernel,), min(self._checked))  # type: ignore[arg-type]
-            if of_checks is not None:
-                self.reused_ns += of_checks
-                return np.array([of_checks])
+            if of_checks:
+                self.reused_ns += sum(of_checks)
+                return np.array(of_checks)
         return self.timer.look(self._looks[kernel.name], count, self._renew, self.driver.synchronize)
 
     def sample(self, kernel: Kernel, count: int) -> npt.NDArray[np.float64]:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from tile_oracle.device import gpu_timer
 from tile_oracle.device.base import KernelFailed, ProblemRefused
 from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.gpu_operands import SKEW_BYTES
+from tile_oracle.device.gpu_timer import GpuTimer
 from tile_oracle.device.gpu_work import GUARD_BYTES
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import (
@@ -322,6 +324,36 @@ def test_a_long_kernel_is_timed_run_by_run(
     timed = [kind for kind in kinds if kind in (launch, record)]
     assert timed == [*new_data, record, *(launch, record) * 5]
     assert sum("Synchronize" in kind for kind in kinds) == 1
+
+
+def test_a_long_kernels_check_runs_are_its_quick_look(
+    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECORD_ELAPSED_MS", "2")
+    device.load(PROBLEM, 1)
+    assert device.check(binary).status == "ok"
+    calls()
+    assert device.look(binary, 1).tolist() == [2e6, 2e6]
+    assert device.timed_ms == pytest.approx(4)
+    launch = names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]
+    assert launch not in [call[0] for call in calls()]
+
+
+@pytest.mark.parametrize(
+    ("checked_us", "taken_us"),
+    [
+        ([2000, 2080], [2000, 2080]),
+        ([2080, 2000, 2050], [2080, 2000, 2050]),
+        ([2000, 2200], [2000]),  # other operands may have other times
+        ([2200, 2000], [2200]),
+        ([2600, 2000], []),  # the first run was disturbed
+        ([990, 990], []),  # too short
+    ],
+)
+def test_check_runs_are_samples_only_if_they_agree(checked_us: list[int], taken_us: list[int]) -> None:
+    timer = GpuTimer(cast(Driver, None), 0)
+    assert timer.of_checks([1e3 * one for one in checked_us]) == [1e3 * one for one in taken_us]
+    assert timer.timed_ms == pytest.approx(sum(taken_us) / 1e3)
 
 
 def test_a_short_kernel_is_timed_from_a_graph(

@@ -250,8 +250,8 @@ class GpuDevice:
                 of_checks = self._timer.of_checks(self._checked[1])
                 launches = self._timed_launches(binary)
                 self._look = self._timer.for_look(launches, min(self._checked[1]))
-                if of_checks is not None:
-                    return np.array([of_checks])
+                if of_checks:
+                    return np.array(of_checks)
             timer = self._latest = self._look
             began = time.monotonic()
             taken = self._timer.look(timer, count, self._require().renew, self._wait_and_find)

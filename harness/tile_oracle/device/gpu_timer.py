@@ -28,7 +28,7 @@ whether a run takes longer when an operand has changed."""
 _LOOK_NS = 150_000.0
 """Length of a graph for a quick look. The two events are less than 2 % of it."""
 _LOOK_SAMPLES = 2
-_ALIKE = 1.25
+_ALIKE, _EQUAL = 1.25, 1.05
 _LAUNCH_NS, _KNOWN_LAUNCHES = 4_000.0, 31
 """What events and the launch add to the time of a single short run, until looks have shown how much it is
 here; and how many of the latest looks count."""
@@ -82,17 +82,20 @@ class GpuTimer:
         """Nanoseconds from marks 0 to 1, 2 to 3, and so on: `count` of them, which must be over."""
         return [self._driver.elapsed_ns(self._marks[2 * i : 2 * i + 2])[0] for i in range(count)]
 
-    def of_checks(self, checked_ns: Sequence[float]) -> float | None:
-        """The time of a long kernel's first check run, if it will do for a quick look.
+    def of_checks(self, checked_ns: Sequence[float]) -> list[float]:
+        """The times of a long kernel's check runs that will do for a quick look; none: it needs runs of its
+        own.
 
         checked_ns: of all check runs. The first has the operands of timed runs. If it took longer than the
-        others, the kernel was being loaded, or something disturbed it.
+        others, the kernel was being loaded, or something disturbed it. The others count, too, if all agree:
+        their operands are no faster then, and two samples say how precise they are.
         """
         least_ns = min(checked_ns)
         if self.cold_cache or least_ns < _LONG_NS or checked_ns[0] > _ALIKE * least_ns:
-            return None
-        self.timed_ms += checked_ns[0] / 1e6
-        return checked_ns[0]
+            return []
+        taken = list(checked_ns) if max(checked_ns) <= _EQUAL * least_ns else [checked_ns[0]]
+        self.timed_ms += sum(taken) / 1e6
+        return taken
 
     def for_look(self, launches: Launches, checked_ns: float) -> Timed:
         """How a kernel is timed for a quick look. checked_ns: how long its fastest check run took."""
