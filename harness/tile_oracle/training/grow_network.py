@@ -8,18 +8,25 @@ within a problem counts. (Kingma and Ba, 2015; Loshchilov and Hutter, 2019; Sriv
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from tile_oracle.cores import usable_cores
 from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.schemas.configuration import CONFIGURATION
 from tile_oracle.model.network import LEAK, Category, Inputs, Layer, Network, NetworkMember, stored
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 Floats = npt.NDArray[np.float32]
 
@@ -50,7 +57,7 @@ class NetworkSettings:
     rate. dropout: share of hidden units that a step leaves out. near: power of the weights of rows near the
     best."""
 
-    hidden: tuple[int, ...] = (128, 64)
+    hidden: tuple[int, ...] = (512, 256)
     count: int = 4
     epochs: int = 80
     problems: int = 8
@@ -81,24 +88,28 @@ def grow_network(
     names = list(schema.names)
     features = schema.compute(rows, hardware)
     inputs = _inputs(names, features)
-    table = _table(inputs, names, features)
+    numbers = inputs.numbers(features[:, [names.index(name) for name in inputs.columns]]).astype(np.float32)
     prior = PRIOR if PRIOR in names else ""
     goal = log_time - (features[:, names.index(prior)] if prior else 0.0)
     order = np.argsort(groups, kind="stable")
     data = _Data(
-        table[order],
+        numbers[order],
+        _marks(inputs, names, features[order]),
         goal[order].astype(np.float32),
         weight[order].astype(np.float32),
         np.flatnonzero(np.r_[True, np.diff(groups[order]) > 0, True]),
     )
-    networks = []
-    for number in range(settings.count):
-        if say is not None:
-            say(f"  network: {settings.epochs} epochs (seed {seed + number})")
-        # How a product is divided over threads changes the last digit of some sums.
-        with threadpool_limits(limits=1, user_api="blas"):
-            networks.append(_grown(data, settings, seed + number))
-    return NetworkMember(schema, inputs, tuple(networks), prior)
+    seeds = range(seed, seed + settings.count)
+    if say is not None:
+        for one in seeds:
+            say(f"  network: {settings.epochs} epochs (seed {one})")
+    # A product that is divided over threads has other last digits in some sums: each network has one thread.
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        ThreadPoolExecutor(min(settings.count, usable_cores())) as threads,
+    ):
+        networks = tuple(threads.map(partial(_grown, data, settings), seeds))
+    return NetworkMember(schema, inputs, networks, prior)
 
 
 def _inputs(names: list[str], features: Array) -> Inputs:
@@ -125,24 +136,26 @@ def _category(wanted: tuple[str, ...], names: list[str], features: Array) -> Cat
     return Category(wanted, tuple(map(tuple, found[count >= _FEWEST_ROWS].tolist())))
 
 
-def _table(inputs: Inputs, names: list[str], features: Array) -> Floats:
-    """All inputs of every row."""
-    table = np.zeros((len(features), inputs.width), dtype=np.float32)
-    numbers = inputs.numbers(features[:, [names.index(name) for name in inputs.columns]])
-    table[:, : numbers.shape[1]] = numbers
+def _marks(inputs: Inputs, names: list[str], features: Array) -> csr_matrix:
+    """The inputs of every row that are categories, few of which are 1: (rows, categories)."""
+    from scipy.sparse import csr_matrix  # not at the top: it is slow to import
+
     own = features[:, [names.index(name) for name in inputs.kernel_columns]]
     kernels, of = np.unique(own, axis=0, return_inverse=True)
-    marks = inputs.marks(kernels)[of.ravel()]
-    rows, places = np.nonzero(marks >= 0)
-    table[rows, marks[rows, places]] = 1.0
-    return table
+    marks = inputs.marks(kernels)[of.ravel()] - len(inputs.columns)
+    known = marks >= 0
+    starts = np.r_[0, np.cumsum(known.sum(axis=1))]
+    ones = np.ones(starts[-1], dtype=np.float32)
+    return csr_matrix((ones, marks[known], starts), shape=(len(features), inputs.width - len(inputs.columns)))
 
 
 @dataclass(frozen=True)
 class _Data:
-    """Training rows, sorted by problem. starts: the first row of each problem, and the number of rows."""
+    """Training rows, sorted by problem. numbers: inputs that are numbers. marks: inputs that are categories.
+    starts: the first row of each problem, and the number of rows."""
 
-    table: Floats
+    numbers: Floats
+    marks: csr_matrix
     goal: Floats
     weight: Floats
     starts: npt.NDArray[np.int64]
@@ -150,7 +163,7 @@ class _Data:
 
 def _grown(data: _Data, settings: NetworkSettings, seed: int) -> Network:
     generator = np.random.default_rng(seed)
-    sizes = [data.table.shape[1], *settings.hidden, 1]
+    sizes = [data.numbers.shape[1] + data.marks.shape[1], *settings.hidden, 1]
     weights = [
         generator.normal(0.0, np.sqrt(2.0 / inputs), (inputs, outputs)).astype(np.float32)
         for inputs, outputs in pairwise(sizes)
@@ -210,21 +223,27 @@ def _gradients(
     spans = [np.arange(data.starts[one], data.starts[one + 1]) for one in problems]
     rows = np.concatenate(spans)
     groups = np.repeat(np.arange(len(spans)), [len(one) for one in spans])
-    values, kept = [data.table[rows]], []
-    keep = 1.0 - settings.dropout
+    numbers, marks = data.numbers[rows], data.marks[rows]
+    count = numbers.shape[1]
+    values, kept = list[Floats](), list[Floats]()
+    keep = np.float32(1.0 - settings.dropout)
     for weight, bias in zip(adam.weights[:-1], adam.biases[:-1], strict=True):
-        sums = values[-1] @ weight + bias
-        mask = (generator.random(sums.shape, dtype=np.float32) < keep).astype(np.float32) / np.float32(keep)
-        kept.append(mask * np.where(sums > 0, np.float32(1.0), np.float32(LEAK)))
-        values.append(sums * kept[-1])
+        sums = values[-1] @ weight if values else numbers @ weight[:count] + marks @ weight[count:]
+        sums += bias
+        mask = np.where(sums > 0, np.float32(1.0) / keep, np.float32(LEAK) / keep)
+        mask *= generator.random(sums.shape, dtype=np.float32) < keep
+        kept.append(mask)
+        values.append(sums * mask)
     output = (values[-1] @ adam.weights[-1] + adam.biases[-1])[:, 0]
     slope = _error(output - data.goal[rows], data.weight[rows], groups)[:, None]
     of_weights, of_biases = [], []
     for place in range(len(adam.weights) - 1, -1, -1):
-        of_weights.append(values[place].T @ slope)
         of_biases.append(slope.sum(axis=0))
         if place:
+            of_weights.append(values[place - 1].T @ slope)
             slope = (slope @ adam.weights[place].T) * kept[place - 1]
+        else:
+            of_weights.append(np.vstack([numbers.T @ slope, marks.T @ slope]))
     return of_weights[::-1], of_biases[::-1]
 
 
