@@ -16,6 +16,7 @@ from tile_oracle.features.columns import Columns, pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model import network as module
 from tile_oracle.model.network import KERNEL, LEAK, Category, Inputs, Layer, NetworkMember
 from tile_oracle.model.pick_reasons import pick_reasons
 from tile_oracle.model.ranker import Ranker
@@ -93,6 +94,19 @@ def test_a_pair_has_the_same_score_in_every_table() -> None:
     net = member(hidden=16)
     alone = [net.log_time(columns(name), HARDWARE)[0] for name in (KNOWN, OTHER)]
     assert net.log_time(columns(KNOWN, OTHER, KNOWN), HARDWARE).tolist() == [*alone, alone[0]]
+
+
+def test_rows_that_are_computed_in_several_parts_have_the_same_scores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = member(hidden=16)
+    problems = [GemmProblem("bf16", "rcr", 1 << n % 12, 64 * (n + 1), 512) for n in range(25)]
+    rows = pair_columns(problems, [parse_kernel_name(name) for name in (KNOWN, OTHER)])
+    together = net.log_time(rows, HARDWARE)
+    monkeypatch.setattr(module, "_ROWS_AT_ONCE", 7)
+    assert net.log_time(rows, HARDWARE).tolist() == together.tolist()
+    assert len(together) == 50
+    assert len(set(together.tolist())) > 20
 
 
 def test_a_file_gives_the_same_scores_to_the_precision_of_its_weights() -> None:

@@ -35,6 +35,8 @@ _FURTHEST = 4.0
 _DIGITS = 9
 _STORED = "<f2"
 _MOST_WEIGHTS = 1 << 24
+_ROWS_AT_ONCE = 4096
+"""Rows whose hidden units are computed together: those of a large replay would take gigabytes."""
 _STRETCHES = 256
 """Of the line along which gradients are integrated: a gradient jumps where a hidden unit passes 0."""
 
@@ -158,8 +160,11 @@ class NetworkMember:
         """A score in units of ln(time) for every row, up to a constant per problem."""
         numbers, prior, own, kernel = self._read(rows, hardware)
         total = np.zeros(len(numbers))
-        for network, of_kernel in zip(self.networks, own, strict=True):
-            total += _output(network, numbers @ network[0].weights[: numbers.shape[1]] + of_kernel[kernel])
+        for begin in range(0, len(numbers), _ROWS_AT_ONCE):
+            some = slice(begin, begin + _ROWS_AT_ONCE)
+            for network, of_kernel in zip(self.networks, own, strict=True):
+                first = numbers[some] @ network[0].weights[: numbers.shape[1]] + of_kernel[kernel[some]]
+                total[some] += _output(network, first)
         return np.asarray(np.round(prior + total / len(self.networks), _DIGITS))
 
     def _read(
