@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ _PROGRAMS = Path(__file__).resolve().parent
 _PACKAGE = _PROGRAMS.parents[2]
 _MOST_ANSWER_BYTES = 256 << 20
 _TIMEOUT_S = 300.0
+_PR_SET_PDEATHSIG = 1
 _VERSION = re.compile(r"""^__version__\s*=\s*['"]([^'"\s]{1,80})['"]""", re.MULTILINE)
 HOW_TO_GET_TRITON = "pip install 'tile-oracle[triton]', or give a folder of tile-oracle build"
 
@@ -51,8 +53,10 @@ def child_command(program: str, *arguments: str) -> tuple[str, ...]:
     """The command line of one of this folder's programs, in an interpreter of its own."""
     folder = triton_folder()
     places = [str(_PACKAGE), *([str(folder.parent)] if folder is not None else [])]
+    # Orphaned, it would go on for minutes, and LLVM may take 13 GB.
+    end_with_parent = f"import ctypes; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGKILL:d}); "
     # The environment of a compiler has neither PYTHONPATH nor a home folder with packages.
-    start = f"import runpy, sys; sys.path += {places!r}; sys.argv = sys.argv[1:]; "
+    start = f"{end_with_parent}import runpy, sys; sys.path += {places!r}; sys.argv = sys.argv[1:]; "
     run = "runpy.run_path(sys.argv[0], run_name='__main__')"
     return (sys.executable, "-P", "-E", "-c", start + run, str(_PROGRAMS / program), *arguments)
 
