@@ -81,7 +81,7 @@ def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
     } <= names
     # The training data of shipped models are only needed to train them again, from a checkout.
     assert not [name for name in names if name.endswith(NOT_IN_THE_WHEEL)]
-    assert wheel.stat().st_size < 22e6
+    assert wheel.stat().st_size < 26e6
     assert not [name for name in names if name.startswith(("tools/", "tests/", "reports/", "benchmarks/"))]
 
 
