@@ -327,8 +327,8 @@ def test_a_quick_look_is_short_and_verified(
             device.look(binary, 1)
         return
     taken = device.look(binary, 1)
-    assert taken.tolist() == pytest.approx([conv_ns] * (1 if conv_ns >= 1_000_000 else 2))
-    assert device.timed_ms - before <= max(0.61, 3.1 * conv_ns / 1e6 if conv_ns < 1e6 else conv_ns / 1e6)
+    assert taken.tolist() == pytest.approx([conv_ns] * 2)  # of a long kernel: both check runs
+    assert device.timed_ms - before <= max(0.61, (3.1 if conv_ns < 1e6 else 2.0) * conv_ns / 1e6)
     assert len(driver.graphs) == (conv_ns < 250_000)
     if cheat == "skips":
         with pytest.raises(KernelFailed, match=r"when it was timed, .* unwritten") as failed:

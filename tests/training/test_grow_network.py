@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -150,6 +152,32 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads() -> None:
         command = [sys.executable, "-c", _GROWN, count]
         found.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert len(found) == 1
+
+
+_GROWS_LONG = """
+from tests.training.test_grow_network import grown, made_records
+from tile_oracle.training.grow_network import NetworkSettings
+from tile_oracle.training.training_rows import training_rows
+
+rows = training_rows(made_records(12)).table
+print("begins", flush=True)
+grown(rows, NetworkSettings(hidden=(64,), count=3, epochs=10_000_000))
+"""
+
+
+def test_ctrl_c_ends_the_training_at_once() -> None:
+    training = subprocess.Popen(
+        [sys.executable, "-c", _GROWS_LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert training.stdout is not None
+        assert training.stdout.readline() == "begins\n"
+        time.sleep(1.0)  # the networks grow now
+        training.send_signal(signal.SIGINT)
+        _, said = training.communicate(timeout=30)
+    finally:
+        training.kill()
+    assert "KeyboardInterrupt" in said
 
 
 def test_it_picks_better_for_unseen_families_than_the_roofline() -> None:

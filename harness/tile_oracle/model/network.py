@@ -36,7 +36,7 @@ _DIGITS = 9
 _STORED = "<f2"
 _MOST_WEIGHTS = 1 << 24
 _ROWS_AT_ONCE = 4096
-"""Rows whose hidden units are computed together: those of a large replay would take gigabytes."""
+"""Rows whose hidden units are computed together: those of a large replay would take hundreds of megabytes."""
 _STRETCHES = 256
 """Of the line along which gradients are integrated: a gradient jumps where a hidden unit passes 0."""
 

@@ -7,6 +7,7 @@ within a problem counts. (Kingma and Ba, 2015; Loshchilov and Hutter, 2019; Sriv
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -103,12 +104,17 @@ def grow_network(
     if say is not None:
         for one in seeds:
             say(f"  network: {settings.epochs} epochs (seed {one})")
+    stop = threading.Event()
     # A product that is divided over threads has other last digits in some sums: each network has one thread.
     with (
         threadpool_limits(limits=1, user_api="blas"),
         ThreadPoolExecutor(min(settings.count, usable_cores())) as threads,
     ):
-        networks = tuple(threads.map(partial(_grown, data, settings), seeds))
+        try:
+            networks = tuple(threads.map(partial(_grown, data, settings, stop), seeds))
+        except BaseException:
+            stop.set()  # else Ctrl-C would wait for the last epoch
+            raise
     return NetworkMember(schema, inputs, networks, prior)
 
 
@@ -161,7 +167,7 @@ class _Data:
     starts: npt.NDArray[np.int64]
 
 
-def _grown(data: _Data, settings: NetworkSettings, seed: int) -> Network:
+def _grown(data: _Data, settings: NetworkSettings, stop: threading.Event, seed: int) -> Network:
     generator = np.random.default_rng(seed)
     sizes = [data.numbers.shape[1] + data.marks.shape[1], *settings.hidden, 1]
     weights = [
@@ -175,6 +181,8 @@ def _grown(data: _Data, settings: NetworkSettings, seed: int) -> Network:
     for _ in range(settings.epochs):
         order = generator.permutation(problems)
         for first in range(0, problems, settings.problems):
+            if stop.is_set():
+                raise ModelError("the training was interrupted")
             adam.step(*_gradients(data, order[first : first + settings.problems], adam, settings, generator))
     return tuple(
         Layer(stored(weight), stored(bias)) for weight, bias in zip(adam.weights, adam.biases, strict=True)
