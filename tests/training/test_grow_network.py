@@ -155,10 +155,12 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads() -> None:
 
 
 _GROWS_LONG = """
+import signal
 from tests.training.test_grow_network import grown, made_records
 from tile_oracle.training.grow_network import NetworkSettings
 from tile_oracle.training.training_rows import training_rows
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 rows = training_rows(made_records(12)).table
 print("begins", flush=True)
 grown(rows, NetworkSettings(hidden=(64,), count=3, epochs=10_000_000))
