@@ -13,8 +13,17 @@ import textwrap
 from collections.abc import Iterator
 
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tools.crawl.gemm_more import more_gemm_sets
-from tools.crawl.gemm_shapes import TOKENS, WIDE_LOG2, LanguageModel, Shapes, gemm_sets, log_uniform_size
+from tools.crawl.gemm_more import more_gemm_sets, without
+from tools.crawl.gemm_shapes import (
+    TOKENS,
+    LanguageModel,
+    Shapes,
+    Size,
+    gemm_sets,
+    is_at_most,
+    log_uniform_size,
+    wide_size,
+)
 
 FURTHER_MODELS = (
     LanguageModel("Llama-3.2-1B", 2048, 8192, 32, 8, 64, 128256),
@@ -59,7 +68,6 @@ _LARGEST_TFLOP = 0.2
 def further_gemm_sets() -> dict[str, tuple[Shapes, str]]:
     """Set name -> (problems with their sources, provenance text)."""
     known = gemm_sets()
-    validation = {(p.N, p.K) for p in known["gemm_validation"][0]}
     others = [known["gemm_training"][0], *(shapes for shapes, _ in more_gemm_sets().values())]
     taken = {(p.M, p.N, p.K) for shapes in others for p in shapes}
     matrices = {(p.N, p.K) for shapes in others for p, source in shapes.items() if "@" in source}
@@ -69,8 +77,7 @@ def further_gemm_sets() -> dict[str, tuple[Shapes, str]]:
             "gemm_layers_training",
             _layers(random.Random("gemm_layers_training"), matrices),
             f"layers of {len(FURTHER_MODELS)} further published models with up to 8192 tokens, in "
-            "random order. "
-            "The models' sizes were written down by hand from their published configurations",
+            "random order. The models' sizes were written down by hand from their published configurations",
         ),
         (
             "gemm_wide_training",
@@ -80,8 +87,8 @@ def further_gemm_sets() -> dict[str, tuple[Shapes, str]]:
     ):
         shapes = {
             GemmProblem("bf16", "rcr", *size): source
-            for size, source in sizes
-            if size[1:] not in validation and size not in taken
+            for size, source in without(sizes, known["gemm_validation"][0])
+            if size not in taken
         }
         text = (
             f"{name}: {len(shapes)} products in bf16 and rcr: {what}. They share no (N, K) with "
@@ -92,9 +99,7 @@ def further_gemm_sets() -> dict[str, tuple[Shapes, str]]:
     return made
 
 
-def _layers(
-    generator: random.Random, matrices: set[tuple[int, int]]
-) -> Iterator[tuple[tuple[int, int, int], str]]:
+def _layers(generator: random.Random, matrices: set[tuple[int, int]]) -> Iterator[tuple[Size, str]]:
     """(M, N, K) and source of every weight matrix that is not known, with some numbers of tokens.
 
     Half of these are powers of two, the others spread evenly by logarithm.
@@ -104,29 +109,23 @@ def _layers(
         for layer, n, k in model.layers():
             if (n, k) not in matrices:
                 found.setdefault((n, k), f"{model.name}@{layer}")
-    drawn: dict[tuple[int, int, int], str] = {}
+    drawn: dict[Size, str] = {}
     for (n, k), source in found.items():
         for number in range(_TOKENS_A_MATRIX):
             tokens = log_uniform_size(generator, math.log2(TOKENS[-1]))
             m = generator.choice(TOKENS) if number % 2 else tokens
-            if _small(m, n, k):
+            if is_at_most(_LARGEST_TFLOP, (m, n, k)):
                 drawn[m, n, k] = source
     order = list(drawn.items())
     generator.shuffle(order)
     yield from order
 
 
-def _wide(generator: random.Random, count: int) -> Iterator[tuple[tuple[int, int, int], str]]:
+def _wide(generator: random.Random, count: int) -> Iterator[tuple[Size, str]]:
     """(M, N, K) and source, spread evenly by logarithm; N and K of every other one are multiples of 8."""
     number = 0
     while number < count:
-        m, n, k = (log_uniform_size(generator, largest) for largest in WIDE_LOG2)
-        if number % 2:
-            n, k = math.ceil(n / 8) * 8, math.ceil(k / 8) * 8
-        if _small(m, n, k):
+        size = wide_size(generator, 8 if number % 2 else 1)
+        if is_at_most(_LARGEST_TFLOP, size):
             number += 1
-            yield (m, n, k), "wide: sizes spread evenly by logarithm"
-
-
-def _small(m: int, n: int, k: int) -> bool:
-    return 2 * m * n * k <= _LARGEST_TFLOP * 1e12
+            yield size, "wide: sizes spread evenly by logarithm"

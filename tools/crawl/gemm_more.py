@@ -14,7 +14,7 @@ from itertools import islice
 
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tools.crawl.gemm_kinds import KINDS, gemm_kind_sets
-from tools.crawl.gemm_shapes import WIDE_LOG2, Shapes, gemm_sets, log_uniform_size
+from tools.crawl.gemm_shapes import Shapes, Size, gemm_sets, is_at_most, wide_size
 
 VOCABULARIES = {
     "GPT-2": (50257, 768),
@@ -39,7 +39,7 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
     known, kinds = gemm_sets(), gemm_kind_sets()
     validation = known["gemm_validation"][0]
     training = known["gemm_training"][0]
-    odd = dict(_without(_odd_sizes(random.Random("gemm_odd_training")), validation))
+    odd = dict(without(_odd_sizes(random.Random("gemm_odd_training")), validation))
     made: dict[str, tuple[Shapes, str]] = {
         "gemm_odd_training": (
             {
@@ -56,7 +56,7 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
     known_sizes = set(odd) | {(p.M, p.N, p.K) for p in training}
     wide = _wide_odd_sizes(random.Random("gemm_odd_more_training"))
     new = ((size, source) for size, source in wide if size not in known_sizes)
-    more_odd = dict(islice(_without(new, validation), _MORE_ODD))
+    more_odd = dict(islice(without(new, validation), _MORE_ODD))
     made["gemm_odd_more_training"] = (
         {GemmProblem("bf16", "rcr", *size): source for size, source in more_odd.items()},
         f"gemm_odd_more_training: {len(more_odd)} further products in rcr whose N or K is no multiple of 8,\n"
@@ -74,7 +74,7 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
             and p.flops <= _MOST_TFLOP * 1e12
             and (p.M, p.N, p.K) not in first
         }
-        fit = sorted(_without(iter(rest.items()), validation))
+        fit = sorted(without(iter(rest.items()), validation))
         drawn = random.Random(name).sample(fit, _MORE)
         made[name] = (
             {GemmProblem(dtype, layout, *size): source for size, source in drawn},
@@ -85,15 +85,13 @@ def more_gemm_sets() -> dict[str, tuple[Shapes, str]]:
     return made
 
 
-def _without(
-    sizes: Iterator[tuple[tuple[int, int, int], str]], validation: Shapes
-) -> Iterator[tuple[tuple[int, int, int], str]]:
+def without(sizes: Iterator[tuple[Size, str]], validation: Shapes) -> Iterator[tuple[Size, str]]:
     """The sizes that share no (N, K) with the validation set."""
     taken = {(p.N, p.K) for p in validation}
     return ((size, source) for size, source in sizes if size[1:] not in taken)
 
 
-def _odd_sizes(generator: random.Random) -> Iterator[tuple[tuple[int, int, int], str]]:
+def _odd_sizes(generator: random.Random) -> Iterator[tuple[Size, str]]:
     """(M, N, K) and source: vocabularies first, then sizes of which N or K is no multiple of 8."""
     for name, (n, k) in VOCABULARIES.items():
         for tokens in _TOKENS:
@@ -106,14 +104,14 @@ def _odd_sizes(generator: random.Random) -> Iterator[tuple[tuple[int, int, int],
     count = 0
     while count < _ODD:
         m, n, k = size(0.0, 13.0), size(3.0, 14.3), size(3.0, 14.3)
-        if (n % 8 or k % 8) and 2 * m * n * k <= _MOST_TFLOP * 1e12:
+        if (n % 8 or k % 8) and is_at_most(_MOST_TFLOP, (m, n, k)):
             count += 1
             yield (m, n, k), "odd: sizes spread evenly by logarithm, N or K no multiple of 8"
 
 
-def _wide_odd_sizes(generator: random.Random) -> Iterator[tuple[tuple[int, int, int], str]]:
+def _wide_odd_sizes(generator: random.Random) -> Iterator[tuple[Size, str]]:
     """(M, N, K) and source, without end: drawn like the wide ones of gemm_training."""
     while True:
-        m, n, k = (log_uniform_size(generator, largest) for largest in WIDE_LOG2)
-        if (n % 8 or k % 8) and 2 * m * n * k <= _MOST_TFLOP * 1e12:
+        m, n, k = wide_size(generator)
+        if (n % 8 or k % 8) and is_at_most(_MOST_TFLOP, (m, n, k)):
             yield (m, n, k), "wide: sizes spread evenly by logarithm, N or K no multiple of 8"

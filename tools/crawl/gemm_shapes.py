@@ -221,7 +221,10 @@ def _gradients(model: LanguageModel, index: int) -> Iterator[tuple[GemmProblem, 
         yield GemmProblem("bf16", "crr", n, k, tokens), f"{model.name}@{layer}, gradient of the weights"
 
 
-WIDE_LOG2 = (13.3, 14.3, 14.3)
+Size = tuple[int, int, int]
+"""M, N and K."""
+
+_WIDE_LOG2 = (13.3, 14.3, 14.3)
 """Of the largest M, N and K of the wide sizes."""
 
 
@@ -230,12 +233,21 @@ def log_uniform_size(generator: random.Random, largest_log2: float) -> int:
     return max(1, int(2 ** (generator.random() * largest_log2)))
 
 
+def wide_size(generator: random.Random, multiple: int = 1) -> Size:
+    """Log-uniform sizes, N and K rounded up to multiples of `multiple`."""
+    m, n, k = (log_uniform_size(generator, largest) for largest in _WIDE_LOG2)
+    return m, math.ceil(n / multiple) * multiple, math.ceil(k / multiple) * multiple
+
+
+def is_at_most(tflop: float, size: Size) -> bool:
+    """Whether the product is that small."""
+    return 2 * math.prod(size) <= tflop * 1e12
+
+
 def _wide(generator: random.Random, count: int) -> Iterator[tuple[GemmProblem, str]]:
     """Log-uniform sizes; half of them have N and K that are multiples of 8."""
     for number in range(count):
-        m, n, k = (log_uniform_size(generator, largest) for largest in WIDE_LOG2)
-        if number % 2:
-            n, k = math.ceil(n / 8) * 8, math.ceil(k / 8) * 8
+        m, n, k = wide_size(generator, 8 if number % 2 else 1)
         layout = GEMM_LAYOUTS[number // 4 % 4] if number % 4 == 0 else "rcr"
         yield GemmProblem("bf16", layout, m, n, k), "wide: sizes spread evenly by logarithm"
 

@@ -29,6 +29,8 @@ _LOOK_NS = 150_000.0
 """Length of a graph for a quick look. The two events are less than 2 % of it."""
 _LOOK_SAMPLES = 2
 _ALIKE, _EQUAL = 1.25, 1.05
+"""How many times as long as the fastest check run others may take: the first, so that nothing disturbed it;
+all, so that all are samples (the precision that a coarse time needs)."""
 _LAUNCH_NS, _KNOWN_LAUNCHES = 4_000.0, 31
 """What events and the launch add to the time of a single short run, until looks have shown how much it is
 here; and how many of the latest looks count."""

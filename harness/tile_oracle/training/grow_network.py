@@ -95,7 +95,7 @@ def grow_network(
     order = np.argsort(groups, kind="stable")
     data = _Data(
         numbers[order],
-        _marks(inputs, names, features[order]),
+        _marks(inputs, names, features)[order],
         goal[order].astype(np.float32),
         weight[order].astype(np.float32),
         np.flatnonzero(np.r_[True, np.diff(groups[order]) > 0, True]),

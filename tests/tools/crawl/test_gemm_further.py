@@ -1,4 +1,4 @@
-"""The large training sets of GEMM: layers of further models, wide sizes."""
+"""The large training sets of GEMM: layers of further models, wide sizes. See also test_gemm_more."""
 
 from __future__ import annotations
 
@@ -6,37 +6,18 @@ from functools import cache
 
 import pytest
 
-from tile_oracle.data_files import data_folder
-from tile_oracle.problem_set import format_problem_set, load_problem_set
+from tile_oracle.problem_set import load_problem_set
 from tools.crawl.gemm_further import FURTHER_MODELS, further_gemm_sets
 from tools.crawl.gemm_shapes import TRAINING_MODELS, VALIDATION_MODELS
 
 _SETS = cache(further_gemm_sets)
 _NAMES = ["gemm_layers_training", "gemm_wide_training"]
 _EARLIER = ["gemm_training", "gemm_odd_training", "gemm_odd_more_training"]
-_VALIDATION = ["gemm_validation", "gemm_rrr_validation", "gemm_crr_validation", "gemm_fp16_validation"]
 
 
 def _sizes(name: str) -> list[tuple[int, int, int]]:
     rows = [problem.as_row() for problem in load_problem_set(name).problems]
     return [(int(row["M"]), int(row["N"]), int(row["K"])) for row in rows]
-
-
-def test_all_of_them_ship() -> None:
-    assert sorted(_SETS()) == sorted(_NAMES)
-
-
-@pytest.mark.parametrize("name", _NAMES)
-def test_the_files_are_what_the_code_makes(name: str) -> None:
-    shapes, provenance = _SETS()[name]
-    text = (data_folder("problems") / f"{name}.csv").read_text()
-    assert text == format_problem_set(shapes, shapes.values(), provenance)
-
-
-@pytest.mark.parametrize("name", _NAMES)
-@pytest.mark.parametrize("other", _VALIDATION)
-def test_no_weight_matrix_of_the_validation_sets_is_in_them(name: str, other: str) -> None:
-    assert not {size[1:] for size in _sizes(name)} & {size[1:] for size in _sizes(other)}
 
 
 def test_no_product_is_in_two_training_sets() -> None:
