@@ -1,4 +1,4 @@
-// What a library with one of CK Tile's kernels exports. harness/target/ck_tile_library.py is the other side.
+// What a library with one of CK Tile's kernels exports. harness/tile_oracle/device/ck_tile_library.py is the other side.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,7 @@ from tile_oracle.judge.noise import Margin, margins
 from tile_oracle.judge.statistics import (
     Side,
     between_sessions,
-    change_interval,
+    Changes,
     finding_confidences,
     loss_bounds,
     paired_sides,
@@ -104,15 +104,14 @@ class TestMetricsOverProblems:
         same = {name: margin(0.8, 0.05) for name in IDS}
         values = dict.fromkeys(IDS, 0.8)
         sides = paired_sides(IDS, values, values, same, same)
-        assert change_interval(*sides, lambda x: x.mean(axis=-1), 0.95) == (0.0, 0.0)
+        assert Changes(*sides).interval(lambda x: x.mean(axis=-1), 0.95) == (0.0, 0.0)
 
     def test_the_interval_of_a_mean_is_that_of_independent_problems(self) -> None:
         now = {name: dataclasses.replace(margin(0.5, 0.02, 1e6), pick_latency_ms=2.1) for name in IDS}
         then = {name: margin(0.5, 0.02, 1e6) for name in IDS}
         values = dict.fromkeys(IDS, 0.5)
-        low, high = change_interval(
-            *paired_sides(IDS, values, values, now, then), lambda x: x.mean(axis=-1), 0.95
-        )
+        changes = Changes(*paired_sides(IDS, values, values, now, then))
+        low, high = changes.interval(lambda x: x.mean(axis=-1), 0.95)
         expected = 1.645 * 100 * 0.5 * 0.02 * math.sqrt(2 / len(IDS))
         assert (-low, high) == pytest.approx((expected, expected), rel=0.1)
 

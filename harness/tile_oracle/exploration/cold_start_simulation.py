@@ -20,7 +20,7 @@ from tile_oracle.features.feature_table import Array
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.oracle import final_measurements, problems_of
 
-COLD_START, SUGGEST, RANDOM = WAYS = ("cold start", "suggest", "random")
+COLD_START, _, RANDOM = WAYS = ("cold start", "suggest", "random")
 
 ROUNDS = 8
 """Rounds after the opening."""

@@ -190,10 +190,6 @@ class Dispatcher:
         one = self._problems.get(problem)
         return one is None or one.complete or bool(one.home)
 
-    def is_complete(self, problem: str) -> bool:
-        one = self._problems.get(problem)
-        return one is None or one.complete
-
     def home(self, problem: str) -> str:
         """The device that last measured the problem; "" for none."""
         one = self._problems.get(problem)

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.judge import student_t
 from tile_oracle.judge.noise import Margin
 
 Array = npt.NDArray[np.float64]
@@ -44,6 +43,20 @@ _LEAST_PROBLEMS = 5
 _MOVED_QUANTILE = 0.75
 
 
+def _t_quantile(probability: Array | float, dof: Array) -> Array:
+    """Return the value that Student's t with `dof` degrees of freedom does not exceed with a probability."""
+    import scipy.special  # not at the top: it is slow to import
+
+    return np.asarray(scipy.special.stdtrit(dof, probability))
+
+
+def _t_tail(value: Array, dof: Array) -> Array:
+    """Return the probability that Student's t with `dof` degrees of freedom exceeds a value."""
+    import scipy.special  # not at the top: it is slow to import
+
+    return np.asarray(scipy.special.stdtr(dof, -value))
+
+
 @dataclass(frozen=True)
 class Side:
     """The efficiencies of one run, one entry per problem: log_ratio and sigma of the margins, degrees of
@@ -56,7 +69,7 @@ class Side:
 
     def bound(self, confidence: Array | float, side: int) -> Array:
         """One-sided confidence limit of each efficiency; side: -1 lower, 1 upper."""
-        quantile = student_t.quantile(confidence, self.dof)
+        quantile = _t_quantile(confidence, self.dof)
         moved = np.exp(np.minimum(0.0, self.log_ratio + side * quantile * self.sigma))
         return np.asarray(np.where(self.sigma > 0, moved, self.efficiency))
 
@@ -121,7 +134,7 @@ def with_accepted_picks(problems: Sequence[str], then: Side, timed_now: Mapping[
             continue
         variances = np.array([sigma[place], new.sigma]) ** 2
         dofs = np.array([dof[place], new.dof])
-        allowed = student_t.quantile(_AGREED, _joint_dof(variances, dofs)) * np.sqrt(variances.sum())
+        allowed = _t_quantile(_AGREED, _joint_dof(variances, dofs)) * np.sqrt(variances.sum())
         if abs(log_ratio[place] - new.log_ratio) > allowed:
             continue
         weights = (1 / variances) / (1 / variances).sum()
@@ -158,7 +171,7 @@ def between_sessions(now: Side, then: Side, same_pick: npt.NDArray[np.bool_]) ->
     away = np.abs(moved - np.median(moved))
     variance = (now.sigma**2 + then.sigma**2)[noisy]
     dof = np.minimum(now.dof, then.dof)[noisy]
-    expected = student_t.quantile(0.5 + _MOVED_QUANTILE / 2, dof)
+    expected = _t_quantile(0.5 + _MOVED_QUANTILE / 2, dof)
 
     def excess(between: float) -> float:
         return float(np.quantile(away / np.sqrt(variance + between**2) / expected, _MOVED_QUANTILE)) - 1.0
@@ -221,12 +234,10 @@ def finding_confidences(now: Side, then: Side, points: float, confidence: float)
     alarms = []
     for level in levels:
         below = old.efficiency - old.bound(level, -1)
-        above = new.efficiency * np.expm1(
-            np.minimum(student_t.quantile(level, new.dof) * new.sigma, _MOST_LOG)
-        )
+        above = new.efficiency * np.expm1(np.minimum(_t_quantile(level, new.dof) * new.sigma, _MOST_LOG))
         least = points / 100.0 + np.hypot(below, above)  # the loss whose lower limit is `points`
         slowed = old.log_ratio - np.log(np.maximum(old.efficiency - least, np.exp(-_MOST_LOG)))
-        alarms.append(student_t.beyond(slowed / np.sqrt(variances.sum(axis=0)), dof))
+        alarms.append(_t_tail(slowed / np.sqrt(variances.sum(axis=0)), dof))
     of_level = np.stack(alarms)
     share, chosen = _FALSE_ALARMS, np.zeros(len(dof), dtype=np.int64)
     while share > _FALSE_ALARMS / (2 * len(dof)):
@@ -271,13 +282,9 @@ class Changes:
         return change + float(low), change + float(high)
 
 
-def change_interval(now: Side, then: Side, statistic: Statistic, confidence: float) -> tuple[float, float]:
-    """Lower and upper one-sided limits of statistic(now) - statistic(then), in points."""
-    return Changes(now, then).interval(statistic, confidence)
-
-
 def over_problems(now: Side, then: Side, statistic: Statistic, confidence: float) -> tuple[float, float]:
-    """The same limits if the problems were a sample: they are resampled, with both efficiencies."""
+    """Return the limits of `Changes.interval` as if the problems were a sample: they are resampled, with both
+    efficiencies."""
     rng = np.random.default_rng(_SEED)
     index = rng.integers(0, len(now.efficiency), (1000, len(now.efficiency)))
     drawn = statistic(100.0 * now.efficiency[index]) - statistic(100.0 * then.efficiency[index])

@@ -20,9 +20,6 @@ class ByteWriter:
     def u32(self, *values: int) -> None:
         self._parts.append(struct.pack(f"<{len(values)}I", *values))
 
-    def f64(self, *values: float) -> None:
-        self._parts.append(struct.pack(f"<{len(values)}d", *values))
-
     def u32s(self, values: Sequence[int] | Any) -> None:
         array = np.ascontiguousarray(values, dtype="<u4")
         self.u32(array.size)

@@ -13,15 +13,12 @@ from tile_oracle.features.schemas import flops_of
 from tile_oracle.kernel.named import is_named
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import check_caches, records_op
-from tile_oracle.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, kernel_columns, problem_columns
+from tile_oracle.record.schema import kernel_columns, problem_columns
 
 IMPORTANCE = "importance"
 """Optional column of a training table: a row's weight, 1 by default."""
 
 _FAILED = ("wrong", "flaky", "crash", "timeout")
-
-PAIR_COLUMNS: tuple[str, ...] = (*PROBLEM_COLUMNS, *KERNEL_COLUMNS)
-"""The columns of a pair of convolution and kernel."""
 
 
 def pair_columns_of(op: str) -> tuple[str, ...]:

@@ -14,14 +14,12 @@ from tile_oracle.triton.expression import Expression, ExpressionError, Number, T
 COMPUTE_UNITS = "compute_units"
 """The number of the device's compute units (streaming multiprocessors)."""
 
-OPERANDS = (FIRST, SECOND, THIRD, FOURTH) = ("first", "second", "third", "fourth")
+OPERANDS = (FIRST, SECOND, THIRD, _) = ("first", "second", "third", "fourth")
 OUT, WORKSPACE = "out", "workspace"
 ROLES = (*OPERANDS, OUT, WORKSPACE)
 """The arrays of a run: the operands in their order, the result, and memory for intermediate results."""
 
 _BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "int32": 4}
-POINTER_DTYPES = tuple(_BYTES)
-"""The element types of pointers."""
 
 
 @dataclass(frozen=True, eq=False)
