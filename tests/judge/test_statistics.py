@@ -18,9 +18,9 @@ from tile_oracle.judge.criteria import Criteria, Criterion
 from tile_oracle.judge.interval_criteria import interval_largest_loss
 from tile_oracle.judge.noise import Margin, margins
 from tile_oracle.judge.statistics import (
+    Changes,
     Side,
     between_sessions,
-    Changes,
     finding_confidences,
     loss_bounds,
     paired_sides,
