@@ -12,11 +12,9 @@ from tests.samples import slow
 from tile_oracle.features.columns import field_columns
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.feature_share import FeatureShare, PickReason
-from tile_oracle.model.forest import Forest
-from tile_oracle.model.model_folder import read_forest
 from tile_oracle.model.pick_reasons import CAUTION, PHYSICAL, pick_reasons
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.ranker import Ranker, tree_members
+from tile_oracle.model.ranker import Ranker
 from tile_oracle.model.store import shipped_models
 from tile_oracle.problem import problem_from_id
 
@@ -35,26 +33,20 @@ def columns(kernels: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def loaded(model: str) -> tuple[Ranker, dict[str, tuple[Forest, ...]]]:
-    """A shipped model and its trees."""
-    folder = shipped_models() / model
-    ranker = Predictor.load(folder).ranker
-    of_member = {one.name: len(one.boosters) for one in tree_members(ranker)}
-    return ranker, {
-        name: tuple(read_forest(folder, name, number) for number in range(count))
-        for name, count in of_member.items()
-    }
+def loaded(model: str) -> Ranker:
+    """A shipped model."""
+    return Predictor.load(shipped_models() / model).ranker
 
 
 @pytest.mark.parametrize(
     "model", ["grouped_conv_forward_bf16_gfx950", *slow("grouped_conv_forward_bf16_sm_90")]
 )
 def test_shares_sum_to_the_difference_of_the_predictions(model: str) -> None:
-    ranker, forests = loaded(model)
+    ranker = loaded(model)
     picks, others = columns(PICKS), columns(OTHERS)
     both = {name: np.concatenate([picks[name], others[name]]) for name in picks}
     scores = ranker.log_time(both, np.array([0, 1, 0, 1]))
-    reasons = pick_reasons(ranker, forests, picks, others, most=10**6)
+    reasons = pick_reasons(ranker, picks, others, most=10**6)
     for row, reason in enumerate(reasons):
         difference = scores[2 + row] - scores[row]
         assert abs(difference) > 1e-3
@@ -63,8 +55,8 @@ def test_shares_sum_to_the_difference_of_the_predictions(model: str) -> None:
 
 
 def test_leading_features_come_first_with_their_values() -> None:
-    ranker, forests = loaded("grouped_conv_forward_bf16_gfx950")
-    (first, _) = pick_reasons(ranker, forests, columns(PICKS), columns(OTHERS), most=4)
+    ranker = loaded("grouped_conv_forward_bf16_gfx950")
+    (first, _) = pick_reasons(ranker, columns(PICKS), columns(OTHERS), most=4)
     assert len(first.features) <= 4
     shares = [abs(one.advantage) for one in first.features]
     assert shares == sorted(shares, reverse=True)
@@ -75,8 +67,8 @@ def test_leading_features_come_first_with_their_values() -> None:
 
 
 def test_a_kernel_has_no_advantage_over_itself() -> None:
-    ranker, forests = loaded("grouped_conv_forward_bf16_gfx950")
-    for reason in pick_reasons(ranker, forests, columns(PICKS), columns(PICKS)):
+    ranker = loaded("grouped_conv_forward_bf16_gfx950")
+    for reason in pick_reasons(ranker, columns(PICKS), columns(PICKS)):
         assert reason == PickReason(0.0, ())
 
 

@@ -56,10 +56,6 @@ class Forest:
     """(leaves,)"""
     category_sets: tuple[npt.NDArray[np.uint32], ...]
     """Words of 32 categories."""
-    split_rows: npt.NDArray[np.float64]
-    """Training rows that came to each split, (splits,); empty where the text does not say it."""
-    leaf_rows: npt.NDArray[np.float64]
-    """Training rows in each leaf, (leaves,); empty where the text does not say it."""
 
     @classmethod
     def from_text(cls, text: str, where: str = "the model") -> Forest:
@@ -113,7 +109,6 @@ def _read(text: str, where: str) -> Forest:
     if (leaves < 1).any():
         raise ModelError(f"{where}: tree {int(np.argmin(leaves))} has no leaves")
     splits = int((leaves - 1).sum())
-    rows = all("leaf_count" in tree and "internal_count" in tree for tree in trees)
     threshold = _column(trees, "threshold", splits, where)
     decision = _whole(trees, "decision_type", splits, np.uint8, where)
     sets: list[npt.NDArray[np.uint32]] = []
@@ -135,8 +130,6 @@ def _read(text: str, where: str) -> Forest:
         _whole(trees, "right_child", splits, np.int32, where),
         _column(trees, "leaf_value", int(leaves.sum()), where),
         tuple(sets),
-        _column(trees, "internal_count", splits, where) if rows else np.zeros(0),
-        _column(trees, "leaf_count", int(leaves.sum()), where) if rows else np.zeros(0),
     )
 
 

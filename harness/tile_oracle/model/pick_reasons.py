@@ -1,6 +1,6 @@
 """Why a ranker prefers one kernel to another: what each feature adds to the predictions of both.
 
-A prediction is a sum of contributions of the features (SHAP values of the trees, tree_shares).
+A prediction is a sum of contributions of the features (SHAP values of the trees, LightGBM's pred_contrib).
 The difference of two kernels of a problem is therefore the sum of the differences of these contributions.
 """
 
@@ -15,10 +15,8 @@ from tile_oracle.features.columns import Columns
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.model.feature_share import FeatureShare, PickReason
-from tile_oracle.model.forest import Forest
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.ranker import CorrectionMember, Ranker, TreeMember
-from tile_oracle.model.tree_shares import ScoreShares
 from tile_oracle.model.tree_targets import log_time_of
 
 PHYSICAL = "physical model"
@@ -32,17 +30,13 @@ _NOTHING = 1e-9
 
 def pick_reasons(
     ranker: Ranker,
-    forests: Mapping[str, Sequence[Forest]],
     picks: Columns,
     others: Columns,
     threads: int = 1,
     most: int = 8,
 ) -> list[PickReason]:
     """For each row, why the kernel of `picks` is preferred to that of `others`. Columns as for
-    Ranker.log_time; row i of both is of the same problem. forests: the trees of each member, with their
-    numbers of training rows; the ranker may lack its boosters. most: number of features.
-
-    Raises ModelError for trees that cannot be explained.
+    Ranker.log_time; row i of both is of the same problem. most: number of features.
     """
     count = len(picks["kernel"])
     both = {str(name): np.concatenate([picks[name], others[name]]) for name in picks if name in others}
@@ -72,24 +66,26 @@ def pick_reasons(
         if trees.schema.optional:
             rows = {**both, **trees.code.columns(both["kernel"])}
         features = trees.schema.compute(rows, hardware, trees.feature_names)
-        shares = _shares(trees, forests[trees.name], features, rows)
+        shares = _shares(trees, features, rows)
         for place, name in enumerate(trees.feature_names):
             values = features[:, place]
             _add(parts, name, weight * shares[:, place], values[:count], values[count:])
     return [_leading(parts, row, most) for row in range(count)]
 
 
-def _shares(trees: TreeMember, forests: Sequence[Forest], features: Array, rows: Columns) -> Array:
+def _shares(trees: TreeMember, features: Array, rows: Columns) -> Array:
     """Each feature's share of the advantage of the first half of the rows over the second, (rows / 2,
     features).
 
     Where the time is not linear in the trees' output, they are scaled to sum to the difference of the times.
     """
     count = len(features) // 2
-    found = [ScoreShares(forest).differences(features[:count], features[count:]) for forest in forests]
-    shares, of_picks, of_others = (np.mean(part, axis=0) for part in zip(*found, strict=True))
-    raw = of_others - of_picks
-    times = log_time_of(trees.target, np.concatenate([of_picks, of_others]), rows)
+    found = [np.asarray(booster.predict(features, pred_contrib=True)) for booster in trees.boosters]
+    contributions = np.mean(found, axis=0)  # the last column is the mean score, which all rows share
+    shares = (contributions[count:] - contributions[:count])[:, :-1]
+    scores = contributions.sum(axis=1)
+    raw = scores[count:] - scores[:count]
+    times = log_time_of(trees.target, scores, rows)
     advantage = times[count:] - times[:count]
     scale = np.divide(advantage, raw, out=np.zeros_like(raw), where=np.abs(raw) > 1e-12)
     return np.asarray(shares * scale[:, None])

@@ -17,14 +17,12 @@ from tile_oracle.session.models import ModelChoice
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tile_oracle.model.forest import Forest
     from tile_oracle.report.data import ReportData
 
 _log = logging.getLogger(__name__)
 
 MOST_LOST, MOST_INEFFICIENT = 12, 10
-"""Problems that are explained: those that lose the most time, and those of the least efficiency. For each,
-the shares take about 25 ms of a core for 2,000 trees."""
+"""Problems that are explained: those that lose the most time, and those of the least efficiency."""
 
 
 def reasons_of_picks(choice: ModelChoice, records: pd.DataFrame, data: ReportData) -> dict[str, PickReason]:
@@ -67,25 +65,16 @@ def _explained(
     folder: Path, triples: Sequence[tuple[Problem, str, str]], records: pd.DataFrame
 ) -> dict[str, PickReason]:
     from tile_oracle.features.code_table import CodeTable
-    from tile_oracle.model.model_folder import read_forest, read_spec
     from tile_oracle.model.pick_reasons import pick_reasons
-    from tile_oracle.model.predictor import TreeParts, ranker_of
-
-    forests: dict[str, list[Forest]] = {}
-
-    def read_forests(folder: Path, parts: TreeParts) -> tuple[Any, ...]:
-        """No boosters: LightGBM is slow to import, and the trees alone give the shares."""
-        numbers = range(parts.count)
-        forests[parts.name] = [read_forest(folder, parts.name, number) for number in numbers]
-        return ()
+    from tile_oracle.model.predictor import Predictor
 
     problems = [problem for problem, _, _ in triples]
     named = {name for _, *names in triples for name in names}
     code = CodeTable.of(records[records["kernel"].isin(named)])
-    ranker = ranker_of(folder, read_spec(folder), read_forests).of_binaries(code)
+    ranker = Predictor.load(folder).ranker.of_binaries(code)
     picks = _columns(problems, [pick for _, pick, _ in triples])
     others = _columns(problems, [oracle for _, _, oracle in triples])
-    reasons = pick_reasons(ranker, forests, picks, others, usable_cores())
+    reasons = pick_reasons(ranker, picks, others, usable_cores())
     return {problem.id: reason for problem, reason in zip(problems, reasons, strict=True)}
 
 
