@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tile_oracle.operation.descriptor import Operation
 from tile_oracle.operation.kind import Kind
+from tile_oracle.operation.part import deferred, part
 from tile_oracle.operation.registry import (
     DEFAULT_OPERATION,
     ENTRY_POINTS,
@@ -25,10 +26,12 @@ __all__ = [
     "ENTRY_POINTS",
     "Kind",
     "Operation",
+    "deferred",
     "find_operation",
     "operation_named",
     "operation_names",
     "operation_of_columns",
     "operation_of_prefix",
     "operations",
+    "part",
 ]

@@ -61,6 +61,10 @@ def _like_none(kernel: Kernel) -> None:
     return None
 
 
+def _refuses_none(arch: Arch, kernel: Any, problem: Any) -> Iterator[str]:
+    return iter(())
+
+
 def _as_given(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
@@ -127,7 +131,7 @@ class Operation:
     rules_key: str
     read_rules: Callable[[JsonTree, Mapping[str, JsonTree]], RuleBlock]
     refusals: Callable[[Arch, Any], Iterator[str]]
-    problem_refusals: Callable[[Arch, Any, Any], Iterator[str]]
+    problem_refusals: Callable[[Arch, Any, Any], Iterator[str]] = _refuses_none
     defaults: Mapping[str, str] = field(default_factory=dict)
     completed: Callable[[dict[str, Any]], dict[str, Any]] = _as_given
     outputs: tuple[str, ...] = ()

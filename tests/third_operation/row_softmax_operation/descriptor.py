@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from row_softmax_operation.kernel import SoftmaxKernel, cpu_source, parse_softmax_name
 from row_softmax_operation.problem import SoftmaxProblem
-from tile_oracle.operation import Operation
-
-
-def _read_rules(tree: Any, tile_lists: Mapping[str, Any]) -> Any:
-    from row_softmax_operation.rules import read_block
-
-    return read_block(tree, tile_lists)
-
-
-def _refusals(arch: Any, kernel: SoftmaxKernel) -> Iterator[str]:
-    from row_softmax_operation.rules import refusals
-
-    return refusals(arch, kernel)
-
-
-def _on_device() -> ModuleType:
-    from row_softmax_operation import on_device
-
-    return on_device
-
-
-def _features() -> Any:
-    from row_softmax_operation.features import FEATURES
-
-    return FEATURES
-
+from tile_oracle.operation import Operation, deferred, part
 
 SOFTMAX = Operation(
     name="row_softmax",
@@ -56,11 +28,10 @@ SOFTMAX = Operation(
     family_varies=("rows",),
     slices={"short rows": lambda p: p.columns < 64, "long rows": lambda p: p.columns >= 64},
     rules_key="row_softmax",
-    read_rules=_read_rules,
+    read_rules=deferred(".rules:read_block", __package__),
     rules_folder=Path(__file__).with_name("rules"),
-    refusals=_refusals,
-    problem_refusals=lambda arch, kernel, problem: iter(()),
+    refusals=deferred(".rules:refusals", __package__),
     cpu_source=cpu_source,
-    on_device=_on_device,
-    features=_features,
+    on_device=part(".on_device", __package__),
+    features=part(".features:FEATURES", __package__),
 )

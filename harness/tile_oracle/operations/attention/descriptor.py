@@ -2,60 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tile_oracle.operation.descriptor import Operation, RuleBlock
+from tile_oracle.operation.descriptor import Operation
+from tile_oracle.operation.part import deferred, part
 from tile_oracle.operations.attention.cpu_source import cpu_source
 from tile_oracle.operations.attention.kernel import AttentionKernel
 from tile_oracle.operations.attention.problem import ATTENTION_DTYPES, HEAD_DIMS, AttentionProblem
 from tile_oracle.operations.attention.slices import ATTENTION_SLICES
-
-if TYPE_CHECKING:
-    from tile_oracle.arch import Arch
-    from tile_oracle.features.operation_features import OperationFeatures
-    from tile_oracle.json_tree import JsonTree
-    from tile_oracle.operation.on_device import OnDevice
-    from tile_oracle.operation.on_gpu import OnGpu
-    from tile_oracle.triton.views import ProblemView
-
-
-def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
-    from tile_oracle.operations.attention.rules import read_block
-
-    return read_block(tree)
-
-
-def _refusals(arch: Arch, kernel: AttentionKernel) -> Iterator[str]:
-    from tile_oracle.operations.attention.rules import refusals
-
-    return refusals(arch, kernel)
-
-
-def _on_device() -> OnDevice:
-    from tile_oracle.operations.attention import on_device
-
-    return on_device.WORKER
-
-
-def _on_gpu() -> OnGpu:
-    from tile_oracle.operations.attention import on_device
-
-    return on_device.WORKER
-
-
-def _triton_view() -> type[ProblemView]:
-    from tile_oracle.operations.attention.triton_view import AttentionView
-
-    return AttentionView
-
-
-def _features() -> OperationFeatures:
-    from tile_oracle.operations.attention.features import ATTENTION_FEATURES
-
-    return ATTENTION_FEATURES
-
 
 ATTENTION = Operation(
     name=AttentionProblem.op,
@@ -78,19 +32,18 @@ ATTENTION = Operation(
     fold_fields=("heads", "kv_heads", "head_dim", "seq_kv"),
     slices=ATTENTION_SLICES,
     rules_key="attention",
-    read_rules=_read_rules,
+    read_rules=deferred(".rules:read_block", __package__),
     rules_folder=Path(__file__).with_name("rules"),
-    refusals=_refusals,
-    problem_refusals=lambda arch, kernel, problem: iter(()),
+    refusals=deferred(".rules:refusals", __package__),
     cpu_source=cpu_source,
-    on_device=_on_device,
-    on_gpu=_on_gpu,
-    triton_view=_triton_view,
+    on_device=part(".on_device:WORKER", __package__),
+    on_gpu=part(".on_device:WORKER", __package__),
+    triton_view=part(".triton_view:AttentionView", __package__),
     terms={
         "keysN": "keys and values that a step of the loop takes (online softmax)",
         "decode": "at most 16 queries for each sequence, as when a language model writes",
         "grouped": "several heads of queries share the keys and values of one head (GQA, MQA)",
         "long": "at least 8,192 keys",
     },
-    features=_features,
+    features=part(".features:ATTENTION_FEATURES", __package__),
 )

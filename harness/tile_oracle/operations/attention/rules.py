@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tile_oracle.arch import Arch, known_archs
@@ -36,8 +36,8 @@ class AttentionBlock:
         )
 
 
-def read_block(tree: JsonTree) -> AttentionBlock:
-    """Reads a block. Raises RuleError."""
+def read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> AttentionBlock:
+    """Read a block, which uses no lists of tiles. Raises RuleError."""
     part = tree.known_members(("arch", "keys"))
     return AttentionBlock(part["arch"].texts(known_archs()), part["keys"].integers(1))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tile_oracle.operation.bands import BANDS
-from tile_oracle.operation.descriptor import Operation, RuleBlock
+from tile_oracle.operation.descriptor import Operation
+from tile_oracle.operation.part import deferred, part
 from tile_oracle.operations.grouped_conv.arguments import arguments
 from tile_oracle.operations.grouped_conv.columns import FOREIGN_COLUMNS
 from tile_oracle.operations.grouped_conv.cpu_source import cpu_source
@@ -15,18 +16,6 @@ from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel, parse_
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 from tile_oracle.operations.grouped_conv.slices import CONV_SLICES
 from tile_oracle.operations.grouped_conv.terms import CONV_TERMS
-
-if TYPE_CHECKING:
-    from tile_oracle.arch import Arch
-    from tile_oracle.features.operation_features import OperationFeatures
-    from tile_oracle.json_tree import JsonTree
-    from tile_oracle.operation.ck_tile import CkTileUnits
-    from tile_oracle.operation.gpu_source import GpuSource
-    from tile_oracle.operation.kernel_lists import KernelLists
-    from tile_oracle.operation.on_device import OnDevice
-    from tile_oracle.operation.on_gpu import OnGpu
-    from tile_oracle.operation.search_axes import SearchAxes
-    from tile_oracle.triton.views import ProblemView
 
 _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 
@@ -55,74 +44,8 @@ def _timed_like(kernel: GroupedConvKernel) -> GroupedConvKernel | None:
     return replace(kernel, pipeline="compv3") if kernel.pipeline == "compv5" else None
 
 
-def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
-    from tile_oracle.operations.grouped_conv.rules import read_block
-
-    return read_block(tree, tile_lists)
-
-
-def _kernel_lists() -> KernelLists:
-    from tile_oracle.operations.grouped_conv import kernel_lists
-
-    return kernel_lists
-
-
-def _refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
-    from tile_oracle.operations.grouped_conv.refusals import refusals
-
-    return refusals(arch, kernel)
-
-
-def _problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> Iterator[str]:
-    from tile_oracle.operations.grouped_conv.refusals import problem_refusals
-
-    return problem_refusals(arch, kernel, problem)
-
-
 def _cpu_source(kernel: GroupedConvKernel) -> str:
     return cpu_source(kernel, kernel.direction, kernel.ndim)
-
-
-def _gpu_source() -> GpuSource:
-    from tile_oracle.operations.grouped_conv import gpu_source
-
-    return gpu_source
-
-
-def _ck_tile() -> CkTileUnits:
-    from tile_oracle.operations.grouped_conv import ck_tile
-
-    return ck_tile
-
-
-def _triton_view() -> type[ProblemView]:
-    from tile_oracle.operations.grouped_conv.triton_view import GroupedConvView
-
-    return GroupedConvView
-
-
-def _on_device() -> OnDevice:
-    from tile_oracle.operations.grouped_conv import on_device
-
-    return on_device
-
-
-def _on_gpu() -> OnGpu:
-    from tile_oracle.operations.grouped_conv import on_gpu
-
-    return on_gpu
-
-
-def _search() -> SearchAxes:
-    from tile_oracle.operations.grouped_conv import search
-
-    return search
-
-
-def _features() -> OperationFeatures:
-    from tile_oracle.features.schemas import GROUPED_CONV_FEATURES
-
-    return GROUPED_CONV_FEATURES
 
 
 GROUPED_CONV = Operation(
@@ -154,20 +77,20 @@ GROUPED_CONV = Operation(
         "K no multiple of 16": lambda p: bool(p.K // p.G % 16),
     },
     rules_key="blocks",
-    read_rules=_read_rules,
-    kernel_lists=_kernel_lists,
-    refusals=_refusals,
-    problem_refusals=_problem_refusals,
+    read_rules=deferred(".rules:read_block", __package__),
+    kernel_lists=part(".kernel_lists", __package__),
+    refusals=deferred(".refusals:refusals", __package__),
+    problem_refusals=deferred(".refusals:problem_refusals", __package__),
     cpu_source=_cpu_source,
-    gpu_source=_gpu_source,
-    ck_tile=_ck_tile,
-    on_device=_on_device,
-    on_gpu=_on_gpu,
-    triton_view=_triton_view,
+    gpu_source=part(".gpu_source", __package__),
+    ck_tile=part(".ck_tile", __package__),
+    on_device=part(".on_device", __package__),
+    on_gpu=part(".on_gpu", __package__),
+    triton_view=part(".triton_view:GroupedConvView", __package__),
     arguments=arguments,
     terms=CONV_TERMS,
-    features=_features,
-    search=_search,
+    features=part("tile_oracle.features.schemas:GROUPED_CONV_FEATURES"),
+    search=part(".search", __package__),
     derived_columns=("Ho", "Wo"),
     timed_like=_timed_like,
 )

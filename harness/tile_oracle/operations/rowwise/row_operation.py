@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.operation.descriptor import Operation
+from tile_oracle.operation.part import deferred, part
 from tile_oracle.operations.rowwise.kernel import RowKernel
 from tile_oracle.operations.rowwise.problem import ROW_DTYPES, RowProblem
 from tile_oracle.operations.rowwise.slices import ROW_SLICES
 
 if TYPE_CHECKING:
-    from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.triton.views import ProblemView
 
 
@@ -34,24 +33,9 @@ def row_operation(
     """
     op, (_, rows, columns) = problem.op, (field.name for field in fields(problem))
 
-    def worker() -> Any:
-        return importlib.import_module(f"tile_oracle.operations.{folder.name}.on_device").WORKER
-
-    def features() -> OperationFeatures:
-        from tile_oracle.operations.rowwise.features import row_features
-
-        return row_features(problem, rows, columns)
-
-    def read_rules(tree: Any, tile_lists: Any) -> Any:
-        from tile_oracle.operations.rowwise.rules import read_block
-
-        return read_block(kernel, tree)
-
-    def refusals(arch: Any, kernel: Any) -> Any:
-        from tile_oracle.operations.rowwise.rules import refusals
-
-        return refusals(arch, kernel)
-
+    worker = part(f"tile_oracle.operations.{folder.name}.on_device:WORKER")
+    read_block = deferred(".rules:read_block", __package__)
+    row_features = deferred(".features:row_features", __package__)
     return Operation(
         name=op,
         plural=plural,
@@ -73,13 +57,12 @@ def row_operation(
         fold_fields=(columns,),
         slices=ROW_SLICES,
         rules_key=op,
-        read_rules=read_rules,
+        read_rules=lambda tree, tile_lists: read_block(kernel, tree),
         rules_folder=folder / "rules",
-        refusals=refusals,
-        problem_refusals=lambda arch, kernel, problem: iter(()),
+        refusals=deferred(".rules:refusals", __package__),
         cpu_source=cpu_source,
         on_device=worker,
         on_gpu=worker,
         triton_view=triton_view,
-        features=features,
+        features=lambda: row_features(problem, rows, columns),
     )

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tile_oracle.operation.part import part
 from tile_oracle.operations.rowwise.row_operation import row_operation
 from tile_oracle.operations.softmax.kernel import SoftmaxKernel, cpu_source
 from tile_oracle.operations.softmax.problem import SoftmaxProblem
-
-if TYPE_CHECKING:
-    from tile_oracle.triton.views import ProblemView
-
-
-def _triton_view() -> type[ProblemView]:
-    from tile_oracle.operations.rowwise.triton_view import SoftmaxView
-
-    return SoftmaxView
-
 
 SOFTMAX = row_operation(
     SoftmaxProblem,
@@ -25,5 +15,5 @@ SOFTMAX = row_operation(
     plural="softmaxes",
     folder=Path(__file__).parent,
     cpu_source=cpu_source,
-    triton_view=_triton_view,
+    triton_view=part("tile_oracle.operations.rowwise.triton_view:SoftmaxView"),
 )
