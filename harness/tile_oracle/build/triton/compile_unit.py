@@ -38,6 +38,7 @@ def compile_unit(unit: dict[str, Any], folder: Path, archive: Path, assembly: Pa
     # used.
     cache: Any = importlib.import_module("triton.runtime.cache")
     cache.triton_key = lambda: "unused"
+    os.environ.update(unit.get("environment", {}))
     declaration = import_declarations(folder / unit["file"])[unit["declaration"]]
     functions = [declaration.main.function, *(one.function for one in declaration.after)]
     images: dict[str, bytes] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +39,8 @@ class Description:
     left_out: (function, why, number of configurations). pruned: functions with pruning functions. kept: what
     these said so far.
     headers: the user's files, as they were when they were described; without files in a prebuilt folder.
-    identity: hash of files, Triton's version and architecture.
+    environment: the variables that the files read, as they were then.
+    identity: hash of files, variables, Triton's version and architecture.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Description:
     pruned: tuple[str, ...]
     headers: Headers
     identity: str
+    environment: Mapping[str, str]
     kept: Kept = field(default_factory=dict)
 
     @cached_property
@@ -87,12 +90,23 @@ def describe_file(path: Path, arch: str) -> Description:
     """Describes the kernels of a Python file, in a child process. Raises BuildError with one line."""
     version = triton_version()
     before = _read(path)
-    told = ask_child("describe.py", path, arch, what=path.name)
+    with tempfile.TemporaryDirectory(prefix="tile-oracle-") as name:
+        surroundings = Path(name) / "surroundings.json"
+        folders = [str(Path(one).absolute()) for one in os.environ.get("PYTHONPATH", "").split(":") if one]
+        surroundings.write_text(json.dumps({"environment": dict(os.environ), "path": folders}), "utf-8")
+        told = ask_child("describe.py", path, arch, str(surroundings), what=path.name)
     files = _files(path, told)
     if dict(files)[path.name] != before:
         raise BuildError(f"{path} changed while it was read: start again")
     headers = Headers(path.parent, files)
-    identity = hashlib.sha256(f"{_FORMAT}\n{version}\n{arch}\n{headers.digest}\n".encode()).hexdigest()
+    parts = [
+        _FORMAT,
+        version,
+        arch,
+        headers.digest,
+        *sorted(f"{k}={v}" for k, v in told["environment"].items()),
+    ]
+    identity = hashlib.sha256("".join(f"{part}\n" for part in parts).encode()).hexdigest()
     return _description(path.name, arch, version, told, headers, identity, path.name)
 
 
@@ -134,12 +148,13 @@ def _description(
         left_out = tuple((str(who), str(why), int(count)) for who, why, count in told["left_out"])
         pruned = tuple(map(str, told["pruned"]))
         kept = _kept(told.get("kept", {}))
+        environment = {str(variable): str(value) for variable, value in told.get("environment", {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError, HarnessError) as error:
         raise BuildError(f"{where}: its description cannot be used ({error})") from None
     if not units:
         why = f": {left_out[0][1]}" if left_out else ""
         raise BuildError(f"{where} has no kernel for {arch}{why}")
-    return Description(name, arch, version, units, left_out, pruned, headers, identity, kept)
+    return Description(name, arch, version, units, left_out, pruned, headers, identity, environment, kept)
 
 
 def ask_pruning(description: Description, problems: Sequence[Problem]) -> None:
@@ -147,7 +162,11 @@ def ask_pruning(description: Description, problems: Sequence[Problem]) -> None:
     with tempfile.TemporaryDirectory(prefix="tile-oracle-") as name:
         folder, question = Path(name) / "files", Path(name) / "question.json"
         description.headers.write(folder)
-        asked = {"arch": description.arch, "problems": [problem.id for problem in problems]}
+        asked = {
+            "arch": description.arch,
+            "problems": [problem.id for problem in problems],
+            "environment": description.environment,
+        }
         question.write_text(json.dumps(asked), "utf-8")
         told = ask_child("prune.py", folder / description.name, str(question), what=description.name)
     try:
@@ -167,18 +186,16 @@ def _kept(told: Mapping[str, Any]) -> Kept:
 
 
 def _files(path: Path, told: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:
-    """The user's files that were imported, which the compiling processes need, too."""
-    names = told.get("files")
-    if not isinstance(names, list) or len(names) > _MOST_FILES:
+    """The user's files that were read, which the compiling processes need, too."""
+    told_files = told.get("files")
+    if not isinstance(told_files, dict) or len(told_files) > _MOST_FILES:
         raise BuildError(f"{path.name}: its process left an answer that names no files")
     found = {path.name: _read(path)}
-    for name in names:
-        relative = PurePosixPath(str(name))
-        if relative.is_absolute() or ".." in relative.parts or relative.suffix != ".py":
-            raise BuildError(
-                f"{path.name}: it imports {str(name)[:100]!r}, which is no Python file beside it"
-            )
-        found[relative.as_posix()] = _read(path.parent / relative)
+    for name, place in told_files.items():
+        relative = PurePosixPath(name)
+        if relative.is_absolute() or ".." in relative.parts:
+            raise BuildError(f"{path.name}: it reads {name[:100]!r}, which is no name of a file")
+        found[relative.as_posix()] = _read(Path(str(place)))
     return tuple(sorted(found.items()))
 
 

@@ -1,6 +1,7 @@
 """Asks the pruning functions of @triton.autotune: python prune.py FILE QUESTION ANSWER.
 
-The main program of a child process. QUESTION is a JSON file: the architecture and the ids of problems. ANSWER
+The main program of a child process. QUESTION is a JSON file: the architecture, the ids of problems
+and the environment variables that the file reads. ANSWER
 gets {declaration's number: {problem's id: [places of the configurations that are kept]}}, or {"error": line}.
 """
 
@@ -97,6 +98,7 @@ def main(file: str, question: str, answer: str) -> int:
     from tile_oracle.build.triton.user_file import write_answer
 
     asked = json.loads(Path(question).read_text("utf-8"))
+    os.environ.update(asked["environment"])
     return write_answer(Path(answer), lambda: kept(Path(file), asked["arch"], asked["problems"]))
 
 

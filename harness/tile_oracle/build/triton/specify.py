@@ -100,6 +100,11 @@ class Specifier:
         self.function = str(self.jit.__name__)
         self.left_out: list[LeftOut] = []
 
+    @property
+    def code(self) -> list[str]:
+        """Triton's hash of each launched function and of all that it calls, wherever that is."""
+        return [str(jit.cache_key) for jit in (self.jit, *self._after)]
+
     def kernels(self) -> Iterator[tuple[NamedKernel, dict[str, Any]]]:
         """Each kernel and its specification. Raises FileFailure."""
         archs = self._declared.archs

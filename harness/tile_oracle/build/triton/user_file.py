@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tile_oracle.build.triton.user_reads import package_of
 from tile_oracle.errors import HarnessError
 from tile_oracle.triton.declare import Declaration, declared
 
@@ -35,7 +36,8 @@ def write_answer(answer: Path, find: Callable[[], dict[str, object]]) -> int:
 
 def import_declarations(path: Path) -> list[Declaration]:
     """Imports the file and returns its declarations. Raises FileFailure."""
-    if importlib.util.find_spec(path.stem) is not None:
+    known = importlib.util.find_spec(path.stem)
+    if known is not None and Path(known.origin or "").resolve() != path.resolve():
         raise FileFailure(f"{path.name}: {path.stem} is also an installed module: give the file another name")
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -54,24 +56,6 @@ def import_declarations(path: Path) -> list[Declaration]:
             "@triton.jit function"
         )
     return found
-
-
-def files_below(folder: Path) -> list[Path]:
-    """The files of all modules that were imported from a folder, sorted."""
-    folder = folder.resolve()
-    found = set()
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str):
-            path = Path(file).resolve()
-            if path.is_relative_to(folder) and path.is_file() and not _installed(path):
-                found.add(path)
-    return sorted(found)
-
-
-def _installed(path: Path) -> bool:
-    own = Path(__file__).resolve().parents[2]
-    return path.is_relative_to(own) or bool({"site-packages", "dist-packages"} & set(path.parts))
 
 
 def jit_function(function: Any) -> Any:
@@ -111,11 +95,9 @@ def one_line(error: BaseException, folder: Path, name: str, line: int = 0) -> st
 
 
 def _relative(file: str, folder: Path) -> str | None:
+    """The name of one of the user's files, from its folder if it lies there; None for other files."""
     path = Path(file)
-    if (
-        not path.is_absolute()
-        or not path.resolve().is_relative_to(folder.resolve())
-        or _installed(path.resolve())
-    ):
+    if not path.is_absolute() or package_of(file) not in (None, package_of(str(folder / "main.py"))):
         return None
-    return path.resolve().relative_to(folder.resolve()).as_posix()
+    path, folder = path.resolve(), folder.resolve()
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
