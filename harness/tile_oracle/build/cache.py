@@ -34,11 +34,13 @@ from typing import Any
 
 from tile_oracle.build.use_marks import UseMarks
 from tile_oracle.errors import BuildError
+from tile_oracle.trusted_folder import check_part_trusted, check_trusted, make_folder
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 _STALE_WORK_S = 24 * 3600.0
 _USE_NOTED_S = 3600.0
 _FACTS = "entry.json"
+_WHAT = "the binaries"
 
 
 def default_cache_folder(environment: Mapping[str, str] | None = None) -> Path:
@@ -82,8 +84,12 @@ class BuildCache:
     """
 
     def __init__(self, folder: Path, suffix: str = ".so", source_suffix: str = ".cpp") -> None:
-        """`suffix` and `source_suffix`: file name suffixes of binaries and translation units."""
+        """`suffix` and `source_suffix`: file name suffixes of binaries and translation units.
+
+        Raises BuildError for a folder that other users may change.
+        """
         self.folder = folder.absolute()
+        check_trusted(self.folder, _WHAT)
         self._binary, self._source = "kernel" + suffix, "kernel" + source_suffix
         self._swept = False
         self._uses = UseMarks(self.folder)
@@ -94,8 +100,12 @@ class BuildCache:
         return self.folder / key[:2] / (key + suffix)
 
     def find(self, key: str) -> CacheEntry | None:
-        """The entry of a key, or None when there is none or it is damaged."""
+        """The entry of a key, or None when there is none or it is damaged.
+
+        Raises BuildError for one that other users may change.
+        """
         folder = self._place(key, ".entry")
+        check_part_trusted((self.folder, folder.parent, folder, folder / self._binary), self.folder, _WHAT)
         self._uses.mark(key)
         try:
             facts = json.loads((folder / _FACTS).read_bytes())
@@ -123,7 +133,7 @@ class BuildCache:
         """Locks a key for building; None while another session holds the lock. Raises BuildError."""
         path = self._place(key, ".lock")
         with self._writing():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             while True:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
                 try:
@@ -144,7 +154,7 @@ class BuildCache:
         """A fresh folder for one build, on the cache's file system, removed on exit."""
         with self._writing():
             work = self.folder / "work"
-            work.mkdir(parents=True, exist_ok=True)
+            make_folder(work)
             self._sweep(work)
             folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=work))
         try:
@@ -162,13 +172,14 @@ class BuildCache:
         with self._writing():
             content = binary.read_bytes()
             entry = binary.parent / "entry"
-            entry.mkdir()
+            make_folder(entry)
             all_facts = dict(facts) | {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
             # No fsync: the sha256 detects what a power failure damages, and the entry is built again.
+            binary.chmod(binary.stat().st_mode & ~0o022)  # a compiler's umask may let others write it
             binary.rename(entry / self._binary)
             (entry / _FACTS).write_text(json.dumps(all_facts, sort_keys=True, indent=1) + "\n", "utf-8")
             (entry / self._source).write_text(source, "utf-8")
-            place.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(place.parent)
             try:
                 entry.rename(place)
             except OSError:

@@ -21,12 +21,14 @@ from tile_oracle.build.binary import Binary
 from tile_oracle.build.isa import Cpu, missing_features
 from tile_oracle.build.source import DEVICE_WORK
 from tile_oracle.errors import BuildError
+from tile_oracle.trusted_folder import check_part_trusted, check_trusted
 
 MANIFEST = "manifest.json"
 BINARIES = "binaries"
 FORMAT = "tile-oracle kernels 1"
 
 _MOST_MANIFEST_BYTES = 256 << 20
+_WHAT = "the prebuilt kernels"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _BINARY_NAME = re.compile(r"binaries/[0-9a-f]{64}\.(?:so|hsaco|ptx|cubin|zip)")
 
@@ -78,10 +80,15 @@ def sha256_of_text(text: str) -> str:
 
 
 class PrebuiltFolder:
-    """Kernels compiled on another machine. Raises BuildError when the manifest is missing or invalid."""
+    """Kernels compiled on another machine.
+
+    Raises BuildError when the manifest is missing or invalid, or other users may change the folder.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
+        check_trusted(self.folder, _WHAT)
+        check_part_trusted([self.folder / MANIFEST], self.folder, _WHAT)
         self.facts, self.entries = _read_manifest(self.folder)
 
     def check_runs_on(self, cpu: Cpu) -> None:
@@ -103,6 +110,7 @@ class PrebuiltFolder:
         if entry is None or entry.source_sha256 != sha256_of_text(source):
             return None
         path = self.folder / entry.binary
+        check_part_trusted((path.parent, path), self.folder, _WHAT)
         problem = _what_is_wrong_with(path, self.folder, entry)
         if problem is not None:
             raise BuildError(

@@ -35,6 +35,7 @@ from tile_oracle.target.device_state import DeviceState, open_reader, why_not_re
 from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
 from tile_oracle.target.lock_files import describe_lock_folder
 from tile_oracle.target.resolve import AMD_ARCHS, amd_targets
+from tile_oracle.trusted_folder import check_trusted
 from tile_oracle.version import __version__
 
 HELP = "show what this machine can run, what is missing, and how to get it"
@@ -353,7 +354,11 @@ def _folder(folder: Path) -> Iterator[Finding]:
             BAD, "cache of kernels", f"{folder} cannot be written: set TILE_ORACLE_CACHE or give --build-dir"
         )
         return
-    yield Finding(GOOD, "cache of kernels", str(folder))
+    try:
+        check_trusted(folder, "the binaries")
+        yield Finding(GOOD, "cache of kernels", str(folder))
+    except HarnessError as error:
+        yield Finding(BAD, "cache of kernels", str(error))
     free_bytes = shutil.disk_usage(there).free
     text = f"{free_bytes / 2**30:.1f} GiB free"
     if free_bytes < _LOW_DISK_BYTES:

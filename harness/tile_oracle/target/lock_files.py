@@ -27,10 +27,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tile_oracle.trusted_folder import may_change
+
 LOCK_DIR_VARIABLE = "TILE_ORACLE_LOCK_DIR"
 SHARED_FOLDER = Path("/run/tile-oracle")
 
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -152,7 +153,8 @@ def _opened(place: _Place) -> int | None:
     path = place.path.absolute()
     parent = os.open(path.parent, flags)
     try:
-        if not _is_safe(os.fstat(parent)):
+        above = Path(os.path.realpath(path.parent), path.name).parents
+        if any(may_change(one.stat(), only_add=True) for one in above):
             return None  # others could replace the folder at any time
         if place.make:
             with suppress(FileExistsError):
@@ -163,16 +165,10 @@ def _opened(place: _Place) -> int | None:
     found = os.fstat(handle)
     if place.private and found.st_uid == os.getuid() and found.st_mode & _OTHERS == 0:
         return handle
-    if not place.private and _is_safe(found):
+    if not place.private and not may_change(found, only_add=True):
         return handle
     os.close(handle)
     return None
-
-
-def _is_safe(found: os.stat_result) -> bool:
-    """Whether only root and this user can remove or replace other users' files in the folder."""
-    trusted = found.st_uid in (0, os.getuid())
-    return trusted and (not found.st_mode & _OTHERS_MAY_WRITE or bool(found.st_mode & stat.S_ISVTX))
 
 
 def _identity(handle: int) -> tuple[int, int]:

@@ -27,6 +27,7 @@ from tile_oracle.build.toolchain import (
     zig_folder,
 )
 from tile_oracle.errors import BuildError
+from tile_oracle.trusted_folder import check_trusted
 
 HIP_HEADERS = "TILE_ORACLE_HIP_HEADERS"
 """The environment variable that names a folder made by .ci/ck_tile_headers.py."""
@@ -204,6 +205,7 @@ def _hipcc_toolchain(compiler: Path, name: str, arch: str, headers: CkTileHeader
 
 def _wheel(arch: str, headers: CkTileHeaders, environment: Mapping[str, str]) -> WheelToolchain:
     folder, linker, made = zig_folder(), shutil.which("g++"), prepared_folder(environment)
+    check_trusted(made, "HIP's headers")
     try:
         contents = (made / MADE).read_bytes()
     except OSError:
