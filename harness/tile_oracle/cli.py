@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from tile_oracle.did_you_mean import did_you_mean, most_like
 from tile_oracle.errors import HarnessError
 from tile_oracle.help_text import HelpFormatter
+from tile_oracle.plain_text import plain_output
 from tile_oracle.progress_line import never_silent, waits_shown_on
 from tile_oracle.version import __version__
 
@@ -209,12 +210,13 @@ def _run(arguments: list[str]) -> int:
     # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
     named = next((word for word in arguments if word in _COMMANDS), None)
     args = make_parser(named).parse_args(arguments)
-    try:
-        with _shown_progress(args.command):
-            return int(args.run(args))
-    except HarnessError as error:
-        print(f"tile-oracle {args.command}: {error}", file=sys.stderr)
-        return 2
+    with plain_output():
+        try:
+            with _shown_progress(args.command):
+                return int(args.run(args))
+        except HarnessError as error:
+            print(f"tile-oracle {args.command}: {error}", file=sys.stderr)
+            return 2
 
 
 @contextmanager

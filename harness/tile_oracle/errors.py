@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from tile_oracle.plain_text import as_text
+
 
 class HarnessError(Exception):
-    """Base class of all errors that a user can cause and fix. The message is one line."""
+    """Base class of all errors that a user can cause and fix. The message is one line (`as_text`)."""
+
+    def __str__(self) -> str:
+        return as_text(super().__str__())
 
 
 class ProblemError(HarnessError, ValueError):

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TextIO, TypeVar, cast
 
+from tile_oracle.plain_text import as_text
+
 _PLAIN_INTERVAL_S = 10.0
 _QUIET_S = 2.0
 """A shorter wait is not shown."""
@@ -32,13 +34,14 @@ class ProgressLine:
     last one stays, unless it is erased."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self._stream = getattr(stream, "raw_stream", stream)
         self._in_place = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._shown_at = time.monotonic()
         self._open = False
 
     def show(self, text: str) -> None:
         """Shows the progress, unless the last line is too recent."""
+        text = as_text(text)
         _Fallback.step_aside(self)
         if self._in_place:
             # A line as wide as the terminal would be wrapped, and could not be rewritten.

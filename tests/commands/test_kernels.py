@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.arch import known_archs
+from tile_oracle.cli import main
 from tile_oracle.commands import kernels
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.help_text import HelpFormatter
@@ -23,9 +24,7 @@ _KIND = ("--direction", "forward", "--dtype", "bf16", "--ndim", "2")
 
 
 def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    parser = argparse.ArgumentParser()
-    kernels.add_arguments(parser)
-    assert kernels.run(parser.parse_args(arguments)) == 0
+    assert main(["kernels", *arguments]) == 0
     return capsys.readouterr().out
 
 

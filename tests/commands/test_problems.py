@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tile_oracle.cli import main
 from tile_oracle.commands import problems
 from tile_oracle.errors import HarnessError, ProblemSetError
 from tile_oracle.problem_set import list_problem_sets, load_problem_set
@@ -16,9 +17,7 @@ from tile_oracle.problem_set import list_problem_sets, load_problem_set
 @pytest.fixture
 def said(capsys):
     def said(*arguments: str) -> str:
-        parser = argparse.ArgumentParser()
-        problems.add_arguments(parser)
-        assert problems.run(parser.parse_args(arguments)) == 0
+        assert main(["problems", *arguments]) == 0
         return capsys.readouterr().out
 
     return said

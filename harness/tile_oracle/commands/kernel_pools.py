@@ -49,7 +49,7 @@ def find_pools(rule_set: RuleSet, args: argparse.Namespace, where: KernelFilter 
     operation = operation_named(args.op)
     archs = (load_arch(args.arch).name,) if args.arch else rule_set.archs(args.op)
     if not archs:
-        raise RuleError(f"kernel set {printable(rule_set.name)} has no rules for {args.op} kernels")
+        raise RuleError(f"kernel set {rule_set.name} has no rules for {args.op} kernels")
     given = {"direction": args.direction, "ndim": args.ndim, "layout": args.layout}
     for name, value in given.items():
         if value is not None and name not in operation.kind_fields:
@@ -79,8 +79,8 @@ def asked_fields(args: argparse.Namespace) -> dict[str, tuple[str | int]]:
 
 def count_kernels(rule_set: RuleSet, kinds: Sequence[KindPool], filtered: bool = False) -> str:
     """A table of counts: per kind; for a single kind, per tile and pipeline."""
-    lines = [f"kernel set {printable(rule_set.name)}"]
-    lines += [f"  {line}" for line in wrapped(printable(rule_set.about).split(), " ", 100).splitlines()]
+    lines = [f"kernel set {rule_set.name}"]
+    lines += [f"  {line}" for line in wrapped(rule_set.about.split(), " ", 100).splitlines()]
     if len(kinds) == 1:
         lines += ["", *_tile_table(kinds[0], filtered)]
     else:
@@ -138,7 +138,7 @@ def explain_refusals(rule_set: RuleSet, kinds: Sequence[KindPool], first: int = 
     archs = ", ".join(dict.fromkeys(kind.arch for kind in kinds))
     problems = f"{len(kinds)} kind{'s' * (len(kinds) > 1)} of problem"
     lines = [
-        f"kernel set {printable(rule_set.name)} on {archs}, {problems}: "
+        f"kernel set {rule_set.name} on {archs}, {problems}: "
         f"{accepted + len(refused):,} proposed, {accepted:,} allowed, {len(refused):,} refused"
     ]
     if rule_set.left_out:
@@ -155,7 +155,7 @@ def explain_refusals(rule_set: RuleSet, kinds: Sequence[KindPool], first: int = 
     for reason, count in reasons[:first]:
         example = examples[reason]
         lines += [f"  {count:>7,}  {reason}", f"           e.g. {example.kernel.name}"]
-        lines += [f"           of {printable(example.place)}"] if example.place else []
+        lines += [f"           of {example.place}"] if example.place else []
     if len(reasons) > first:
         rest = sum(count for _, count in reasons[first:])
         lines.append(f"  {rest:>7,}  for {len(reasons) - first:,} other reasons; --first shows more")
@@ -227,11 +227,6 @@ def write_list(kinds: Sequence[KindPool], path: Path, *, traits: bool) -> str:
 
 def _x(values: tuple[int, int, int]) -> str:
     return "x".join(map(str, values))
-
-
-def printable(text: str) -> str:
-    """Removes control characters, which a terminal would interpret."""
-    return "".join(char if char.isprintable() else "�" for char in text)
 
 
 def wrapped(words: Iterable[str], joint: str = ", ", width: int = 100) -> str:

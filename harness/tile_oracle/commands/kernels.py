@@ -17,7 +17,6 @@ from tile_oracle.commands.kernel_pools import (
     explain_refusals,
     find_pools,
     pools_document,
-    printable,
     wrapped,
     write_list,
 )
@@ -222,8 +221,8 @@ def _pool_lines(rule_set: RuleSet, pools: list[KindPool], args: argparse.Namespa
     if args.list and args.refused:
         refused = (one for kind in pools for one in kind.pool.refused)
         return [
-            *(f"{printable(one.place)}: {one.kernel.name}: {one.reason}" for one in refused),
-            *(f"{printable(place)}: {reason}" for place, reason in rule_set.left_out),
+            *(f"{one.place}: {one.kernel.name}: {one.reason}" for one in refused),
+            *(f"{place}: {reason}" for place, reason in rule_set.left_out),
         ]
     if args.list:
         return [kernel.name for kind in pools for kernel in kind.pool.accepted]

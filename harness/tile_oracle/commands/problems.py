@@ -11,6 +11,7 @@ from pathlib import Path
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.errors import ProblemSetError
+from tile_oracle.plain_text import as_text
 from tile_oracle.problem import Problem, kind_text
 from tile_oracle.problem_list.miopen_driver import driver_command
 from tile_oracle.problem_set import (
@@ -148,13 +149,13 @@ def _write(sets: Sequence[ProblemSet], out: Path, dtype: str | None) -> str:
         for one in sets
         for line in (*one.provenance.splitlines(), f"from {_origin(one)}, sha256 {one.sha256}")
     ]
-    text = format_problem_set(problems, problems.values(), "\n".join(map(_printable, provenance)))
+    text = format_problem_set(problems, problems.values(), "\n".join(map(as_text, provenance)))
     try:
         write_atomically(out, text.encode())
     except OSError as error:
         raise ProblemSetError(f"cannot write {out}: {error.strerror}") from None
-    notes = [f"  {_printable(note)}" for one in sets for note in reading_notes(one)]
-    return "\n".join([f"{len(problems):,} problems in {_printable(str(out))}", *notes])
+    notes = [f"  {note}" for one in sets for note in reading_notes(one)]
+    return "\n".join([f"{len(problems):,} problems in {out}", *notes])
 
 
 def _origin(one: ProblemSet) -> str:
@@ -187,13 +188,13 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
     problems = problem_set.problems
     lines = [f"{problem_set.name}: {len(problems):,} problems"]
     if problem_set.path is not None:
-        lines.append(f"  file    {_printable(str(problem_set.path))}")
+        lines.append(f"  file    {problem_set.path}")
     lines.append(f"  sha256  {problem_set.sha256}")
     if problem_set.repeated_rows:
         lines.append(f"  left out: {problem_set.repeated_rows:,} rows that repeat an earlier problem")
-    lines += [f"  note    {_printable(note)}" for note in problem_set.notes]
+    lines += [f"  note    {note}" for note in problem_set.notes]
     if problem_set.provenance:
-        lines += ["", *(f"  {_printable(line)}".rstrip() for line in problem_set.provenance.splitlines())]
+        lines += ["", *(f"  {line}".rstrip() for line in problem_set.provenance.splitlines())]
 
     counts = Counter(name for problem in problems for name in slices_of(problem))
     lines += ["", "slices (a problem can be in several)"]
@@ -226,7 +227,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
         shown = min(first, len(problems))
         lines += ["", f"first {shown} of {len(problems):,}" if shown < len(problems) else "problems"]
         pairs = zip(problems[:shown], problem_set.sources[:shown], strict=True)
-        listed = [(f"  {p.id}", _number(p.flops / 1e9) + " GFLOP", _printable(source)) for p, source in pairs]
+        listed = [(f"  {p.id}", _number(p.flops / 1e9) + " GFLOP", source) for p, source in pairs]
         lines += text_table(listed, right_aligned=(1,))
     return "\n".join(lines)
 
@@ -259,8 +260,3 @@ def _number(value: float) -> str:
 
 def _words(words: Iterable[str]) -> str:
     return " ".join(sorted(set(words)))
-
-
-def _printable(text: str) -> str:
-    """Removes control characters, which a terminal would interpret."""
-    return "".join(char if char.isprintable() else "�" for char in text)

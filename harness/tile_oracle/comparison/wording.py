@@ -126,18 +126,13 @@ def terminal_lines(comparison: Comparison) -> list[str]:
         lines += _table(outcome, (*HEADINGS[:5], "kernel"), rows, (1, 2, 3, 4))
     for title, headings, rows in lists(comparison):
         lines += _table(title, headings, rows, (2,) if "pairs" in headings else ())
-    return [clean_line(line) for line in lines]
+    return lines
 
 
 def _one_kernel(row: Sequence[str]) -> list[str]:
     """A row with one column of kernels, because terminals are narrow; the list of changes has both."""
     *figures, old, new = row
     return [*figures, old if new == _SAME else f"{new} (changed)"]
-
-
-def clean_line(line: str) -> str:
-    """A line without control characters; its spaces stay."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in line)
 
 
 def markdown(comparison: Comparison) -> str:

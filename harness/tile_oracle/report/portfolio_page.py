@@ -10,6 +10,7 @@ from typing import Protocol
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from tile_oracle.plain_text import as_text
 from tile_oracle.report import charts
 
 _CLASSES = ("first", "second", "third")
@@ -78,7 +79,12 @@ def portfolio_page(
         )
         for kind, of_kind in curves.items()
     ]
-    page = Environment(autoescape=True, undefined=StrictUndefined).from_string(_TEMPLATE)
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Markup) else as_text(str(value)),
+    )
+    page = environment.from_string(_TEMPLATE)
     return page.render(style=Markup(style), kinds=kinds, text=text)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import pytest
 
+from tile_oracle.plain_text import as_text
 from tile_oracle.session.progress import ProgressLine
 from tile_oracle.session.pytest_private import (
     forget_line,
@@ -80,7 +81,7 @@ class Display:
         """The columns of a live line, and the line. One column is free: a full line makes some terminals
         scroll."""
         columns = 78 if self._reporter is None else terminal_columns(self._reporter) - 2
-        return columns, (text if isinstance(text, str) else text(columns))[:columns]
+        return columns, as_text(text if isinstance(text, str) else text(columns))[:columns]
 
     def line(self, text: str, **markup: bool) -> None:
         """Writes a permanent line."""
@@ -92,7 +93,7 @@ class Display:
             # Not write_line, which makes pytest print the file name again before the next test.
             if is_within_line(reporter):
                 reporter.write("\n")
-            reporter.write(text + "\n", flush=True, **markup)
+            reporter.write(as_text(text) + "\n", flush=True, **markup)
 
     def problem(self, line: ProgressLine) -> None:
         """Writes the line of a complete problem; red if kernels failed."""

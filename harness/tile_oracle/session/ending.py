@@ -13,6 +13,7 @@ import pytest
 
 from tile_oracle.collector import leave_to_the_end_of_the_process, paused_collector
 from tile_oracle.errors import HarnessError
+from tile_oracle.plain_text import as_text
 from tile_oracle.progress_line import clock
 from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.outcome import Outcome, most_severe
@@ -201,9 +202,12 @@ class EndHooks:
                     tell(f"{prefix}.{name}", f"{value:.6g}")
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
+        def write_line(text: str) -> None:
+            terminalreporter.write_line(as_text(text))
+
         if self.state.trouble:
             terminalreporter.section("tile-oracle", red=True)
-            terminalreporter.write_line(self.state.trouble)
+            write_line(self.state.trouble)
         from tile_oracle.report.terminal import summary_lines
         from tile_oracle.session.closing import status_line
 
@@ -211,24 +215,24 @@ class EndHooks:
             open_ones = conclusion.outcomes - self.session.options.allowed
             failed = Outcome.FAILED in open_ones
             terminalreporter.section(
-                f"tile-oracle: {conclusion.data.run.problem_set}",
+                as_text(f"tile-oracle: {conclusion.data.run.problem_set}"),
                 red=failed,
                 yellow=bool(open_ones) and not failed,
                 green=not open_ones,
             )
             columns, note = terminal_columns(terminalreporter), conclusion.baseline_note
             for line in summary_lines(conclusion.data, columns, with_baseline=not note):
-                terminalreporter.write_line(line)
+                write_line(line)
             if note:
-                terminalreporter.write_line(note)
-            self._write_outcomes(terminalreporter, conclusion)
+                write_line(note)
+            self._write_outcomes(write_line, conclusion)
         for note in dict.fromkeys([*self.session.notes, *self.state.notes]):
-            terminalreporter.write_line(f"note: {note}")
+            write_line(f"note: {note}")
         status = exit_status(terminalreporter)
         if said := status_line(self.state.outcomes - self.session.options.allowed, status):
-            terminalreporter.write_line(said)
+            write_line(said)
 
-    def _write_outcomes(self, terminalreporter: TerminalReporter, conclusion: Conclusion) -> None:
+    def _write_outcomes(self, write_line: Callable[[str], None], conclusion: Conclusion) -> None:
         from tile_oracle.session.closing import closing_lines
 
         lines = closing_lines(
@@ -237,10 +241,8 @@ class EndHooks:
             list(self.config.invocation_params.args),
             not self.session.remeasures,
         )
-        if lines:
-            terminalreporter.write_line("")
-        for line in lines:
-            terminalreporter.write_line(line)
+        for line in ["", *lines] if lines else []:
+            write_line(line)
 
     def pytest_unconfigure(self) -> None:
         self.state.display.end()

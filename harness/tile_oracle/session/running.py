@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError
+from tile_oracle.plain_text import as_text
 from tile_oracle.session import benchmark_bridge
 from tile_oracle.session.items import params_of
 from tile_oracle.session.state import SessionState
@@ -144,4 +145,4 @@ class RunningHooks:
             *session.header(),
             f"model: {', '.join(dict.fromkeys(choice.name for choice in session.models))}",
         ]
-        return lines
+        return [as_text(line) for line in lines]
