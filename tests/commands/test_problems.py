@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.cli import main
 from tile_oracle.commands import problems
 from tile_oracle.errors import HarnessError, ProblemSetError
+from tile_oracle.plain_text import plain_output
 from tile_oracle.problem_set import list_problem_sets, load_problem_set
 
 
 @pytest.fixture
 def said(capsys):
     def said(*arguments: str) -> str:
-        assert main(["problems", *arguments]) == 0
+        parser = argparse.ArgumentParser()
+        problems.add_arguments(parser)
+        with plain_output():
+            assert problems.run(parser.parse_args(arguments)) == 0
         return capsys.readouterr().out
 
     return said
