@@ -25,7 +25,7 @@ DONE: dict[str, Any] = {
     "samples": 7,
     "busy_ms": 3.0,
 }
-SETTLED: dict[str, Any] = {"settled": "a", "dirty": [], "processes": 0}
+SETTLED: dict[str, Any] = {"settled": "a", "dirty": [], "unfair": [], "processes": 0}
 
 
 def test_valid_messages_are_accepted() -> None:

@@ -69,7 +69,7 @@ MESSAGES = (
     _says(
         "says_settled",
         "Confirms a result with a token of its own.",
-        '{"settled":"0123456789abcdef","dirty":[],"processes":0}\n',
+        '{"settled":"0123456789abcdef","dirty":[],"unfair":[],"processes":0}\n',
     ),
     _says(
         "says_half_a_line", "Writes the beginning of a line, which the worker's answer completes.", '{"done":'

@@ -98,6 +98,8 @@ class CpuDevice:
         self._compared = None
         _refuse_unless_there_is(_memory_needed_bytes(problem), "data and reference")
         self.claim()
+        if self.cold_cache and self._flush is None:
+            self._flush = np.ones(2 * last_level_cache_bytes(), np.uint8)
         data = self._loaded = operation_named(problem.op).worker.cpu_data(problem, seed)
         self._arguments += [_arguments(problem, checked.inputs, checked.out) for checked in data.sets]
 
@@ -276,8 +278,7 @@ class CpuDevice:
 
     def _flush_caches(self) -> None:
         """Writes twice the size of the caches, which evicts the kernel's data."""
-        if self._flush is None:
-            self._flush = np.zeros(2 * last_level_cache_bytes(), np.uint8)
+        assert self._flush is not None
         self._flush += 1
 
     def _require(self) -> CpuData:

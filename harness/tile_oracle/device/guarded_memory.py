@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,16 @@ _LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _LIBC.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int)
 _LIBC.mremap.restype = ctypes.c_void_p
 _LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_LIBC.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 _MREMAP_MAYMOVE = 1
 _FAILED = ctypes.c_void_p(-1).value
+
+
+_MOST_PAGES = 64
+_PRESENT = (ctypes.c_ubyte * _MOST_PAGES)()
+_PRESENT_AT = ctypes.addressof(_PRESENT)
+_LIVE: dict[int, int] = {}
+"""Base -> bytes between the guard pages of each buffer that exists."""
 
 
 class GuardedBuffer:
@@ -43,6 +52,7 @@ class GuardedBuffer:
         self._offset = _PAGE + (self._inner - size if flush else skew)
         self._protect(self._base, _PAGE, _NONE)
         self._protect(self._base + _PAGE + self._inner, _PAGE, _NONE)
+        _LIVE[self._base] = self._inner
 
     @property
     def address(self) -> int:
@@ -72,6 +82,7 @@ class GuardedBuffer:
         return values.reshape(shape)
 
     def __del__(self) -> None:
+        _LIVE.pop(getattr(self, "_base", 0), None)
         if getattr(self, "_alias", None) is not None:
             _LIBC.munmap(self._alias, self._inner)
 
@@ -91,6 +102,40 @@ class GuardedBuffer:
     def _protect(self, address: int, size: int, protection: int) -> None:
         if _LIBC.mprotect(address, size, protection):
             raise MemoryError("cannot protect pages: too many memory mappings")
+
+
+def touched_guards() -> bool:
+    """Whether a guard page of any buffer has memory: somebody has made it accessible and used it.
+
+    False where huge pages may hold guards together with data.
+    """
+    return not _HUGE_PAGES and any(_guard_is_present(base, inner) for base, inner in _LIVE.items())
+
+
+def _guard_is_present(base: int, inner: int) -> bool:
+    size = inner + 2 * _PAGE
+    if size <= _MOST_PAGES * _PAGE:
+        _LIBC.mincore(base, size, _PRESENT_AT)
+        return bool((_PRESENT[0] | _PRESENT[size // _PAGE - 1]) & 1)
+    _LIBC.mincore(base, _PAGE, _PRESENT_AT)
+    _LIBC.mincore(base + _PAGE + inner, _PAGE, _PRESENT_AT + 1)
+    return bool((_PRESENT[0] | _PRESENT[1]) & 1)
+
+
+def guarded_bytes() -> int:
+    """Memory of all buffers, in bytes."""
+    return sum(_LIVE.values())
+
+
+def _shared_memory_has_huge_pages() -> bool:
+    try:
+        chosen = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled").read_text()
+    except OSError:
+        return False
+    return not any(word in chosen for word in ("[never]", "[advise]", "[deny]"))
+
+
+_HUGE_PAGES = _shared_memory_has_huge_pages()
 
 
 def holding(array: npt.NDArray[Any], *, flush: bool, skew: int = 0) -> GuardedBuffer:

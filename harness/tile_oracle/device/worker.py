@@ -251,7 +251,12 @@ class Worker:
             changes += ("inputs",) if looks is not None and looks() else ()
         if self._slot is not None:
             self._slot.end()
-        settled = {"settled": token, "dirty": changes, "processes": report.processes}
+        settled = {
+            "settled": token,
+            "dirty": changes,
+            "unfair": report.unfair,
+            "processes": report.processes,
+        }
         self._channel.send(answer, settled)
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tile_oracle.measure.answer import measurement_of
+from tile_oracle.measure.answer import has_spoilt_its_worker, measurement_of, misbehaviour
 from tile_oracle.measure.leaders import final_passes, samples_a_pass
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.protocol import Message
@@ -29,9 +29,10 @@ class InTurn:
         kernel, the others continue in a new worker; if none can be started, the iteration ends."""
         groups = deque([leaders] if leaders else [])
         first: Measurement | None = None
+        alone = False
         while groups:
             group = groups[0]
-            if first is not None:
+            if alone:
                 self._link.drop()
             command, jobs = self._command(group)
             command["samples"] = keep_samples
@@ -40,14 +41,19 @@ class InTurn:
                 self._link.send(command, list(jobs))
                 while jobs:
                     answer = self._link.next_result(problem)
+                    if misbehaviour(answer) is not None and len(command["runs"]) > 1:
+                        # Nobody knows which of them it was: run each one again in its own worker.
+                        groups, alone = deque([leader] for leader in group), True
+                        break
                     leader = jobs.pop(answer["done"])
                     as_checked = {**answer, "check": leader.check, "check_points": leader.check_points}
                     final = measurement_of(problem, leader.kernel, as_checked)
                     group.remove(leader)
-                    if answer["dirty"] and not jobs:
+                    if has_spoilt_its_worker(answer) and not jobs:
                         self._link.drop()
                     yield replace(final, round=round_)
-                groups.popleft()
+                else:
+                    groups.popleft()
             except (Refused, Lost) as error:
                 if isinstance(error, Lost):
                     self._link.lost = str(error)
@@ -64,7 +70,7 @@ class InTurn:
                     # worker, this one first.
                     first = Measurement(problem, culprit.kernel, died.status, died.detail, round_)
                     group.sort(key=lambda leader: leader is not culprit)
-                    groups = deque([leader] for leader in group)
+                    groups, alone = deque([leader] for leader in group), True
                     continue
                 group.remove(culprit)
                 if not group:

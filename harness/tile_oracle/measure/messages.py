@@ -51,6 +51,7 @@ class _Resting(Struct):
 class _Settled(Struct):
     settled: _Text
     dirty: list[_Text]
+    unfair: list[_Text]
     processes: _Count
 
 
@@ -179,7 +180,7 @@ class Conversation:
         self.last = identity
         if not (self._interleaved and self._waiting):
             self.running = None
-        return {**result, "dirty": message["dirty"], "processes": message["processes"]}
+        return {**result, **{name: message[name] for name in ("dirty", "unfair", "processes")}}
 
     def resting(self, message: Message) -> bool:
         """Handles `resting`; returns whether the idle worker has missed a command. Raises ChannelGarbled."""

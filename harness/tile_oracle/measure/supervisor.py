@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tile_oracle.build.compiler_message import shortened
 from tile_oracle.errors import TargetError
 from tile_oracle.kernel import Kernel
-from tile_oracle.measure.answer import measurement_of
+from tile_oracle.measure.answer import has_spoilt_its_worker, measurement_of, misbehaviour
 from tile_oracle.measure.containment import Containment
 from tile_oracle.measure.in_turn import InTurn
 from tile_oracle.measure.kernel_order import KernelOrder
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 _WINDOW = 8
 """Number of kernels sent to the worker in advance, so that it never waits for the parent."""
-_LEFT_BEHIND = "left {} processes running behind it"
 _LOG_CHARACTERS = 2000
 """Length limit of a compiler's log in a record's detail."""
 
@@ -160,12 +159,9 @@ class Supervisor:
                 if died.job_id is None:
                     continue
                 return Applied(died.status, str(died.detail))
-            if answer["processes"]:
+            if has_spoilt_its_worker(answer):
                 self._link.drop()
-                return Applied("crash", _LEFT_BEHIND.format(answer["processes"]))
-            if answer["tainted"] or answer["dirty"]:
-                self._link.drop()
-            return Applied(answer["status"], answer["detail"])
+            return Applied(*(misbehaviour(answer) or (answer["status"], answer["detail"])))
         raise TargetError(f"target {self.target.name}: the worker died repeatedly before the kernel ran")
 
     # ---- one problem ------------------------------------------------------------------------
@@ -252,19 +248,17 @@ class Supervisor:
                 continue
             job = jobs.pop(answer["done"])
             measurement = measurement_of(problem, job.kernel, answer)
-            if answer["processes"]:
-                detail = _LEFT_BEHIND.format(answer["processes"])
-                measurement = Measurement(problem, job.kernel, "crash", detail)
             if "inputs" in answer["dirty"] and (measurement.ok or job.alone):
                 measurement = Measurement(problem, job.kernel, "wrong", "changed its inputs")
             if measurement.ok:
                 self._link.trust(problem, job.binary)
                 self._best_ms = min(self._best_ms or measurement.latency_ms, measurement.latency_ms)
-            if answer.get("tainted") or answer["dirty"]:
+            if has_spoilt_its_worker(answer):
                 self._requeue(waiting, jobs)
                 self._link.drop()
+            # Somebody outside may have moved the worker to other cores, for example.
             others = answer.get("again") or (
-                measurement.status in ("wrong", "flaky") and "inputs" in answer["dirty"]
+                measurement.status in ("wrong", "flaky") and ("inputs" in answer["dirty"] or answer["unfair"])
             )
             if others and self._may_try_again(job, measurement):
                 self._requeue(waiting, jobs)

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tile_oracle.errors import DeviceMissingError
+from tile_oracle.measure.answer import has_spoilt_its_worker
 from tile_oracle.measure.child import Child
 from tile_oracle.measure.containment import Containment, containment_for
 from tile_oracle.measure.live_worker import QUIET_LIMIT_S, LiveWorker, Silence
@@ -248,7 +249,7 @@ class WorkerLink:
             self._load(problem)
             self.send({"do": "run", "id": _PROBE, "binary": str(binary), "samples": False}, [_PROBE])
             answer = self.next_result(problem)
-            if answer["dirty"]:
+            if has_spoilt_its_worker(answer):
                 self.drop()
         except (Died, Refused) as error:
             return f"now fails: {error}"
