@@ -173,6 +173,25 @@ child.kill()
 """
 
 
+@pytest.mark.skipif(not CAN_CONTAIN, reason="this system makes no namespaces")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root could write the machine's settings")
+def test_a_contained_worker_cannot_write_the_machines_settings(start: Callable[..., Child]) -> None:
+    """It tries to open them only: where this test fails, nothing has been changed."""
+    program = """
+import os, sys
+for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches", "/proc/sysrq-trigger",
+             "/sys/kernel/mm/transparent_hugepage/enabled"):
+    try:
+        os.close(os.open(path, os.O_WRONLY))
+        sys.exit(f"{path} can be written")
+    except OSError:
+        pass
+os._exit(7)
+"""
+    child = start(program, SPACES)
+    assert child.death() == "exited with code 7"
+
+
 def test_a_stopped_harness_continues_and_its_worker_is_killed() -> None:
     search = str(Path(tile_oracle.__file__).parent.parent)
     process = subprocess.Popen(

@@ -126,6 +126,8 @@ class Lab:
         """Ends the worker and the compiler."""
         self.supervisor.close()
         self.target.close()
+        for left in Path("/dev/shm").glob("to-family-*"):
+            left.unlink()
 
 
 def _run_session(folder: Path, family: Family, reports: Path, limit_s: float) -> list[Seen] | None:

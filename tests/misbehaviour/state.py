@@ -1,7 +1,7 @@
 """Kernels that compute the right result but change the state of the process that ran them.
 
-Their own result counts, because it is correct and was timed before the change could do harm. Their worker is
-replaced, so the kernels after them run in an unchanged one.
+Unless it changes how the process is scheduled, their own result counts, because it is correct and was timed
+before the change could do harm. Their worker is replaced, so the kernels after them run in an unchanged one.
 """
 
 # ruff: noqa: E501 - C++ in one line.
@@ -13,8 +13,10 @@ _OK = one("ok")
 _X86 = "x86_64"
 
 
-def _leaves(name: str, does: str, code: str, declarations: str = "", **more: object) -> Family:
-    return Family(name, "state", does, _OK, f"{code} convolve(a);", declarations=declarations, **more)  # type: ignore[arg-type]
+def _leaves(
+    name: str, does: str, code: str, declarations: str = "", statuses: frozenset[str] = _OK, **more: object
+) -> Family:
+    return Family(name, "state", does, statuses, f"{code} convolve(a);", declarations=declarations, **more)  # type: ignore[arg-type]
 
 
 STATE = (
@@ -48,8 +50,8 @@ STATE = (
     Family(
         "changes_root",
         "state",
-        "Makes an empty folder the root folder, where the system lets it.",
-        _OK,
+        "Makes an empty folder the root folder, where the system lets it: it can no longer be audited.",
+        one("ok", "wrong"),
         'mkdir("/tmp/to-empty-root", 0755); chroot("/tmp/to-empty-root"); convolve(a);',
         quick=True,
     ),
@@ -124,8 +126,14 @@ STATE = (
         "moves_to_all_cores",
         "Takes the process off the core that it was pinned to.",
         "uint8_t all[128]; memset(all, 255, sizeof all); sched_setaffinity(0, sizeof all, all);",
+        statuses=one("wrong"),
     ),
-    _leaves("lowers_priority", "Gives the process the lowest priority.", "setpriority(0, 0, 19);"),
+    _leaves(
+        "lowers_priority",
+        "Gives the process the lowest priority.",
+        "setpriority(0, 0, 19);",
+        statuses=one("wrong"),
+    ),
     Family(
         "filters_system_calls",
         "state",
@@ -196,7 +204,7 @@ STATE = (
         "leaves_threads",
         "state",
         "Leaves threads behind that compute for ever.",
-        _OK,
+        one("wrong"),
         "for (int i = 0; i < 4; ++i) { unsigned long t; pthread_create(&t, nullptr, busy, nullptr);"
         " pthread_detach(t); } convolve(a);",
         declarations="static void *busy(void *) { for (;;) sink = 1; }",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.misbehaviour.fairness import FAIRNESS
 from tests.misbehaviour.families import Family
 from tests.misbehaviour.messages import MESSAGES
 from tests.misbehaviour.precision import PRECISION
@@ -9,5 +10,9 @@ from tests.misbehaviour.resources import RESOURCES
 from tests.misbehaviour.signals import SIGNALS
 from tests.misbehaviour.state import STATE
 from tests.misbehaviour.timing import TIMING
+from tests.misbehaviour.watching import WATCHING
 
-FAMILIES: tuple[Family, ...] = (*TIMING, *PRECISION, *STATE, *MESSAGES, *RESOURCES, *SIGNALS)
+FAMILIES: tuple[Family, ...] = (
+    *(*TIMING, *PRECISION, *STATE, *MESSAGES, *RESOURCES, *SIGNALS),
+    *(*FAIRNESS, *WATCHING),
+)

@@ -105,7 +105,8 @@ class GuardedBuffer:
 
 
 def touched_guards() -> bool:
-    """Whether a guard page of any buffer has memory: somebody has made it accessible and used it.
+    """Whether a guard page of any buffer has memory, or is not mapped: somebody has made it accessible and
+    used it.
 
     False where huge pages may hold guards together with data.
     """
@@ -115,11 +116,11 @@ def touched_guards() -> bool:
 def _guard_is_present(base: int, inner: int) -> bool:
     size = inner + 2 * _PAGE
     if size <= _MOST_PAGES * _PAGE:
-        _LIBC.mincore(base, size, _PRESENT_AT)
-        return bool((_PRESENT[0] | _PRESENT[size // _PAGE - 1]) & 1)
-    _LIBC.mincore(base, _PAGE, _PRESENT_AT)
-    _LIBC.mincore(base + _PAGE + inner, _PAGE, _PRESENT_AT + 1)
-    return bool((_PRESENT[0] | _PRESENT[1]) & 1)
+        failed, last = _LIBC.mincore(base, size, _PRESENT_AT), size // _PAGE - 1
+    else:
+        failed, last = _LIBC.mincore(base, _PAGE, _PRESENT_AT), 1
+        failed |= _LIBC.mincore(base + _PAGE + inner, _PAGE, _PRESENT_AT + 1)
+    return bool(failed or (_PRESENT[0] | _PRESENT[last]) & 1)
 
 
 def guarded_bytes() -> int:

@@ -35,7 +35,7 @@ def measurement_of(problem: Problem, kernel: Kernel, answer: Message) -> Measure
         return Measurement(problem, kernel, *bad)
     values = {name: answer[name] for name in _ANSWER_FIELDS if name in answer}
     if answer["dirty"] and answer["status"] == "ok":
-        values["detail"] = f"its worker was replaced: it changed {', '.join(answer['dirty'])}"
+        values["detail"] = f"its worker was replaced ({', '.join(answer['dirty'])})"
     if "state" in answer:
         values["state"] = DeviceState(**answer["state"])
     return Measurement(problem, kernel, **values, sample_ms=tuple(answer.get("sample_ms", ())))

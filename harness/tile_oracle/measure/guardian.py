@@ -34,6 +34,7 @@ CONTAINED = "TILE_ORACLE_CONTAINED"
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _NEW_NS, _NEW_IPC, _NEW_USER, _NEW_PID, _NEW_NET = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 _MS_NOSUID_NODEV_NOEXEC, _MS_REC_SLAVE = 2 | 4 | 8, 0x4000 | 0x80000
+_MS_BIND, _MS_REMOUNT_BIND_RDONLY = 0x1000, 0x20 | 0x1000 | 1
 _TICK_MS = 200
 _SEALS_WITHIN_S = 30.0
 """Time for the worker to seal the journal after the harness is gone."""
@@ -141,6 +142,8 @@ class Guardian:
             _call(_LIBC.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None))
             _call(_LIBC.mount(b"proc", b"/proc", b"proc", ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC), None))
             os.write(say, b"proc")
+        for place in (b"/proc/sys", b"/proc/sysrq-trigger", b"/sys"):
+            _make_read_only(place, bind=place != b"/sys")
         os.close(say)
         os.close(self._control)
         os.close(self._verdict)
@@ -301,6 +304,18 @@ def _ending(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"signal {os.WTERMSIG(status)}"
     return f"exit {os.WEXITSTATUS(status)}"
+
+
+def _make_read_only(place: bytes, *, bind: bool) -> None:
+    """Makes the machine's settings read-only in this mount namespace, where that is possible.
+
+    bind: the place is no mount of its own.
+    """
+    flags = ctypes.c_ulong(_MS_REMOUNT_BIND_RDONLY | _MS_NOSUID_NODEV_NOEXEC)
+    with suppress(OSError):
+        if bind:
+            _call(_LIBC.mount(place, place, None, ctypes.c_ulong(_MS_BIND), None))
+        _call(_LIBC.mount(None, place, None, flags, None))
 
 
 def _write(path: str, text: str) -> None:
