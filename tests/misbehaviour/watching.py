@@ -9,12 +9,16 @@ _WRONG = one("wrong", "flaky")
 _TIMED = "when it was timed"
 
 
-def _one(name: str, does: str, code: str, declarations: str = "", detail: str = _TIMED, *, workspace: str = "0", quick: bool = False) -> Family:  # fmt: skip
+_OR_OK = one("wrong", "ok")
+"""A run that is timed alone is not noticed, and then its whole work is timed."""
+
+
+def _one(name: str, does: str, code: str, declarations: str = "", detail: str = _TIMED, *, workspace: str = "0", statuses: frozenset[str] = _WRONG, quick: bool = False) -> Family:  # fmt: skip
     return Family(
         name,
         "watching",
         does,
-        _WRONG,
+        statuses,
         code,
         declarations=declarations,
         detail=detail,
@@ -29,6 +33,8 @@ WATCHING = (
         "Does nothing when its last run ended less than 10 microseconds ago.",
         "if (now_ns() - ended > 10000) convolve(a); ended = now_ns();",
         "static int64_t ended = 0;",
+        "",
+        statuses=_OR_OK,
         quick=True,
     ),
     _one(
@@ -38,6 +44,8 @@ WATCHING = (
         " if (began - ended > 10000) convolve(a);"
         " clock_gettime(3, &now); ended = now.seconds * 1000000000 + now.nanoseconds;",
         "static int64_t ended = 0;",
+        "",
+        statuses=_OR_OK,
     ),
     _one(
         "watches_its_caller",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from tile_oracle.record import attempts as attempts_module
-from tile_oracle.record.attempts import Attempts, AttemptSlot
+from tile_oracle.record.attempts import Attempts, AttemptSlot, forget_settled
 
 
 def die_at(folder: Path, writer: str, problem: str, kernel: str, *, careful: bool = False) -> None:
@@ -108,3 +109,45 @@ def test_a_flipped_bit_blames_no_other_kernel(bit: int, tmp_path: Path) -> None:
     path.write_bytes(data)
     session = Attempts(tmp_path, "2")
     assert {death.kernel for death in session._deaths} <= {"k"}
+
+
+@pytest.mark.parametrize("call", ["open", "pwrite", "fdatasync"])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.ENOSPC])
+def test_a_call_that_fails_costs_the_note_and_nothing_else(
+    call: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(attempts_module.os, call, fails)
+        session = Attempts(tmp_path, "1")
+        session.note_problem("p")
+        session.sync()
+        slot = AttemptSlot(session.path or tmp_path / "none")
+        slot.load("p", careful=True)
+        slot.begin("k")
+        slot.end()
+        assert not session.careful("p")
+        session.finished("p")
+    session.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_notes_that_nobody_needs_are_removed(tmp_path: Path) -> None:
+    die_at(tmp_path, "recorded", "p", "k")
+    die_at(tmp_path, "unrecorded", "p", "other")
+    die_at(tmp_path, "between", "p", "")
+    living = Attempts(tmp_path, "living")
+    forget_settled(tmp_path, lambda: {("p", "k"), ("q", "other")})
+    assert {path.name for path in tmp_path.iterdir()} == {".attempt-unrecorded", ".attempt-living"}
+    living.close()
+
+
+def test_the_records_are_not_read_when_nobody_died(tmp_path: Path) -> None:
+    def read() -> set[tuple[str, str]]:
+        raise AssertionError
+
+    die_at(tmp_path, "between", "p", "")
+    forget_settled(tmp_path, read)
+    assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-from tile_oracle.errors import BuildError
+from tile_oracle.errors import BuildError, TargetError
 
 _X86_LEVELS: dict[str, tuple[str, ...]] = {
     "x86-64": ("cmov", "cx8", "fpu", "fxsr", "mmx", "sse", "sse2"),
@@ -95,12 +95,23 @@ class Isa:
 
 @lru_cache(maxsize=1)
 def this_cpu() -> Cpu:
-    """The CPU of this machine. Without /proc/cpuinfo it has no known features."""
+    """The CPU of this machine. Without /proc/cpuinfo it has no known features. Raises TargetError."""
+    return parse_cpuinfo(cpuinfo_text(), platform.machine())
+
+
+def cpuinfo_text() -> str:
+    """The text of /proc/cpuinfo; "" on a system that has none.
+
+    Raises TargetError when it cannot be read: the names of devices and instruction sets come from it.
+    """
     try:
-        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
-    except OSError:
-        text = ""
-    return parse_cpuinfo(text, platform.machine())
+        return Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise TargetError(
+            f"/proc/cpuinfo cannot be read ({error.strerror}), so this CPU has no name: make it readable"
+        ) from None
 
 
 def parse_cpuinfo(text: str, machine: str) -> Cpu:

@@ -26,6 +26,7 @@ from tile_oracle.device.clock_code import ClockCode
 from tile_oracle.device.guarded_memory import guarded_bytes, touched_guards
 from tile_oracle.device.native_clock import NOW
 from tile_oracle.measure.guardian import CONTAINED
+from tile_oracle.passing_errors import unless_passing
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
@@ -455,10 +456,9 @@ def _scheduling(thread: int) -> tuple[object, ...]:
 
 def _keep_open(path: str) -> int:
     """Opens a file and returns the descriptor; -1 when this operating system does not have the file."""
-    try:
+    with unless_passing():
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return -1
+    return -1
 
 
 def _file_behind(fd: int) -> tuple[int, int] | None:

@@ -136,6 +136,13 @@ class WorkerLink:
         return self._worker.child.pid if self._worker is not None else None
 
     def _start(self) -> LiveWorker:
+        """Starts a worker; tries twice, since one failed call says nothing about the device. Raises Lost."""
+        try:
+            return self._start_once()
+        except Lost:
+            return self._start_once()
+
+    def _start_once(self) -> LiveWorker:
         self.drop()
         options = dict(self.target.device_options())
         try:

@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import zlib
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,18 +102,21 @@ class Attempts:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.pwrite(self._fd, _AT_REST.ljust(_BYTES), 0)
         except OSError:
-            self.path = None  # the disk is full: deaths are not detected, measurements continue
+            self.close()  # the disk is full: deaths are not detected, measurements continue
+            self.path = None
 
     def note_problem(self, problem: str) -> None:
         """Notes that a problem is about to begin; `sync` flushes it to the disk."""
         page = _page(problem, "", careful=self.careful(problem), boot=self._boot)
-        with suppress(OSError):
-            os.pwrite(self._fd, (_AT_REST + page).ljust(_BYTES), 0)
+        if self._fd >= 0:
+            with suppress(OSError):
+                os.pwrite(self._fd, (_AT_REST + page).ljust(_BYTES), 0)
 
     def sync(self) -> None:
         """Flushes the note of `note_problem` to the disk."""
-        with suppress(OSError):
-            os.fdatasync(self._fd)
+        if self._fd >= 0:
+            with suppress(OSError):
+                os.fdatasync(self._fd)
 
     def careful(self, problem: str) -> bool:
         """Whether a session has died at this problem."""
@@ -142,6 +146,19 @@ class Attempts:
                     self.path.unlink()
             os.close(self._fd)
             self._fd = -1
+
+
+def forget_settled(folder: Path, recorded: Callable[[], Collection[tuple[str, str]]]) -> None:
+    """Removes slots of dead sessions that nobody needs: no kernel ran, or its result is recorded.
+
+    recorded: reads the pairs of problem and kernel that the run has; called only if there are such slots.
+    """
+    deaths = _read_deaths(folder, _boot())
+    known = recorded() if deaths else ()
+    for death in deaths:
+        if (death.problem, death.kernel) in known:
+            with suppress(OSError):
+                death.path.unlink()
 
 
 def _read_deaths(folder: Path, boot: str) -> list[_Death]:

@@ -48,6 +48,7 @@ class EndHooks:
                 self._conclude(session, interrupted)
                 if interrupted and not self.state.conclusions:
                     self.state.trouble = self._how_to_resume("interrupted")
+                self.session.forget_attempts()
                 if unsealed := self.session.unsealed():
                     self.state.trouble = unsealed
                 if unsealed or self.state.worker_trouble:

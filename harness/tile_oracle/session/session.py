@@ -15,6 +15,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import load_problem_sets
+from tile_oracle.record.attempts import forget_settled
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import left_unsealed
@@ -251,6 +252,15 @@ class Session(ABC):
             f"rows could not be sealed into a part and are still in {left[0]}{more}: free or repair the "
             "disk, then --resume"
         )
+
+    def forget_attempts(self) -> None:
+        """Removes the notes of killed workers about pairs that the run has. Raises RecordError."""
+        if self._run is not None:
+            folder = self._run.folder
+            forget_settled(
+                folder,
+                lambda: set(load_records(folder)[["problem", "kernel"]].itertuples(index=False, name=None)),
+            )
 
     def forget_records(self) -> None:  # noqa: B027  most sessions hold none
         """Frees the memory of records that the session holds. `records` reads them again."""

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from pathlib import Path
+
+from tile_oracle.build.isa import cpuinfo_text
+from tile_oracle.passing_errors import unless_passing
+from tile_oracle.target.control_group import memory_left_bytes
 
 
 def cpu_name() -> str:
@@ -23,11 +28,7 @@ def cpu_name() -> str:
 
 
 def _cpuinfo() -> dict[str, str]:
-    try:
-        text = Path("/proc/cpuinfo").read_text(errors="replace")
-    except OSError:
-        return {}
-    first = text.strip().split("\n\n", 1)[0]
+    first = cpuinfo_text().strip().split("\n\n", 1)[0]
     pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
     return {name.strip(): value.strip() for name, value in pairs}
 
@@ -41,27 +42,24 @@ def last_level_cache_bytes() -> int:
     """Size of the largest cache of this machine's first core; 64 MiB where Linux does not report it."""
     sizes = [0]
     for path in _CACHES.glob("index*/size"):
-        try:
+        with unless_passing(), suppress(ValueError):
             text = path.read_text().strip()
             sizes.append(int(text.rstrip("KMG")) * _UNITS.get(text[-1:], 1))
-        except (OSError, ValueError):
-            continue
     return max(sizes) or _CACHE_BYTES_ASSUMED
 
 
 def memory_available_bytes() -> int:
-    """Memory available without swapping, within the limit of the control group."""
+    """Memory available without swapping, within the limits of the control groups.
+
+    Raises OSError when they cannot be read for the moment.
+    """
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration, ValueError):
         available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-    except (OSError, ValueError):
-        return available
-    return min(available, max(0, limit - used))
+    left = memory_left_bytes()
+    return available if left is None else min(available, left)
 
 
 _FASTEST_CLOCK_HZ = 7e9

@@ -27,6 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tile_oracle.passing_errors import unless_passing
 from tile_oracle.trusted_folder import may_change
 
 LOCK_DIR_VARIABLE = "TILE_ORACLE_LOCK_DIR"
@@ -57,11 +58,12 @@ class LockFolder:
     def open(self, name: str) -> int | None:
         """Opens a lock file read-only, which suffices to lock it even when another user created it.
 
-        None when it cannot be created or is not a regular file.
+        None when it cannot be created or is not a regular file. Raises OSError for failures that pass: they
+        do not mean that nobody needs to wait.
         """
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         for extra in (0, os.O_CREAT | os.O_EXCL, 0):  # open it; create it; another process just created it
-            with suppress(OSError):
+            with unless_passing():
                 if _identity(self._handle) != self._identity:
                     return None  # this process closed the descriptor, and its number was reused
                 handle = os.open(name, flags | extra, 0o644, dir_fd=self._handle)
@@ -104,10 +106,10 @@ def lock_folder(environment: Mapping[str, str] = os.environ) -> LockFolder | Non
     """The folder of this user's lock files; None when no folder is safe.
 
     If the folder named by the variable is not safe, no other one is used: its users would silently no longer
-    exclude each other.
+    exclude each other. Raises OSError for failures that pass.
     """
     for place in _places(environment):
-        with suppress(OSError):
+        with unless_passing():
             handle = _opened(place)
             if handle is not None:
                 return LockFolder(place.path, handle)
