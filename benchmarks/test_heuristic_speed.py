@@ -14,8 +14,10 @@ from tests.measured_tables import GFX950
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
-from tile_oracle.foreign.importers import import_file
-from tile_oracle.model.predictor import Predictor, find_model
+from tile_oracle.model.fitting_model import models_for
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.problem import Kind
+from tile_oracle.record.importers import import_file
 from tile_oracle.training.cross_validation import out_of_fold
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import recipe_named
@@ -74,7 +76,7 @@ def test_out_of_fold_for_a_run(benchmark: Any, problems: int, kernels: int, limi
 
 def test_ranking_a_pool_of_300(benchmark: Any) -> None:
     """One problem, the pool of the published rules, the shipped model."""
-    folder = find_model("forward", "bf16", "gfx950")
+    folder = models_for(Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2), "gfx950").folder
     assert folder is not None
     predictor, problem = Predictor.load(folder), make_problems(1)[0]
     kernels = make_kernels(("compv3", "compv4", "compv5", "compv6", "mem", "basic_v1")) * 5

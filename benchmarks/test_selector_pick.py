@@ -14,8 +14,9 @@ import pytest
 
 from tests.selector.made_problems import random_problems
 from tile_oracle.kernel import Kernel
+from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.model_folder import read_booster_text, read_spec
-from tile_oracle.model.predictor import Predictor, find_model
+from tile_oracle.model.predictor import Predictor
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.selector.ranker import NativeRanker
@@ -42,7 +43,7 @@ def median_us(ask: Callable[[Any], Any], problems: Sequence[Problem]) -> float:
 @pytest.mark.parametrize(("count", "limit_us"), [(30, 60.0), (300, 60.0), (4608, 500.0)])
 def test_pick_of_the_shipped_model(benchmark: Any, count: int, limit_us: float) -> None:
     """Limits for an idle core: 60 us for 300 candidates, 0.5 ms for 4,608, called from Python."""
-    folder = find_model("forward", "bf16", "gfx950")
+    folder = models_for(Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2), "gfx950").folder
     assert folder is not None
     kernels, problems = candidates(count), random_problems(FORWARD, 2000)
     ranker, predictor = NativeRanker.load(folder, kernels), Predictor.load(folder)
@@ -65,7 +66,7 @@ def test_pick_of_the_shipped_model(benchmark: Any, count: int, limit_us: float) 
 def test_load_and_memory(benchmark: Any, count: int) -> None:
     """Limits: 200 ms of processor time, and with up to 300 candidates memory under three times the model's
     text (of thousands the names alone take more than a small model)."""
-    folder = find_model("forward", "bf16", "gfx950")
+    folder = models_for(Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2), "gfx950").folder
     assert folder is not None
     kernels = candidates(count)
     NativeRanker.load(folder, kernels)  # builds the library, reads names

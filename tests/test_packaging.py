@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
-NOT_IN_THE_WHEEL = ("/training.parquet", "/out_of_fold.parquet", "/forward_unseen_300/default.parquet")
+NOT_IN_THE_WHEEL = ("/training.parquet", "/out_of_fold.parquet")
 """Files of the shipped models that only a checkout has."""
 
 
@@ -81,7 +81,7 @@ def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
     } <= names
     # The training data of shipped models are only needed to train them again, from a checkout.
     assert not [name for name in names if name.endswith(NOT_IN_THE_WHEEL)]
-    assert wheel.stat().st_size < 26e6
+    assert wheel.stat().st_size < 29e6
     assert not [name for name in names if name.startswith(("tools/", "tests/", "reports/", "benchmarks/"))]
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from tile_oracle.commands.predict import kernels_named
+from tile_oracle.commands.predict import kernels_in_file
 from tile_oracle.errors import HarnessError, RecordError
 from tile_oracle.history.cache import _load
 from tile_oracle.history.summary import _verdict
+from tile_oracle.problem import Kind
 from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import left_unsealed, read_journal, seal_abandoned, set_damaged_aside
 from tile_oracle.record.run import purpose_of
@@ -85,7 +86,7 @@ def test_in_place_of_a_cache(tmp_path: Path, fifo: Path) -> None:
 
 def test_in_place_of_a_list_of_kernels(tmp_path: Path, fifo: Path) -> None:
     with pytest.raises(HarnessError, match="it is a FIFO"):
-        kernels_named(tmp_path, str(fifo))
+        kernels_in_file(str(fifo), Kind.of("gemm", dtype="bf16", layout="rcr"))
 
 
 def test_in_place_of_tuned_results(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_a_pick_states_its_basis(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pick", GFX, "--arch", "gfx950", "--top", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert re.match(
-        rf"{GFX}: 300 candidates by grouped_conv_forward_bf16_gfx950 \(\w+\), [\d.]+ \w+, after loading",
+        rf"{GFX}: 30 candidates by grouped_conv_forward_bf16_gfx950 \(\w+\), [\d.]+ \w+, after loading",
         lines[0],
     )
     assert re.fullmatch(r" +1 +[\d.]+ predicted TFLOPS  model     grouped_conv_forward_bf16_2d_\S+", lines[1])
@@ -41,11 +41,11 @@ def test_dimensions_and_sets_name_problems_too(capsys: pytest.CaptureFixture[str
     # The set has a 3D problem, for which no model ships: this is reported, and the others continue.
     without = [one for one in found if not one["picks"]]
     assert len(without) == shown.err.count("\n") == 1
-    assert "no model was trained for forward bf16 3D on gfx950" in without[0]["notes"][0]
+    assert "no model fits forward bf16 3D on gfx950" in without[0]["notes"][0]
     assert without[0]["notes"][0] in shown.err
     for one in (one for one in found if one["picks"]):
         assert one["model"] == "grouped_conv_forward_bf16_gfx950"
-        assert one["candidates"] == 300
+        assert one["candidates"] == 30
         assert one["pick_us"] > 0
         assert one["notes"] == []
         (pick,) = one["picks"]

@@ -18,7 +18,7 @@ from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.schemas.tile_work import tile_work
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.model.fitting_model import find_model_of
+from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.model.roofline_fit import fit_roofline
@@ -212,7 +212,7 @@ def test_a_folder_ranks_pools_of_several_sources(tmp_path: Path, monkeypatch: py
     assert predictor.ranks_named
     ranked = predictor.rank(square(8192), [FEW, SMALL, LARGE])
     assert [kernel for kernel, _ in ranked] == [LARGE, SMALL, FEW]
-    assert find_model_of(KIND, "sm_90", models=folder.parent, named=[FEW.name]) is None, "only by its name"
+    assert models_for(KIND, "sm_90", [folder.parent], kernels=[FEW]).folder is None, "only by its name"
     with pytest.raises(ModelError, match="C\\+\\+ cannot compute the roofline model"):
         selector_bytes(NativeModel.load(folder), [LARGE])
 

@@ -16,7 +16,9 @@ from tile_oracle.build.builder import Builder
 from tile_oracle.errors import BuildError, ModelError, RuleError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
+from tile_oracle.model.fitting_model import pool_of_model
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.store import shipped_models
 from tile_oracle.model.trees import TreeSettings
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool import kernel_pool
@@ -57,7 +59,7 @@ def cpu_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_model_picks_what_its_predictor_ranks_first() -> None:
     with Registry(arch="gfx950") as registry:
         pool = registry.candidates(GFX).kernels
-        assert pool == kernel_pool("forward", "bf16", 2, "gfx950")
+        assert pool == pool_of_model(shipped_models() / "grouped_conv_forward_bf16_gfx950", GFX.kind)
         folder = "grouped_conv_forward_bf16_gfx950"
         ranked = Predictor.load(Path(__file__).parents[2] / "models" / folder).rank(GFX, pool)
         picks = registry.rank(GFX)

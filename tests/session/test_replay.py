@@ -347,7 +347,10 @@ def test_one_of_several_devices_is_chosen_and_named(
         session = session_of("--target=replay")
     finally:
         shutil.rmtree(other)
-    assert "there are oracles of 2 devices, --model or --oracle chooses another" in session.target_reason
+    first, _, second = session.target_reason.partition("; --oracle ")
+    assert first == f"shipped with made_up ({device.name})"
+    assert second.endswith("replays another device's")
+    assert Path(second.split()[0]).parent.parent == other
 
 
 def test_each_of_two_problem_sets_replays_its_own_oracle(

@@ -29,10 +29,9 @@ from tile_oracle.features.groups import fold_codes, group_codes
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named, work_of
 from tile_oracle.features.schemas.physical_terms import GEMM_TERMS
-from tile_oracle.foreign.importers import write_records
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.aliases import find_aliases, merge
-from tile_oracle.model.fitting_model import find_model_of
+from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operation import Kind
@@ -41,6 +40,7 @@ from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.oracle import problems_of
 from tile_oracle.pool import gemm_pool
+from tile_oracle.record.importers import write_records
 from tile_oracle.record.schema import arrow_schema
 from tile_oracle.training.cross_validation import out_of_fold
 from tile_oracle.training.fit import fit
@@ -156,17 +156,13 @@ def test_a_trained_model_picks_well_from_its_folder(recipe: str, tmp_path: Path)
         evaluation.slices["slice"]
     ) >= {"tiny M", "large M", "rcr", "rrr"}
     found = {
-        layout: find_model_of(Kind.of("gemm", dtype="bf16", layout=layout), "gfx950", models=tmp_path)
+        layout: models_for(Kind.of("gemm", dtype="bf16", layout=layout), "gfx950", [tmp_path]).folder
         for layout in ("rcr", "rrr", "crr")
     }
     model_folder = tmp_path / "model"
     assert found == {"rcr": model_folder, "rrr": model_folder, "crr": None}, "no record is of crr"
-    assert (
-        find_model_of(
-            Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2), "gfx950", models=tmp_path
-        )
-        is None
-    )
+    convolution = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
+    assert models_for(convolution, "gfx950", [tmp_path]).considered == ()
     problem = GemmProblem("bf16", "rcr", 32, 2048, 2048)
     ranked = predictor.rank(problem, kernels())
     assert sorted(k.name for k, _ in ranked) == sorted(k.name for k in kernels())

@@ -8,7 +8,7 @@ import pytest
 from tile_oracle.data_files import data_folder
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.kernel.named import is_named, parse_named_kernel
-from tile_oracle.model.fitting_model import find_model_of
+from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import kernels_trained_on
 from tile_oracle.problem_set import load_problem_set
@@ -22,8 +22,8 @@ SET = "attention_validation"
 def test_it_is_found_for_its_kernels() -> None:
     names = [one for one in kernels_trained_on(FOLDER) if is_named(one) and not is_library_name(one)]
     for kind in {parse_named_kernel(one).kind for one in names}:
-        of_kind = [one for one in names if parse_named_kernel(one).kind == kind]
-        assert find_model_of(kind, "sm_90", named=of_kind) == FOLDER
+        of_kind = [one for one in map(parse_named_kernel, names) if one.kind == kind]
+        assert models_for(kind, "sm_90", kernels=of_kind).folder == FOLDER
     assert read_spec(FOLDER).ranks_named
 
 

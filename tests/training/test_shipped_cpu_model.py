@@ -11,10 +11,11 @@ import pytest
 
 from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.evaluate import rank_records
-from tile_oracle.model.fitting_model import find_model
+from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import model_places
 from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.problem import Kind
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import read_rows
 from tile_oracle.record.merge import merge_records
@@ -33,8 +34,9 @@ def training() -> pd.DataFrame:
 
 
 def test_the_model_is_found_for_its_cpu_only() -> None:
-    assert find_model("forward", "bf16", "cpu", device="AMD EPYC, family 26, model 2") == FOLDER
-    assert find_model("forward", "bf16", "cpu", device="AMD EPYC, family 25, model 1") is None
+    kind = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
+    assert models_for(kind, "cpu", device="AMD EPYC, family 26, model 2").folder == FOLDER
+    assert models_for(kind, "cpu", device="AMD EPYC, family 25, model 1").folder is None
 
 
 def test_live_sessions_use_cpu_models_from_the_user_folder_only() -> None:

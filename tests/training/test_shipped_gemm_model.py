@@ -10,17 +10,15 @@ import pytest
 from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.candidates import rank_recorded
 from tile_oracle.judge.baseline_file import load_baseline
-from tile_oracle.kernel.named import is_named, parse_named_kernel
-from tile_oracle.model.fitting_model import find_model_of
+from tile_oracle.model.fitting_model import models_for, pool_of_model
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.store import kernels_trained_on
 from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import read_rows
 from tile_oracle.record.merge import merge_records
 from tile_oracle.selection import select, summarise
-from tile_oracle.vendor.libraries import is_library_name
 
 BF16, FP16 = "gemm_bf16_sm_90", "gemm_fp16_sm_90"
 SETS = {
@@ -55,12 +53,11 @@ def test_it_is_found_for_pools_with_kernels_of_other_sources_alone(case: str) ->
     model, name = SETS[case]
     first = load_problem_set(name).problems[0].as_row()
     kind = Kind.of("gemm", dtype=str(first["dtype"]), layout=str(first["layout"]))
-    trained_on = kernels_trained_on(folder_of(model))
-    named = [one for one in trained_on if is_named(one) and not is_library_name(one)]
-    named = [one for one in named if parse_named_kernel(one).kind == kind]
-    assert named
-    assert find_model_of(kind, "sm_90", named=named) == folder_of(model)
-    assert find_model_of(kind, "sm_90") is None
+    own = pool_of_model(folder_of(model), kind)
+    assert models_for(kind, "sm_90", kernels=own).folder == folder_of(model)
+    native = models_for(kind, "sm_90", kernels=pool_of_kind(kind, "sm_90"))
+    assert native.folder is None
+    assert f"{model} knows the functions of " in native.why_none
     assert Predictor.load(folder_of(model)).ranks_named
 
 

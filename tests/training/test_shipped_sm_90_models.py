@@ -17,11 +17,13 @@ from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.candidates import without_refused
 from tile_oracle.evaluation.evaluate import rank_records
 from tile_oracle.features.code_table import CodeTable
-from tile_oracle.model.fitting_model import find_model
+from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.model_folder import read_booster_text
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import Kind
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import read_rows
 from tile_oracle.record.merge import merge_records
@@ -68,7 +70,8 @@ def oracle(folder: Path, *names: str) -> pd.DataFrame:
 
 
 def test_the_shipped_model_is_found(direction: str, folder: Path) -> None:
-    assert find_model(direction, "bf16", "sm_90") == folder
+    kind = Kind.of("grouped_conv", direction=direction, dtype="bf16", ndim=2)
+    assert models_for(kind, "sm_90", kernels=pool_of_kind(kind, "sm_90")).folder == folder
 
 
 @pytest.mark.slow

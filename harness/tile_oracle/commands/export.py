@@ -6,13 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from tile_oracle.commands.predict import kernels_named
 from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import ModelError, RuleError
 from tile_oracle.features.schemas import op_of_model
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.model_folder import ModelSpec, read_spec
-from tile_oracle.model.store import SPEC_FILE, is_model_folder, model_names, shipped_models
+from tile_oracle.model.store import SPEC_FILE, is_model_folder, model_names, read_manifest, shipped_models
 from tile_oracle.operation import operation_named
 from tile_oracle.pool import load_rule_set, pool_of_kind
 from tile_oracle.problem import kind_text
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         for line in names.remarks():
             print(line, file=sys.stderr)
     else:
-        done = export_model(folder, kernels_named(folder, None), output)
+        done = export_model(folder, _trained_kernels(folder), output)
     for kind, count in done.kernels.items():
         print(f"{done.folder / file_stem(kind)}.selector: {kind_text(kind)}, {count:,} kernels")
     print(f"{done.bytes / 1e6:.1f} MB; build it with: make -C {done.folder}")
@@ -80,6 +79,14 @@ def _model_folder(text: str) -> Path:
         f"{text} is neither a model folder (with {SPEC_FILE}) nor the name of a shipped model"
         f"{hint and '; '}{hint}"
     )
+
+
+def _trained_kernels(folder: Path) -> list[Kernel]:
+    """In the order of the model's manifest."""
+    names = read_manifest(folder).get("kernels") or ()
+    if not names:
+        raise ModelError(f"{folder} does not record its kernels: name some with --kernels")
+    return [parse_kernel_name(str(name)) for name in names]
 
 
 def _kernels_of_set(spec: ModelSpec, name: str) -> list[Kernel]:

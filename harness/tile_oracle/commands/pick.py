@@ -18,6 +18,7 @@ from tile_oracle.commands.json_output import add_json
 from tile_oracle.commands.options import add_build_dir, add_toolchain
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
+from tile_oracle.model.store import folder_of_model
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool.rules import rules_of
 from tile_oracle.problem import Problem
@@ -77,7 +78,11 @@ def add_registry_arguments(parser: argparse.ArgumentParser, *, arch: bool = True
             "--arch", metavar="ARCH", help="pick for this architecture, which this machine need not have"
         )
     parser.add_argument(
-        "--kernel-set", default="default", metavar="NAME", help="the pool (default: %(default)s)"
+        "--kernel-set",
+        default=None if arch else "default",
+        metavar="NAME",
+        help="the pool, or a list of kernels (.json)"
+        + ("; default: `default` on a target, and with --arch the model's training kernels" if arch else ""),
     )
     parser.add_argument(
         "--ck-tile",
@@ -96,7 +101,11 @@ def add_registry_arguments(parser: argparse.ArgumentParser, *, arch: bool = True
         action="store_true",
         help="the model picks nothing for problems outside of what it was trained on",
     )
-    parser.add_argument("--model", metavar="FOLDER", help="model folder (default: the shipped one that fits)")
+    parser.add_argument(
+        "--model",
+        metavar="FOLDER",
+        help="model folder, or the name of one in models/ or of a shipped one (default: the one that fits)",
+    )
     parser.add_argument("--tuned", type=Path, metavar="DIR", help="folder of tuned results (default: yours)")
     parser.add_argument(
         "--engine",
@@ -114,8 +123,8 @@ def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry
     return Registry(
         args.target,
         arch=getattr(args, "arch", None),
-        kernels=rules_of(args.kernel_set, args.ck_tile),
-        model=args.model,
+        kernels=args.kernel_set and rules_of(args.kernel_set, args.ck_tile),
+        model=args.model and folder_of_model(args.model),
         models=Path("models"),
         engine=args.engine,
         tuned=True if args.tuned is None else args.tuned,

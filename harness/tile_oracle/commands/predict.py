@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
@@ -12,13 +13,13 @@ from tile_oracle.commands.json_output import add_json
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
-from tile_oracle.kernel import Kernel, kernel_of_kind, parse_kernel_name
-from tile_oracle.model.fitting_model import find_model_of
+from tile_oracle.kernel import Kernel, kernel_of_kind
+from tile_oracle.model.fitting_model import models_for, pool_of_model
 from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.store import folder_of_model, read_manifest
+from tile_oracle.model.store import folder_of_model, model_places
 from tile_oracle.operation import operation_named
-from tile_oracle.pool import pool_of_kind
+from tile_oracle.pool import listed_pool
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.training.training_range import TrainingRange
 from tile_oracle.user_file import read_bytes
@@ -33,8 +34,9 @@ examples:
   tile-oracle predict N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1 --kernel-set default --top 3
   tile-oracle predict forward_smoke --model models/mine --kernels names.txt --json
 
-The kernels are those that the model was trained on, unless a file or a kernel set names others. A kernel that
-the architecture's rules refuse for the problem is still listed, with the reason. `tile-oracle problems NAME
+The kernels are those that the model was trained on (without the algorithms of libraries, since only the
+library says which of them a problem has), unless a file or a kernel set names others. A kernel that the
+architecture's rules refuse for the problem is still listed, with the reason. `tile-oracle problems NAME
 --ids` prints problem ids.
 """
 
@@ -50,16 +52,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="FOLDER",
-        help="model folder, or a shipped model's name (default: the one that fits)",
+        help="model folder, or the name of one in models/ or of a shipped one (default: the one that fits)",
     )
     parser.add_argument(
         "--arch",
         default="gfx950",
         metavar="ARCH",
-        help="architecture of the shipped model (default: %(default)s)",
+        help="architecture of the model (default: %(default)s)",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--kernels", metavar="FILE", help="file of kernel names to rank, one per line")
+    which.add_argument(
+        "--kernels",
+        metavar="FILE",
+        help="kernels to rank: a file of names, one per line, or a list that sessions take (.json)",
+    )
     which.add_argument("--kernel-set", metavar="NAME", help="rank this pool")
     parser.add_argument(
         "--build-dir",
@@ -76,18 +82,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the rankings. Raises ProblemError, KernelError, ModelError, RuleError."""
     named = folder_of_model(args.model) if args.model else None
-    loaded: dict[Path, Predictor] = {}
+    loaded: dict[Path, Predictor] = {} if named is None else {named: Predictor.load(named)}
     for problem in problems_of_arguments(args.problems):
-        folder = named or find_model_of(problem.kind, args.arch)
-        if folder is None:
-            raise ModelError(f"no shipped model for {kind_text(problem.kind)} on {args.arch}: use --model")
+        arch = args.arch if named is None else loaded[named].spec.arch
+        asked = _asked(args, problem.kind, arch)
+        folder = named or _found(problem.kind, arch, asked or ())
         if folder not in loaded:
             loaded[folder] = Predictor.load(folder)
         predictor = loaded[folder]
-        if args.kernel_set:
-            kernels = list(pool_of_kind(problem.kind, predictor.spec.arch, args.kernel_set))
-        else:
-            kernels = kernels_named(folder, args.kernels, problem.kind)
+        kernels = pool_of_model(folder, problem.kind) if asked is None else asked
         travel = ""
         if args.build_dir:
             if not predictor.reads_code:
@@ -95,6 +98,9 @@ def run(args: argparse.Namespace) -> int:
             predictor = predictor.knowing(CodeTable.of_build(args.build_dir, [k.name for k in kernels]))
             toolchain = PrebuiltFolder(Path(args.build_dir)).facts.toolchain
             travel = travel_note([folder], MadeBy.of_names(toolchain))
+        if not kernels and asked is None:
+            kind = kind_text(problem.kind)
+            raise ModelError(f"{folder} does not name kernels of {kind}: name some with --kernels")
         if not kernels:
             words = operation_named(problem.op).kind_words
             raise ModelError(f"no kernel matches {problem.id}: {words} must be the problem's")
@@ -153,22 +159,28 @@ def _of_members(
     }
 
 
-def kernels_named(folder: Path, file: str | None, kind: Kind | None = None) -> list[Kernel]:
-    """The kernels that a file names, one per line; without a file, those that the model was trained on.
+def _asked(args: argparse.Namespace, kind: Kind, arch: str) -> Sequence[Kernel] | None:
+    """The kernels that the arguments name; None for those of the model. Raises HarnessError."""
+    listed = args.kernel_set or (args.kernels if str(args.kernels).endswith(".json") else None)
+    if listed:
+        return listed_pool(kind, arch, listed)
+    return kernels_in_file(args.kernels, kind) if args.kernels else None
 
-    kind: only kernels of this kind, by full or short names. Raises ModelError or KernelError.
-    """
-    if file is None:
-        names = read_manifest(folder).get("kernels") or ()
-        if not names:
-            raise ModelError(f"{folder} does not record its kernels: name some with --kernels")
-    else:
-        try:
-            names = read_bytes(file, _MOST_BYTES).decode("utf-8").split()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ModelError(f"cannot read {file}: {reason}") from None
-    if kind is None:
-        return [parse_kernel_name(str(name)) for name in names]
-    kernels = [kernel_of_kind(kind, str(name)) for name in names]
+
+def _found(kind: Kind, arch: str, kernels: Sequence[Kernel]) -> Path:
+    found = models_for(kind, arch, model_places(Path("models"), arch, replayed=True), kernels=kernels)
+    if found.folder is None:
+        raise ModelError(f"{found.why_none}: use --model")
+    return found.folder
+
+
+def kernels_in_file(file: str, kind: Kind) -> list[Kernel]:
+    """The kernels of this kind that a file names by full or short names, one per line. Raises ModelError or
+    KernelError."""
+    try:
+        names = read_bytes(file, _MOST_BYTES).decode("utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"cannot read {file}: {reason}") from None
+    kernels = [kernel_of_kind(kind, name) for name in names]
     return [kernel for kernel in kernels if kernel.kind == kind]

@@ -8,10 +8,11 @@ from pathlib import Path
 from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
-from tile_oracle.model.fitting_model import find_model_of
+from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.store import folder_of_model, json_bytes, read_json
-from tile_oracle.problem import kind_text, problem_from_id
+from tile_oracle.model.store import folder_of_model, json_bytes, model_places, read_json
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import problem_from_id
 
 HELP = "search an architecture's kernels for those that a model expects to be fast"
 
@@ -56,9 +57,14 @@ _KNOWN = {True: "measured", False: "not measured", None: "the model does not lis
 def run(args: argparse.Namespace) -> int:
     """Prints the best kernels. Raises ProblemError, ModelError."""
     problem = problem_from_id(args.problem)
-    folder = folder_of_model(args.model) if args.model else find_model_of(problem.kind, args.arch)
-    if folder is None:
-        raise ModelError(f"no shipped model for {kind_text(problem.kind)} on {args.arch}: use --model")
+    if args.model:
+        folder = folder_of_model(args.model)
+    else:
+        pool = pool_of_kind(problem.kind, args.arch)
+        models = models_for(problem.kind, args.arch, model_places(Path("models"), args.arch), kernels=pool)
+        if models.folder is None:
+            raise ModelError(f"{models.why_none}: use --model")
+        folder = models.folder
     predictor = Predictor.load(folder)
     file = Path(args.state) if args.state else None
     state = SearchState.from_json(read_json(file)) if file is not None and file.exists() else None

@@ -1,83 +1,252 @@
-"""Which model folder fits a pool: `find_model`, `find_model_of`."""
+"""Which model ranks the kernels of a kind of problem: `models_for`, for all that looks for a model.
+
+A model fits if it was trained for the kind and can rank at least half of the candidates by its features
+(`_rankable`). Of several that fit, the first of these differences decides:
+
+1. one that was trained on at least half of the candidates, or does not say on which kernels;
+2. one's own before a shipped one;
+3. one that was measured on this device;
+4. one that names the problem's layout among those of its training;
+5. one that was trained on more of the candidates, in tenths of them;
+6. the newer one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
+from tile_oracle.features.schemas.configuration import family_of
+from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.model.model_folder import ModelSpec, read_spec
+from tile_oracle.model.predictor import kind_refusal
 from tile_oracle.model.roofline import NAME as ROOFLINE
-from tile_oracle.model.store import MANY_DEVICES, kernels_trained_on, model_folders, shipped_models
+from tile_oracle.model.store import MANY_DEVICES, model_folders, read_manifest, shipped_models
 from tile_oracle.operation import operation_named
-from tile_oracle.problem import Kind
+from tile_oracle.problem import Kind, kind_text
+from tile_oracle.vendor.libraries import is_library_name
 
 
-def find_model_of(
-    kind: Kind, arch: str, device: str = "", models: Path | None = None, *, named: Collection[str] = ()
-) -> Path | None:
-    """`find_model` for a kind of problem."""
-    direction, ndim, layout = (kind.words.get(name) for name in ("direction", "ndim", "layout"))
-    return find_model(
-        None if direction is None else str(direction),
-        kind.dtype,
-        arch,
-        op=operation_named(kind.op).model_type,
-        ndim=None if ndim is None else int(ndim),
-        layout=None if layout is None else str(layout),
-        device=device,
-        models=models,
-        named=named,
-    )
+@dataclass(frozen=True)
+class Considered:
+    """A model folder that was considered. why_not: why it was not taken, "" for the one that was. fits:
+    whether it could have been. candidates, trained: how many kernels are to be ranked, and how many of them
+    it was trained on; None if its folder does not list them."""
+
+    folder: Path
+    why_not: str = ""
+    fits: bool = True
+    candidates: int = 0
+    trained: int | None = None
+
+    @cached_property
+    def origin(self) -> str:
+        """Whose it is, and how many of the candidates it knows."""
+        whose = "shipped" if _is_shipped(self.folder) else f"your own, {self.folder}"
+        if not self.candidates:
+            return whose
+        if self.trained is None:
+            return f"{whose}; does not list the kernels that it was trained on"
+        return f"{whose}; trained on {self.trained:,} of the {self.candidates:,} candidates"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder),
+            "taken": not self.why_not,
+            "why_not": self.why_not,
+            "candidates": self.candidates,
+            "trained_on_candidates": self.trained,
+        }
 
 
-def find_model(
-    direction: str | None,
-    dtype: str,
+@dataclass(frozen=True)
+class ModelsFor:
+    """The models for a kind of problem on an architecture. considered: those of the operation, those that fit
+    first, the best of them in front."""
+
+    kind: Kind
+    arch: str
+    considered: tuple[Considered, ...] = ()
+
+    @property
+    def taken(self) -> Considered | None:
+        """The model that ranks this kind; None if none fits."""
+        return next((one for one in self.considered if not one.why_not), None)
+
+    @property
+    def folder(self) -> Path | None:
+        return None if self.taken is None else self.taken.folder
+
+    @property
+    def why_none(self) -> str:
+        """That no model fits and why those of the architecture do not, in one line; "" if one does."""
+        if self.taken is not None:
+            return ""
+        kind = f"{kind_text(self.kind)} on {self.arch}"
+        near = [one for one in self.considered if read_spec(one.folder).arch == self.arch]
+        reasons = "; ".join(f"{one.folder.name} {one.why_not}" for one in near)
+        return f"no model fits {kind}: {reasons}" if near else f"no model was trained for {kind}"
+
+
+def models_for(
+    kind: Kind,
     arch: str,
-    op: str = "grouped_conv",
-    ndim: int | None = None,
-    layout: str | None = None,
-    device: str = "",
-    models: Path | None = None,
+    places: Iterable[Path] | None = None,
     *,
-    named: Collection[str] = (),
-) -> Path | None:
-    """The folder in models/ that fits this kind of problem, the architecture and the kernels, or None.
+    kernels: Collection[Kernel] = (),
+    device: str = "",
+) -> ModelsFor:
+    """The models for this kind of problem, and which of them is taken.
 
-    named: the names of the candidates that come from Triton files or libraries. With any of these, the folder
-    is one of a model that ranks such kernels and was trained on at least half of them; of several, on the
-    most. Without, it is one of a model of native kernels. A model that was trained on layouts fits these
-    alone; one that lists none (its records had no layouts, or it is older) fits all, and comes after those
-    that list the layout. Among equals the first by name counts.
-
-    device: the CPU's name; a model for `cpu` that lists the CPUs of its measurements is used for these only.
-    "": any. A folder of the roofline model is not considered. Raises ModelError for a folder that cannot be
-    read.
+    places: the folders of model folders (default: that of the shipped ones). kernels: the candidates of this
+    kind; none: those of the model's own pool. device: the device's name, "" for any; a model for `cpu` is
+    valid on the CPUs of its measurements alone. A folder of the roofline model is not considered. Raises
+    ModelError for a folder that cannot be read.
     """
-    best: tuple[int, bool] | None = None
-    found = None
-    for folder in model_folders(models if models is not None else shipped_models()):
+    operation = operation_named(kind.op).model_type
+    folders = dict.fromkeys(
+        folder.resolve()
+        for place in ((shipped_models(),) if places is None else places)
+        for folder in model_folders(place)
+    )
+    fitting: list[_Fit] = []
+    refused = []
+    for folder in folders:
         spec = read_spec(folder)
-        fits = (
-            (spec.op_type, spec.dtype, spec.arch) == (op, dtype, arch)
-            and spec.targets != (ROOFLINE,)
-            and spec.ranks_named == bool(named)
-            and spec.direction in (None, direction)
-            and (not spec.ndims or ndim in (None, *spec.ndims))
-            and (not spec.layouts or layout in (None, *spec.layouts))
-            and _of_device(spec, arch, device)
+        if spec.op_type != operation or spec.targets == (ROOFLINE,):
+            continue
+        fit = _Fit(folder, spec, kind, tuple(kernels), device)
+        why = _refusal(spec, kind, arch, device) or fit.refusal
+        if why:
+            refused.append(Considered(folder, why, fits=False))
+        else:
+            fitting.append(fit)
+    fitting.sort(key=lambda one: one.folder.name)
+    fitting.sort(key=lambda one: one.rank, reverse=True)
+    chosen = [
+        Considered(
+            one.folder, "" if one is fitting[0] else one.after(fitting[0]), True, len(kernels), one.trained
         )
-        if not fits:
-            continue
-        known = len(kernels_trained_on(folder).intersection(named)) if named else 0
-        if 2 * known < len(named):
-            continue
-        rank = (known, layout in spec.layouts)
-        if best is None or rank > best:
-            best, found = rank, folder
-    return found
+        for one in fitting
+    ]
+    return ModelsFor(kind, arch, (*chosen, *refused))
 
 
-def _of_device(spec: ModelSpec, arch: str, device: str) -> bool:
-    """Whether a model is valid on a device: models of CPUs are, on those of their measurements."""
-    return arch != MANY_DEVICES or not (device and spec.devices) or device in spec.devices
+def pool_of_model(folder: Path, kind: Kind) -> tuple[Kernel, ...]:
+    """The kernels of a kind among which a model picks, by name: those that it was trained on, without the
+    algorithms of libraries, since only the library says which of them a problem has. Raises ModelError."""
+    prefix = operation_named(kind.op).kernel_prefix(kind)
+    names = (name for name in _trained(folder) or () if name.startswith(prefix) and not is_library_name(name))
+    return tuple(kernel for kernel in map(parse_kernel_name, sorted(names)) if kernel.kind == kind)
+
+
+def rankable(folder: Path, kernels: Sequence[Kernel]) -> Sequence[Kernel]:
+    """Those of the kernels that have features for a model. Raises ModelError."""
+    if read_spec(folder).ranks_named:
+        return kernels
+    return [kernel for kernel in kernels if not isinstance(kernel, NamedKernel)]
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A model that was trained for the kind. kernels: the candidates."""
+
+    folder: Path
+    spec: ModelSpec
+    kind: Kind
+    kernels: tuple[Kernel, ...]
+    device: str
+
+    @cached_property
+    def trained(self) -> int | None:
+        """How many of the candidates the model was trained on; None if it does not say."""
+        known = _trained(self.folder)
+        return None if known is None else sum(kernel.name in known for kernel in self.kernels)
+
+    @cached_property
+    def refusal(self) -> str:
+        """Why the model cannot rank enough of the candidates; "" if it can."""
+        able = _rankable(self.folder, self.spec, self.kernels)
+        if 2 * able >= len(self.kernels):
+            return ""
+        what = (
+            "knows the functions of" if self.spec.ranks_named else "ranks kernels by their fields, which has"
+        )
+        return f"{what} {able:,} of the {len(self.kernels):,} candidates"
+
+    @cached_property
+    def rank(self) -> tuple[bool, bool, bool, bool, int, str]:
+        """What decides, in the order of the module's list; larger is better."""
+        share = 1.0 if self.trained is None or not self.kernels else self.trained / len(self.kernels)
+        created = str(read_manifest(self.folder).get("timestamp") or "")
+        return (
+            share >= 0.5,
+            not _is_shipped(self.folder),
+            self.device in self.spec.devices,
+            self.kind.words.get("layout") in self.spec.layouts,
+            round(10 * share),
+            created,
+        )
+
+    def after(self, other: _Fit) -> str:
+        """Why another one is taken."""
+        first = next(
+            (place for place, (a, b) in enumerate(zip(self.rank, other.rank, strict=True)) if a != b), 6
+        )
+        known = f"was trained on {self.trained} of the {len(self.kernels)} candidates"
+        return (
+            f"fits, but {known}",
+            "fits, but is shipped, and your own comes first",
+            f"fits, but was not measured on {self.device}",
+            "fits, but does not say that it knows the layout",
+            f"fits, but {known}, the other on {other.trained}",
+            f"fits, but is older ({self.rank[-1][:10] or 'undated'})",
+            "fits, but its name comes later",
+        )[first]
+
+
+def _refusal(spec: ModelSpec, kind: Kind, arch: str, device: str) -> str:
+    """Why a model of this operation is not for the kind, architecture or device; "" if it is."""
+    if spec.arch != arch:
+        return f"was trained for {spec.arch}, not {arch}"
+    against = kind_refusal(spec, kind)
+    layout = kind.words.get("layout")
+    if against is not None:
+        return against
+    if spec.layouts and layout is not None and layout not in spec.layouts:
+        return f"was trained for layout {' and '.join(spec.layouts)}, not {layout}"
+    if arch == MANY_DEVICES and device and spec.devices and device not in spec.devices:
+        return f"was measured on {' and '.join(spec.devices)}, not on {device}"
+    return ""
+
+
+def _rankable(folder: Path, spec: ModelSpec, kernels: Sequence[Kernel]) -> int:
+    """How many of the kernels a model can rank by its features.
+
+    A model of families reads the fields of their kernels. A model of several sources reads numbers from any
+    name, but a function or a pipeline is a code that means something only if it was trained (`family_of`).
+    """
+    if not spec.ranks_named:
+        return sum(not isinstance(kernel, NamedKernel) for kernel in kernels)
+    trained = _trained(folder)
+    if trained is None:
+        return len(kernels)
+    known = _families(trained)
+    return sum(family_of(kernel.name) in known for kernel in kernels)
+
+
+def _trained(folder: Path) -> frozenset[str] | None:
+    names = read_manifest(folder).get("kernels")
+    return frozenset(map(str, names)) if names else None
+
+
+@lru_cache(maxsize=64)
+def _families(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(family_of, names))
+
+
+def _is_shipped(folder: Path) -> bool:
+    return folder.resolve().parent == shipped_models().resolve()

@@ -39,6 +39,7 @@ __all__ = [
     "kernel_pool",
     "list_of_kernels",
     "list_rule_sets",
+    "listed_pool",
     "load_rule_set",
     "pool_for_problem",
     "pool_of_kind",
@@ -115,6 +116,13 @@ def pool_of_kind(
 ) -> tuple[Kernel, ...]:
     """The pool of a kind of problem of any operation. Raises RuleError as `kernel_pool` does."""
     return explain_pool_of_kind(kind, arch, rules, where).accepted
+
+
+def listed_pool(kind: Kind, arch: str | Arch, rules: str) -> tuple[Kernel, ...]:
+    """The pool of a kind, with the kernels in Triton that a list (.json) names besides. Raises RuleError."""
+    triton = tuple(kernel for kernel in list_of_kernels(rules).triton if kernel.kind == kind)
+    covered = load_rule_set(rules).covers(kind, _loaded(arch).name)
+    return (*(pool_of_kind(kind, arch, rules) if covered or not triton else ()), *triton)
 
 
 def explain_pool_of_kind(

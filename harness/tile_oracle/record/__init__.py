@@ -1,1 +1,1 @@
-"""Recorded measurements: row schema, crash-safe writer, datasets."""
+"""Recorded measurements: row schema, crash-safe writer, datasets, importers of foreign files."""

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from tile_oracle.errors import ModelError
 from tile_oracle.kernel import Kernel
-from tile_oracle.pool import pool_for_problem
+from tile_oracle.model.fitting_model import ModelsFor, models_for, pool_of_model
+from tile_oracle.model.store import model_places
+from tile_oracle.pool import listed_pool, pool_for_problem
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.registry.machine import Machine
 from tile_oracle.registry.rankers import ENGINES, Candidates, load_candidates
@@ -21,7 +23,7 @@ class Pools:
     def __init__(
         self,
         machine: Machine,
-        kernels: str | Sequence[Kernel],
+        kernels: str | Sequence[Kernel] | None,
         model: Path | None,
         models: Path | None,
         engine: str,
@@ -61,10 +63,19 @@ class Pools:
 
     def _load(self, problem: Problem) -> Candidates:
         arch = self._machine.arch
+        kernels: Sequence[Kernel] = ()
         if isinstance(self._kernels, str):
-            kernels: Sequence[Kernel] = pool_for_problem(problem, arch, self._kernels)
-        else:
+            kernels = (
+                # Kernels in Triton are picked; a registry that runs kernels builds none of them.
+                listed_pool(problem.kind, arch, self._kernels)
+                if self._machine.target is None
+                else pool_for_problem(problem, arch, self._kernels)
+            )
+        elif self._kernels is not None:
             kernels = [kernel for kernel in self._kernels if kernel.matches(problem)]
+        model = self._model or self._found(problem.kind, kernels)
+        if self._kernels is None:
+            kernels = self._of_model(problem, model)
         if not kernels:
             raise ModelError(f"the pool has no kernel for {kind_text(problem.kind)} on {arch.name}")
         without_code = [self._machine.without_code(kernel) for kernel in kernels]
@@ -78,10 +89,19 @@ class Pools:
             problem,
             arch.name,
             kernels,
-            self._model,
-            self._models,
+            model,
             self._engine,
             self._say,
-            self._machine.device_name,
         )
         return replace(loaded, here=self._machine.made_by)
+
+    def _found(self, kind: Kind, kernels: Sequence[Kernel]) -> ModelsFor:
+        arch, device = self._machine.arch.name, self._machine.device_name
+        places = model_places(self._models, arch, self._machine.target is None)
+        return models_for(kind, arch, places, kernels=kernels, device=device)
+
+    def _of_model(self, problem: Problem, model: Path | ModelsFor) -> Sequence[Kernel]:
+        """The kernels that the model was trained on; the default rule set's where it lists none."""
+        folder = model if isinstance(model, Path) else model.folder
+        own = () if folder is None else pool_of_model(folder, problem.kind)
+        return own or pool_for_problem(problem, self._machine.arch)

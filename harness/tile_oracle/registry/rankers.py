@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from tile_oracle.errors import BuildError, ModelError, TargetError
 from tile_oracle.kernel import Kernel
-from tile_oracle.model.fitting_model import find_model_of
+from tile_oracle.model.fitting_model import ModelsFor
 from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.store import model_places
-from tile_oracle.problem import Problem, kind_text
+from tile_oracle.problem import Problem
 from tile_oracle.selector.ranker import NativeRanker
 
 if TYPE_CHECKING:
@@ -102,25 +101,22 @@ def load_candidates(
     problem: Problem,
     arch: str,
     kernels: Sequence[Kernel],
-    model: Path | None,
-    models: Path | None,
+    model: Path | ModelsFor,
     engine: str = AUTO,
     say: Callable[[str], None] | None = None,
-    device: str = "",
 ) -> Candidates:
-    """Loads the kernels of the problem's kind and the model that ranks them: `model`, else the first suitable
-    model in the folder `models`, else a shipped one. A model that was trained for something else is not an
-    error: the result has no ranker, with the reason in `why`.
+    """Loads the kernels of the problem's kind and the model that ranks them: a folder, or what was found. A
+    model that was trained for something else is not an error: the result has no ranker, with the reason in
+    `why`.
 
-    engine: native, python, or auto: native if available, else python, which is reported to `say`. device:
-    name of the device, if known (see `find_model`). Raises ModelError for a folder that cannot be read; with
-    `native`, also BuildError if native code is not available.
+    engine: native, python, or auto: native if available, else python, which is reported to `say`. Raises
+    ModelError for a folder that cannot be read; with `native`, also BuildError without native code.
     """
     pool = tuple(kernels)
-    found = (find_model_of(problem.kind, arch, device, place) for place in model_places(models, arch))
-    folder = model if model is not None else next((path for path in found if path is not None), None)
-    if folder is None:
-        return Candidates(pool, None, why=f"no model was trained for {kind_text(problem.kind)} on {arch}")
+    folder = model if isinstance(model, Path) else model.folder
+    if not isinstance(model, Path) and folder is None:
+        return Candidates(pool, None, why=model.why_none)
+    assert folder is not None
     predictor = Predictor.load(folder)
     if predictor.spec.arch != arch:
         return Candidates(pool, None, why=f"{folder} was trained for {predictor.spec.arch}, not {arch}")

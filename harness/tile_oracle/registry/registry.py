@@ -51,7 +51,7 @@ class Registry:
         target: str | Target = "auto",
         *,
         arch: str | None = None,
-        kernels: str | Sequence[Kernel] = "default",
+        kernels: str | Sequence[Kernel] | None = None,
         model: Path | str | None = None,
         models: Path | str | None = None,
         engine: str = AUTO,
@@ -61,8 +61,10 @@ class Registry:
         settings: SweepSettings | None = None,
         abstain: bool = False,
     ) -> None:
-        """kernels: a rule set (default, full, tiny, a .json file), or the candidates themselves. model: the
-        folder to use for every problem; else a suitable one in the folder `models`, or a shipped one. engine:
+        """kernels: a rule set (default, full, tiny, a .json file), or the candidates themselves; by default
+        the rule set `default`, and for an architecture that is not present, without a kernel source, what
+        the model was trained on. model: the folder to use for every problem; else the best founded one
+        (`model.fitting_model`) in the folder `models` or among the shipped ones. engine:
         native, python, or auto (native if it can be compiled, once). tuned: the folder of tuned results, True
         for the default one, False for none. fallback: the measuring budget for problems without a model, None
         to measure nothing. options: how kernels are built, and their kernel source; kernels that it has no
@@ -83,6 +85,8 @@ class Registry:
         self._log = LogOnce()
         source = _source_elsewhere(self.target, self.arch or "", options)
         self._machine = Machine(self.target, self.arch or "", settings or SweepSettings(), source)
+        if kernels is None and (self.target is not None or source is not None):
+            kernels = "default"
         self._pools = Pools(
             self._machine,
             kernels,

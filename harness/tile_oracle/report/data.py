@@ -46,12 +46,13 @@ class RankedBy:
     picks that the baseline holds, judged again), "picks" (a CSV file of picks), "vendor" (a library's own
     choice) or "none".
     detail: one more sentence, such as the folds or the training data. order_only: its predictions are scores,
-    not TFLOPS."""
+    not TFLOPS. considered: the models among which `auto` chose, a kind of problem at a time."""
 
     kind: str = NO_MODEL
     name: str = ""
     detail: str = ""
     order_only: bool = False
+    considered: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def sentence(self) -> str:

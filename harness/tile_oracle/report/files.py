@@ -219,6 +219,7 @@ _JSON_KINDS: Mapping[str, tuple[type, ...]] = {
     "int | None": (int, type(None)),
     "float": (int, float),
     "bool": (bool,),
+    "tuple[Mapping[str, Any], ...]": (list,),
 }
 
 

@@ -135,6 +135,7 @@ def analyse_set(
         baseline = baseline_for(choice, part, device, options, session.target) if device else None
         held = held_picks(choice, baseline, options)
         rankings, ranked_by = rank(choice, without(plan, lacking), part, own, session.target.arch, held)
+        ranked_by = replace(ranked_by, considered=choice.considered())
         give_back()
         if options.abstain and rankings is not None:
             rankings = abstaining(rankings, ranges.outside(part.problems))

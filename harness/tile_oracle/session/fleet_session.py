@@ -183,7 +183,9 @@ class FleetSession(LiveSession):
         if self._picks is None:
             assert self._driver is not None
             self._learn_known_failures(self._driver.kind)
-            self._picks = Picks(self.models, without(self.plan, self.lacking()), self._held)
+            self._picks = Picks(
+                self.models, without(self.plan, self.lacking()), self._held, self.target.refusal
+            )
         return self._picks.of(problem)
 
     def _blamed(self, problem: Problem, kernel: Kernel, deaths: int) -> tuple[Result, bytes]:

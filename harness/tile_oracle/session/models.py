@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tile_oracle.arch import load_arch
 from tile_oracle.cores import usable_cores
@@ -14,7 +14,7 @@ from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
-from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.model.store import (
     SPEC_FILE,
     model_names,
@@ -22,7 +22,7 @@ from tile_oracle.model.store import (
     named_model_folder,
     shipped_models,
 )
-from tile_oracle.problem import Kind, Problem
+from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan
@@ -34,6 +34,7 @@ from tile_oracle.vendor.libraries import is_library_name
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tile_oracle.model.fitting_model import Considered, ModelsFor
     from tile_oracle.model.predictor import Predictor
     from tile_oracle.report.data import RankedBy
 
@@ -41,23 +42,74 @@ AUTO = "auto"
 OUT_OF_FOLD = "out-of-fold"
 NONE = "none"
 VENDOR = "vendor"
+"""The own choice of the libraries of --kernels."""
 ROOFLINE = "roofline"
 """The analytic model of a kernel's time, without training."""
-"""The own choice of the libraries of --kernels."""
 _NO_LIGHTGBM = "lightgbm is not installed (pip install lightgbm)"
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """name: the model's name in baselines. folders: one per kind; empty for out-of-fold, none and a file.
+    """name: the model's name in baselines. folders: one for each kind that has a model; empty for
+    out-of-fold, none and a file.
 
     why: why there is no model, "" for `--model none`. picks_file: a CSV file of picks in place of a model.
+    looked: what `auto` found, a kind at a time.
     """
 
     name: str
     folders: Mapping[Kind, Path] = field(default_factory=dict)
     why: str = ""
     picks_file: Path | None = None
+    looked: tuple[ModelsFor, ...] = ()
+
+    def not_ranked(self, problems: ProblemSet) -> str:
+        """The problems that no model ranks although others of the set have one; "" for none."""
+        lacking = [one.kind for one in self.looked if self.folders and one.kind not in self.folders]
+        count = sum(problem.kind in lacking for problem in problems.problems)
+        if not lacking:
+            return ""
+        kinds = kind_text(lacking[0]) + " and others" * (len(lacking) > 1)
+        return f"no model for {count} problem{'s' * (count > 1)} ({kinds}), measured and not judged"
+
+    def lines(self, problems: ProblemSet) -> list[str]:
+        """What is judged, what else fitted, and what has no model, for the session's header."""
+        taken: dict[Path, list[Considered]] = {}
+        others: dict[Path, str] = {}
+        for found in self.looked:
+            for one in found.considered:
+                if not one.why_not:
+                    taken.setdefault(one.folder, []).append(one)
+                elif one.fits:
+                    others.setdefault(one.folder, one.why_not)
+        none = "; ".join(dict.fromkeys(one.why_none for one in self.looked if one.folder is None))
+        if not taken:
+            return [f"model: {self.name}" + (f" ({none})" if none else "")]
+        lines = [f"model: {folder.name} ({_origin(several)})" for folder, several in taken.items()]
+        lines += [
+            f"model: not {folder}, which {why}" for folder, why in others.items() if folder not in taken
+        ]
+        if lacking := self.not_ranked(problems):
+            lines.append(f"{lacking} ({none}); --model out-of-fold judges all by cross-validation")
+        return lines
+
+    def considered(self) -> tuple[dict[str, Any], ...]:
+        """What `auto` found, a kind at a time, for the report."""
+        return tuple(
+            {"kind": kind_text(one.kind), "models": [each.as_json() for each in one.considered]}
+            for one in self.looked
+        )
+
+
+def _origin(several: Sequence[Considered]) -> str:
+    """Whose a model is, and how many of the candidates of several kinds it was trained on."""
+    first = several[0]
+    known = [one.trained for one in several if one.trained is not None]
+    return replace(
+        first,
+        candidates=sum(one.candidates for one in several),
+        trained=sum(known) if len(known) == len(several) else None,
+    ).origin
 
 
 def is_picks_file(model: str) -> bool:
@@ -65,17 +117,17 @@ def is_picks_file(model: str) -> bool:
     return model.endswith(".csv")
 
 
-def choose_model(
-    options: SessionOptions, problems: ProblemSet, target: Target, *, named: Collection[str] = ()
-) -> ModelChoice:
-    """The model that --model means for a problem set. `auto` and names are looked up in the user's own
-    models/ first, then among the shipped ones. named: the NamedKernels among the candidates, which not
-    every model folder can rank; `auto` takes one that was trained on most of them. Raises ModelError for an
-    unusable folder."""
+def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, plan: Plan) -> ModelChoice:
+    """The model that --model means for a problem set.
+
+    `auto` takes for each kind of problem the best founded model that can rank its candidates
+    (`model.fitting_model`), one's own in models/ or a shipped one; where no kind has any, the choice of a
+    library among the candidates, else out-of-fold predictions. Raises ModelError for an unusable folder.
+    """
     kinds = list(dict.fromkeys(problem.kind for problem in problems.problems))
     if options.model == NONE:
         return ModelChoice(NONE)
-    if options.model == VENDOR or (options.model == AUTO and options.sources.libraries):
+    if options.model == VENDOR:
         return ModelChoice(VENDOR)
     if is_picks_file(options.model):
         path = Path(options.model).expanduser().resolve()
@@ -84,13 +136,12 @@ def choose_model(
         return ModelChoice(path.stem, picks_file=path)
     if importlib.util.find_spec("lightgbm") is None:
         # A machine that only measures needs no model: only an explicit --model is an error.
-        if options.model == "auto":
-            return ModelChoice(NONE, why=_NO_LIGHTGBM)
+        if options.model == AUTO:
+            return ModelChoice(VENDOR) if plan.rankings else ModelChoice(NONE, why=_NO_LIGHTGBM)
         raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
     if options.model == OUT_OF_FOLD:
         return ModelChoice(OUT_OF_FOLD)
-    from tile_oracle.model.fitting_model import find_model_of
-    from tile_oracle.model.model_folder import read_spec
+    from tile_oracle.model.fitting_model import models_for, rankable
 
     if options.model == ROOFLINE:
         from tile_oracle.model.roofline_folder import roofline_folder
@@ -98,24 +149,35 @@ def choose_model(
         return ModelChoice(ROOFLINE, {kind: roofline_folder(kind, target.arch) for kind in kinds})
     if options.model != AUTO:
         folder = _folder(options.model, (options.models_dir, shipped_models()))
-        if named and not read_spec(folder).ranks_named:
+        kernels = [kernel for kind in kinds for kernel in _candidates(plan, problems, kind)]
+        if kernels and not rankable(folder, kernels):
             raise ModelError(
                 f"--model {options.model} ranks the kernels of a kernel set, not those of --kernels: train "
                 "one on records of these kernels, leave it out, or name a CSV file of picks"
             )
         return ModelChoice(folder.name, dict.fromkeys(_predicted(folder, kinds), folder))
     places = model_places(options.models_dir, target.arch, target.name == REPLAY)
-    folders = {}
-    for kind in kinds:
-        found = (
-            find_model_of(kind, target.arch, target.device_name, place, named=_of_kind(named, kind))
-            for place in places
+    looked = tuple(
+        models_for(
+            kind,
+            target.arch,
+            places,
+            kernels=_candidates(plan, problems, kind),
+            device=target.device_name,
         )
-        folder_or_none = next((folder for folder in found if folder is not None), None)
-        if folder_or_none is None:
-            return ModelChoice(OUT_OF_FOLD)
-        folders[kind] = folder_or_none
-    return ModelChoice("+".join(dict.fromkeys(folder.name for folder in folders.values())), folders)
+        for kind in kinds
+    )
+    folders = {one.kind: one.folder for one in looked if one.folder is not None}
+    if not folders:
+        return ModelChoice(VENDOR if plan.rankings else OUT_OF_FOLD, looked=looked)
+    return ModelChoice("+".join(dict.fromkeys(one.name for one in folders.values())), folders, looked=looked)
+
+
+def _candidates(plan: Plan, problems: ProblemSet, kind: Kind) -> tuple[Kernel, ...]:
+    """The candidates for all problems of a kind, each once."""
+    offered = [plan.offered.get(one.id, ()) for one in problems.problems if plan.offered and one.kind == kind]
+    several = (plan.pools.get(kind, ()), *offered)
+    return tuple({kernel.name: kernel for kernels in several for kernel in kernels}.values())
 
 
 def _predicted(folder: Path, kinds: Sequence[Kind]) -> Sequence[Kind]:
@@ -126,11 +188,6 @@ def _predicted(folder: Path, kinds: Sequence[Kind]) -> Sequence[Kind]:
 
     spec = read_spec(folder)
     return [kind for kind in kinds if kind_refusal(spec, kind) is None] or kinds
-
-
-def _of_kind(names: Collection[str], kind: Kind) -> list[str]:
-    """The kernels for problems of this kind."""
-    return [name for name in names if parse_kernel_name(name).kind == kind]
 
 
 def _folder(option: str, places: Sequence[Path]) -> Path:
@@ -189,12 +246,14 @@ class Picks:
             return self._from_files(problem, kernels)
         if folder is None or not kernels:
             return tuple(kernel for kernel in kernels if kernel.name == self._held.get(problem.id))
+        from tile_oracle.model.fitting_model import rankable
+
         if folder not in self._predictors:
             from tile_oracle.model.predictor import Predictor
 
             self._predictors[folder] = Predictor.load(folder)
         predictor = self._predictors[folder]
-        pool = kernels if predictor.ranks_named else self._plan.pools[problem.kind]
+        pool = rankable(folder, kernels)
         able = load_arch(predictor.spec.arch).able(pool, problem)
         able = [one for one in able if self._refusal is None or self._refusal(one, problem) is None]
         return (predictor.select(problem, able),) if able else ()
@@ -279,6 +338,7 @@ def _rankings_of_folders(
     from tile_oracle.evaluation.evaluate import PROBLEMS_AT_ONCE, rank_all, rank_each
     from tile_oracle.evaluation.folder_predictor import FolderPredictor
     from tile_oracle.features.code_table import CodeTable
+    from tile_oracle.model.fitting_model import rankable
     from tile_oracle.report.data import FOLDER, NO_MODEL, RankedBy
 
     frames = []
@@ -299,14 +359,14 @@ def _rankings_of_folders(
                 some = of_kind[first : first + PROBLEMS_AT_ONCE]
                 frames.append(rank_each(predictors[folder], some, [pools[one] for one in some]))
             continue
-        if not plan.pools[kind]:
-            continue
-        if of_kind:
-            frames.append(rank_all(predictors[folder], of_kind, plan.pools[kind]))
+        pool = rankable(folder, plan.pools[kind])
+        if pool and of_kind:
+            frames.append(rank_all(predictors[folder], of_kind, pool))
     if not frames:
         return None, RankedBy(NO_MODEL, detail="no kernel of the kernel set is built")
     scores = any(predictor.orders_only for predictor in predictors.values())
-    return pd.concat(frames, ignore_index=True), RankedBy(FOLDER, choice.name, order_only=scores)
+    ranked_by = RankedBy(FOLDER, choice.name, choice.not_ranked(problems), order_only=scores)
+    return pd.concat(frames, ignore_index=True), ranked_by
 
 
 def _rank_named(choice: ModelChoice) -> bool:

@@ -208,10 +208,10 @@ def add_options(parser: pytest.Parser) -> None:
         "--model",
         metavar="MODEL",
         default="auto",
-        help="the model to judge: a folder, a name under models/, a CSV file of picks, auto (one that fits "
-        "the target, else out-of-fold predictions of a model cross-validated on this run's own records), "
-        "vendor (the choice of a library of --kernels; auto means it with --kernels), roofline (an analytic "
-        "model of GEMM, without training), out-of-fold, or none",
+        help="the model to judge: a folder, a name under models/, a CSV file of picks, auto (for each kind "
+        "of problem the best founded one that can rank the candidates, else vendor or out-of-fold), vendor "
+        "(the choice of a library of --kernels), roofline (an analytic model of GEMM, without training), "
+        "out-of-fold (predictions of a model cross-validated on this run's own records), or none",
     )
     add("--baseline-dir", metavar="DIR", help="where baselines are kept (default: models/)")
     add("--update-baseline", action="store_true", help="accept this run's efficiencies as the new baseline")

@@ -13,7 +13,13 @@ from tile_oracle.errors import ProblemError, RecordError
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.model_folder import read_spec
-from tile_oracle.model.store import is_model_folder, model_folders, oracle_device, shipped_models
+from tile_oracle.model.store import (
+    is_model_folder,
+    model_folders,
+    oracle_device,
+    read_manifest,
+    shipped_models,
+)
 from tile_oracle.problem_set import ProblemSet, load_problem_sets, problem_set_of_ids
 from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.dataset_file import digest_of, read_about
@@ -199,25 +205,31 @@ def _digest(paths: Sequence[Path]) -> str:
 
 @dataclass(frozen=True)
 class _Shipped:
+    """own: whether the model is the user's. created: when it was trained."""
+
     arch: str
     model: str
     device: str
     path: Path
+    own: bool
+    created: str
 
 
 def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
-    """A file for every problem set, all of one device. Of several devices it is the first in the order of
-    --target auto."""
+    """A file for every problem set, all of one device.
+
+    Of several devices it is one with an oracle of the user's own models, then the first architecture in the
+    order of --target auto (GPUs before CPUs, whose records are one machine's), then that of the newest model.
+    """
     sets = load_problem_sets(options.problem_set or "")
     names = [part.name for part in sets.parts or (sets,)]
     of_set = {name: _oracles_of(options, name) for name in names}
     devices = [
         {(one.arch, one.device): one for one in reversed(of_set[name])} for name in dict.fromkeys(names)
     ]
-    common = sorted(
-        set(devices[0]).intersection(*devices[1:]),
-        key=lambda key: (_ARCH_ORDER.index(key[0]) if key[0] in _ARCH_ORDER else len(_ARCH_ORDER), key),
-    )
+    common = sorted(set(devices[0]).intersection(*devices[1:]))
+    common.sort(key=lambda key: min(found[key].created for found in devices), reverse=True)
+    common.sort(key=lambda key: (not all(found[key].own for found in devices), _place(key[0])))
     if not common:
         lacking = next((name for name in names if not of_set[name]), names[0])
         whose = f"the model {options.model}" if options.model != AUTO else "any model"
@@ -228,9 +240,17 @@ def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
         )
     chosen = [found[common[0]] for found in devices]
     why = f"shipped with {' and '.join(dict.fromkeys(one.model for one in chosen))}"
-    if len(common) > 1:
-        why += f"; there are oracles of {len(common)} devices, --model or --oracle chooses another"
+    others = [
+        f"--model {one.model} ({one.device})" if one.model != chosen[0].model else f"--oracle {one.path}"
+        for one in (devices[0][key] for key in common[1:])
+    ]
+    if others:
+        why += f" ({common[0][1]}); {' or '.join(others)} replays another device's"
     return tuple(one.path for one in chosen), why
+
+
+def _place(arch: str) -> int:
+    return _ARCH_ORDER.index(arch) if arch in _ARCH_ORDER else len(_ARCH_ORDER)
 
 
 def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
@@ -239,13 +259,14 @@ def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
     wanted = {slug(name) for name in (options.set_name, options.kernel_set)}
     found = []
     for folder in _model_folders(options):
-        arch = read_spec(folder).arch
+        arch, created = read_spec(folder).arch, str(read_manifest(folder).get("timestamp") or "")
+        own = folder.parent != shipped_models().resolve()
         # The folder in which `baseline_path` puts the baselines of a model of this name.
         paths = (folder.parent / slug(folder.name)).glob(f"*/{slug(problem_set)}/*.parquet")
         if options.kernel_set_asked:
             paths = (path for path in paths if path.stem in wanted)
         for path in sorted(paths, key=lambda path: (path.stem != "default", path)):
-            found.append(_Shipped(arch, folder.name, oracle_device(path), path))
+            found.append(_Shipped(arch, folder.name, oracle_device(path), path, own, created))
     return found
 
 

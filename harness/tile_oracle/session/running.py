@@ -143,6 +143,10 @@ class RunningHooks:
             f"tile-oracle: {sets} x {session.options.pool_name} ({kernels} kernels) = "
             f"{plan.pair_count} pairs{listed}",
             *session.header(),
-            f"model: {', '.join(dict.fromkeys(choice.name for choice in session.models))}",
         ]
-        return [as_text(line) for line in lines]
+        chosen = [
+            line
+            for choice, part in zip(session.models, plan.sets, strict=True)
+            for line in choice.lines(part)
+        ]
+        return [as_text(line) for line in (*lines, *dict.fromkeys(chosen))]

@@ -27,7 +27,6 @@ from tile_oracle.session.models import (
     baseline_for,
     choose_model,
     held_picks,
-    named_kernels,
 )
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, set_name
@@ -72,8 +71,7 @@ class Session(ABC):
         self.options = options
         self.plan = self._make_plan()
         self.models: tuple[ModelChoice, ...] = tuple(
-            choose_model(options, part, self.target, named=named_kernels(self.plan))
-            for part in self.plan.sets
+            choose_model(options, part, self.target, self.plan) for part in self.plan.sets
         )
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False

@@ -13,6 +13,7 @@ from zlib import crc32
 from tile_oracle.data_files import data_folder
 from tile_oracle.features.schemas.own_columns import PIPELINES
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+from tile_oracle.kernel.named import is_named
 
 CONFIGURATION: Mapping[str, str] = {
     "source": "0 the operation's family, 1 Triton, 2 cuBLASLt, 3 cuDNN, 4 other sources",
@@ -145,3 +146,13 @@ def _cublaslt_tiles() -> tuple[tuple[float, float], ...]:
     text = (data_folder("kernels") / "library" / "cublaslt_tiles.txt").read_text()
     words = (word for line in text.splitlines() if not line.startswith("#") for word in line.split())
     return tuple((float(rows), float(columns)) for rows, _, columns in (one.partition("x") for one in words))
+
+
+def family_of(name: str) -> str:
+    """What a model knows of a kernel by codes alone, so that it has to be trained on it: the source and the
+    function, or for a family of the package the pipeline and all that has no column of its own."""
+    if is_named(name):
+        first, function, *_ = name.split(".", 2)
+        return f"{first.rpartition('_')[2]}.{function}"
+    known = configuration(name)
+    return f"{known['function']:g} {known['rest']:g}"
