@@ -19,11 +19,20 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import tree_members
+from tile_oracle.model.tree_targets import label
 from tile_oracle.model.trees import TreeSettings
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_set import format_problem_set
 from tile_oracle.training import cross_validation
-from tile_oracle.training.auxiliary_rows import is_auxiliary, not_of_shapes, own_rows, with_auxiliary
+from tile_oracle.training import fit as fitting
+from tile_oracle.training.auxiliary_rows import (
+    AUXILIARY,
+    auxiliary_rows,
+    is_auxiliary,
+    not_of_shapes,
+    own_rows,
+    with_auxiliary,
+)
 from tile_oracle.training.cross_validation_metrics import picked_efficiencies
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
@@ -55,6 +64,42 @@ def test_auxiliary_rows_are_separated_from_own_rows() -> None:
     pd.testing.assert_frame_equal(own_rows(both), own)
     assert own_rows(own) is own
     assert not is_auxiliary(own).any()
+
+
+def test_another_compilers_or_devices_rows_of_the_direction_are_auxiliary() -> None:
+    own = records_of("forward", 4).assign(device="GPU A", toolchain="clang 22.1.8 (wheel 1), ptxas 13.0")
+    same = own.assign(toolchain="clang 22.1.8 (wheel 2), ptxas 13.0")
+    nvcc, other = own.assign(toolchain="nvcc 13.0.88"), own.assign(device="GPU B")
+    kind = {"arch": "gfx950", "dtype": "bf16", "direction": "forward"}
+    rows = auxiliary_rows(pd.concat([nvcc, same, other]), own, kind)
+    assert len(rows) == len(nvcc) + len(other)
+    assert sorted(rows[AUXILIARY].unique()) == [1, 2]
+    with pytest.raises(ModelError, match="there is none"):
+        auxiliary_rows(same, own, kind)
+
+
+def test_times_of_two_builds_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = training_rows(records_of("forward", 6)).table
+    both = with_auxiliary(own, own.assign(latency_ms=10 * own["latency_ms"]))
+    labelled: list[Any] = []
+
+    def watched(target: Any, rows: pd.DataFrame, groups: Any) -> Any:
+        labelled.append((groups, label(target, rows, groups)))
+        return labelled[-1][1]
+
+    monkeypatch.setattr(fitting, "label", watched)
+    fit(ORDER, both, "gfx950", Effort())
+    ((groups, labels),) = labelled
+    assert len(set(groups)) == 2 * own["problem"].nunique()
+    assert (labels[: len(own)] == labels[len(own) :]).all()
+
+
+def test_each_row_has_the_facts_of_its_own_binary() -> None:
+    rows = pd.DataFrame({"kernel": ["a", "a", "b"], "vgprs": [64.0, 128.0, None], "spills": [0.0, 3.0, None]})
+    found = CodeTable({"a": {"vgprs": 64, "lds_bytes": 8}, "b": {"vgprs": 32}}).of_rows(rows)
+    assert found["code_vgprs"].tolist() == [64, 128, 32]
+    assert found["code_spills"].tolist() == [0, 3, 0]
+    assert found["code_lds_bytes"].tolist() == [8, 8, 0]
 
 
 def test_auxiliary_rows_have_weight_one() -> None:
@@ -152,7 +197,8 @@ def test_a_folder_records_its_auxiliary_data(tmp_path: Path) -> None:
 
 def test_unusable_auxiliary_data_is_refused() -> None:
     own, others = records_of("forward", 6), records_of("bwd_data", 6)
-    with pytest.raises(ModelError, match="of bf16 on gfx950 in another direction than forward"):
+    refused = "of bf16 on gfx950, with another direction than forward or from another compiler"
+    with pytest.raises(ModelError, match=refused):
         train(own, ORDER, also=own)
     with pytest.raises(ModelError, match="auxiliary training data must be of bf16 on gfx950"):
         train(own, ORDER, also=others.assign(arch="gfx942"))

@@ -83,6 +83,16 @@ class CodeTable:
             for column in CODE_COLUMNS
         }
 
+    def of_rows(self, rows: pd.DataFrame) -> dict[str, Column]:
+        """Return `columns` for the kernels of training rows: the facts of each row's own binary where it has
+        them, since compilers build one kernel differently."""
+        found = self.columns(rows["kernel"])
+        for name in CODE_COLUMNS:
+            if name in rows:
+                own = rows[name].to_numpy(dtype=float, na_value=np.nan)
+                found[PREFIX + name] = np.where(np.isnan(own), found[PREFIX + name], own)
+        return found
+
     def as_json(self) -> dict[str, Any]:
         return {"kernels": {name: dict(values) for name, values in sorted(self.facts.items())}}
 

@@ -79,6 +79,17 @@ def with_made_by(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {**manifest, MADE_BY_KEY: MadeBy.of_records(load_records(folder / TRAINING_FILE)).as_json()}
 
 
+def builds_of(records: pd.DataFrame) -> pd.Series:
+    """Return what made each record: its device, and its compiler and assembler with their versions ("" for
+    unknown ones). Who packaged the compiler does not count."""
+    device, toolchain = (
+        pd.Series(records.get(name, ""), index=records.index, dtype=object).fillna("").astype(str)
+        for name in ("device", "toolchain")
+    )
+    programs = {one: " ".join(" ".join(part) for part in _programs(one)) for one in toolchain.unique()}
+    return device + " " + toolchain.map(programs)
+
+
 def differences(model: MadeBy, here: MadeBy) -> list[str]:
     """In what the measurements or binaries here differ from the model's, one phrase each. Unknown names are
     not compared. Toolchains are compared by compiler, assembler and their versions: who packaged them does

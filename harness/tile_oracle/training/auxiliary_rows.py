@@ -1,5 +1,5 @@
-"""Auxiliary training data: rows of other directions, or of other data types of the same size where there are
-no directions, used for training but not for evaluation.
+"""Auxiliary training data, used for training but not for evaluation: rows of another compiler or device, of
+other directions, or of other data types of the same size where there are no directions.
 
 Kernels of one family behave similarly in every direction: a pipeline, a tile or a vector width costs about
 the same in each. In fp16 it costs what it costs in bf16. So a training table may have auxiliary rows, marked
@@ -18,17 +18,23 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import ELEMENT_BYTES
 from tile_oracle.features.groups import fold_codes
-from tile_oracle.training.training_rows import IMPORTANCE
+from tile_oracle.model.made_by import builds_of
+from tile_oracle.training.training_rows import IMPORTANCE, training_rows
 
 AUXILIARY = "auxiliary"
-"""Optional column of a training table: whether a row is auxiliary."""
+"""Optional column of a training table: 0 for the model's own rows, else the number of the build (device and
+compiler) that made the auxiliary row. Times of different builds are not compared."""
 
 
 def with_auxiliary(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """A training table followed by auxiliary rows, with weight 1 if the table has weights."""
+    """Return a training table followed by auxiliary rows, with weight 1 if the table has weights.
+
+    others: rows with the numbers of their builds, or all of one build.
+    """
     weights = {IMPORTANCE: 1.0} if IMPORTANCE in table else {}
+    numbers = others.get(AUXILIARY, 1)
     return pd.concat(
-        [table.assign(**{AUXILIARY: False}), others.assign(**{AUXILIARY: True}, **weights)], ignore_index=True
+        [table.assign(**{AUXILIARY: 0}), others.assign(**{AUXILIARY: numbers}, **weights)], ignore_index=True
     )
 
 
@@ -36,7 +42,7 @@ def is_auxiliary(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Which rows of a training table are auxiliary."""
     if AUXILIARY not in rows:
         return np.zeros(len(rows), dtype=bool)
-    return np.asarray(rows[AUXILIARY].to_numpy(dtype=bool))
+    return np.asarray(rows[AUXILIARY].to_numpy() != 0)
 
 
 def own_rows(rows: pd.DataFrame) -> pd.DataFrame:
@@ -55,32 +61,30 @@ def not_of_shapes(auxiliary: pd.DataFrame, held: pd.DataFrame, grouping: str = "
     return auxiliary[~np.isin(codes[: len(auxiliary)], codes[len(auxiliary) :])]
 
 
-def auxiliary_records(records: pd.DataFrame, kind: Mapping[str, str]) -> pd.DataFrame:
-    """The auxiliary training data in these records for a model of this arch, direction and dtype.
+def auxiliary_rows(records: pd.DataFrame, own: pd.DataFrame, kind: Mapping[str, str]) -> pd.DataFrame:
+    """Return the training rows in records that are auxiliary to a model of this arch, direction and dtype.
 
-    For operations without directions, those of other data types of the same size. Raises ModelError if none
-    of the records are suitable.
+    They are of another direction (without directions: of another data type of the same size), or of a build
+    that made none of `own`, the model's own records. Raises ModelError if none of the records are suitable.
     """
-    if "direction" not in kind or "direction" not in records:
-        return _of_other_types(records, kind)
-    fits = records["direction"] != kind["direction"]
-    for name in ("arch", "dtype"):
-        fits &= records[name] == kind[name]
+    if "direction" in kind and "direction" in records:
+        other, fits = "direction", records["dtype"] == kind["dtype"]
+    else:
+        other, fits = "dtype", records["dtype"].map(ELEMENT_BYTES) == ELEMENT_BYTES[kind["dtype"]]
+    builds = builds_of(records)
+    fits &= (records["arch"] == kind["arch"]) & (
+        (records[other] != kind[other]) | ~builds.isin(builds_of(own).unique())
+    )
     if not fits.any():
-        raise ModelError(
-            f"auxiliary training data must be of {kind['dtype']} on {kind['arch']} in another direction than "
-            f"{kind['direction']}; there is none"
+        alike = (
+            f"of {kind['dtype']}" if other == "direction" else f"of {ELEMENT_BYTES[kind['dtype']]:g} bytes"
         )
-    return records[fits]
-
-
-def _of_other_types(records: pd.DataFrame, kind: Mapping[str, str]) -> pd.DataFrame:
-    size = ELEMENT_BYTES[kind["dtype"]]
-    fits = (records["arch"] == kind["arch"]) & (records["dtype"] != kind["dtype"])
-    fits &= records["dtype"].map(ELEMENT_BYTES) == size
-    if not fits.any():
         raise ModelError(
-            f"auxiliary training data must be on {kind['arch']} and of another data type of {size:g} bytes "
-            f"than {kind['dtype']}; there is none"
+            f"auxiliary training data must be {alike} on {kind['arch']}, with another {other} than "
+            f"{kind[other]} or from another compiler or device; there is none"
         )
-    return records[fits]
+    tables = [
+        training_rows(rows).table.assign(**{AUXILIARY: number})
+        for number, (_, rows) in enumerate(records[fits].groupby(builds[fits], sort=True), 1)
+    ]
+    return pd.concat(tables, ignore_index=True)

@@ -21,7 +21,7 @@ from tile_oracle.model.physics import PhysicalModel, explain_aliases, fit_physic
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
 from tile_oracle.model.tree_targets import Target, label, target_named
 from tile_oracle.model.trees import TreeData, TreeSettings, grow, importances
-from tile_oracle.training.auxiliary_rows import is_auxiliary
+from tile_oracle.training.auxiliary_rows import AUXILIARY, is_auxiliary
 from tile_oracle.training.folds import group_folds
 from tile_oracle.training.grow_network import grow_network
 from tile_oracle.training.recipe import NetworkPart, Recipe, TreePart
@@ -73,14 +73,15 @@ def fit(
         )
     hardware = hardware_features(arch)
     aliases, rows = _merged(recipe, rows, hardware, effort, start)
-    groups = group_codes(rows)
+    groups = _groups(rows)
     near = nearness(_log_time(rows), groups)
     importance = rows[IMPORTANCE].to_numpy(dtype=np.float64) if IMPORTANCE in rows else None
     if importance is not None:
         near = near * importance
     code = _code_of(recipe, rows, start)
     own = ~is_auxiliary(rows)
-    kept = None if code is None else code.without(rows.loc[~own, "kernel"].unique())
+    others = set(rows.loc[~own, "kernel"]) - set(rows.loc[own, "kernel"])
+    kept = None if code is None else code.without(others)
     physical = _physical(rows, near, hardware, effort, start) if recipe.physical else None
     members: list[Member] = [] if physical is None else [physical]
     for part in recipe.trees:
@@ -96,7 +97,7 @@ def fit(
         schema = schema_named(part.schema)
         data = TreeData(schema.compute(rows, hardware), goal, near if part.near_best else importance, groups)
         if code is not None and schema.optional:
-            known = schema.compute(rows.assign(**code.columns(rows["kernel"])), hardware)
+            known = schema.compute(rows.assign(**code.of_rows(rows)), hardware)
             data = replace(data, features=known, unseen=data.features)
         trees = _fit_trees(part, target, data, own, effort, old, kept)
         members.append(
@@ -126,6 +127,15 @@ def _network(
         weight = weight * importance
     schema, say = schema_named(part.schema), None if effort.report is None else effort.say
     return grow_network(schema, rows, log_time, weight, groups, hardware, part.settings, effort.seed, say)
+
+
+def _groups(rows: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Return the number of each row's problem, another one for each build: their times are not compared."""
+    groups = group_codes(rows)
+    if AUXILIARY not in rows:
+        return groups
+    build = rows[AUXILIARY].to_numpy(dtype=np.int64)
+    return np.unique(groups * (build.max() + 1) + build, return_inverse=True)[1]
 
 
 def _log_time(rows: pd.DataFrame) -> Array:

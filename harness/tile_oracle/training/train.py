@@ -33,7 +33,7 @@ from tile_oracle.model.store import (
 from tile_oracle.model.trees import importances
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import records_op
-from tile_oracle.training.auxiliary_rows import auxiliary_records, with_auxiliary
+from tile_oracle.training.auxiliary_rows import auxiliary_rows, with_auxiliary
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import Check, check, metrics_json
 from tile_oracle.training.fit import Effort, fit
@@ -150,7 +150,7 @@ def train(
     chosen = _recipe(recipe, data, targets, start, warm_trees)
     effort.say(f"{len(rows)} rows of {data.problems} problems; recipe {chosen.name}: {chosen.meaning}")
     _check_combination(start, choose, also, hard_example_rounds)
-    auxiliary = None if also is None else _auxiliary_rows(also, kind, effort)
+    auxiliary = None if also is None else _auxiliary_rows(also, data, effort)
     rounds: list[dict[str, float]] = []
     if hard_example_rounds and start is None:
         rows, rounds = mine_hard_examples(chosen, rows, on, hard_example_rounds, n_splits, effort)
@@ -278,8 +278,8 @@ def _compared(data: _TrainingData, *, trees_only: bool, effort: Effort) -> Suite
     return suited
 
 
-def _auxiliary_rows(also: pd.DataFrame, kind: Mapping[str, str], effort: Effort) -> pd.DataFrame:
-    auxiliary = training_rows(auxiliary_records(also, kind)).table
+def _auxiliary_rows(also: pd.DataFrame, data: _TrainingData, effort: Effort) -> pd.DataFrame:
+    auxiliary = auxiliary_rows(also, data.records, data.kind)
     counts = _rows_by_kind(auxiliary).items()
     effort.say(f"auxiliary training data: {', '.join(f'{count} rows of {name}' for name, count in counts)}")
     return auxiliary
