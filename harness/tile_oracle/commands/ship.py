@@ -60,9 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="RECORDS",
         type=Path,
-        help="records of other directions, or of another data type of the same size where there are none, "
-        "as auxiliary training data (may be repeated); rows of "
-        "held-out shapes are left out",
+        help="records of other directions (without directions: of another data type of the same size), or of "
+        "another compiler or device, as auxiliary training data (may be repeated); rows of held-out "
+        "shapes are left out",
     )
     add_training(parser)
     parser.add_argument(

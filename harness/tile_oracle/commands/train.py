@@ -77,8 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="RECORDS",
-        help="records of other directions, or of another data type of the same size where there are none, "
-        "as auxiliary training data (may be repeated): kernels of one "
+        help="records of other directions (without directions: of another data type of the same size), or of "
+        "another compiler or device, as auxiliary training data (may be repeated): kernels of one "
         "family behave alike. The model is not judged by them",
     )
     parser.add_argument(
