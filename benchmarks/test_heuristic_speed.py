@@ -14,10 +14,10 @@ from tests.measured_tables import GFX950
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
+from tile_oracle.foreign.importers import import_file
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.problem import Kind
-from tile_oracle.record.importers import import_file
 from tile_oracle.training.cross_validation import out_of_fold
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import recipe_named

@@ -39,7 +39,7 @@ def records() -> pd.DataFrame:
 
 def _public(name: str) -> pd.DataFrame:
     path = gfx950_file(name)
-    from tile_oracle.record.importers import import_file
+    from tile_oracle.foreign.importers import import_file
 
     return import_file(path, "gfx950", trust_unverified=True).records
 

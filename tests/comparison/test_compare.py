@@ -22,7 +22,7 @@ from tile_oracle.errors import RecordError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import save_baseline
 from tile_oracle.judge.noise import Margin
-from tile_oracle.record.importers import write_records
+from tile_oracle.foreign.importers import write_records
 
 PROBLEMS = make_problems(30)
 KERNELS = make_kernels(("compv3", "compv4"))

@@ -19,7 +19,7 @@ from tile_oracle.operations.grouped_conv.kernel_lists import instances_json, tra
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem_list.miopen_driver import driver_command
-from tile_oracle.record.importers import import_file, write_records
+from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.selector.solutions import read_names
 from tile_oracle.vendor.offers import Offer, Offers, ProblemOffers, load_offers, offers_file, save_offers
 

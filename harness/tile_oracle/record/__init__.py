@@ -1,1 +1,1 @@
-"""Recorded measurements: row schema, crash-safe writer, datasets, importers of foreign files."""
+"""Recorded measurements: row schema, crash-safe writer, datasets."""

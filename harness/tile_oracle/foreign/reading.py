@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tile_oracle.errors import RecordError
-from tile_oracle.record.dialect import Dialect
-from tile_oracle.record.import_summary import Refusals, plain_name
+from tile_oracle.foreign.dialect import Dialect
+from tile_oracle.foreign.summary import Refusals, plain_name
 from tile_oracle.user_file import open_regular, read_bytes
 
 _MAX_BYTES = 1 << 30

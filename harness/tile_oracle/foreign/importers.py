@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 from tile_oracle.arch import load_arch
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
-from tile_oracle.record import ck_dsl
-from tile_oracle.record.blas_bench import is_blas_results, read_blas_results
+from tile_oracle.foreign import ck_dsl
+from tile_oracle.foreign.blas_results import is_blas_results, read_blas_results
 from tile_oracle.record.dataset import load_records
-from tile_oracle.record.dialect import dialect_of_header, dialect_of_text
-from tile_oracle.record.foreign_rows import ForeignFile
-from tile_oracle.record.import_conversion import converted, records_of
-from tile_oracle.record.import_reading import (
+from tile_oracle.foreign.dialect import dialect_of_header, dialect_of_text
+from tile_oracle.foreign.pairs import ForeignFile
+from tile_oracle.foreign.conversion import converted, records_of
+from tile_oracle.foreign.reading import (
     csv_rows,
     csv_table,
     json_rows,
@@ -32,9 +32,9 @@ from tile_oracle.record.import_reading import (
     parquet_rows,
     text_of,
 )
-from tile_oracle.record.import_summary import Imported, ImportSummary, Refusals, plain_name
-from tile_oracle.record.kernel_tuner import kernel_tuner_document, read_kernel_tuner
-from tile_oracle.record.nvbench import nvbench_document, read_nvbench
+from tile_oracle.foreign.summary import Imported, ImportSummary, Refusals, plain_name
+from tile_oracle.foreign.kernel_tuner import kernel_tuner_document, read_kernel_tuner
+from tile_oracle.foreign.nvbench import nvbench_document, read_nvbench
 from tile_oracle.record.schema import arrow_schema, op_of
 from tile_oracle.user_file import open_regular
 

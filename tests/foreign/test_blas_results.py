@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.errors import RecordError
-from tile_oracle.record.blas_bench import is_blas_results, read_blas_results
-from tile_oracle.record.import_summary import Imported
-from tile_oracle.record.importers import import_file
+from tile_oracle.foreign.blas_results import is_blas_results, read_blas_results
+from tile_oracle.foreign.summary import Imported
+from tile_oracle.foreign.importers import import_file
 
 HEADER = (
     "transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,ldb,stride_b,ldc,stride_c,ldd,"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import RecordError
-from tile_oracle.record.importers import import_file
+from tile_oracle.foreign.importers import import_file
 
 KERNEL = "grouped_conv_forward_bf16_2d_64x64x32_compv3_intrawave_w2x2x1_wt16x16x16"
 GOOD = {"kernel": KERNEL, "N": 1, "C": 8, "K": 8, "Hi": 5, "Wi": 5, "Y": 3, "X": 3, "latency_ms": 0.5}

@@ -14,8 +14,8 @@ import pyarrow as pa
 from tile_oracle.errors import KernelError, ProblemError, RecordError
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
-from tile_oracle.record.dialect import Dialect
-from tile_oracle.record.import_summary import Imported, ImportSummary, Refusals
+from tile_oracle.foreign.dialect import Dialect
+from tile_oracle.foreign.summary import Imported, ImportSummary, Refusals
 from tile_oracle.record.schema import arrow_schema, kernel_columns, problem_columns
 from tile_oracle.version import __version__
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from tile_oracle.errors import HarnessError, first_line
 from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.operations.gemm.blas_call import READ, gemm_of, members_of, not_dense, why_no_gemm
-from tile_oracle.record.foreign_rows import ForeignFile, ForeignRow
+from tile_oracle.foreign.pairs import ForeignFile, ForeignRow
 
 _NUMBERED = re.compile(r"\s*\[\d+\]:")
 _SPEEDS = {"hipblaslt-Gflops": "hipblaslt", "rocblas-Gflops": "rocblas"}

@@ -12,7 +12,7 @@ from tile_oracle.commands.import_records import run
 from tile_oracle.errors import RecordError
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.record.dataset import load_records
-from tile_oracle.record.importers import import_file, write_records
+from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.record.schema import arrow_schema
 
 NAMES = [

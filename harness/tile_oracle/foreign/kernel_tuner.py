@@ -20,7 +20,7 @@ from tile_oracle.errors import RecordError
 from tile_oracle.kernel import kernel_from_row
 from tile_oracle.oracle import final_measurements, records_op
 from tile_oracle.progress_line import steps
-from tile_oracle.record.foreign_rows import KERNEL_WORDS, PROBLEM_WORDS, ForeignFile
+from tile_oracle.foreign.pairs import KERNEL_WORDS, PROBLEM_WORDS, ForeignFile
 
 CACHE_SCHEMA, T4_SCHEMA = "1.1.0", "1.0.0"
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tile_oracle.record.foreign_rows import ForeignFile
+from tile_oracle.foreign.pairs import ForeignFile
 
 _IQR_OF_SIGMA = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""

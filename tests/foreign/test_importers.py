@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tile_oracle.errors import RecordError
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.dataset import load_records
-from tile_oracle.record.importers import import_file, write_records
+from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.record.schema import arrow_schema
 
 KERNEL = "grouped_conv_forward_bf16_2d_64x64x64_compv3"
