@@ -19,10 +19,10 @@ from tile_oracle.comparison.page import comparison_html
 from tile_oracle.comparison.side import side_of_records
 from tile_oracle.comparison.wording import change_text, changed_rows, markdown, short_names, terminal_lines
 from tile_oracle.errors import RecordError
+from tile_oracle.foreign.importers import write_records
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import save_baseline
 from tile_oracle.judge.noise import Margin
-from tile_oracle.foreign.importers import write_records
 
 PROBLEMS = make_problems(30)
 KERNELS = make_kernels(("compv3", "compv4"))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign.blas_results import is_blas_results, read_blas_results
-from tile_oracle.foreign.summary import Imported
 from tile_oracle.foreign.importers import import_file
+from tile_oracle.foreign.summary import Imported
 
 HEADER = (
     "transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,ldb,stride_b,ldc,stride_c,ldd,"
@@ -25,12 +25,12 @@ VALUES = {
     **dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "bf16_r"), "compute_type": "f32_r",
     **dict.fromkeys(("scaleA", "scaleB", "scaleC", "scaleD", "amaxD"), "0"), "activation_type": "none",
     "bias_vector": "0", "bias_type": "bf16_r", "rotating_buffer": "0",
-    "hipblaslt-Gflops": "3355.44", "hipblaslt-GB/s": "22.5", "us": "5",
+    "hipblaslt-Gflops": "3355.44", "hipblaslt-GB/s": "72.1", "us": "5",
 }  # fmt: skip
 
 
 def block(number: int, solution: int | None, **changed: str) -> str:
-    values = VALUES | changed
+    values = VALUES | {"hipblaslt-Gflops": str(3355.44 * 5 / (float(changed.get("us", 5)) or 1))} | changed
     lines = [f"[{number}]:{HEADER}", "    " + ",".join(values[name] for name in HEADER.split(","))]
     if solution is not None:
         lines += [
@@ -103,7 +103,7 @@ def test_a_result_that_failed_its_check_is_wrong(tmp_path: Path) -> None:
         ({"activation_type": "gelu"}, "activation_type = gelu: more than a product"),
         ({"bias_vector": "1"}, "bias_vector = 1: more than a product"),
         ({"m": "many", "ldc": "many", "ldd": "many"}, "m = 'many' is not an integer"),
-        ({"us": "0"}, "no positive time in us"),
+        ({"us": "0"}, "latency is not a positive number"),
     ],
 )  # fmt: skip
 def test_what_is_no_dense_product_is_refused_and_counted(
@@ -131,13 +131,13 @@ def test_rocblas_bench_with_its_command_lines(tmp_path: Path) -> None:
     )
     result = (
         "transA,transB,M,N,K,alpha,lda,beta,ldb,ldc,ldd,batch_count,cold_iters,hot_iters,rocblas-Gflops,us\n"
-        "N,N,128,64,32,1,128,0,32,128,128,1,2, 10, 104.858, 5.25\n"
+        "N,N,128,64,32,1,128,0,32,128,128,1,2, 10, 99.864, 5.25\n"
     )
     text = (
         command.format(21)
         + result
         + command.format(35)
-        + result.replace("5.25", "6")
+        + result.replace("99.864, 5.25", "87.381, 6")
         + command.format(0)
         + result
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import RecordError
-from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.foreign.importers import import_file
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 HEADER = "N,G,C,K,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,tile_m,tile_n,tile_k,pipeline,tflops,latency_us\n"
 PROBLEM = GroupedConvProblem("forward", "fp16", 2, 1, 64, 64, 1, 56, 56, 3, 3, 1, 1, 1, 1)

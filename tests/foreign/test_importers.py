@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.errors import RecordError
+from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.dataset import load_records
-from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.record.schema import arrow_schema
 
 KERNEL = "grouped_conv_forward_bf16_2d_64x64x64_compv3"
@@ -82,7 +82,7 @@ def test_a_row_becomes_a_record_with_every_column(tmp_path: Path) -> None:
         (line(kernel="rm -rf"), "kernel name cannot be read"),
         (line(G=5), "dimensions cannot be right"),
         (line(N=2.5), "a dimension is not an integer"),
-        (line(N=""), "a dimension is not an integer"),
+        (line(N=""), "dimensions cannot be right"),
         (line(N=10**30), "a dimension is not an integer"),
         (line(Hi=0), "dimensions cannot be right"),
         (line(latency=0.02), "the same row twice"),

@@ -12,8 +12,8 @@ import pytest
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import RecordError
-from tile_oracle.record.dataset import load_records
 from tile_oracle.foreign.importers import import_file, write_records
+from tile_oracle.record.dataset import load_records
 
 PROBLEMS, KERNELS = make_problems(2), make_kernels()
 STATUSES = ("unsupported", "build_error", "wrong", "crash", "timeout")

@@ -9,11 +9,11 @@ import pytest
 
 from tile_oracle.cli import main
 from tile_oracle.errors import ProblemError, ProblemSetError
+from tile_oracle.foreign.importers import import_file
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem_list.aiter import Winner, tuned_table
 from tile_oracle.problem_set import load_problem_set
-from tile_oracle.foreign.importers import import_file
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 

@@ -29,6 +29,7 @@ from tile_oracle.features.groups import fold_codes, group_codes
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named, work_of
 from tile_oracle.features.schemas.physical_terms import GEMM_TERMS
+from tile_oracle.foreign.importers import write_records
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.aliases import find_aliases, merge
 from tile_oracle.model.fitting_model import models_for
@@ -40,7 +41,6 @@ from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.oracle import problems_of
 from tile_oracle.pool import gemm_pool
-from tile_oracle.foreign.importers import write_records
 from tile_oracle.record.schema import arrow_schema
 from tile_oracle.training.cross_validation import out_of_fold
 from tile_oracle.training.fit import fit

@@ -37,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the files; 0. Raises RecordError."""
+    from tile_oracle.foreign.kernel_tuner import kernel_tuner_files
     from tile_oracle.problem import problem_from_id
     from tile_oracle.record.dataset import load_records
     from tile_oracle.record.dataset_file import write_whole
-    from tile_oracle.foreign.kernel_tuner import kernel_tuner_files
 
     count = 0
     for problem, document in kernel_tuner_files(load_records(args.records), t4=args.format == "t4"):

@@ -11,10 +11,10 @@ import pandas as pd
 
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
+from tile_oracle.foreign.importers import import_file, write_records
+from tile_oracle.foreign.summary import plain_name
 from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
 from tile_oracle.progress_line import steps
-from tile_oracle.foreign.summary import plain_name
-from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.record.schema import op_of
 
 HELP = "convert published CSV or JSON results and benchmark logs into records"
@@ -26,10 +26,12 @@ examples:
   tile-oracle import benchmark.csv --arch gfx950 --trust-unverified -o as_published.parquet
 
 required in each row: a kernel name (kernel, kernel_name or name), the dimensions N C K Hi Wi Y X (and, where
-they are not 1 or 0, G, strides, pads, dilations), and latency_ms. tflops and non_zero are checked.
-GEMM rows have the dimensions M N K (and split_k where it is not 1). Anything else that a result states
-(dtype_a, layout_a, stride_a, ..., structured_sparsity) must agree with its kernel and with dense matrices.
-One call imports one operation.
+they are not 1 or 0, G, strides, pads, dilations), and latency_ms (or latency_us, time(ns), ...).
+GEMM rows have the dimensions M N K (and split_k where it is not 1). One call imports one operation.
+Everything else that a row states must hold: verified, is_valid, error, status, max_rel decide its status;
+architecture, device, types, layouts, strides, batch, scales must be those of --arch and of the kernel; tflops
+and bandwidth must agree with the time; no time is faster than the device can be. Rows of several devices
+need --device. Fields that no format knows are listed.
 Kernel Tuner's cache files and T4 results, and NVBench's --json output are recognized: the kernel is a
 parameter or axis `kernel` with one of our names, or all of a kernel's fields; the problem is a parameter or
 axis `problem` with an id, or its dimensions.
@@ -46,8 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Reads published benchmark CSV, JSON and parquet results, raw benchmark logs (JSON among other "
         "lines), files of Kernel Tuner and NVBench, what hipblaslt-bench and rocblas-bench print, "
-        "and tile-oracle's records. Contradictory rows are refused and counted. Rows whose non_zero "
-        "count shows that the kernel did not write its output get the status wrong."
+        "and tile-oracle's records. Rows that contradict themselves, their kernel or the device are refused "
+        "and counted, with the first of each reason. Rows that say that their result is not right, or whose "
+        "non_zero count shows that the kernel did not write its output, get the status wrong."
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -70,6 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="data type of a sweep of CK DSL (default: what the file's name says)",
     )
     parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="take the rows of this device from a file of several; all: they are of one model",
+    )
+    parser.add_argument(
         "--trust-unverified",
         action="store_true",
         help="keep rows that left their output unwritten as ok, as published results do",
@@ -82,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         raise RecordError(f"{args.out}: records are written as one .parquet file")
     frames = []
     for path in steps("importing files", args.files):
-        imported = import_file(path, args.arch, args.trust_unverified, args.dtype)
+        imported = import_file(path, args.arch, args.trust_unverified, args.dtype, args.device)
         print(imported.summary)
         for line in imported.summary.shown:
             print(f"  {line}")

@@ -12,15 +12,15 @@ gives --solution_index, and the types where the result has none (--log_datatype)
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tile_oracle.errors import HarnessError, first_line
+from tile_oracle.foreign.contract import number_of
+from tile_oracle.foreign.pairs import PairRows
 from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.operations.gemm.blas_call import READ, gemm_of, members_of, not_dense, why_no_gemm
-from tile_oracle.foreign.pairs import ForeignFile, ForeignRow
 
 _NUMBERED = re.compile(r"\s*\[\d+\]:")
 _SPEEDS = {"hipblaslt-Gflops": "hipblaslt", "rocblas-Gflops": "rocblas"}
@@ -61,13 +61,15 @@ def _header(line: str) -> tuple[str, list[str]] | None:
     return (library, names) if library is not None and {"transA", "transB"} <= set(names) else None
 
 
-def read_blas_results(text: str) -> ForeignFile:
+def read_blas_results(text: str) -> PairRows:
     """The measurements in a text. Results without a solution, of batches, with beta, of padded matrices and
     with anything else that is no dense product are refused."""
-    found = ForeignFile()
+    found = PairRows()
     for result in _results(text.splitlines()):
         try:
-            why = _refusal(result) or _add(found, result)
+            why = _refusal(result)
+            if not why:
+                _add(found, result)
         except HarnessError as error:
             why = first_line(error)
         if why:
@@ -142,29 +144,19 @@ def _solution_of(result: _Result) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) and int(text) >= least else None
 
 
-def _add(found: ForeignFile, result: _Result) -> str:
-    """Adds a result's row. Returns why it cannot be; raises HarnessError, too."""
+def _add(found: PairRows, result: _Result) -> None:
+    """Adds a result's row. Raises HarnessError."""
     members = result.members
-    try:
-        time_us = float(members.get("us", ""))
-    except ValueError:
-        time_us = 0.0
-    if not (math.isfinite(time_us) and time_us > 0):
-        return "no positive time in us"
     problem = gemm_of(members)
     values = {name: int(members[name]) for name in ("splitK", "wgm") if members.get(name, "").isdigit()}
     kernel = NamedKernel(problem.kind, result.library, f"s{_solution_of(result)}", tuple(values.items()))
     failed = "failed" in (members.get("atol"), members.get("rtol"))
-    count = members.get("hot_iters", "")
-    found.rows.append(
-        ForeignRow(
-            problem,
-            kernel,
-            "wrong" if failed else "ok",
-            [] if failed else [time_us / 1000.0],
-            detail=result.solution.get("name", "")[:_LONGEST_DETAIL],
-            count=int(count) if re.fullmatch(r"[1-9][0-9]{0,8}", count) else None,
-            cache="cold" if members.get("rotating_buffer", "0") not in ("0", "") else "warm",
-        )
+    gflops, gb_per_s = (members.get(f"{result.library}-{what}") or None for what in ("Gflops", "GB/s"))
+    found.add(
+        {"kernel": kernel.name, "problem": problem.id, "gflops": gflops, "gb_per_s": gb_per_s},
+        [number_of(members.get("us")) / 1000.0],
+        status="wrong" if failed else "ok",
+        detail=result.solution.get("name", "")[:_LONGEST_DETAIL],
+        samples=members.get("hot_iters") or None,
+        cache="cold" if members.get("rotating_buffer", "0") not in ("0", "") else "warm",
     )
-    return ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,92 +11,308 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from tile_oracle.device.gpu_limits import gpu_limits
+from tile_oracle.device.roofline import Limits
 from tile_oracle.errors import KernelError, ProblemError, RecordError
-from tile_oracle.kernel import Kernel
-from tile_oracle.problem import Problem
+from tile_oracle.foreign.contract import REFUSED, UNITS_MS, Field, number_of, status_named
 from tile_oracle.foreign.dialect import Dialect
 from tile_oracle.foreign.summary import Imported, ImportSummary, Refusals
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.problem import Kind, Problem, kind_text, problem_from_id
 from tile_oracle.record.schema import arrow_schema, kernel_columns, problem_columns
 from tile_oracle.version import __version__
 
 ZERO_SHARE_LIMIT = 0.02
 """A larger share of zeros in the output shows that the kernel did not write it."""
-TFLOPS_TOLERANCE = 0.01
-"""How far the stated TFLOPS may be from operations / latency."""
+TOLERANCE = 0.01
+"""How far stated TFLOPS may be from operations / latency, and two stated times from each other."""
+BANDWIDTH_FACTOR = 4.0
+"""How far a stated bandwidth may be from bytes / latency: programs count operands differently."""
+UNKNOWN_DEVICE = dict.fromkeys(("bf16", "fp16", "fp8", "fp32"), 1e16)
+"""Operations per second that no device reaches, for architectures whose peak is unknown."""
+LEAST_MS, LEAST_GPU_MS = 1e-5, 5e-4
+"""Shorter times than a call, or than the launch of an empty kernel on a GPU, milliseconds."""
+SLOW_MS, SLOW_FACTOR = 10.0, 1e5
+"""A run on a GPU whose peak is known is too slow above this many milliseconds and times its lower bound."""
+SLOWEST_MS = 1e5
+"""No run of one kernel takes longer, on any device, milliseconds."""
+PENALTY_MS = 1e8
+"""Tuners give times above this to configurations that failed."""
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.float64]
+_UNSTATED = -(2.0**60)
 
 
-@dataclass(frozen=True)
-class _Read:
-    """Rows of a file with their kernels and problems. kernel_of, problem_of: a row's index into `kernels` and
-    `problems`, or -1."""
+class _Rows:
+    """Rows of a file with their kernels, problems and statuses. kernel_of, problem_of: a row's index into
+    `kernels` and `problems`, or -1. keep: rows that no check refused. detail: why a status is not ok."""
 
-    rows: pd.DataFrame
-    dialect: Dialect
-    numbers: Mapping[str, npt.NDArray[np.float64]]
-    kernels: list[Kernel]
-    kernel_of: npt.NDArray[np.int64]
-    problems: list[Problem]
-    problem_of: npt.NDArray[np.int64]
-
-    @property
-    def latency_ms(self) -> npt.NDArray[np.float64]:
-        return self.numbers["latency_ms"]
-
-
-def _read(rows: pd.DataFrame, dialect: Dialect, refusals: Refusals) -> _Read:
-    rows = rows.reset_index(drop=True)
-    names = (*dialect.dimensions, "latency_ms", "tflops", "non_zero")
-    numbers = {name: _numbers(rows, name, dialect.defaults) for name in names}
-    kernels, kernel_of = _kernels(rows["kernel"], refusals, dialect)
-    problems, problem_of = _problems(numbers, kernels, kernel_of, refusals, dialect)
-    return _Read(rows, dialect, numbers, kernels, kernel_of, problems, problem_of)
-
-
-def _tflops(read: _Read) -> npt.NDArray[np.float64]:
-    """TFLOPS of each row, from its problem and latency."""
-    flops = np.array([problem.flops for problem in read.problems] or [0], dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return np.asarray(flops[read.problem_of] / (read.latency_ms * 1e9))
-
-
-def _usable(read: _Read, tflops: npt.NDArray[np.float64], refusals: Refusals) -> npt.NDArray[np.bool_]:
-    """Which rows can be imported. The others are added to `refusals`, each with its first reason."""
-    rows, latency = read.rows, read.latency_ms
-    keep = read.problem_of >= 0
-
-    def refuse(reason: str, bad: npt.NDArray[np.bool_]) -> None:
-        _refuse(refusals, reason, keep & bad, rows)
-        keep[bad] = False
-
-    refuse("latency is not a positive number", ~(np.isfinite(latency) & (latency > 0)))
-    for name in (name for name in read.dialect.claims if name in rows):
-        refuse(f"{name} contradicts the kernel or dense matrices", _false_claim(read, name, keep))
-    refuse("latency is too small to be a time", ~np.isfinite(tflops))
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        agrees = np.abs(read.numbers["tflops"] / tflops - 1) <= TFLOPS_TOLERANCE
-    refuse("tflops contradicts latency and problem", ~agrees & _stated(rows, "tflops"))
-    seen = pd.DataFrame(
-        {
-            "p": read.problem_of,
-            "k": read.kernel_of,
-            "t": latency,
-            "z": read.numbers["non_zero"],
-            "keep": keep,
+    def __init__(self, rows: pd.DataFrame, dialect: Dialect, refusals: Refusals) -> None:
+        self.rows, self.dialect, self.refusals = rows.reset_index(drop=True), dialect, refusals
+        self.known = {
+            str(name): field
+            for name in rows
+            if (field := dialect.fields.get(str(name).rstrip("~"))) is not None
         }
+        refusals.unknown.update(str(name).rstrip("~") for name in rows if name not in self.known)
+        self.keep = np.ones(len(rows), dtype=bool)
+        self.status = np.full(len(rows), "ok", dtype=object)
+        self.detail = np.full(len(rows), "", dtype=object)
+        self.kernels, self.kernel_of = self._kernels()
+        self.problems, self.problem_of = self._problems()
+
+    # ---- columns ----------------------------------------------------------------------------
+
+    def filling(self, name: str) -> list[str]:
+        """The file's columns that become a column of ours."""
+        return [column for column, field in self.known.items() if field.fills == name]
+
+    def stated(self, column: str) -> Mask:
+        """Which rows have a value in a column."""
+        values = self.rows[column]
+        return np.asarray(values.notna() & (values.astype(str).str.strip() != ""))
+
+    def texts(self, name: str) -> pd.Series:
+        """A column of ours as text; "" where a row states nothing. Rows that state it twice must agree."""
+        found = pd.Series("", index=self.rows.index, dtype=object)
+        for column in self.filling(name):
+            said = self.rows[column].where(self.stated(column), "").astype(str).str.strip()
+            self.refuse(
+                f"{name} is stated twice, differently", (found != "") & (said != "") & (found != said)
+            )
+            found = found.where(found != "", said)
+        return found
+
+    def numbers(self, name: str) -> Numbers:
+        """A column of ours in its unit: NaN for what is no number, _UNSTATED where a row states nothing."""
+        found = np.full(len(self.rows), _UNSTATED)
+        for column in self.filling(name):
+            said = np.where(
+                self.stated(column), _floats(self.rows[column]) * self.known[column].factor, _UNSTATED
+            )
+            self._agree(name, found, said)
+            found = np.where(found == _UNSTATED, said, found)
+        return found
+
+    def _agree(self, name: str, one: Numbers, other: Numbers) -> None:
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            differs = ~(np.abs(one / other - 1) <= TOLERANCE) & (one != other)
+        self.refuse(
+            f"{name} is stated twice, differently", (one != _UNSTATED) & (other != _UNSTATED) & differs
+        )
+
+    def latency_ms(self) -> Numbers:
+        """Times in milliseconds. Those of fields that state no unit are in that of the row, else ms."""
+        explicit, bare = self.numbers("latency_ms"), self.numbers("latency")
+        unit = self.texts("unit").str.lower()
+        factor = unit.map({"": 1.0, **UNITS_MS})
+        self.refuse("the unit of time is unknown", factor.isna().to_numpy())
+        self.refuse(
+            "the unit contradicts the time's name", (bare == _UNSTATED) & ~factor.isin([1.0]).to_numpy()
+        )
+        bare = np.where(bare == _UNSTATED, bare, bare * factor.to_numpy(dtype=np.float64))
+        self._agree("latency_ms", explicit, bare)
+        return np.where(explicit == _UNSTATED, bare, explicit)
+
+    # ---- verdicts ---------------------------------------------------------------------------
+
+    def refuse(self, reason: str, bad: Any, column: str = "") -> None:
+        """Takes rows out, and counts them under their first reason. column: the one to show first."""
+        mask = np.asarray(bad, dtype=bool) & self.keep
+        if mask.any():
+            self.refusals.add(reason, self._shown(mask, column), int(mask.sum()))
+            self.keep[mask] = False
+
+    def becomes(self, status: str, reason: str, bad: Any, column: str = "") -> None:
+        """Gives rows that are still ok another status."""
+        mask = np.asarray(bad, dtype=bool) & self.keep & (self.status == "ok")
+        if mask.any():
+            self.refusals.note(f"{status}: {reason}", self._shown(mask, column), int(mask.sum()))
+            self.status[mask] = status
+            self.detail[mask] = np.where(self.detail[mask] == "", reason, self.detail[mask])
+
+    def _shown(self, mask: Mask, column: str) -> str:
+        place = int(np.argmax(mask))
+        names = dict.fromkeys([*([column] if column else []), *map(str, self.rows)])
+        said = [
+            f"{name.rstrip('~')}={self.rows[name].iloc[place]}" for name in names if self.stated(name)[place]
+        ]
+        return f"row {place + 1}: " + ", ".join(said)
+
+    def judge(self, arch: str) -> None:
+        """Compares every declared field with what its row must be."""
+        for column, field in self.known.items():
+            if field.holds is None:
+                continue
+            bad = self._denied(column, field, arch)
+            reason = f"{column.rstrip('~')} {field.why}"
+            if field.status == REFUSED:
+                self.refuse(reason, bad, column)
+            else:
+                self.becomes(field.status, reason, bad, column)
+
+    def _denied(self, column: str, field: Field, arch: str) -> Mask:
+        said = self.rows[column].astype(str).str.strip().str.lower()
+        alike = np.zeros(len(said), dtype=np.int64)
+        of: dict[str, tuple[npt.NDArray[np.int64], Sequence[Any]]] = {
+            "value": (alike, [None]),
+            "arch": (alike, [arch]),
+            "problem": (self.problem_of, self.problems),
+            "kernel": (self.kernel_of, self.kernels),
+        }
+        about, subjects = of[field.of]
+        asked = self.keep & self.stated(column)
+        codes, texts = pd.factorize(said)
+        pairs = np.where(asked, codes * len(subjects) + about, -1)
+        found = np.unique(pairs[pairs >= 0])
+        holds = field.holds
+        assert holds is not None
+        asked_of = [(str(texts[one // len(subjects)]), subjects[one % len(subjects)]) for one in found]
+        wrong = found[[not holds(text, subject) for text, subject in asked_of]] if len(found) else found
+        return np.asarray(asked & np.isin(pairs, wrong))
+
+    # ---- kernels and problems ---------------------------------------------------------------
+
+    def _kernels(self) -> tuple[list[Kernel], npt.NDArray[np.int64]]:
+        codes, found = pd.factorize(self.texts("kernel"))
+        place = np.full(len(found), -1, dtype=np.int64)
+        counts = np.bincount(codes, minlength=len(found))
+        places: dict[Kernel, int] = {}
+        for index, name in enumerate(found):
+            if re.search(self.dialect.other, str(name)):
+                self.refuse("kernel of another operation, or of another layout of B", codes == index)
+                continue
+            try:
+                named = parse_kernel_name(str(name))
+            except KernelError as error:
+                self._refused_for(codes == index, "kernel name cannot be read", str(error))
+                continue
+            meant = self.dialect.meant(named)
+            place[index] = places.setdefault(meant, len(places))
+            self.refusals.padded += int(counts[index]) if meant != named else 0
+        return list(places), place[codes]
+
+    def _refused_for(self, rows: Mask, reason: str, error: str) -> None:
+        mask = rows & self.keep
+        if mask.any():
+            self.refusals.add(reason, f"row {int(np.argmax(mask)) + 1}: {error}", int(mask.sum()))
+            self.keep[mask] = False
+
+    def _problems(self) -> tuple[list[Problem], npt.NDArray[np.int64]]:
+        """The distinct problems, and each row's index into them (-1 if it has no valid one)."""
+        named = self.texts("problem")
+        names = self.dialect.numbers
+        columns = np.stack([self.numbers(name) for name in names], axis=1)
+        ids, id_texts = pd.factorize(named)
+        kinds = sorted({one.kind for one in self.kernels})
+        of_kernel = np.array([kinds.index(one.kind) for one in self.kernels] or [0], dtype=np.int64)
+        kind = np.where(self.kernel_of >= 0, of_kernel[self.kernel_of], -1)
+        key = np.column_stack([kind, ids, np.nan_to_num(columns, nan=0.5, posinf=0.5, neginf=0.5)])
+        unique, codes = np.unique(key, axis=0, return_inverse=True)
+        codes = codes.reshape(-1)
+        problems: list[Problem] = []
+        place = np.full(len(unique), -1, dtype=np.int64)
+        for index, row in enumerate(unique):
+            if row[0] < 0:
+                continue
+            sizes = {n: float(v) for n, v in zip(names, row[2:], strict=True) if v != _UNSTATED}
+            if any(size != np.floor(size) or abs(size) > 2**40 for size in sizes.values()):
+                self._refused_for(codes == index, "a dimension is not an integer", str(sizes))
+                continue
+            try:
+                whole = {name: int(size) for name, size in sizes.items()}
+                problem = self._problem(kinds[int(row[0])], str(id_texts[int(row[1])]), whole)
+            except ProblemError as error:
+                self._refused_for(codes == index, "dimensions cannot be right", str(error))
+            else:
+                problems.append(problem)
+                place[index] = len(problems) - 1
+        return problems, place[codes]
+
+    def _problem(self, kind: Kind, named: str, sizes: Mapping[str, int]) -> Problem:
+        """The problem that an id or its sizes state. Raises ProblemError."""
+        if not named:
+            return self.dialect.problem(kind, sizes)
+        problem = problem_from_id(named)
+        if problem.kind != kind:
+            raise ProblemError(f"{named} is not a problem for kernels of {kind_text(kind)}")
+        for name, size in sizes.items():
+            if getattr(problem, name) != size:
+                raise ProblemError(f"{name} = {size}, but the problem is {named}")
+        return problem
+
+    def of_problem(self, value: Callable[[Problem], float]) -> Numbers:
+        """A number of each row's problem; NaN without one."""
+        values = np.array([*(value(one) for one in self.problems), np.nan], dtype=np.float64)
+        return np.asarray(values[self.problem_of])
+
+
+def limits_of(arch: str) -> Limits:
+    """The peak rates of an architecture, or rates that no device reaches."""
+    known = gpu_limits(arch, 0)
+    return known if known.flops_per_s else Limits(UNKNOWN_DEVICE)
+
+
+def _check_statuses(read: _Rows) -> None:
+    said = read.texts("status")
+    ours = said.map({text: status_named(text) for text in said.unique()}).where(said != "", "ok")
+    read.refuse("the status is unknown", ours == "")
+    for status in sorted(set(ours) - {"", "ok"}):
+        read.becomes(status, "so the file says", ours == status)
+
+
+def _check_devices(read: _Rows, source: str, device: str | None) -> None:
+    """Raises RecordError for rows of several devices of which none was chosen."""
+    said = pd.Series("", index=read.rows.index, dtype=object)
+    for column in read.filling("device"):
+        text = read.rows[column].where(read.stated(column), "").astype(str).str.strip()
+        said = (said + " " + text).str.strip()
+    found = sorted(said[(said != "") & read.keep].unique())
+    if device == "all" or (device is None and len(found) < 2):
+        return
+    if device is None:
+        raise RecordError(
+            f"{source} has rows of several devices, {', '.join(map(str, found[:8]))}: choose one by "
+            "--device NAME, or --device all if they are of one model"
+        )
+    read.refuse(f"of another device than {device}", said != device)
+
+
+def _check_times(read: _Rows, latency: Numbers, arch: str) -> None:
+    read.becomes(
+        "crash",
+        "a penalty in the place of a time: the configuration failed",
+        (latency >= PENALTY_MS) & np.isfinite(latency),
     )
-    refuse("the same row twice", seen.duplicated().to_numpy())
-    return keep
+    ok = read.status == "ok"
+    read.refuse("latency is not a positive number", ok & ~(np.isfinite(latency) & (latency > 0)))
+    limits = limits_of(arch)
+    is_gpu = limits.memory_bytes_per_s > 0
+    least = read.of_problem(limits.least_ms)
+    floor = np.fmax(least, LEAST_GPU_MS if is_gpu else LEAST_MS)
+    read.refuse("faster than the device can be", ok & (latency < floor))
+    slow = np.fmin(np.fmax(SLOW_MS, SLOW_FACTOR * least), SLOWEST_MS) if is_gpu else SLOWEST_MS
+    read.refuse("slower than any run of one kernel", ok & (latency > slow))
 
 
-def _false_claim(read: _Read, name: str, keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which rows of `keep` state something in a column that does not hold for their problem."""
-    said = list(zip(read.rows[name].astype(str), read.problem_of, strict=True))
-    asked = keep & _stated(read.rows, name)
-    holds = {
-        one: read.dialect.holds(name, one[0], read.problems[one[1]])
-        for one in {one for one, ask in zip(said, asked, strict=True) if ask}
-    }
-    return np.asarray(asked & ~np.array([holds.get(one, True) for one in said]))
+def _check_figures(read: _Rows, latency: Numbers, tflops: Numbers) -> None:
+    ok = read.status == "ok"
+    stated, gb_per_s = read.numbers("tflops"), read.numbers("gb_per_s")
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        agrees = np.abs(stated / tflops - 1) <= TOLERANCE
+        share = gb_per_s / (read.of_problem(lambda one: float(one.bytes)) / (latency * 1e6))
+    read.refuse("tflops contradicts latency and problem", ok & ~agrees & (stated != _UNSTATED))
+    near = (share >= 1 / BANDWIDTH_FACTOR) & (share <= BANDWIDTH_FACTOR)
+    read.refuse("bandwidth contradicts latency and problem", ok & ~near & (gb_per_s != _UNSTATED))
+    fastest, slowest = read.numbers("latency_min_ms"), read.numbers("latency_max_ms")
+    outside = (fastest != _UNSTATED) & ~(fastest <= latency * (1 + TOLERANCE))
+    outside |= (slowest != _UNSTATED) & ~(slowest >= latency * (1 - TOLERANCE))
+    read.refuse("latency is outside its own samples", ok & outside)
+    for name, least in (("spread", 0.0), ("samples", 1.0), ("latency_min_ms", 0.0)):
+        values = read.numbers(name)
+        read.refuse(f"{name} is no such number", ok & (values != _UNSTATED) & ~(values >= least))
+        read.refuse(f"{name} is no such number", ok & np.isinf(values))
 
 
 def converted(
@@ -107,47 +323,82 @@ def converted(
     arch: str,
     trust: bool,
     refusals: Refusals,
+    device: str | None = None,
 ) -> Imported:
-    """Rows with our names as records. trust: rows whose output was not written stay ok. Raises RecordError if
-    no row is usable."""
+    """Rows with the file's names as records. trust: rows whose output was not written stay ok. device: the
+    one whose rows are taken. Raises RecordError if no row is usable, or for rows of several devices."""
     total = len(rows) + sum(refusals.counts.values())
-    read = _read(rows, dialect, refusals)
-    tflops = _tflops(read)
-    keep = _usable(read, tflops, refusals)
+    read = _Rows(rows, dialect, refusals)
+    _check_statuses(read)
+    read.judge(arch)
+    _check_devices(read, source, device)
+    latency = read.latency_ms()
+    _check_times(read, latency, arch)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        tflops = read.of_problem(lambda one: float(one.flops)) / (latency * 1e9)
+        _check_figures(read, latency, tflops)
+        zero_share = 1 - _known(read.numbers("non_zero")) / read.of_problem(_outputs)
+    unwritten = np.nan_to_num(zero_share, nan=0.0) > ZERO_SHARE_LIMIT
+    trusted = int((unwritten & read.keep & (read.status == "ok")).sum()) if trust else 0
+    percent = np.char.add(np.char.mod("%.1f", 100 * np.nan_to_num(zero_share)), " % of the output is zero")
+    read.detail[unwritten] = percent[unwritten]
+    if not trust:
+        read.becomes("wrong", "output left unwritten", unwritten)
+    twice = pd.DataFrame(
+        {"p": read.problem_of, "k": read.kernel_of, "t": latency, "z": zero_share, "s": read.status}
+    ).assign(keep=read.keep)
+    read.refuse("the same row twice", twice.duplicated().to_numpy() & (read.status == "ok"))
+    keep = read.keep
     if not keep.any():
         raise RecordError(
             f"{source} holds no usable row; {refusals.shown[0] if refusals.shown else 'it is empty'}"
         )
-    p, k = read.problem_of[keep], read.kernel_of[keep]
-    outputs = np.array([_outputs(problem) for problem in read.problems], dtype=np.float64)
-    zero_share = 1 - read.numbers["non_zero"][keep] / outputs[p]
-    unwritten = np.nan_to_num(zero_share, nan=0.0) > ZERO_SHARE_LIMIT
-    wrong = unwritten & (not trust)
-    repeat = pd.DataFrame({"p": p, "k": k}).groupby(["p", "k"]).cumcount().to_numpy()
-    table: dict[str, Any] = _indexed([one.as_row() for one in read.problems], problem_columns(dialect.op), p)
-    table |= _indexed([one.as_row() for one in read.kernels], kernel_columns(dialect.op), k)
-    table["problem"] = np.array([one.id for one in read.problems], dtype=object)[p]
-    table["kernel"] = np.array([one.name for one in read.kernels], dtype=object)[k]
-    table["run"] = np.where(repeat == 0, run, np.char.add(f"{run}-repeat", (repeat + 1).astype(str))).astype(
-        object
-    )
-    percent = np.char.add(np.char.mod("%.1f", 100 * np.nan_to_num(zero_share)), " % of the output is zero")
-    table["detail"] = np.where(unwritten, percent, "").astype(object)
-    table["status"] = np.where(wrong, "wrong", "ok").astype(object)
-    table["latency_ms"] = np.where(wrong, np.nan, read.latency_ms[keep])
-    table["tflops"] = np.where(wrong, np.nan, tflops[keep])
+    table, repeats = _table(read, latency, tflops, run)
+    status = read.status[keep]
     summary = ImportSummary(
         source,
         total,
-        int((~wrong).sum()),
-        int(wrong.sum()),
-        int(unwritten.sum()) if trust else 0,
-        int((repeat > 0).sum()),
+        int((status == "ok").sum()),
+        int((status == "wrong").sum()),
+        trusted,
+        repeats,
         dict(refusals.counts),
         tuple(refusals.shown),
         refusals.padded,
+        dict(refusals.notes),
+        tuple(sorted(refusals.unknown)),
     )
     return Imported(records_of(table, dialect.op, arch, source), summary)
+
+
+def _table(read: _Rows, latency: Numbers, tflops: Numbers, run: str) -> tuple[dict[str, Any], int]:
+    """The columns of the kept rows, and how many repeat a pair."""
+    keep, op = read.keep, read.dialect.op
+    p, k, ok = read.problem_of[keep], read.kernel_of[keep], read.status[keep] == "ok"
+    repeat = pd.DataFrame({"p": p, "k": k}).groupby(["p", "k"]).cumcount().to_numpy()
+    table: dict[str, Any] = _indexed([one.as_row() for one in read.problems], problem_columns(op), p)
+    table |= _indexed([one.as_row() for one in read.kernels], kernel_columns(op), k)
+    table["problem"] = np.array([one.id for one in read.problems], dtype=object)[p]
+    table["kernel"] = np.array([one.name for one in read.kernels], dtype=object)[k]
+    again = np.char.add(f"{run}-repeat", (repeat + 1).astype(str))
+    table["run"] = np.where(repeat == 0, run, again).astype(object)
+    said = read.texts("detail").to_numpy()
+    table["status"] = read.status[keep]
+    table["detail"] = np.where(said == "", read.detail, said)[keep]
+    table["latency_ms"] = np.where(ok, latency[keep], np.nan)
+    table["tflops"] = np.where(ok, tflops[keep], np.nan)
+    for name in ("latency_min_ms", "spread", "samples"):
+        if read.filling(name):
+            values = np.where(ok, _known(read.numbers(name))[keep], np.nan)
+            table[name] = pd.Series(values).astype("Int64") if name == "samples" else values
+    if "latency_min_ms" in table:  # a mean of samples that differ in their last digits
+        table["latency_min_ms"] = np.fmin(table["latency_min_ms"], table["latency_ms"])
+    if read.filling("cache"):
+        table["cache"] = read.texts("cache")[keep].replace("", None).to_numpy()
+    if read.filling("ended"):
+        ended = read.texts("ended")[keep].replace("", None)
+        table["time"] = pd.to_datetime(ended, utc=True, errors="coerce", format="mixed").to_numpy()
+    return table, int((repeat > 0).sum())
 
 
 def records_of(columns: Mapping[str, Any], op: str, arch: str, source: str) -> pd.DataFrame:
@@ -173,105 +424,25 @@ def records_of(columns: Mapping[str, Any], op: str, arch: str, source: str) -> p
     return pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False).to_pandas()
 
 
-def _numbers(rows: pd.DataFrame, name: str, defaults: Mapping[str, int]) -> npt.NDArray[np.float64]:
-    if name not in rows:
-        return np.full(len(rows), float(defaults.get(name, np.nan)))
+def _floats(values: pd.Series) -> Numbers:
     try:
-        value = pd.to_numeric(rows[name], errors="coerce").to_numpy(dtype=np.float64)
+        return np.asarray(pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64))
     except (OverflowError, ValueError, TypeError):  # one of the numbers fits no column type
-        value = np.array([_number(one) for one in rows[name]], dtype=np.float64)
-    if name in defaults:
-        value = np.where(_stated(rows, name), value, float(defaults[name]))
-    return np.asarray(value)
+        return np.array([number_of(one) for one in values], dtype=np.float64)
 
 
-def _number(value: object) -> float:
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (OverflowError, ValueError, TypeError):
-        return np.nan
+def _known(values: Numbers) -> Numbers:
+    return np.where(values == _UNSTATED, np.nan, values)
 
 
-def _stated(rows: pd.DataFrame, name: str) -> npt.NDArray[np.bool_]:
-    """Which rows have a value in a column."""
-    if name not in rows:
-        return np.zeros(len(rows), dtype=bool)
-    return np.asarray(rows[name].notna() & (rows[name].astype(str).str.strip() != ""))
-
-
-def _kernels(
-    names: pd.Series, refusals: Refusals, dialect: Dialect
-) -> tuple[list[Kernel], npt.NDArray[np.int64]]:
-    codes, found = pd.factorize(names.astype(str).str.strip())
-    place = np.full(len(found), -1, dtype=np.int64)
-    counts = np.bincount(codes, minlength=len(found))
-    places: dict[Kernel, int] = {}
-    for index, name in enumerate(found):
-        try:
-            named = dialect.kernel(str(name))
-        except KernelError as error:
-            refusals.add("kernel name cannot be read", str(error), int(counts[index]))
-            continue
-        meant = dialect.meant(named)
-        place[index] = places.setdefault(meant, len(places))
-        refusals.padded += int(counts[index]) if meant != named else 0
-    return list(places), place[codes]
-
-
-def _problems(
-    numbers: Mapping[str, npt.NDArray[np.float64]],
-    kernels: list[Kernel],
-    kernel_of: npt.NDArray[np.int64],
-    refusals: Refusals,
-    dialect: Dialect,
-) -> tuple[list[Problem], npt.NDArray[np.int64]]:
-    """The distinct problems, and each row's index into them (-1 if its dimensions or kernel are invalid)."""
-    kinds = sorted({k.kind for k in kernels})
-    kind_of_kernel = np.array([kinds.index(k.kind) for k in kernels] or [0], dtype=np.int64)
-    dims = np.stack([numbers[name] for name in dialect.dimensions], axis=1)
-    key = np.column_stack(
-        [np.where(kernel_of >= 0, kind_of_kernel[kernel_of], -1), np.nan_to_num(dims, nan=-1.5)]
-    )
-    unique, codes = np.unique(key, axis=0, return_inverse=True)
-    codes = codes.reshape(-1)
-    counts = np.bincount(codes, minlength=len(unique))
-    problems: list[Problem] = []
-    place = np.full(len(unique), -1, dtype=np.int64)
-    for index, row in enumerate(unique):
-        if row[0] < 0:
-            continue
-        if (row[1:] != np.floor(row[1:])).any() or (np.abs(row[1:]) > 2**40).any():
-            refusals.add(
-                "a dimension is not an integer",
-                str(dict(zip(dialect.dimensions, row[1:], strict=True))),
-                int(counts[index]),
-            )
-            continue
-        try:
-            sizes = {n: int(v) for n, v in zip(dialect.dimensions, row[1:], strict=True)}
-            problem = dialect.problem(kinds[int(row[0])], sizes)
-        except ProblemError as error:
-            refusals.add("dimensions cannot be right", str(error), int(counts[index]))
-        else:
-            problems.append(problem)
-            place[index] = len(problems) - 1
-    return problems, place[codes]
-
-
-def _refuse(refusals: Refusals, reason: str, mask: npt.NDArray[np.bool_], rows: pd.DataFrame) -> None:
-    if mask.any():
-        example = ", ".join(f"{name}={value}" for name, value in rows[mask].iloc[0].items())
-        refusals.add(reason, example, int(mask.sum()))
-
-
-def _outputs(problem: Problem) -> int:
+def _outputs(problem: Problem) -> float:
     count = 1
-    for extent in problem.operand_shapes[2]:
+    for extent in problem.operand_shapes[-1]:
         count *= extent
-    return count
+    return float(count)
 
 
 def _indexed(
     rows: list[dict[str, Any]], names: Iterable[str], index: npt.NDArray[np.int64]
 ) -> dict[str, Any]:
-    return {name: pd.Series([row[name] for row in rows]).to_numpy()[index] for name in names}
+    return {name: pd.Series([row.get(name) for row in rows]).to_numpy()[index] for name in names}

@@ -4,54 +4,60 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from tile_oracle.dtype_words import dtype_named
+from tile_oracle.errors import ProblemError
+from tile_oracle.foreign.contract import (
+    FIELDS,
+    NOT_A_PRODUCT,
+    NOTHING,
+    UNUSED,
+    Field,
+    is_false,
+    of_kernel,
+    one_of,
+    same_dtype,
+)
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
-from tile_oracle.operations.gemm.kernel import GemmKernel
+from tile_oracle.operations.gemm.kernel import GEMM_KERNEL_FIELDS, GemmKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.kernel import KERNEL_FIELDS
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Kind, Problem
 
-Claim = Callable[[str, Problem], bool]
-"""Tells whether the text that a row states holds for the row's problem."""
-
-_KEYS: Mapping[str, str] = MappingProxyType(
-    {
-        "kernel": "kernel", "kernel_name": "kernel", "name": "kernel",
-        "latency_ms": "latency_ms", "latency": "latency_ms", "latency(ms)": "latency_ms",
-        "time_ms": "latency_ms", "avg_time_ms": "latency_ms",
-        "tflops": "tflops", "tflops(tflops)": "tflops", "measured_tflops": "tflops", "non_zero": "non_zero",
-    }
-)  # fmt: skip
-"""Spellings of the columns that published files use, in lower case."""
+CONTRADICTS = "contradicts the kernel or dense matrices"
 
 
 def _as_named(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def _padded_mem(kernel: GemmKernel) -> Kernel:
+def _padded_mem(kernel: Kernel) -> Kernel:
     """CK Tile's GEMMs with the pipeline mem pad all three axes, but benchmark programs name them without."""
-    return replace(kernel, pad_m=True, pad_n=True, pad_k=True) if kernel.pipeline == "mem" else kernel
+    is_mem = isinstance(kernel, GemmKernel) and kernel.pipeline == "mem"
+    return replace(kernel, pad_m=True, pad_n=True, pad_k=True) if is_mem else kernel
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """One operation's names in foreign files. `shape`: the dimensions that begin a new problem when a log
-    mentions them. `kernel_word`: pattern of a kernel's name in running text. `any_case`: whether logs may
-    write dimensions in lower case. `claims`: columns that repeat what the kernel's name and the dimensions
-    state. `meant`: the kernel that was measured under a kernel's name."""
+    """One operation's names in foreign files. `optional`: dimensions that have defaults. `shape`: the
+    dimensions that begin a new problem when a log mentions them. `kernel_word`: pattern of a kernel's name in
+    running text. `any_case`: whether logs may write dimensions in lower case. `own`: its fields besides those
+    of all operations. `other`: what in a kernel's name says that it is of another operation. `meant`: the
+    kernel that was measured under a kernel's name."""
 
     op: str
-    defaults: Mapping[str, int]
+    optional: tuple[str, ...]
     shape: tuple[str, ...]
     kernel_word: re.Pattern[str]
     any_case: bool
-    claims: Mapping[str, Claim] = field(default_factory=dict)
+    own: Mapping[str, Field]
+    other: str
     meant: Callable[[Any], Kernel] = _as_named
 
     @cached_property
@@ -59,15 +65,19 @@ class Dialect:
         """The numbers of a problem, without what a kernel's name states (dtype, direction, ...)."""
         return operation_named(self.op).free_fields
 
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """The dimensions, and the output extents that must agree with them."""
+        return (*self.dimensions, *operation_named(self.op).outputs)
+
     @property
     def required(self) -> tuple[str, ...]:
-        return tuple(name for name in self.dimensions if name not in self.defaults)
+        return tuple(name for name in self.dimensions if name not in self.optional)
 
     @cached_property
-    def keys(self) -> Mapping[str, str]:
-        """Spelling in lower case -> column."""
-        names = (*self.dimensions, *self.claims)
-        return {name.lower(): name for name in names} | dict(_KEYS)
+    def fields(self) -> Mapping[str, Field]:
+        """Name in lower case -> what it means."""
+        return {**FIELDS, **self.own, **{name.lower(): Field(name) for name in self.numbers}}
 
     @cached_property
     def dimension(self) -> re.Pattern[str]:
@@ -75,83 +85,133 @@ class Dialect:
         names = "|".join(sorted(map(re.escape, self.dimensions), key=len, reverse=True))
         return re.compile(rf"\b({names})\s*[=:]\s*(\d+)", re.IGNORECASE if self.any_case else 0)
 
-    def spelled(self, name: str) -> str:
-        """Our spelling of a dimension that was found."""
-        return self.keys[name.lower()] if self.any_case else name
-
-    def holds(self, claim: str, value: str, problem: Problem) -> bool:
-        """Whether what a row states in the column `claim` holds for its problem."""
-        return self.claims[claim](value.strip(), problem)
-
-    def kernel(self, name: str) -> Kernel:
-        """The kernel of a name. Raises KernelError."""
-        return operation_named(self.op).parse_kernel(name)
-
     def problem(self, kind: Kind, dimensions: Mapping[str, int]) -> Problem:
-        """The problem of a kernel's kind with these dimensions. Raises ProblemError."""
-        return operation_named(kind.op).problem.from_row({**kind.words, **dimensions})
+        """The problem of a kernel's kind with these dimensions and output extents. Raises ProblemError."""
+        missing = [name for name in self.required if name not in dimensions]
+        if missing:
+            raise ProblemError(f"a problem's {missing[0]} is missing")
+        return operation_named(kind.op).problem_of({**kind.words, **dimensions})
 
+
+def _of_problem(holds: Callable[[str, Any], bool]) -> Field:
+    return Field(holds=holds, of="problem", why=CONTRADICTS)
+
+
+def _must_be(holds: Callable[[str, Any], bool]) -> Field:
+    return Field(holds=holds, why=NOT_A_PRODUCT)
+
+
+_OF_KERNEL = {
+    name: Field(holds=of_kernel(name), of="kernel", why=CONTRADICTS)
+    for name in (*KERNEL_FIELDS, *GEMM_KERNEL_FIELDS)
+    if not name.startswith("pad_")
+} | {f"pad_{axis}": UNUSED for axis in "mnk"}
+"""A kernel's fields, which repeat its name. Paddings are as `meant`."""
+
+_CHANNELS_LAST = one_of("nhwgc", "ndhwgc", "nhwc", "ndhwc", "nhwgc_gkyxc_nhwgk", "channels_last")
 
 CONVOLUTIONS = Dialect(
     GroupedConvProblem.op,
-    MappingProxyType(
-        {
-            "G": 1, "stride_h": 1, "stride_w": 1, "pad_h": 0, "pad_w": 0, "dilation_h": 1, "dilation_w": 1,
-            "Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1,
-        }
+    (
+        "G", "stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w", "Di", "Z", "stride_d",
+        "pad_d", "dilation_d",
     ),
     ("N", "C", "K"),
     re.compile(r"\bgrouped_conv_[a-z0-9_]+"),
     any_case=False,
+    own={
+        **_OF_KERNEL,
+        **dict.fromkeys(
+            ("dtype", "datatype", "data_type", "precision", "in_dtype", "wei_dtype"), _of_problem(same_dtype)
+        ),
+        **dict.fromkeys(("out_dtype",), _of_problem(same_dtype)),
+        **dict.fromkeys(("direction", "variant"), _of_problem(lambda text, one: text == one.direction)),
+        **dict.fromkeys(
+            ("ndim", "ndim_spatial"), _of_problem(lambda text, one: text.removesuffix(".0") == str(one.ndim))
+        ),
+        **dict.fromkeys(("layout", "in_layout", "out_layout", "memory_format"), _of_problem(_CHANNELS_LAST)),
+        **dict.fromkeys(("op", "op_type", "operation"), _must_be(one_of("grouped_conv", "convolution"))),
+        **dict.fromkeys(("split_k", "splitk", "k_batch"), _must_be(one_of("1"))),
+        **dict.fromkeys(("alpha", "scale", "scale_a", "scale_b"), _must_be(one_of("1", *NOTHING))),
+        **dict.fromkeys(("beta", "bias", "activation", "epilogue_op"), _must_be(is_false)),
+        **dict.fromkeys(
+            ("batch", "batch_size"), _of_problem(lambda text, one: text.removesuffix(".0") == str(one.N))
+        ),
+    },
+    other=r"_multiple_|_bias_|_scale_",
 )  # fmt: skip
 
 _LAYOUT_LETTERS = {"rowmajor": "r", "columnmajor": "c", "colmajor": "c", "r": "r", "c": "c"}
 
 
-def _dtype(place: int) -> Claim:
-    def holds(value: str, problem: Problem) -> bool:
-        wanted = problem.result_dtype if place == 2 else problem.dtype
-        return value.lower() == wanted
-
-    return holds
+def _dtype(place: int) -> Field:
+    return _of_problem(lambda text, one: dtype_named(text) == (one.result_dtype if place == 2 else one.dtype))
 
 
-def _layout(place: int) -> Claim:
-    def holds(value: str, problem: Problem) -> bool:
-        letter = _LAYOUT_LETTERS.get(value.lower().replace("_", ""))
+def _layout(place: int) -> Field:
+    def holds(text: str, problem: Problem) -> bool:
+        letter = _LAYOUT_LETTERS.get(text.replace("_", ""))
         layout = str(problem.kind.words.get("layout", ""))
         return letter is not None and letter == layout[place : place + 1]
 
-    return holds
+    return _of_problem(holds)
 
 
-def _stride(place: int) -> Claim:
+def _stride(place: int) -> Field:
     """Elements from one row (or column) in memory to the next; 0 means dense."""
-
-    def holds(value: str, problem: Problem) -> bool:
-        return value.removesuffix(".0") in ("", "0", str(problem.operand_shapes[place][-1]))
-
-    return holds
+    return _of_problem(
+        lambda text, one: text.removesuffix(".0") in ("", "0", str(one.operand_shapes[place][-1]))
+    )
 
 
-_GEMM_CLAIMS: Mapping[str, Claim] = MappingProxyType(
-    {f"dtype_{operand}": _dtype(place) for place, operand in enumerate("abc")}
-    | {f"layout_{operand}": _layout(place) for place, operand in enumerate("abc")}
-    | {f"stride_{operand}": _stride(place) for place, operand in enumerate("abc")}
-    | {"layout": lambda value, problem: value.lower() == getattr(problem, "layout", "")}
-    | {"dtype": lambda value, problem: value.lower() == problem.dtype}
-    | {"structured_sparsity": lambda value, problem: value.lower() in ("false", "0")}
-)
+GEMM_FIELDS: Mapping[str, Field] = MappingProxyType(
+    {
+        **{
+            f"{name}_{operand}": make(place)
+            for place, operand in enumerate("abc")
+            for name, make in (("dtype", _dtype), ("layout", _layout), ("stride", _stride))
+        },
+        **{f"{operand}_type": _dtype(place) for place, operand in enumerate("abc")},
+        **dict.fromkeys(
+            ("dtype", "datatype", "data_type", "precision", "q_dtype_a", "q_dtype_w", "in_dtype"),
+            _of_problem(same_dtype),
+        ),
+        **dict.fromkeys(("out_dtype", "outdtype", "d_type", "dtype_d"), _dtype(2)),
+        **dict.fromkeys(("dtype_acc", "acc_type"), _of_problem(lambda text, _: dtype_named(text) == "fp32")),
+        "layout": _of_problem(lambda text, one: text == one.layout),
+        **dict.fromkeys(("op", "op_type", "operation"), _must_be(one_of("gemm", "gemm_universal"))),
+        **dict.fromkeys(("splitk", "k_batch", "ksplit"), Field("split_k")),
+        **dict.fromkeys(
+            ("b", "batch", "batch_count", "batch_size", "num_batches", "groups", "group_count", "num_groups"),
+            _must_be(one_of("1")),
+        ),
+        "alpha": _must_be(one_of("1")),
+        "structured_sparsity": _of_problem(is_false),
+        **dict.fromkeys(
+            ("beta", "bias", "scale", "scale_a", "scale_b", "scaleab", "activation", "grouped_gemm",
+             "preshuffle", "bpreshuffle", "permute_n"),
+            _must_be(is_false),
+        ),
+    }
+)  # fmt: skip
+"""What a GEMM's row may state besides sizes and figures."""
 
 GEMMS = Dialect(
     GemmProblem.op,
-    MappingProxyType({"split_k": 1}),
+    ("split_k",),
     ("M", "N", "K"),
     re.compile(r"\bgemm_[A-Za-z0-9_]+"),
     any_case=True,
-    claims=_GEMM_CLAIMS,
+    own={**_OF_KERNEL, **GEMM_FIELDS},
+    other=r"preshuffle|_multi_|_batched_|_grouped_",
     meant=_padded_mem,
 )
+
+
+def dialect_of(op: str) -> Dialect:
+    """The dialect of an operation."""
+    own = {one.op: one for one in (GEMMS, CONVOLUTIONS)}
+    return own.get(op) or Dialect(op, (), (), re.compile(re.escape(op)), False, {}, other="(?!)")
 
 
 def dialect_of_text(text: str) -> Dialect:

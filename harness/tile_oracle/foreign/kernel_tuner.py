@@ -11,16 +11,18 @@ verification, search and framework.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from tile_oracle.errors import RecordError
+from tile_oracle.foreign.contract import UNITS_MS
+from tile_oracle.foreign.pairs import PairRows
 from tile_oracle.kernel import kernel_from_row
 from tile_oracle.oracle import final_measurements, records_op
 from tile_oracle.progress_line import steps
-from tile_oracle.foreign.pairs import KERNEL_WORDS, PROBLEM_WORDS, ForeignFile
 
 CACHE_SCHEMA, T4_SCHEMA = "1.1.0", "1.0.0"
 
@@ -43,24 +45,49 @@ _AS_CACHE: Mapping[str, str] = {
     **dict.fromkeys(("wrong", "flaky", "crash", "timeout"), "RuntimeFailedConfig"),
 }
 _AS_T4: Mapping[str, str] = {status: word for word, status in _T4_STATUSES.items()} | {"flaky": "correctness"}
+_OF_TUNING = frozenset(
+    f"{what}time" for what in ("", "compile_", "verification_", "benchmark_", "strategy_", "framework_")
+) | {"times", "timestamp"}
+"""What an entry of a cache has besides parameters and metrics."""
+_CACHE = re.compile(r'"cache"\s*:\s*\{')
+_KEY = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
+CUT = "cut"
+"""Member of a cache's document, true if the file ends inside an entry."""
 _UNKNOWN_TIME = "1970-01-01 00:00:00+00:00"
 
 
 def kernel_tuner_document(text: str) -> dict[str, Any] | None:
-    """The document of a cache or of T4 results; None for other text. A cache whose tuning has not ended
-    lacks its last braces."""
+    """The document of a cache or of T4 results; None for other text. A cache whose tuning has not ended, or
+    whose file is cut, has its finished entries; `CUT` is true if one is not finished."""
     if '"tune_params_keys"' not in text and '"configuration"' not in text:
         return None
-    for whole in (text, text.rstrip().rstrip(",") + "}}"):
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return _cut_cache(text)
+    return found if isinstance(found, dict) and (_is_cache(found) or _is_t4(found)) else None
+
+
+def _cut_cache(text: str) -> dict[str, Any] | None:
+    """What a cache holds before the place where its file ends."""
+    begin = _CACHE.search(text)
+    try:
+        found = json.loads(text[: begin.start()] + '"cache": {}}') if begin else None
+    except (ValueError, RecursionError):
+        return None
+    if begin is None or not isinstance(found, dict) or not _is_cache(found):
+        return None
+    decoder, place = json.JSONDecoder(), begin.end()
+    while key := _KEY.match(text, place):
         try:
-            found = json.loads(whole)
+            name = json.loads(key[1])
+            found["cache"][name], place = decoder.raw_decode(text, key.end())
         except (ValueError, RecursionError):
-            continue
-        return found if isinstance(found, dict) and (_is_cache(found) or _is_t4(found)) else None
-    return None
+            break
+    return found | {CUT: bool(text[place:].strip(" \t\r\n,}"))}
 
 
-def read_kernel_tuner(document: Mapping[str, Any]) -> ForeignFile:
+def read_kernel_tuner(document: Mapping[str, Any]) -> PairRows:
     """The measurements in a document of `kernel_tuner_document`."""
     return _read_cache(document) if _is_cache(document) else _read_t4(document)
 
@@ -76,10 +103,12 @@ def _is_t4(document: Mapping[str, Any]) -> bool:
     )
 
 
-def _read_cache(document: Mapping[str, Any]) -> ForeignFile:
-    found = ForeignFile()
+def _read_cache(document: Mapping[str, Any]) -> PairRows:
+    found = PairRows()
     size = document.get("problem_size")
-    around = {"problem": size} if isinstance(size, str) and "-" in size else {}
+    around: dict[str, Any] = {"device_name": document.get("device_name")}
+    if isinstance(size, str) and "-" in size:
+        around["problem"] = size
     for key, entry in document["cache"].items():
         if not isinstance(entry, dict):
             found.refused.append(("an entry is not an object", str(key)[:100]))
@@ -89,35 +118,52 @@ def _read_cache(document: Mapping[str, Any]) -> ForeignFile:
         if not status:
             found.refused.append(("unknown failure", str(time)[:100]))
             continue
-        times = entry.get("times")
-        samples = times if isinstance(times, list) and times else [time]
-        found.add({**around, **entry}, status, samples, time=_text(entry.get("timestamp")))
+        stated = {name: value for name, value in entry.items() if name not in _OF_TUNING}
+        found.add({**around, **stated}, *_samples(entry.get("times"), time, status), **_when(entry, status))
+    if document.get(CUT):
+        found.refused.append(("the file is cut or damaged inside an entry", "what follows is not read"))
     return found
 
 
-def _read_t4(document: Mapping[str, Any]) -> ForeignFile:
-    found = ForeignFile()
+def _samples(times: Any, mean: Any, status: str) -> tuple[Sequence[Any]]:
+    """The timings of a result. One whose mean is none of theirs is no measurement."""
+    if status != "ok":
+        return ([],)
+    samples = times if isinstance(times, list) and times else [mean]
+    numbers = [one for one in samples if isinstance(one, int | float)]
+    if isinstance(mean, int | float) and numbers and not 0.99 * min(numbers) <= mean <= 1.01 * max(numbers):
+        return ([None],)
+    return (samples,)
+
+
+def _when(entry: Mapping[str, Any], status: str) -> dict[str, Any]:
+    time = entry.get("timestamp")
+    return {"status": status, "ended": time if isinstance(time, str) else None}
+
+
+def _read_t4(document: Mapping[str, Any]) -> PairRows:
+    found = PairRows()
     for result in document["results"]:
         measured = {
-            str(one.get("name")): one.get("value")
-            for one in result.get("measurements") or ()
-            if isinstance(one, dict)
+            str(one.get("name")): one for one in result.get("measurements") or () if isinstance(one, dict)
         }
         status = _T4_STATUSES.get(str(result.get("invalidity")), "")
         if not status:
             found.refused.append(("unknown invalidity", str(result.get("invalidity"))[:100]))
             continue
-        names = {word: measured[word] for word in (*KERNEL_WORDS, *PROBLEM_WORDS) if word in measured}
+        time = measured.pop("time", {})
+        factor = UNITS_MS.get(str(time.get("unit") or "ms").strip().lower())
+        if factor is None:
+            found.refused.append(("the unit of time is unknown", str(time.get("unit"))[:100]))
+            continue
+        value = time.get("value")
+        mean = factor * value if isinstance(value, int | float) else value
         times = result.get("times")
         runtimes = times.get("runtimes") if isinstance(times, dict) else None
-        samples = runtimes if isinstance(runtimes, list) and runtimes else [measured.get("time")]
-        stated = {**result["configuration"], **names}
-        found.add(stated, status, samples, time=_text(result.get("timestamp")))
+        stated = {**result["configuration"], **{name: one.get("value") for name, one in measured.items()}}
+        stated |= {"correctness": result["correctness"]} if "correctness" in result else {}
+        found.add(stated, *_samples(runtimes, mean, status), **_when(result, status))
     return found
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 # ---- writing ------------------------------------------------------------------------------------

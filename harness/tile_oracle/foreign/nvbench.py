@@ -8,10 +8,12 @@ cache before each run; without one, those of the batch measurement.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from tile_oracle.foreign.pairs import ForeignFile
+from tile_oracle.foreign.contract import number_of
+from tile_oracle.foreign.pairs import PairRows
 
 _IQR_OF_SIGMA = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
@@ -30,13 +32,17 @@ def nvbench_document(text: str) -> dict[str, Any] | None:
     return found if any(isinstance(_states(one), list) for one in found["benchmarks"]) else None
 
 
-def read_nvbench(document: Mapping[str, Any]) -> ForeignFile:
+def read_nvbench(document: Mapping[str, Any]) -> PairRows:
     """The measurements of all states. Skipped states are unsupported pairs."""
-    found = ForeignFile()
+    found = PairRows()
+    devices = {
+        str(one.get("id")): one.get("name") for one in document.get("devices") or () if isinstance(one, dict)
+    }
     for benchmark in document["benchmarks"]:
         for state in _states(benchmark) or ():
             if isinstance(state, dict):
-                _add(found, str(benchmark.get("name", "")), state)
+                number = str(state.get("device", ""))
+                _add(found, str(benchmark.get("name", "")), state, str(devices.get(number) or number))
     return found
 
 
@@ -44,28 +50,32 @@ def _states(benchmark: Any) -> Any:
     return benchmark.get("states") if isinstance(benchmark, dict) else None
 
 
-def _add(found: ForeignFile, name: str, state: Mapping[str, Any]) -> None:
+def _add(found: PairRows, name: str, state: Mapping[str, Any], device: str) -> None:
     axes = {
         str(one.get("name")): _axis_value(one)
         for one in state.get("axis_values") or ()
         if isinstance(one, dict)
     }
     stated = {**axes, **{key.lower(): axes[key] for key in axes if key.lower() in ("kernel", "problem")}}
-    stated.setdefault("kernel", name)
+    stated = {"kernel": name, "device": device, **stated}
     if state.get("is_skipped"):
-        found.add(stated, "unsupported", [], detail=str(state.get("skip_reason") or "")[:200])
+        found.add(stated, [], status="unsupported", detail=str(state.get("skip_reason") or "")[:200])
         return
     summaries = {str(one.get("tag")): one for one in state.get("summaries") or () if isinstance(one, dict)}
     kind = "cold" if "nv/cold/time/gpu/mean" in summaries else "batch"
-    mean = _value(summaries, f"nv/{kind}/time/gpu/mean")
-    deviation = _value(summaries, f"nv/{kind}/time/gpu/stdev/relative")
+    mean, least, most, deviation = (
+        _value(summaries, f"nv/{kind}/time/gpu/{what}") for what in ("mean", "min", "max", "stdev/relative")
+    )
     count = _value(summaries, f"nv/{kind}/sample_size")
+    if count == 1 and deviation == math.inf:  # as NVBench says that one sample has none
+        deviation = None
     found.add(
         stated,
-        "ok",
         [None if mean is None else 1000.0 * mean],
         spread=None if deviation is None else _IQR_OF_SIGMA * deviation,
-        count=None if count is None else int(count),
+        samples=count,
+        latency_min_ms=None if least is None else 1000.0 * least,
+        latency_max_ms=None if most is None else 1000.0 * most,
         cache="cold" if kind == "cold" else "warm",
     )
 
@@ -84,8 +94,5 @@ def _value(summaries: Mapping[str, Mapping[str, Any]], tag: str) -> float | None
     """A summary's number, which the file states as text."""
     for entry in summaries.get(tag, {}).get("data") or ():
         if isinstance(entry, dict) and entry.get("name") == "value":
-            try:
-                return float(entry["value"])
-            except (KeyError, TypeError, ValueError):
-                return None
+            return number_of(entry.get("value"))
     return None

@@ -1,15 +1,17 @@
-"""Measurements of other tools, one object each: readers yield them, the importer makes records of them."""
+"""Rows of readers that find the pair themselves: kernel and problem by name, figures in our units."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tile_oracle.errors import HarnessError, KernelError, ProblemError, first_line
+from tile_oracle.errors import HarnessError, KernelError, ProblemError, RecordError, first_line
+from tile_oracle.foreign.contract import Field
+from tile_oracle.foreign.dialect import Dialect, dialect_of
 from tile_oracle.kernel import Kernel, kernel_from_row, parse_kernel_name
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
@@ -17,67 +19,60 @@ from tile_oracle.problem import Problem, problem_from_id
 KERNEL_WORDS = ("kernel", "kernel_name")
 PROBLEM_WORDS = ("problem", "problem_id")
 
-
-@dataclass(frozen=True)
-class ForeignRow:
-    """One pair. samples_ms: its timings, empty unless the status is ok. spread: interquartile range of the
-    samples / their median; None: from samples_ms. count: how many samples, None: those given. time: as text.
-    cache: "cold" or "warm", None if unknown."""
-
-    problem: Problem
-    kernel: Kernel
-    status: str
-    samples_ms: Sequence[float] = ()
-    detail: str = ""
-    spread: float | None = None
-    count: int | None = None
-    time: str | None = None
-    cache: str | None = None
-
-    def as_columns(self) -> dict[str, Any]:
-        """The columns of a record that depend on the pair and its timings."""
-        found: dict[str, Any] = {
-            **self.problem.as_row(),
-            **self.kernel.as_row(),
-            "problem": self.problem.id,
-            "kernel": self.kernel.name,
-            "status": self.status,
-            "detail": self.detail,
-            "cache": self.cache,
-        }
-        if self.status == "ok":
-            low, median, high = np.quantile(self.samples_ms, [0.25, 0.5, 0.75])
-            spread = self.spread if self.spread is not None else (high - low) / median
-            found |= {
-                "latency_ms": float(median),
-                "latency_min_ms": float(min(self.samples_ms)),
-                "spread": float(spread) if self.spread is not None or len(self.samples_ms) > 1 else None,
-                "samples": self.count or len(self.samples_ms),
-                "tflops": self.problem.tflops(float(median)),
-            }
-        return found
+_FILLED: Mapping[str, Field] = {
+    name: Field(name)
+    for name in (
+        *("kernel", "problem", "status", "detail", "latency_ms", "latency_min_ms", "latency_max_ms"),
+        *("spread", "samples", "ended", "cache"),
+    )
+}
 
 
 @dataclass
-class ForeignFile:
-    """The rows of a file, and (reason, example) of those that were refused."""
+class PairRows:
+    """The rows of a file, of one operation, and (reason, example) of those that were refused."""
 
-    rows: list[ForeignRow] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
+    op: str = ""
 
-    def add(self, stated: Mapping[str, Any], status: str, samples_ms: Sequence[Any], **further: Any) -> None:
-        """Adds the measurement of what `stated` names (`pair_of`), or refuses it."""
+    def add(self, stated: Mapping[str, Any], samples_ms: Sequence[Any], **figures: Any) -> None:
+        """Adds the measurement of what `stated` names (`pair_of`), or refuses it. figures: columns of a row;
+        the timings give those that are not there."""
         try:
             problem, kernel = pair_of(stated)
+            if self.op and kernel.op != self.op:
+                raise RecordError(f"the records are of several operations, {self.op} and {kernel.op}")
         except (HarnessError, TypeError, ValueError) as error:
             what = "problem" if isinstance(error, ProblemError) else "kernel"
             self.refused.append((f"{what} cannot be read", first_line(error)))
             return
-        times = [float(one) for one in samples_ms if _is_time(one)] if status == "ok" else []
-        if status == "ok" and (not times or len(times) < len(samples_ms)):
-            self.refused.append(("no positive latency", f"{kernel.name} on {problem.id}"))
-            return
-        self.rows.append(ForeignRow(problem, kernel, status, times, **further))
+        self.op = kernel.op
+        times = [float(one) if _is_time(one) else math.nan for one in samples_ms]
+        named = next(
+            (stated[word] for word in KERNEL_WORDS if isinstance(stated.get(word), str)), kernel.name
+        )
+        row = {"kernel": named, "problem": problem.id, **_figures(times), **figures}
+        sizes = operation_named(self.op).free_fields
+        for name, value in stated.items():
+            word = str(name).strip().lower()
+            another = name not in sizes and word in map(str.lower, sizes)  # a parameter n, but a problem's N
+            if value is not None and not another and word not in (*row, *KERNEL_WORDS, *PROBLEM_WORDS):
+                row[word] = str(value)
+        self.rows.append(row)
+
+    def dialect(self) -> Dialect:
+        """What the names of the rows mean."""
+        one = dialect_of(self.op)
+        return replace(one, own={**one.own, **_FILLED})
+
+
+def _figures(times_ms: Sequence[float]) -> dict[str, Any]:
+    if not times_ms:
+        return {}
+    low, median, high = np.quantile(times_ms, [0.25, 0.5, 0.75])
+    found = {"latency_ms": float(median), "latency_min_ms": min(times_ms), "samples": len(times_ms)}
+    return found | ({"spread": float((high - low) / median)} if len(times_ms) > 1 else {})
 
 
 def pair_of(stated: Mapping[str, Any]) -> tuple[Problem, Kernel]:
@@ -102,5 +97,4 @@ def pair_of(stated: Mapping[str, Any]) -> tuple[Problem, Kernel]:
 
 
 def _is_time(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and value > 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

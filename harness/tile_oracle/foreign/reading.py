@@ -23,6 +23,8 @@ from tile_oracle.user_file import open_regular, read_bytes
 _MAX_BYTES = 1 << 30
 _MAX_DEPTH = 12
 _LONGEST_NUMBER = 18
+_LONGEST_TEXT = 200
+_MOST_UNKNOWN = 1000
 
 
 def text_of(path: Path) -> str:
@@ -46,23 +48,27 @@ def parquet_rows(path: Path) -> pd.DataFrame:
 
 
 def named_columns(path: Path, table: pd.DataFrame, dialect: Dialect) -> pd.DataFrame:
-    """The known columns, renamed to ours."""
-    found = [dialect.keys.get(str(name).strip().lower()) for name in table.columns]
-    missing = [name for name in ("kernel", "latency_ms", *dialect.required) if name not in found]
+    """The table with its columns' names in lower case. Raises RecordError for columns that are missing or
+    there twice."""
+    names = [str(name).strip().lower() for name in table.columns]
+    filled = {field.fills for name in names if (field := dialect.fields.get(name)) is not None}
+    if "latency" in filled:
+        filled.add("latency_ms")
+    missing = [name for name in ("kernel", "latency_ms", *dialect.required) if name not in filled]
     if missing:
         raise RecordError(
             f"{path} lacks the columns {', '.join(missing)}: a table of problems without measurements of "
             "named kernels goes to --problem-set"
         )
-    repeated = [name for name, count in Counter(found).items() if name and count > 1]
+    repeated = [name for name, count in Counter(names).items() if name in dialect.fields and count > 1]
     if repeated:
         raise RecordError(f"{path} has more than one column {', '.join(repeated)}")
-    table.columns = pd.Index([name or f"_{index}" for index, name in enumerate(found)])
-    return table[[name for name in found if name]]
+    table.columns = pd.Index(names)
+    return table.loc[:, ~table.columns.duplicated()]
 
 
 def csv_rows(path: Path, text: str, header: list[str], dialect: Dialect) -> pd.DataFrame:
-    """The known columns of a CSV file, as text. Raises RecordError."""
+    """The rows of a CSV file, as text. Raises RecordError."""
     named_columns(
         path, pd.DataFrame(columns=header), dialect
     )  # reports missing columns before the rows are read
@@ -82,13 +88,13 @@ def csv_table(path: Path, text: str, header: list[str]) -> pd.DataFrame:
     return table[~repeats_header].reset_index(drop=True)
 
 
-def json_rows(path: Path, text: str, dialect: Dialect) -> pd.DataFrame:
+def json_rows(path: Path, text: str, refusals: Refusals, dialect: Dialect) -> pd.DataFrame:
     """The measurements in a JSON file. Raises RecordError."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{path} is not JSON: {error}") from None
-    return pd.DataFrame(list(_measurements(value, {}, 0, dialect)))
+    return pd.DataFrame(list(_measurements(value, {}, 0, dialect, refusals)))
 
 
 def log_rows(text: str, refusals: Refusals, dialect: Dialect) -> pd.DataFrame:
@@ -103,8 +109,10 @@ def log_rows(text: str, refusals: Refusals, dialect: Dialect) -> pd.DataFrame:
         line = text[position:end]
         brace = line.find("{")
         said = line if brace < 0 else line[:brace]
-        dimensions = {dialect.spelled(n): _whole(value) for n, value in dialect.dimension.findall(said)}
-        if set(dialect.shape) <= set(dimensions):
+        dimensions: dict[str, Any] = {
+            n.lower(): _whole(value) for n, value in dialect.dimension.findall(said)
+        }
+        if {name.lower() for name in dialect.shape} <= set(dimensions):
             context = dimensions
         name = dialect.kernel_word.search(said)
         if name:
@@ -119,7 +127,7 @@ def log_rows(text: str, refusals: Refusals, dialect: Dialect) -> pd.DataFrame:
                 refusals.add("malformed JSON", line.strip())
             position = end + 1
             continue
-        found = list(_measurements(value, context, 0, dialect))
+        found = list(_measurements(value, context, 0, dialect, refusals))
         rows += found
         if not found and (name or "latency" in line):
             refusals.add("no latency, kernel or dimensions", line.strip())
@@ -129,31 +137,67 @@ def log_rows(text: str, refusals: Refusals, dialect: Dialect) -> pd.DataFrame:
 
 
 def _measurements(
-    value: Any, around: Mapping[str, Any], depth: int, dialect: Dialect
+    value: Any, around: Mapping[str, Any], depth: int, dialect: Dialect, refusals: Refusals
 ) -> Iterator[dict[str, Any]]:
-    """Every object that has a kernel, a latency and dimensions, its enclosing objects included."""
+    """Every object that has a kernel, dimensions, and a latency or a denial; what encloses it included."""
     if depth > _MAX_DEPTH:
         return
     if isinstance(value, list):
         for item in value:
-            yield from _measurements(item, around, depth + 1, dialect)
+            yield from _measurements(item, around, depth + 1, dialect, refusals)
     elif isinstance(value, dict):
         here = dict(around)
-        for source in (value, *(v for v in value.values() if isinstance(v, dict))):
-            for key, item in source.items():
-                known = dialect.keys.get(str(key).strip().lower())
-                if known and isinstance(item, str | int | float):
-                    if not isinstance(item, bool):
-                        here[known] = _held(item)
-                    elif known in dialect.claims:
-                        here[known] = str(item)
-        if "latency_ms" in here and "latency_ms" not in around:
-            if "kernel" in here and all(name in here for name in dialect.required):
-                yield here
+        own = _stated(value, here, dialect, refusals)
+        fields = [dialect.fields[name.rstrip("~")] for name in here]
+        filled = {field.fills for field in fields}
+        complete = "kernel" in filled and all(name in filled for name in dialect.required)
+        timed = {name for name in here if dialect.fields[name.rstrip("~")].fills in _LATENCIES}
+        if timed and complete:
+            yield here
             return
+        found = False
+        around = {name: item for name, item in here.items() if name not in timed}
         for item in value.values():
             if isinstance(item, list | dict):
-                yield from _measurements(item, here, depth + 1, dialect)
+                for one in _measurements(item, around, depth + 1, dialect, refusals):
+                    found = True
+                    yield one
+        if found:
+            return
+        if timed and "kernel" in filled:
+            refusals.add("a latency without its kernel's dimensions", json.dumps(value)[:200])
+        elif complete and any(dialect.fields[name.rstrip("~")].status == "wrong" for name in own):
+            yield here
+
+
+_LATENCIES = {"latency", "latency_ms"}
+
+
+def _stated(value: Mapping[str, Any], here: dict[str, Any], dialect: Dialect, refusals: Refusals) -> set[str]:
+    """Adds the fields of an object and of the objects in it to `here`. Returns the names that it adds.
+
+    An inner size replaces an outer one. Whatever is checked, and what one object states twice, is kept beside
+    what was there, as NAME~: both must hold.
+    """
+    own: set[str] = set()
+    for source in (value, *(v for v in value.values() if isinstance(v, dict))):
+        for key, item in source.items():
+            name = plain_name(str(key)).strip().lower()
+            field = dialect.fields.get(name)
+            if field is None:
+                if not isinstance(item, list | dict | None) and len(refusals.unknown) < _MOST_UNKNOWN:
+                    refusals.unknown.add(name[:60])
+                continue
+            if item is None or (isinstance(item, list | dict) and not (item and field.status == "wrong")):
+                continue
+            if isinstance(item, dict) and any(str(inner).strip().lower() in dialect.fields for inner in item):
+                continue
+            held = _held(item)
+            while name in here and here[name] != held and (field.holds is not None or name in own):
+                name += "~"
+            here[name] = held
+            own.add(name)
+    return own
 
 
 def _whole(digits: str) -> float:
@@ -161,8 +205,10 @@ def _whole(digits: str) -> float:
     return int(digits) if len(digits) <= _LONGEST_NUMBER else np.inf
 
 
-def _held(value: str | int | float) -> str | int | float:
+def _held(value: Any) -> str | float:
     """A JSON value that a table can hold: valid UTF-8, integers of 64 bits."""
+    if isinstance(value, bool | list | dict):
+        return str(value)[:_LONGEST_TEXT]
     if isinstance(value, str):
         return plain_name(value)
     return value if isinstance(value, float) or abs(value) < 1 << 63 else np.inf

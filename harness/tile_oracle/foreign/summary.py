@@ -8,13 +8,18 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-_SHOWN = 5
+_SHOWN_CHARACTERS = 200
+_SHOWN_FIELDS = 12
 
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """The result of importing one file. `refused`: reason -> rows. `shown`: a few refused lines. `padded`:
-    rows of mem kernels whose names state the wrong padding."""
+    """The result of importing one file.
+
+    refused: reason -> rows. denied: status and reason -> rows that are kept, but not ok. shown: the first row
+    of each reason. padded: rows of mem kernels whose names state the wrong padding. unknown: fields of the
+    file that its format does not know.
+    """
 
     source: str
     rows: int
@@ -25,18 +30,25 @@ class ImportSummary:
     refused: Mapping[str, int] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
     padded: int = 0
+    denied: Mapping[str, int] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.source}: {self.rows} rows, {self.ok} ok"]
         if self.trusted:
             parts.append(f"{self.trusted} of them unverified but trusted (output left unwritten)")
-        if self.wrong:
-            parts.append(f"{self.wrong} wrong (output left unwritten)")
         if self.repeats:
             parts.append(f"{self.repeats} repeated measurements of a pair")
         if self.padded:
             parts.append(f"{self.padded} of mem kernels read as padded, whatever their names state")
+        parts += [f"{count} {reason}" for reason, count in sorted(self.denied.items())]
         parts += [f"{count} refused: {reason}" for reason, count in sorted(self.refused.items())]
+        if self.unknown:
+            more = len(self.unknown) - _SHOWN_FIELDS
+            names = ", ".join(one if one.isprintable() else repr(one) for one in self.unknown[:_SHOWN_FIELDS])
+            parts.append(
+                f"unknown fields, not read: {names[:400]}" + (f" and {more} more" if more > 0 else "")
+            )
         return "; ".join(parts)
 
 
@@ -50,16 +62,27 @@ class Imported:
 
 @dataclass
 class Refusals:
-    """What was refused while a file was read. counts: reason -> rows. padded: see ImportSummary."""
+    """What was refused while a file was read, as in ImportSummary. counts: reason -> rows; notes: those of
+    `denied`."""
 
     counts: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
     shown: list[str] = field(default_factory=list)
     padded: int = 0
+    unknown: set[str] = field(default_factory=set)
 
     def add(self, reason: str, example: str, count: int = 1) -> None:
-        self.counts[reason] += count
-        if len(self.shown) < _SHOWN:
-            self.shown.append(f"{reason}: {plain_name(example[:200])}")
+        """Counts refused rows; the first example of a reason is kept."""
+        self._count(self.counts, reason, example, count)
+
+    def note(self, reason: str, example: str, count: int = 1) -> None:
+        """Counts rows that are kept with another status than ok."""
+        self._count(self.notes, reason, example, count)
+
+    def _count(self, counts: Counter[str], reason: str, example: str, count: int) -> None:
+        if reason not in counts:
+            self.shown.append(f"{reason}: {plain_name(example[:_SHOWN_CHARACTERS])}")
+        counts[reason] += count
 
 
 def plain_name(text: object) -> str:

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tile_oracle.errors import OperationError
+from tile_oracle.errors import OperationError, ProblemError
 from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.kind import Kind
 
@@ -189,6 +189,22 @@ class Operation:
         if self.features is None:
             raise OperationError(f"the operation {self.name} has no models: its descriptor needs features")
         return self.features()
+
+    def problem_of(self, values: Mapping[str, Any]) -> Problem:
+        """The problem with these fields and outputs; missing fields are completed, outputs are checked.
+        Raises ProblemError."""
+        completed = self.completed(dict(values))
+        problem = self.problem(
+            **{name: value for name, value in completed.items() if name in self.problem_fields}
+        )
+        for name in self.outputs:
+            given, right = values.get(name), getattr(problem, name)
+            if name in values and given != right:
+                raise ProblemError(
+                    f"{name} = {given}, but the other dimensions give {name} = {right}; "
+                    f"correct them, or remove the column {name}"
+                )
+        return problem
 
     def kind(self, words: Mapping[str, Any]) -> Kind:
         """The kind with these values of `kind_fields`; other entries are ignored."""

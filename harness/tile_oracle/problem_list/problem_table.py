@@ -20,7 +20,7 @@ from typing import Any
 
 from tile_oracle.did_you_mean import most_like
 from tile_oracle.errors import ProblemError, ProblemSetError
-from tile_oracle.operation import Kind, Operation, operation_of_columns, operations
+from tile_oracle.operation import Kind, operation_of_columns, operations
 from tile_oracle.problem import Problem
 from tile_oracle.problem_list.list_file import ListFile, quoted
 from tile_oracle.spreadsheet import cell_text
@@ -146,7 +146,7 @@ class ProblemTable:
                 f"write {operation.name}, or use a separate file for each operation"
             )
         try:
-            problem = problem_of_values(operation, given)
+            problem = operation.problem_of(given)
         except ProblemError as error:
             raise self._file.error(str(error)[:300]) from None
         return problem, cell_text(row.get(SOURCE_COLUMN, ""))
@@ -163,22 +163,6 @@ class ProblemTable:
         if (cell.isdigit() and cell.isascii() and len(cell) < 20) or _NEGATIVE.fullmatch(cell):
             return int(cell)
         raise self._file.error(f"{name} = {quoted(cell)} is not an integer; {_integer_hint(cell)}")
-
-
-def problem_of_values(operation: Operation, values: Mapping[str, Any]) -> Problem:
-    """The problem of an operation with these fields and outputs. Missing fields are completed and outputs are
-    checked. Raises ProblemError."""
-    completed = operation.completed(dict(values))
-    problem = operation.problem(
-        **{name: value for name, value in completed.items() if name in operation.problem_fields}
-    )
-    for name in operation.outputs:
-        if name in values and values[name] != getattr(problem, name):
-            raise ProblemError(
-                f"{name} = {values[name]}, but the other dimensions give {name} = {getattr(problem, name)}; "
-                f"correct them, or remove the column {name}"
-            )
-    return problem
 
 
 def _integer_hint(cell: str) -> str:

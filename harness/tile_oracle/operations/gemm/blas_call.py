@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from tile_oracle.dtype_words import dtype_named
 from tile_oracle.errors import ProblemError
-from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GemmProblem
 
 _FLOW = re.compile(r"\s*-\s*\{(?P<members>.*)\}\s*(?:#.*)?")
 _MEMBER = re.compile(r"""([A-Za-z_]\w*)\s*:\s*("[^"]*"|'[^']*'|\[[^\]]*\]|[^,\s]+)""")
@@ -34,10 +35,6 @@ READ: Mapping[str, str] = {
 }  # fmt: skip
 """Spellings of options and of YAML members, and what they are called here."""
 
-_DTYPES: Mapping[str, str] = {
-    "f16_r": "fp16", "h": "fp16", "bf16_r": "bf16", "f32_r": "fp32", "s": "fp32",
-    "f8_r": "fp8", "f8_fnuz_r": "fp8", "f8_ocp_r": "fp8",
-}  # fmt: skip
 _BY_FUNCTION = {"hgemm": "h", "sgemm": "s"}
 SIZES = ("m", "n", "k")
 
@@ -85,7 +82,7 @@ def why_no_gemm(members: Mapping[str, str]) -> str:
     types = _types(members)
     if len(set(types)) > 1:
         return f"A and B have the types {' and '.join(map(_quoted, types))}"
-    if types[0] not in _DTYPES:
+    if dtype_named(types[0]) not in GEMM_DTYPES:
         return f"GEMMs do not support the data type {_quoted(types[0])}"
     for name in ("transA", "transB"):
         if members.get(name, "N").upper() not in ("N", "T"):
@@ -119,7 +116,7 @@ def gemm_of(members: Mapping[str, str]) -> GemmProblem:
         sizes.append(int(value))
     m, n, k = sizes
     orders = ("c" if members.get(name, "N").upper() == "T" else "r" for name in ("transB", "transA"))
-    return GemmProblem(_DTYPES[_types(members)[0]], "".join(orders) + "r", n, m, k)
+    return GemmProblem(dtype_named(_types(members)[0]), "".join(orders) + "r", n, m, k)
 
 
 def _quoted(text: str) -> str:
