@@ -160,3 +160,20 @@ def test_a_long_hostile_line_is_read_at_once() -> None:
 def test_any_text_is_read(text: str) -> None:
     is_blas_results(text)
     read_blas_results(block(0, 1) + text + block(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"hipblaslt-Gflops": "999999"}, "tflops contradicts latency and problem"),
+        ({"hipblaslt-GB/s": "7"}, "bandwidth contradicts latency and problem"),
+        ({"us": "5e-06"}, "faster than the device can be"),
+        ({"us": "inf"}, "latency is not a positive number"),
+    ],
+)
+def test_figures_that_contradict_each_other_are_refused(
+    tmp_path: Path, changed: dict[str, str], reason: str
+) -> None:
+    found = imported(tmp_path, block(0, 1) + block(1, 2, **changed))
+    assert dict(found.summary.refused) == {reason: 1}
+    assert found.summary.ok == 1

@@ -139,3 +139,128 @@ def test_nvbench_states_are_records_with_cold_caches(tmp_path: Path) -> None:
         "unsupported",
         "odd",
     )
+
+
+def t4(value: float, unit: str, **changed: Any) -> str:
+    """One result in the T4 format."""
+    measured = [
+        {"name": "problem", "value": PROBLEMS[0].id},
+        {"name": "time", "value": value, "unit": unit},
+    ]
+    one = {
+        "configuration": {"kernel": KERNELS[0].name},
+        "invalidity": "correct",
+        "correctness": 1,
+        "times": {"runtimes": []},
+        "measurements": measured,
+    }
+    return json.dumps({"schema_version": "1.0.0", "results": [one | changed]})
+
+
+@pytest.mark.parametrize(
+    ("value", "unit"), [(0.0125, "ms"), (12.5, "us"), (12500, "nanoseconds"), (1.25e-5, "s")]
+)
+def test_times_of_t4_have_their_unit(tmp_path: Path, value: float, unit: str) -> None:
+    (tmp_path / "t4.json").write_text(t4(value, unit))
+    assert import_file(tmp_path / "t4.json", "gfx950").records["latency_ms"].tolist() == pytest.approx(
+        [0.0125]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        (t4(12.5, "fortnights"), "the unit of time is unknown"),
+        (t4(12.5, "ms", times={"runtimes": [0.0125, 0.013]}), "latency is not a positive number"),
+        (t4(1250, "s"), "slower than any run of one kernel"),
+    ],
+)
+def test_a_time_that_cannot_be_is_refused(tmp_path: Path, text: str, refused: str) -> None:
+    (tmp_path / "t4.json").write_text(text)
+    with pytest.raises(RecordError, match=refused):
+        import_file(tmp_path / "t4.json", "gfx950")
+
+
+def test_a_result_of_t4_that_is_not_correct_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "t4.json").write_text(t4(0.0125, "ms", correctness=0))
+    assert import_file(tmp_path / "t4.json", "gfx950").records["status"].tolist() == ["wrong"]
+
+
+def nvbench(*states: dict[str, Any], devices: tuple[str, ...] = ()) -> str:
+    listed = [{"id": place, "name": name} for place, name in enumerate(devices)]
+    return json.dumps({"devices": listed, "benchmarks": [{"name": "b", "states": list(states)}]})
+
+
+def on(device: int, mean_s: str, **summaries: str) -> dict[str, Any]:
+    one = state(KERNELS[0].name, mean_s)
+    one["axis_values"].append({"name": "problem", "type": "string", "value": PROBLEMS[0].id})
+    for summary in one["summaries"]:
+        name = summary["tag"].rsplit("/", 1)[1]
+        summary["data"][0]["value"] = summaries.get(name, summary["data"][0]["value"])
+    return {**one, "device": device}
+
+
+def test_states_of_two_gpus_are_no_repeats(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    states = (on(0, "1.25e-5"), on(1, "9e-5"))
+    path.write_text(nvbench(*states, devices=("NVIDIA H100", "NVIDIA RTX A400")))
+    found = import_file(path, "sm_90")
+    assert found.records["latency_ms"].tolist() == pytest.approx([0.0125])
+    assert dict(found.summary.refused) == {"device states another architecture": 1}
+    path.write_text(nvbench(*states, devices=("NVIDIA H100", "NVIDIA H100 PCIe")))
+    with pytest.raises(RecordError, match=r"several devices, NVIDIA H100, NVIDIA H100 PCIe: choose one"):
+        import_file(path, "sm_90")
+    assert import_file(path, "sm_90", device="NVIDIA H100 PCIe").summary.ok == 1
+
+
+@pytest.mark.parametrize(
+    ("summaries", "refused"),
+    [
+        ({"relative": "inf"}, "spread is no such number"),
+        ({"relative": "-1"}, "spread is no such number"),
+        ({"sample_size": "-5"}, "samples is no such number"),
+        ({"mean": "1.25e-8"}, "faster than the device can be"),
+    ],
+)
+def test_figures_of_nvbench_that_cannot_be_are_refused(
+    tmp_path: Path, summaries: dict[str, str], refused: str
+) -> None:
+    (tmp_path / "b.json").write_text(nvbench(on(0, "1.25e-5", **summaries)))
+    with pytest.raises(RecordError, match=refused):
+        import_file(tmp_path / "b.json", "gfx950")
+
+
+def test_one_sample_of_nvbench_has_no_spread(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_text(nvbench(on(0, "1.25e-5", relative="inf", sample_size="1")))
+    found = import_file(tmp_path / "b.json", "gfx950").records
+    assert found["spread"].isna().all()
+    write_records(found, tmp_path / "o.parquet")
+    assert len(load_records(tmp_path / "o.parquet")) == 1
+
+
+def test_a_cache_says_what_it_was_measured_on(records: Path) -> None:
+    path = exported(records, "kernel-tuner")[0]
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"device_name": "NVIDIA H100"}))
+    with pytest.raises(RecordError, match="device_name states another architecture"):
+        import_file(path, "gfx950")
+
+
+def test_a_cut_cache_gives_its_finished_entries(records: Path) -> None:
+    """Wherever the file ends: the entries before that place, and one refusal if it is inside an entry."""
+    path = exported(records, "kernel-tuner")[1]
+    text, whole = path.read_text(), import_file(path, "gfx950").records
+    entries = len(json.loads(text)["cache"])
+    seen = set()
+    for end in range(text.index('"cache"') + 12, len(text), 97):
+        path.write_text(text[:end])
+        try:
+            found = import_file(path, "gfx950")
+        except RecordError:
+            assert end < len(text) / 2
+            continue
+        assert found.records["kernel"].tolist() == whole["kernel"].tolist()[: len(found.records)]
+        assert len(found.records) <= entries
+        assert set(found.summary.refused) <= {"the file is cut or damaged inside an entry"}
+        seen.add(len(found.records))
+    assert seen >= {1, entries - 1}

@@ -32,8 +32,9 @@ UNKNOWN_DEVICE = dict.fromkeys(("bf16", "fp16", "fp8", "fp32"), 1e16)
 """Operations per second that no device reaches, for architectures whose peak is unknown."""
 LEAST_MS, LEAST_GPU_MS = 1e-5, 5e-4
 """Shorter times than a call, or than the launch of an empty kernel on a GPU, milliseconds."""
-SLOW_MS, SLOW_FACTOR = 10.0, 1e5
-"""A run on a GPU whose peak is known is too slow above this many milliseconds and times its lower bound."""
+SLOW_MS, SLOW_FLOPS = 10.0, 1e7
+"""A run is too slow above this many milliseconds with fewer operations per second: a tenth of the slowest that
+the project has recorded on one core of a CPU, a hundredth of the slowest on a GPU."""
 SLOWEST_MS = 1e5
 """No run of one kernel takes longer, on any device, milliseconds."""
 PENALTY_MS = 1e8
@@ -292,7 +293,7 @@ def _check_times(read: _Rows, latency: Numbers, arch: str) -> None:
     least = read.of_problem(limits.least_ms)
     floor = np.fmax(least, LEAST_GPU_MS if is_gpu else LEAST_MS)
     read.refuse("faster than the device can be", ok & (latency < floor))
-    slow = np.fmin(np.fmax(SLOW_MS, SLOW_FACTOR * least), SLOWEST_MS) if is_gpu else SLOWEST_MS
+    slow = read.of_problem(lambda one: float(np.clip(one.flops / SLOW_FLOPS * 1e3, SLOW_MS, SLOWEST_MS)))
     read.refuse("slower than any run of one kernel", ok & (latency > slow))
 
 
@@ -350,9 +351,7 @@ def converted(
     read.refuse("the same row twice", twice.duplicated().to_numpy() & (read.status == "ok"))
     keep = read.keep
     if not keep.any():
-        raise RecordError(
-            f"{source} holds no usable row; {refusals.shown[0] if refusals.shown else 'it is empty'}"
-        )
+        raise RecordError(f"{source} holds no usable row; {refusals.first}")
     table, repeats = _table(read, latency, tflops, run)
     status = read.status[keep]
     summary = ImportSummary(

@@ -86,9 +86,7 @@ def _rows(path: Path, dtype: str | None, refusals: Refusals) -> tuple[pd.DataFra
         for reason, example in found.refused:
             refusals.add(reason, example)
         if not found.rows:
-            raise RecordError(
-                f"{path} holds no usable row; {refusals.shown[0] if refusals.shown else 'it is empty'}"
-            )
+            raise RecordError(f"{path} holds no usable row; {refusals.first}")
         return pd.DataFrame(found.rows), found.dialect()
     if path.suffix.lower() == ".csv":
         header = next(csv.reader(io.StringIO(text[: 1 << 16], newline=None)), [])

@@ -97,4 +97,5 @@ def pair_of(stated: Mapping[str, Any]) -> tuple[Problem, Kernel]:
 
 
 def _is_time(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < value < math.inf

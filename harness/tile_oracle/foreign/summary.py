@@ -71,6 +71,12 @@ class Refusals:
     padded: int = 0
     unknown: set[str] = field(default_factory=set)
 
+    @property
+    def first(self) -> str:
+        """The first refused row, for a file without any other."""
+        lines = (line for line in self.shown if line.split(": ")[0] in self.counts)
+        return next(lines, self.shown[0] if self.shown else "it is empty")
+
     def add(self, reason: str, example: str, count: int = 1) -> None:
         """Counts refused rows; the first example of a reason is kept."""
         self._count(self.counts, reason, example, count)
