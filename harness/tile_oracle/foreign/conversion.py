@@ -33,8 +33,8 @@ UNKNOWN_DEVICE = dict.fromkeys(("bf16", "fp16", "fp8", "fp32"), 1e16)
 LEAST_MS, LEAST_GPU_MS = 1e-5, 5e-4
 """Shorter times than a call, or than the launch of an empty kernel on a GPU, milliseconds."""
 SLOW_MS, SLOW_FLOPS = 10.0, 1e7
-"""A run is too slow above this many milliseconds with fewer operations per second: a tenth of the slowest that
-the project has recorded on one core of a CPU, a hundredth of the slowest on a GPU."""
+"""A run is too slow above this many milliseconds with fewer operations per second: a tenth of the slowest
+that the project has recorded on one core of a CPU, a hundredth of the slowest on a GPU."""
 SLOWEST_MS = 1e5
 """No run of one kernel takes longer, on any device, milliseconds."""
 PENALTY_MS = 1e8
