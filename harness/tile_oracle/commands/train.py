@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import time
 from dataclasses import asdict
 from functools import partial
@@ -16,12 +17,12 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.record.dataset import load_records
+from tile_oracle.table_file import csv_text
 from tile_oracle.training.compact import PYTHON_PICKS, choose_compact
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
 from tile_oracle.training.recipe import RECIPES
 from tile_oracle.training.train import RecipeSearch, TrainedModel, train
-from tile_oracle.user_file import open_regular
 
 HELP = "train a model that picks kernels, from recorded measurements"
 
@@ -211,8 +212,7 @@ def _smaller(effort: Effort) -> RecipeSearch:
 
 def _weights(path: str) -> pd.DataFrame:
     try:
-        with open_regular(path) as file:
-            return pd.read_csv(file)
+        return pd.read_csv(io.StringIO(csv_text(Path(path))))
     except (OSError, ValueError, pd.errors.ParserError) as error:
         raise ModelError(f"cannot read weights from {path}: {str(error).splitlines()[0]}") from None
 

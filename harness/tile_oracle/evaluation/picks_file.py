@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from tile_oracle.operation import operation_named
 from tile_oracle.oracle import problem_table
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import op_of
-from tile_oracle.user_file import open_regular
+from tile_oracle.table_file import csv_text
 
 _NAMING = 3
 """Problem columns that a file must have, because without them rows would match problems by chance."""
@@ -57,8 +58,7 @@ def read_picks_file(path: Path | str, problems: Sequence[Problem]) -> PicksFile:
     """
     path = Path(path)
     try:
-        with open_regular(path) as file:
-            table = pd.read_csv(file)
+        table = pd.read_csv(io.StringIO(csv_text(path)))
     except (OSError, ValueError, pd.errors.ParserError) as error:
         raise ModelError(f"cannot read picks from {path}: {str(error).splitlines()[0]}") from None
     kernel = next((name for name in _KERNEL_NAMES if name in table), None)

@@ -37,6 +37,7 @@ from tile_oracle.foreign.summary import Imported, ImportSummary, Refusals, plain
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.invariants import check_rows
 from tile_oracle.record.schema import arrow_schema, op_of
+from tile_oracle.table_file import TableError, check_csv
 from tile_oracle.user_file import open_regular
 
 
@@ -89,6 +90,10 @@ def _rows(path: Path, dtype: str | None, refusals: Refusals) -> tuple[pd.DataFra
             raise RecordError(f"{path} holds no usable row; {refusals.first}")
         return pd.DataFrame(found.rows), found.dialect()
     if path.suffix.lower() == ".csv":
+        try:
+            check_csv(text)
+        except TableError as error:
+            raise RecordError(f"{path} cannot be read: {error}") from None
         header = next(csv.reader(io.StringIO(text[: 1 << 16], newline=None)), [])
         dialect = dialect_of_header(header)
         if ck_dsl.is_sweep(header):

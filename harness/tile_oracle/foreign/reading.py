@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign.dialect import Dialect
 from tile_oracle.foreign.summary import Refusals, plain_name
+from tile_oracle.table_file import read_parquet
 from tile_oracle.user_file import open_regular, read_bytes
 
 _MAX_BYTES = 1 << 30
@@ -42,7 +42,7 @@ def parquet_rows(path: Path) -> pd.DataFrame:
         with open_regular(path) as file:
             if path.stat().st_size > _MAX_BYTES:
                 raise RecordError(f"{path} is larger than 1 GiB: split it")
-            return pq.read_table(file).to_pandas()
+            return read_parquet(file).to_pandas()
     except (OSError, pa.ArrowException) as error:
         raise RecordError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
 from tile_oracle.spreadsheet import safe_cell
+from tile_oracle.table_file import csv_text
 from tile_oracle.text_table import text_table
 
 
@@ -43,8 +44,7 @@ COLUMNS = tuple(field.name for field in fields(Entry))
 def read_history(path: Path) -> list[Entry]:
     """The rows of a history, oldest first; empty if there is no file. Raises RecordError."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.reader(file, strict=True))
+        rows = list(csv.reader(io.StringIO(csv_text(path), newline=""), strict=True))
     except FileNotFoundError:
         return []
     except (OSError, ValueError, csv.Error) as error:

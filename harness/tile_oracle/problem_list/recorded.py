@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem_list.list_file import ListFile
-from tile_oracle.user_file import refuse_special
+from tile_oracle.table_file import TableError, open_parquet
+from tile_oracle.user_file import open_regular
 
 MEASUREMENTS = "measurements"
 """The subfolder of a run's folder that holds its records."""
@@ -24,15 +24,16 @@ def recorded_problems(file: ListFile) -> Iterator[tuple[Problem, str]]:
     for a path that is not a regular file."""
     found: dict[str, None] = {}
     for part in _parts(file.path):
-        refuse_special(part)
         try:
-            with pq.ParquetFile(part) as opened:
+            with open_regular(part) as source, open_parquet(source, [_COLUMN]) as opened:
                 if _COLUMN not in opened.schema_arrow.names:
                     raise file.error(
                         f"no column {_COLUMN}: these are not records; `tile-oracle import` makes records", 0
                     )
                 for batch in opened.iter_batches(columns=[_COLUMN]):
                     found.update(dict.fromkeys(batch.column(0).unique().to_pylist()))
+        except TableError as error:
+            raise file.error(f"{part.name} cannot be read: {error}", 0) from None
         except pa.ArrowException as error:
             raise file.error(f"{part.name} is not parquet: {str(error).splitlines()[0][:200]}", 0) from None
     file.sha256.update("\n".join(map(str, found)).encode("utf-8", "replace"))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.errors import RecordError, first_line
+from tile_oracle.table_file import TableError, read_parquet
 from tile_oracle.user_file import read_regular
 
 if TYPE_CHECKING:
@@ -74,17 +75,17 @@ def read_table(
     not parquet.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     data = checked_bytes(path)
     try:
-        return pq.read_table(
+        return read_parquet(
             pa.BufferReader(data),
-            columns=None if columns is None else list(columns),
-            partitioning=None,
+            columns,
             read_dictionary=[] if texts is None else _other_texts(data, texts),
             page_checksum_verification=True,
         )
+    except TableError as error:
+        raise RecordError(f"{path} cannot be read: {error}") from None
     except (OSError, pa.ArrowException) as error:
         raise DamagedError(f"{path} is not a readable parquet file: {first_line(error)}") from None
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
-from io import TextIOWrapper
 from pathlib import Path
 
 from tile_oracle.errors import KernelError, ProblemError, RuleError
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.spreadsheet import cell_text
-from tile_oracle.user_file import open_regular
-
-_MAX_BYTES = 256 << 20
+from tile_oracle.table_file import csv_text
 
 
 def read_pairs(path: Path, pools: Mapping[str, Sequence[Kernel]]) -> dict[str, frozenset[str]]:
@@ -45,9 +43,7 @@ def read_pairs(path: Path, pools: Mapping[str, Sequence[Kernel]]) -> dict[str, f
 
 def _rows(path: Path) -> list[tuple[int, str, str]]:
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise RuleError(f"{path} is larger than {_MAX_BYTES >> 20} MiB: split it")
-        with TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
+        with io.StringIO(csv_text(path), newline="") as file:
             reader = csv.DictReader(file)
             missing = {"problem", "kernel"} - set(reader.fieldnames or ())
             if missing:
@@ -63,7 +59,7 @@ def _rows(path: Path) -> list[tuple[int, str, str]]:
                 for row in reader
             ]
     except OSError as error:
-        raise RuleError(f"cannot read the pairs in {path}: {error.strerror}") from None
+        raise RuleError(f"cannot read the pairs in {path}: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise RuleError(f"{path} is not a CSV file of pairs: {str(error)[:200]}") from None
 

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array
 from tile_oracle.model.physics import nearness
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, TRAINING_FILE, read_manifest
 from tile_oracle.record.dataset import load_records
+from tile_oracle.table_file import read_parquet
 from tile_oracle.training.training_rows import training_rows
-from tile_oracle.user_file import refuse_special
+from tile_oracle.user_file import open_regular
 
 Codes = npt.NDArray[np.int64]
 
@@ -85,8 +85,9 @@ def within(problems: Codes, values: Array, root: Array) -> Array:
 
 def _predictions(path: Path) -> pd.DataFrame:
     try:
-        refuse_special(path)
-        table = pq.read_table(path, columns=["problem", "kernel", _PREDICTED]).to_pandas()
+        columns = ["problem", "kernel", _PREDICTED]
+        with open_regular(path) as file:
+            table = read_parquet(file, columns).select(columns).to_pandas()
     except (OSError, pa.ArrowException, KeyError) as error:
         reason = (str(error).splitlines() or ["unreadable"])[0]
         raise ModelError(f"{path} cannot be read: {reason}") from None

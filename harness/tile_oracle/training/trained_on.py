@@ -15,13 +15,13 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tile_oracle.errors import HarnessError, ModelError
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, TRAINING_FILE, read_manifest
 from tile_oracle.record.dataset import load_records, with_texts
+from tile_oracle.table_file import read_parquet
 from tile_oracle.training.training_rows import training_rows
-from tile_oracle.user_file import refuse_special
+from tile_oracle.user_file import open_regular
 from tile_oracle.vouched_files import MANIFEST_FILE
 
 PROBLEMS_KEY = "problems"
@@ -136,8 +136,8 @@ def _is_whole(manifest: Mapping[str, Any]) -> bool:
 
 def _problems_in(path: Path) -> set[str]:
     try:
-        refuse_special(path)
-        column = pq.read_table(path, columns=["problem"]).column("problem")
+        with open_regular(path) as file:
+            column = read_parquet(file, ["problem"]).column("problem")
     except (OSError, pa.ArrowException, KeyError) as error:
         reason = (str(error).splitlines() or ["unreadable"])[0]
         raise ModelError(f"{path} cannot be read: {reason}") from None
