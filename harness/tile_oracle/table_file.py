@@ -46,6 +46,8 @@ def open_parquet(
         most = min(MOST_ROWS, MOST_CELLS // max(len(fields), 1))
         raise TableError(f"it has {rows:,} rows, more than {most:,} of {len(fields)} columns: split it")
     for field in fields:
+        if fields.count(field) > 1:
+            raise TableError(f"it has more than one column {field.name!r}")
         if not _is_flat(field.type):
             raise TableError(f"its column {field.name!r} holds {field.type}, neither numbers nor text")
     return opened

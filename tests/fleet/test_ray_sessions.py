@@ -19,6 +19,9 @@ pytest.importorskip("ray")
 FLEET = ("--problem-set", "four.csv", "--target", "cpu", *QUICK, "-p", "no:cacheprovider", "--run-name", "it")
 ALL_PAIRS = 32
 MARK = "TILE_ORACLE_TEST_FLEET"
+LISTENS = "0A"
+LOOPBACK, LOOPBACK_OF_6 = "0100007F", "0000000000000000FFFF00000100007F"
+"""127.0.0.1 as /proc/net writes it."""
 
 
 @pytest.fixture
@@ -105,6 +108,37 @@ def test_a_killed_device_and_a_killed_driver_lose_and_double_nothing(four: Proje
     resumed = session(four, mark, "--fleet=local", "--fleet-devices=1", "--resume")
     assert resumed.status == 0, resumed.output
     check_records(four.records())
+
+
+def listening(pids: list[int]) -> set[str]:
+    """The addresses, in hexadecimal, on which these processes listen to TCP."""
+    sockets = set()
+    for pid in pids:
+        with suppress(OSError):
+            sockets |= {str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir()}
+    rows = [
+        row.split()
+        for name in ("tcp", "tcp6")
+        for row in Path("/proc/net", name).read_text().splitlines()[1:]
+    ]
+    return {row[1].split(":")[0] for row in rows if row[3] == LISTENS and f"socket:[{row[9]}]" in sockets}
+
+
+@pytest.mark.slow
+def test_a_fleet_of_this_machine_listens_to_it_alone_and_ends_with_a_killed_driver(
+    four: Project, mark: str
+) -> None:
+    process = four.start(*FLEET, "--fleet=local", "--fleet-devices=1", environment={MARK: mark})
+    wait_for_rows(four, 1)
+    assert listening(processes(mark))
+    assert listening(processes(mark)) <= {LOOPBACK, LOOPBACK_OF_6}
+    assert len(processes(mark)) > 3
+    process.kill()
+    process.communicate(timeout=60)
+    end = time.monotonic() + 10
+    while processes(mark) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes(mark)] == []
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def break_file(part: Path, how: str) -> None:
             "part-a.parquet is not a file of records: it lacks the column 'kernel'; `tile-oracle import`",
         ),
         ("type", "part-a.parquet: column 'latency_ms' holds string, not double"),
-        ("doubled", "part-a.parquet is not a readable parquet file: Multiple matches"),
+        ("doubled", "part-a.parquet cannot be read: it has more than one column 'status'"),
     ],
 )
 def test_a_file_without_records_is_refused_in_one_line(how: str, message: str, run: Path) -> None:

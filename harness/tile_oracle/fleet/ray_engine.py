@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import tempfile
+import subprocess
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.errors import HarnessError, TargetError, first_line
+from tile_oracle.fleet import local_ray
 from tile_oracle.fleet.device_runner import DeviceRunner
 from tile_oracle.fleet.engine import Event, Gone, Joined, Told
 from tile_oracle.fleet.messages import DeviceSettings, Message, Opened, Shipment, Work
@@ -37,7 +38,6 @@ _OPEN_S = 180.0
 _SUCCESSIVE_FAILURES = 4
 """Times that a device may fail without a result in between before it is given up."""
 _RESTART_S = 0.5
-_LONGEST_FOLDER = 30
 _OBJECT_STORE_BYTES = 256 << 20
 
 
@@ -80,12 +80,6 @@ def import_ray() -> Any:
     except ImportError:
         raise RayMissingError("--fleet needs Ray: pip install 'tile-oracle[fleet]'") from None
     return ray
-
-
-def _short_folder() -> str | None:
-    """A folder for Ray's sockets, whose paths have at most 107 characters; None: Ray's own choice."""
-    fits = len(tempfile.gettempdir()) <= _LONGEST_FOLDER
-    return None if fits or os.environ.get("RAY_TMPDIR") else f"/tmp/tile-oracle-ray-{os.getuid()}"
 
 
 def _answers(node: dict[str, Any]) -> bool:
@@ -181,6 +175,7 @@ class RayEngine:
         self._gauges: _Gauges | None = None
         self._looked_s = 0.0
         self._stepped_s = time.monotonic()
+        self._watcher: subprocess.Popen[bytes] | None = None
         self._owns = not ray.is_initialized()
         if self._owns:
             self._connect(address)
@@ -193,15 +188,16 @@ class RayEngine:
         handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             if address == LOCAL:
-                ray.init(
-                    address="local",
-                    include_dashboard=False,
-                    num_cpus=self._limit if self._arch == "cpu" else None,
-                    num_gpus=None if self._arch == "cpu" or self._limit is None else self._limit,
-                    object_store_memory=_OBJECT_STORE_BYTES,
-                    _temp_dir=_short_folder(),
-                    **quiet,
-                )
+                with local_ray.of_this_session(ray) as self._watcher:
+                    ray.init(
+                        address="local",
+                        include_dashboard=False,
+                        num_cpus=self._limit if self._arch == "cpu" else None,
+                        num_gpus=None if self._arch == "cpu" or self._limit is None else self._limit,
+                        object_store_memory=_OBJECT_STORE_BYTES,
+                        _temp_dir=local_ray.short_folder(),
+                        **quiet,
+                    )
             else:
                 ray.init(address=address, **quiet)
         except Exception as error:
@@ -427,3 +423,5 @@ class RayEngine:
         if self._owns:
             with suppress(Exception):
                 self._ray.shutdown()
+        if self._watcher is not None:
+            local_ray.end(self._watcher)
