@@ -31,7 +31,6 @@ from tile_oracle.build.ck_tile.headers import find_headers
 from tile_oracle.build.ck_tile.kernel_source import CkTileSource
 from tile_oracle.build.ck_tile.source import source_for
 from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain, prepared_folder
-from tile_oracle.build.source import lds_buffers
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import TiledKernel, parse_kernel_name
 from tile_oracle.operation import Kind
@@ -125,13 +124,13 @@ class Bench:
     def __init__(self, made: Path, folder: str, out: Path, compiles: bool = True) -> None:
         self.api = detect(find_headers(made / folder))
         self._out, self._compiles = out, compiles
-        self._source = CkTileSource(ARCH, self.api)
+        self._source = CkTileSource(ARCH, self.api, with_races=True)
         self._toolchain = find_ck_tile_toolchain("ziglang", ARCH, self.api.headers, {HIP_HEADERS: str(made)})
 
     def verify(self, chosen: Chosen) -> Outcome:
         """Compiles the kernel, unless its assembly is there, and verifies it."""
         try:
-            report = verify_assembly(self._assembly(chosen.kernel), lds_buffers(chosen.kernel, ARCH))
+            report = verify_assembly(self._assembly(chosen.kernel))
         except BuildError as error:
             return Outcome(chosen, why_not=" ".join(str(error).split()))
         rules = Counter(finding.rule for finding in report.findings)

@@ -22,15 +22,15 @@ kernel:
 """
 
 
-def findings(body: str, buffers: int | None = None) -> tuple[Finding, ...]:
+def findings(body: str) -> tuple[Finding, ...]:
     lines = "\n".join(line if line.endswith(":") else f"\t{line}" for line in body.strip().splitlines())
-    report = verify_assembly(_FRAME.format(body=lines), buffers)
+    report = verify_assembly(_FRAME.format(body=lines))
     assert not report.incomplete
     return report.findings
 
 
-def rules(body: str, buffers: int | None = None) -> list[str]:
-    return sorted({finding.rule for finding in findings(body, buffers)})
+def rules(body: str) -> list[str]:
+    return sorted({finding.rule for finding in findings(body)})
 
 
 @pytest.mark.parametrize(
@@ -122,108 +122,6 @@ def test_an_lds_write_at_a_barrier() -> None:
     assert rules(body.format(wait="s_waitcnt vmcnt(0)")) == ["barrier"]
 
 
-def test_a_read_across_a_barrier_and_a_write_behind_it() -> None:
-    body = "ds_read_b32 v1, v0\n{wait}\ns_barrier\nds_write_b32 v0, v5"
-    assert rules(body.format(wait="s_waitcnt lgkmcnt(0)")) == []
-    assert rules(body.format(wait="s_nop 0")) == ["read-across"]
-
-
-_COPY_LOOP = """.LBB0_1:
-s_mov_b32 m0, 0
-s_nop 0
-global_load_lds_dwordx4 v[8:9], off
-{wait}
-{barrier}
-ds_read_b32 v1, v0
-s_waitcnt lgkmcnt(0)
-s_barrier
-s_cbranch_scc1 .LBB0_1
-s_waitcnt vmcnt(0)"""
-
-
-def test_copies_to_lds_are_waited_for_before_a_barrier() -> None:
-    right = {"wait": "s_waitcnt vmcnt(0)", "barrier": "s_barrier"}
-    assert rules(_COPY_LOOP.format(**right)) == []
-    assert rules(_COPY_LOOP.format(wait="s_nop 0", barrier="s_barrier")) == ["async-reuse"]
-
-
-def test_copies_into_a_ring_of_buffers_may_be_in_flight_for_several_rounds() -> None:
-    """As Triton's loops with three stages: m0 steps through the buffers."""
-    ring = _COPY_LOOP.replace("s_mov_b32 m0, 0", "{place}").format(
-        place="{place}", wait="s_waitcnt vmcnt(2)", barrier="s_barrier"
-    )
-    assert rules(ring.format(place="s_add_i32 m0, s4, 0x1040")) == []
-    assert rules(ring.format(place="s_add_i32 m0, s4, 0x1040"), 1) == ["async-reuse"]
-    assert rules(ring.format(place="s_mov_b32 m0, 0x1040")) == ["async-reuse"]
-    before = "s_mov_b32 m0, s4\n" + ring.format(place="s_nop 0")
-    assert rules(before) == ["async-reuse"], "m0 stays the same in the loop"
-
-
-def test_lds_that_an_epilogue_writes_while_a_copy_is_in_flight() -> None:
-    body = """s_mov_b32 m0, 0
-s_nop 0
-global_load_lds_dwordx4 v[8:9], off
-{wait}
-s_barrier
-ds_write_b32 v0, v5"""
-    assert rules(body.format(wait="s_waitcnt vmcnt(0)")) == []
-    assert rules(body.format(wait="s_nop 0")) == ["async-write"]
-
-
-def test_other_waves_copies_may_be_in_flight_behind_a_late_wait() -> None:
-    """A wait behind the barrier is for this wave's copies only."""
-    body = """s_mov_b32 m0, 0
-s_nop 0
-global_load_lds_dwordx4 v[8:9], off
-{before}
-s_barrier
-{behind}
-ds_write_b32 v0, v5"""
-    nop, wait = "s_nop 0", "s_waitcnt vmcnt(0)"
-    assert rules(body.format(before=wait, behind=nop)) == []
-    assert rules(body.format(before=nop, behind=wait)) == ["async-write"]
-    assert rules(body.format(before=nop, behind=f"{wait}\ns_barrier")) == []
-
-
-def test_paths_with_copies_in_different_states() -> None:
-    """The copy is in flight across the barrier on one path, and issued behind it on the other."""
-    body = """s_mov_b32 m0, 0
-s_nop 0
-s_cbranch_scc1 .LBB0_2
-.LBB0_1:
-global_load_lds_dwordx4 v[8:9], off
-s_cbranch_scc0 .LBB0_3
-.LBB0_2:
-{wait}
-s_barrier
-s_cbranch_vccnz .LBB0_1
-.LBB0_3:
-ds_write_b32 v0, v5"""
-    assert rules(body.format(wait="s_waitcnt vmcnt(0)")) == []
-    assert "async-write" in rules(body.format(wait="s_nop 0"))
-
-
-_COPIED_TILE = """.LBB0_1:
-s_mov_b32 m0, 0
-s_nop 0
-global_load_lds_dwordx4 v[8:9], off
-{before}
-s_barrier
-{behind}
-ds_read_b64 v[10:11], v1
-s_waitcnt lgkmcnt(0)
-v_mfma_f32_16x16x16_bf16 v[20:23], v[10:11], v[12:13], v[20:23]
-s_barrier
-s_cbranch_scc1 .LBB0_1"""
-
-
-def test_copied_tiles_of_one_buffer_are_waited_for_before_the_barrier() -> None:
-    nop, wait = "s_nop 0", "s_waitcnt vmcnt(0)"
-    assert rules(_COPIED_TILE.format(before=wait, behind=nop), 1) == []
-    assert rules(_COPIED_TILE.format(before=nop, behind=wait), 1) == ["async-read"]
-    assert rules(_COPIED_TILE.format(before=nop, behind=wait), 2) == []
-
-
 _CALL = """\
 \t.amdgcn_target "amdgcn-amd-amdhsa--gfx950"
 \t.type\tcalled,@function
@@ -260,163 +158,6 @@ def test_a_call_is_a_wait_if_all_called_functions_begin_with_one(
     assert [finding.function for finding in report.findings] == found
     assert {finding.rule for finding in report.findings} <= {"vmcnt"}
     assert "kernel: s_swappc_b64 is not followed" in report.incomplete
-
-
-_TILES = """.LBB0_1:
-ds_write_b64 v0, v[4:5]
-s_waitcnt lgkmcnt(0)
-{published}
-ds_read_b64 v[10:11], v1
-s_waitcnt lgkmcnt(0)
-v_mfma_f32_16x16x16_bf16 v[20:23], v[10:11], v[12:13], v[20:23]
-{free}
-s_cbranch_scc1 .LBB0_1"""
-
-
-def test_tiles_of_one_buffer_need_both_barriers() -> None:
-    assert rules(_TILES.format(published="s_barrier", free="s_barrier"), 1) == []
-    assert rules(_TILES.format(published="s_nop 0", free="s_barrier"), 1) == ["race"]
-    assert rules(_TILES.format(published="s_barrier", free="s_nop 0"), 1) == ["race"]
-
-
-def test_tiles_of_two_buffers_need_one() -> None:
-    assert rules(_TILES.format(published="s_barrier", free="s_nop 0"), 2) == []
-    assert rules(_TILES.format(published="s_nop 0", free="s_nop 0"), 2) == ["loop-barrier"]
-
-
-def test_a_tile_is_multiplied_on_a_path_that_is_not_the_next_line() -> None:
-    """The loop begins in its middle, and behind it a register of the tile holds a result that is stored."""
-    body = """s_branch .LBB0_2
-.LBB0_1:
-v_mfma_f32_16x16x16_bf16 v[20:23], v[10:11], v[12:13], v[20:23]
-s_cbranch_scc0 .LBB0_3
-.LBB0_2:
-s_waitcnt vmcnt(0) lgkmcnt(0)
-s_barrier
-ds_read_b64 v[10:11], v1
-s_waitcnt lgkmcnt(0)
-s_cbranch_scc1 .LBB0_1
-s_mov_b32 m0, s4
-s_nop 0
-global_load_lds_dwordx4 v[8:9], off
-s_branch .LBB0_1
-.LBB0_3:
-s_waitcnt vmcnt(0)
-s_nop 10
-v_cvt_f16_f32_sdwa v10, v20 dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD
-s_nop 1
-global_store_dword v[8:9], v10, off"""
-    assert rules(body, 2) == []
-    assert "race" in rules(body, 1)
-
-
-_ROLLED = """s_load_dword s9, s[0:1], 0x0
-v_mov_b32_e32 v4, 0
-.LBB0_1:
-s_waitcnt lgkmcnt(0)
-s_barrier
-s_mov_b32 s4, {first}
-s_branch .LBB0_3
-.LBB0_2:
-s_cmp_lg_u32 s5, 8
-s_mov_b32 s4, s5
-s_cbranch_scc0 .LBB0_5
-.LBB0_3:
-s_or_b32 s6, s4, 1
-ds_read_b64 v[10:11], v1
-{compare}
-{then}
-s_cbranch_scc1 .LBB0_4
-ds_write_b64 v2, v[4:5]
-.LBB0_4:
-s_waitcnt lgkmcnt(0)
-v_mfma_f32_16x16x16_bf16 v[20:23], v[10:11], v[12:13], v[20:23]
-s_add_i32 s5, s4, 4
-s_branch .LBB0_2
-.LBB0_5:
-s_sub_i32 s8, s8, 1
-s_cmp_lg_u32 s8, 0
-s_cbranch_scc1 .LBB0_1"""
-"""Two buffers, and steps along k that the compiler unrolled by four only: the counter s4 is 0, then 4."""
-
-_BY_VCC = """s_cselect_b64 s[14:15], -1, 0
-{}
-s_and_b64 vcc, exec, s[14:15]
-s_cbranch_vccnz .LBB0_4
-s_cmp_lg_u32 s9, 0"""
-
-
-@pytest.mark.parametrize(
-    ("first", "compare", "then", "expected"),
-    [
-        ("0", "s_cmp_lg_u32 s4, 0", "s_nop 0", []),
-        ("0", "s_cmp_lg_u32 s6, 1", "s_nop 0", []),
-        ("0", "s_cmp_le_i32 s4, -1", "s_nop 0", ["loop-barrier"]),
-        ("s9", "s_cmp_lg_u32 s4, 0", "s_nop 0", ["loop-barrier"]),
-        ("0", "s_cmp_lg_u32 s4, s9", "s_nop 0", ["loop-barrier"]),
-        ("0", "s_cmp_lg_u32 s4, 0", "s_and_b32 s7, s9, 1", ["loop-barrier"]),
-        ("2", "s_cmp_lg_u32 s4, 2", "s_nop 0", ["loop-barrier"]),
-        ("0", "s_cmp_lg_u32 s4, 0", _BY_VCC.format("s_or_b64 s[14:15], s[14:15], s[18:19]"), []),
-        (
-            "0",
-            "s_cmp_lg_u32 s4, 0",
-            _BY_VCC.format("s_and_b64 s[14:15], s[14:15], s[18:19]"),
-            ["loop-barrier"],
-        ),
-    ],
-    ids=[
-        "writes in its first iteration",
-        "by a register computed from the counter",
-        "writes in every iteration",
-        "starts at an unknown number",
-        "compares with an unknown number",
-        "loses the comparison",
-        "counts past its end and round",
-        "in its first iteration at most, by vcc",
-        "by vcc and something unknown",
-    ],
-)
-def test_a_loop_of_constant_length_writes_lds_once(
-    first: str, compare: str, then: str, expected: list[str]
-) -> None:
-    body = _ROLLED.format(first=first, compare=compare, then=then)
-    assert rules(body, 2) == expected
-
-
-def test_what_is_exchanged_for_stores_needs_barriers() -> None:
-    body = """ds_write_b32 v0, v1
-s_waitcnt lgkmcnt(0)
-{barrier}
-ds_read_b32 v2, v3
-s_waitcnt lgkmcnt(0)
-global_store_dword v[8:9], v2, off"""
-    assert rules(body.format(barrier="s_barrier")) == []
-    assert rules(body.format(barrier="s_nop 0")) == ["race"]
-
-
-_METADATA = """\
-\t.amdgpu_metadata
----
-amdhsa.kernels:
-  - .agpr_count:     0
-    .max_flat_workgroup_size: {threads}
-    .name:           kernel
-    .symbol:         kernel.kd
-    .wavefront_size: 64
-...
-\t.end_amdgpu_metadata
-"""
-
-
-def test_a_workgroup_of_one_wave_needs_no_barriers() -> None:
-    body = """\tds_write_b32 v0, v1
-\ts_waitcnt lgkmcnt(0)
-\tds_read_b32 v2, v3
-\ts_waitcnt lgkmcnt(0)
-\tglobal_store_dword v[8:9], v2, off"""
-    for threads, expected in ((64, []), (128, ["race"])):
-        text = _FRAME.format(body=body) + _METADATA.format(threads=threads)
-        assert [one.rule for one in verify_assembly(text).findings] == expected
 
 
 @pytest.mark.parametrize(
@@ -578,14 +319,3 @@ def test_files_one_after_another_keep_their_own_settings() -> None:
     (finding,) = report.findings
     assert finding.rule == "lds-bounds"
     assert finding.line == large.count("\n") + 5
-
-
-def test_a_result_in_a_half_of_a_register_uses_the_other_half_only_if_it_is_kept() -> None:
-    """So an address from a table in LDS is no data of an exchange where its register holds a result later."""
-    body = """ds_read_b32 v2, v9
-s_waitcnt lgkmcnt(0)
-v_cvt_f16_f32_sdwa v2, v5 dst_sel:WORD_1 dst_unused:UNUSED_{rest} src0_sel:DWORD
-global_store_dword v[6:7], v2, off
-ds_write_b32 v9, v5"""
-    assert rules(body.format(rest="PRESERVE")) == ["race"]
-    assert rules(body.format(rest="PAD")) == []

@@ -107,7 +107,7 @@ class BinaryMaker:
             return BuildResult(
                 kernel, "build_error", None, failed, 0.0, cached=True, failed_with=compiler.toolchain
             )
-        make = partial(compiler.make, kernel.name, unit, key, self._verifier.looking_at(kernel))
+        make = partial(compiler.make, kernel.name, unit, key, self._verifier.look)
         entry, ended = compiler.make_again_if_killed(make, run_fewer)
         if entry is None:
             return BuildResult(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from tile_oracle.build.binary import Binary, BuildResult
 from tile_oracle.build.cache import CacheEntry
 from tile_oracle.build.gpu_toolchain import ASSEMBLY
-from tile_oracle.build.source import lds_buffers
 from tile_oracle.errors import BuildError
-from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.kernel import Kernel
 from tile_oracle.verify.findings import Report
 from tile_oracle.verify.verdicts import keep_verdict, read_verdict
 from tile_oracle.verify.verifier import verify_assembly
@@ -37,18 +35,11 @@ class CodeVerifier:
         """Whether a cache entry needs no further verification."""
         return not self._mode or read_verdict(entry.path.parent) is not None
 
-    def looking_at(self, kernel: Kernel) -> Callable[[Path, CacheEntry], None]:
-        """Returns a function that verifies the assembly in the kernel's work folder, if there is one."""
-        return partial(self._look, kernel)
-
-    def _look(self, kernel: Kernel, work: Path, made: CacheEntry) -> None:
+    def look(self, work: Path, made: CacheEntry) -> None:
+        """Verifies the assembly in a kernel's work folder, if there is one."""
         if self._mode and (work / ASSEMBLY).is_file():
             text = (work / ASSEMBLY).read_text("utf-8", "replace")
-            keep_verdict(made.path.parent, verify_assembly(text, self._buffers(kernel)))
-
-    def _buffers(self, kernel: Kernel) -> int | None:
-        """The LDS buffers of a kernel's tiles; None for a kernel in Triton, whose compiler chooses them."""
-        return None if isinstance(kernel, NamedKernel) else lds_buffers(kernel, self._arch)
+            keep_verdict(made.path.parent, verify_assembly(text))
 
     def judged(self, result: BuildResult, assembly: Callable[[Kernel], str]) -> BuildResult:
         """The result; a build_error when the kernel has findings and the mode is REFUSE."""
@@ -65,6 +56,6 @@ class CodeVerifier:
         """The report stored beside the binary. If there is none, verifies `assembly(kernel)`."""
         kept = read_verdict(binary.path.parent)
         if kept is None:
-            kept = verify_assembly(assembly(kernel), self._buffers(kernel))
+            kept = verify_assembly(assembly(kernel))
             keep_verdict(binary.path.parent, kept)
         return kept

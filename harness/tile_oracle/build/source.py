@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-from tile_oracle.arch import load_arch
 from tile_oracle.build.isa import GPU_MACHINES
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
@@ -192,11 +191,6 @@ def _chosen_instructions(arch: str) -> tuple[str, ...]:
     if chosen in _CHOSEN_BY_DEVICE_HPP:
         return ()
     return ("#ifndef TO_INSTRUCTIONS", f'#define TO_INSTRUCTIONS "{chosen}"', "#endif")
-
-
-def lds_buffers(kernel: Kernel, arch: str) -> int:
-    """Number of LDS buffers for a kernel's tiles: 1, or 2 when double-buffered."""
-    return 1 + load_arch(arch).double_buffered(tiled(kernel))
 
 
 def device_work_source(arch: str) -> str:

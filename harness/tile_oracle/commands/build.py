@@ -13,6 +13,7 @@ from tile_oracle.build.builder import REFUSE, Builder
 from tile_oracle.build.kernel_source import TRITON, KernelSource, PoolSource
 from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
+from tile_oracle.commands.kernel_verify import verified_lines, verify_kernels
 from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, KernelError
@@ -95,7 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="AMD's GPUs: refuse kernels whose machine code lacks a wait or barrier",
+        help="AMD's GPUs: refuse kernels whose machine code lacks a wait or barrier, and count those for "
+        "which this is not proven; with any of them the exit status is 1",
     )
     parser.add_argument(
         "-j", "--jobs", type=int, metavar="N", help="compilers at once (default: one per core)"
@@ -111,7 +113,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Builds, reports, and returns 1 when a kernel did not compile. Raises HarnessError."""
+    """Builds, reports, and returns 1 when a kernel did not compile, or with --verify is not proven to wait.
+    Raises HarnessError."""
     take_kernel_list(args)
     option = kernel_source_option(args.kernel_source, args.ck_tile, args.kernels)
     source = open_kernel_source(args.arch, option)
@@ -139,8 +142,10 @@ def run(args: argparse.Namespace) -> int:
                 f"{len(more)} of {args.kernel_set} are in Triton and need a folder of their own: tile-oracle "
                 f"build -o DIR --arch {args.arch} --kernels triton --kernel-set {args.kernel_set}",
             ]
-        print("\n".join([*left_out, describe_report(report, builder)]))
-    return 1 if report.failed else 0
+        verified = verify_kernels(builder, (one.kernel for one in report.built), args.verify)
+        said = verified_lines(verified) if verified else []
+        print("\n".join([*left_out, *said, describe_report(report, builder)]))
+    return 1 if report.failed or not all(one.is_clean for one in verified) else 0
 
 
 def _pool(args: argparse.Namespace, source: KernelSource | None) -> list[Kernel]:

@@ -29,8 +29,9 @@ class Verified:
 
     @property
     def is_clean(self) -> bool:
-        """Whether all code was analysed without findings."""
-        return self.report is not None and not self.report.findings and not self.report.incomplete
+        """Whether all code was analysed, and all waits are proven to be there."""
+        report = self.report
+        return report is not None and not (report.findings or report.not_proven or report.incomplete)
 
 
 def verify_kernels(builder: Builder, kernels: Iterable[Kernel], wanted: bool = True) -> list[Verified]:
@@ -57,7 +58,7 @@ def verified_lines(found: Sequence[Verified], details: bool = False) -> list[str
     for one in offenders if details else offenders[:_KERNELS_SHOWN]:
         lines += [one.name, *(f"  {line}" for line in _about(one, details))]
     if not details and len(offenders) > _KERNELS_SHOWN:
-        lines.append(f"and {len(offenders) - _KERNELS_SHOWN:,} more kernels with findings")
+        lines.append(f"and {len(offenders) - _KERNELS_SHOWN:,} more kernels with findings or not proven")
     broken: Counter[str] = Counter()
     for one in found:
         broken.update({finding.rule for finding in one.report.findings} if one.report else ())
@@ -65,7 +66,10 @@ def verified_lines(found: Sequence[Verified], details: bool = False) -> list[str
     unread = sum(one.report is None for one in found)
     unfollowed = sum(bool(one.report and one.report.incomplete) for one in found)
     with_findings = sum(bool(one.report and one.report.findings) for one in found)
+    unproven = sum(bool(one.report and one.report.not_proven and not one.report.findings) for one in found)
     line = f"{len(found):,} kernel{'s' * (len(found) != 1)} verified, {with_findings:,} with findings"
+    if unproven:
+        line += f", {unproven:,} not proven"
     if unfollowed:
         line += f", {unfollowed:,} not followed to the end"
     if unread:
@@ -74,13 +78,14 @@ def verified_lines(found: Sequence[Verified], details: bool = False) -> list[str
 
 
 def verified_document(found: Sequence[Verified]) -> list[dict[str, object]]:
-    """The findings of each kernel or file, for --json."""
+    """The findings of each kernel or file, and what is not proven of it, for --json."""
     return [
         {
             "name": one.name,
             "clean": one.is_clean,
             "why_not": one.why_not or None,
             "findings": one.report.findings if one.report else (),
+            "not_proven": one.report.not_proven if one.report else (),
             "incomplete": one.report.incomplete if one.report else (),
         }
         for one in found
@@ -95,6 +100,11 @@ def _about(one: Verified, details: bool) -> list[str]:
     lines = [line for finding in shown for line in finding.lines()]
     if len(findings) > len(shown):
         lines.append(f"and {len(findings) - len(shown):,} more")
+    open_ = one.report.not_proven
+    for finding in open_ if details else open_[:1]:
+        lines += [f"not proven: {line}" if place == 0 else line for place, line in enumerate(finding.lines())]
+    if not details and len(open_) > 1:
+        lines.append(f"and {len(open_) - 1:,} more not proven")
     return [*lines, *one.report.incomplete]
 
 

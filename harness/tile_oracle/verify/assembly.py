@@ -17,6 +17,8 @@ _OBJDUMP_LABEL = re.compile(r"([0-9a-fA-F]{8,16}) <([^>]+)>:")
 _ADDRESS = re.compile(r"//\s*([0-9A-Fa-f]+):\s*((?:[0-9A-Fa-f]{8}\s*)+)")
 _MNEMONIC = re.compile(r"[a-z][a-z0-9_]*")
 _HSA = re.compile(r"\.amdhsa_(\w+)\s+(\S+)")
+_NO_VALUE = re.compile(r"\s*; implicit-def: (.+)")
+_REGISTER_OF_COMPILER = re.compile(r"(vgpr|agpr|sgpr)(\d+)")
 _BRANCH_TO_NUMBER = re.compile(r"(?:0x[0-9a-fA-F]+|\d+)")
 
 
@@ -37,13 +39,15 @@ class Line:
 class Function:
     """Instructions in order, and the index that each label points to, which may be one past the end.
 
-    settings: the kernel's `.amdhsa_` directives; empty when the function is not a kernel. most_threads: of a
-    workgroup; 0 where the text does not say.
+    without_value: index of an instruction -> the registers that have no value before it, by the compiler's
+    comments. settings: the kernel's `.amdhsa_` directives; empty when the function is not a kernel.
+    most_threads: of a workgroup; 0 where the text does not say.
     """
 
     name: str
     lines: list[Line] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
+    without_value: dict[int, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, int] = field(default_factory=dict)
     hidden_arguments: tuple[str, ...] = ()
     most_threads: int = 0
@@ -87,6 +91,10 @@ class _Reader:
             if self._in_metadata:
                 self.metadata.append(line)
             return
+        if self._current is not None and (no_value := _NO_VALUE.match(raw)):
+            names = tuple(kind[0] + number for kind, number in _REGISTER_OF_COMPILER.findall(no_value[1]))
+            place = len(self._current.lines)
+            self._current.without_value[place] = self._current.without_value.get(place, ()) + names
         comment = line.find("//")
         located = _ADDRESS.search(line) if comment >= 0 else None
         if comment >= 0:

@@ -1,7 +1,6 @@
-"""Checks the bounds of accesses at known addresses: constant LDS addresses, and offsets into the arguments.
+"""Checks that reads of the kernel's arguments and dispatch packet are in bounds.
 
-It tracks constants in vector registers, and copies of the scalar register pair that points to the kernel
-arguments or to the dispatch packet. At a join it keeps only what both sides agree on.
+It tracks copies of the scalar register pairs that point to them. At a join it keeps what both sides agree on.
 """
 
 from __future__ import annotations
@@ -16,12 +15,9 @@ from tile_oracle.verify.rules import Defect
 
 _DWORDS = re.compile(r"_dword(?:x(\d+))?$")
 _SCALAR_WIDTH = re.compile(r"_(u8|i8|u16|i16)$")
-_OFFSET = re.compile(r"offset([01]?):(\d+)")
-_LDS_BITS = re.compile(r"_(?:b|u|i|f)(8|16|32|64|96|128)")
 _DISPATCH_PACKET_BYTES = 64
 
-_Frozen = tuple[tuple[tuple[str, int], ...], tuple[tuple[int, tuple[str, int]], ...]]
-NOTHING: _Frozen = ((), ())
+_Frozen = tuple[tuple[int, tuple[str, int]], ...]
 
 
 @dataclass(frozen=True)
@@ -59,23 +55,21 @@ def segments_of(settings: Mapping[str, int], dynamic_lds: bool) -> Segments:
 
 @dataclass
 class Addresses:
-    """constants: name of a vector register -> its value in all lanes. pointers: mask of a scalar register
-    pair -> segment and offset."""
+    """pointers: mask of a scalar register pair -> segment and offset."""
 
     segments: Segments
-    constants: dict[str, int] = field(default_factory=dict)
     pointers: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     @classmethod
     def at_entry(cls, segments: Segments) -> Addresses:
-        return cls(segments, {}, {mask: (name, 0) for mask, name in segments.entry.items()})
+        return cls(segments, {mask: (name, 0) for mask, name in segments.entry.items()})
 
     def freeze(self) -> _Frozen:
-        return tuple(sorted(self.constants.items())), tuple(sorted(self.pointers.items()))
+        return tuple(sorted(self.pointers.items()))
 
     @classmethod
     def thaw(cls, segments: Segments, frozen: _Frozen) -> Addresses:
-        return cls(segments, dict(frozen[0]), dict(frozen[1]))
+        return cls(segments, dict(frozen))
 
     def step(self, one: Instruction) -> None:
         """Executes an instruction."""
@@ -89,41 +83,11 @@ class Addresses:
             self.pointers = {mask: to for mask, to in self.pointers.items() if not mask & written}
         if copied:
             self.pointers[copied[0]] = copied[1]
-        if not one.vector and not one.loads:
-            return
-        if self.constants and written:
-            self.constants = {
-                name: v for name, v in self.constants.items() if not register_mask(name) & written
-            }
-        if line.mnemonic.startswith("v_mov_b32") and len(line.operands) == 2:
-            value = constant_of(line.operands[1])
-            if value is not None:
-                self.constants[line.operands[0]] = value & 0xFFFFFFFF
 
     def check(self, one: Instruction) -> Iterator[Defect]:
-        """Yields a defect for an access out of bounds at a known address."""
-        name = one.line.mnemonic
-        if one.lds_read or one.lds_write:
-            yield from self._check_lds(one)
-        elif name.startswith("s_load_") and self.pointers:
+        """Yields a defect for a read out of bounds at a known address."""
+        if one.line.mnemonic.startswith("s_load_") and self.pointers:
             yield from self._check_scalar(one)
-
-    def _check_lds(self, one: Instruction) -> Iterator[Defect]:
-        size, line = self.segments.lds_bytes, one.line
-        if size is None or not line.operands or "gds" in line.modifiers:
-            return
-        bits = _LDS_BITS.search(line.mnemonic)
-        width = int(bits[1]) // 8 if bits else 4
-        returns = bool(one.loads)
-        place = line.operands[1 if returns and len(line.operands) > 1 else 0]
-        base = self.constants.get(place, 0)
-        offsets = [(match[1], int(match[2])) for m in line.modifiers if (match := _OFFSET.fullmatch(m))]
-        scale = 1
-        if "read2" in line.mnemonic or "write2" in line.mnemonic:
-            scale = width * (64 if "st64" in line.mnemonic else 1)
-        ends = [base + offset * scale + width for _, offset in offsets] or [base + width]
-        if max(ends) > size:
-            yield Defect("lds-bounds", f"byte {max(ends) - 1} of LDS is accessed, {size} are allocated")
 
     def _check_scalar(self, one: Instruction) -> Iterator[Defect]:
         line = one.line
@@ -147,7 +111,4 @@ class Addresses:
 
 def join(first: _Frozen, second: _Frozen) -> _Frozen:
     """The facts that both states have in common."""
-    if first == second:
-        return first
-    constants = tuple(sorted(set(first[0]) & set(second[0])))
-    return constants, tuple(sorted(set(first[1]) & set(second[1])))
+    return first if first == second else tuple(sorted(set(first) & set(second)))

@@ -37,13 +37,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class FunctionReport:
-    """The report on one function. incomplete: code that the verifier cannot follow. notes: other resources
-    that the kernel uses."""
+    """The report on one function. not_proven: violations of rules if addresses meet that are not known.
+    incomplete: code that the verifier cannot follow. notes: other resources that the kernel uses."""
 
     name: str
     instructions: int
     blocks: int
     findings: tuple[Finding, ...]
+    not_proven: tuple[Finding, ...]
     incomplete: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -60,6 +61,11 @@ class Report:
     def findings(self) -> tuple[Finding, ...]:
         """The findings of all functions, in order."""
         return tuple(one for function in self.functions for one in function.findings)
+
+    @property
+    def not_proven(self) -> tuple[Finding, ...]:
+        """What is not proven of all functions, in order."""
+        return tuple(one for function in self.functions for one in function.not_proven)
 
     @property
     def incomplete(self) -> tuple[str, ...]:

@@ -49,10 +49,15 @@ def _report(row: dict[str, Any]) -> Report:
             str(one["name"]),
             int(one["instructions"]),
             int(one["blocks"]),
-            tuple(Finding(**{**found, "path": tuple(found["path"])}) for found in one["findings"]),
+            _findings(one["findings"]),
+            _findings(one["not_proven"]),
             tuple(one["incomplete"]),
             tuple(one["notes"]),
         )
         for one in row["functions"]
     )
     return Report(str(row["target"]), str(row["compiler"]), functions)
+
+
+def _findings(rows: list[dict[str, Any]]) -> tuple[Finding, ...]:
+    return tuple(Finding(**{**found, "path": tuple(found["path"])}) for found in rows)

@@ -5,49 +5,42 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 
-from tile_oracle.verify import bounds, counters, lds_use, wait_states
+from tile_oracle.verify import bounds, counters, lds_accesses, wait_states
 from tile_oracle.verify.assembly import Assembly, Function, parse_assembly
 from tile_oracle.verify.bounds import Addresses, Segments, segments_of
-from tile_oracle.verify.copy_places import moving_copies
-from tile_oracle.verify.counted_loops import split_at_barriers, unrolled
 from tile_oracle.verify.counters import Counters
 from tile_oracle.verify.findings import Finding, FunctionReport, Report
-from tile_oracle.verify.graph import Block, Graph, control_flow, reverse_postorder, shortest_path
+from tile_oracle.verify.graph import Graph, control_flow, reverse_postorder, shortest_path
 from tile_oracle.verify.instructions import Instruction, decode
-from tile_oracle.verify.lds_use import LdsUse, classify_reads
+from tile_oracle.verify.lds_accesses import UNKNOWN, LdsAccesses
+from tile_oracle.verify.lds_paths import follow_lds
 from tile_oracle.verify.rules import (
     Defect,
     check_counters,
-    check_read_of_copies,
     check_return,
     check_wait_states,
-    loops_without_barrier,
 )
 from tile_oracle.verify.wait_states import CHIPS, STRICTEST, Chip, WaitStates
 
 _WAVE = 64
-_BETWEEN_WAVES = ("race", "loop-barrier")
-"""Rules about waves of one workgroup."""
 
 ARCHITECTURES = tuple(CHIPS)
 """The architectures that the tables cover. Code for another one is held to the strictest."""
 
 
-def verify_assembly(text: str, buffers: int | None = None) -> Report:
+def verify_assembly(text: str) -> Report:
     """Verifies every function of a compiler's or disassembler's output.
-
-    buffers: number of LDS buffers for tiles, 1 or 2; None when unknown (`lds_use`).
 
     Raises BuildError when the text has no function for an AMD GPU.
     """
-    return verify_parsed(parse_assembly(text), buffers)
+    return verify_parsed(parse_assembly(text))
 
 
-def verify_parsed(assembly: Assembly, buffers: int | None = None) -> Report:
+def verify_parsed(assembly: Assembly) -> Report:
     """Verifies every parsed function."""
     chip = CHIPS.get(assembly.target, STRICTEST)
     calls_wait = _calls_wait(assembly)
-    functions = tuple(verify_function(function, buffers, chip, calls_wait) for function in assembly.functions)
+    functions = tuple(verify_function(function, chip, calls_wait) for function in assembly.functions)
     return Report(assembly.target, assembly.compiler, functions)
 
 
@@ -60,18 +53,17 @@ def _calls_wait(assembly: Assembly) -> bool:
     return bool(kernels and called) and all(one.wait_vm == one.wait_lgkm == 0 for one in first)
 
 
-def verify_function(
-    function: Function, buffers: int | None = None, chip: Chip = STRICTEST, calls_wait: bool = False
-) -> FunctionReport:
+def verify_function(function: Function, chip: Chip = STRICTEST, calls_wait: bool = False) -> FunctionReport:
     """Verifies one function. calls_wait: whether functions that it calls wait for all that is outstanding."""
     code = [decode(line) for line in function.lines]
     graph = control_flow(function, code)
-    findings = _Verification(function, code, graph, buffers, chip, calls_wait).findings()
+    findings, not_proven = _Verification(function, code, graph, chip, calls_wait).findings()
     return FunctionReport(
         function.name,
         len(code),
         len(graph.blocks),
-        tuple(findings),
+        findings,
+        not_proven,
         _incomplete(code, graph, calls_wait and not function.settings),
         _notes(function),
     )
@@ -99,65 +91,52 @@ def _notes(function: Function) -> tuple[str, ...]:
     return tuple(notes)
 
 
-_State = tuple[Counters, WaitStates, Addresses, LdsUse]
-_Frozen = tuple[counters._Frozen, wait_states._Frozen, bounds._Frozen, lds_use._Frozen]
+_State = tuple[Counters, WaitStates, Addresses, LdsAccesses]
+_Frozen = tuple[counters._Frozen, wait_states._Frozen, bounds._Frozen, lds_accesses._Frozen]
+_Findings = tuple[Finding, ...]
 
 
 class _Verification:
     """The verification of one function."""
 
     def __init__(
-        self,
-        function: Function,
-        code: Sequence[Instruction],
-        graph: Graph,
-        buffers: int | None,
-        chip: Chip,
-        calls_wait: bool,
+        self, function: Function, code: Sequence[Instruction], graph: Graph, chip: Chip, calls_wait: bool
     ) -> None:
         self._chip = chip
         self._calls_wait = calls_wait
         self._is_called = calls_wait and not function.settings
-        self._lds_use = LdsUse(classify_reads(code, graph), buffers)
         self._function, self._code, self._graph = function, code, graph
-        self._ring = moving_copies(code, graph) if buffers is None else frozenset()
-        """Copies whose number of buffers is not known: see the rule async-reuse."""
-        self._has_waves = not 0 < function.most_threads <= _WAVE
         dynamic = not function.settings or function.settings.get("group_segment_fixed_size", 0) == 0
         self._segments: Segments = segments_of(function.settings, dynamic)
+        self._paths = follow_lds(graph, code, function.most_threads, function.without_value)
+        has_waves = not 0 < function.most_threads <= _WAVE
+        self._lds = LdsAccesses(code, self._paths.footprints, has_waves, self._segments.lds_bytes)
 
-    def findings(self) -> list[Finding]:
-        """The findings sorted by line, one for each rule, line and cause.
-
-        If there are any, loops without a barrier are unrolled by the constants in scalar registers, and only
-        what is found again counts.
-        """
-        found = self._found(split_at_barriers(self._graph, self._code))
-        if found:
-            found = self._found(unrolled(self._graph, self._code))
-        return found
-
-    def _found(self, graph: Graph) -> list[Finding]:
-        """The findings in a graph whose blocks end at barriers."""
+    def findings(self) -> tuple[_Findings, _Findings]:
+        """The findings, and what is not proven, sorted by line, one for each rule, line and cause."""
         found: dict[tuple[str, int, int | None, str], Finding] = {}
-        for number, state in sorted(self._fixpoint(graph).items()):
-            for at, defect in self._check(graph.blocks[number], self._thaw(state)):
+        undecided: dict[tuple[str, int, int | None, str], Finding] = {}
+        for number, state in sorted(self._fixpoint().items()):
+            for at, defect in self._check(number, self._thaw(state)):
                 key = (defect.rule, at, defect.cause, defect.what if defect.cause is None else "")
-                if key not in found:
-                    found[key] = self._finding(at, defect)
-        for write, read in loops_without_barrier(graph, self._code):
-            what = "a loop may write and read LDS again without a barrier in between"
-            found["loop-barrier", read, write, ""] = self._finding(read, Defect("loop-barrier", what, write))
-        several = [one for one in found.values() if self._has_waves or one.rule not in _BETWEEN_WAVES]
-        return sorted(several, key=lambda one: (one.line, one.cause_line, one.rule))
+                where = found if defect.proven else undecided
+                if key not in where:
+                    where[key] = self._finding(at, defect)
+        undecided = {key: one for key, one in undecided.items() if key not in found}
+        first, second = (
+            tuple(sorted(some.values(), key=lambda one: (one.line, one.cause_line, one.rule)))
+            for some in (found, undecided)
+        )
+        return first, second
 
-    def _fixpoint(self, graph: Graph) -> dict[int, _Frozen]:
+    def _fixpoint(self) -> dict[int, _Frozen]:
         """The state at the entry of every reachable block."""
+        graph = self._paths.graph
         at_entry = (
             counters.NOTHING,
             wait_states.NOTHING,
             Addresses.at_entry(self._segments).freeze(),
-            lds_use.NOTHING,
+            lds_accesses.NOTHING,
         )
         order = reverse_postorder(graph)
         rank = {number: place for place, number in enumerate(order)}
@@ -167,14 +146,10 @@ class _Verification:
             number = heapq.heappop(waiting)[1]
             block = graph.blocks[number]
             state = self._thaw(entry[number])
-            count, states, addresses, use = state
             for at in range(block.begin, block.end):
-                one = self._code[at]
-                count.step(at, one)
-                states.step(at, one)
-                addresses.step(one)
-                use.step(at, one)
-            left = (count.freeze(), states.freeze(), addresses.freeze(), use.freeze())
+                self._step(number, at, state)
+            count, states, addresses, accesses = state
+            left = (count.freeze(), states.freeze(), addresses.freeze(), accesses.freeze())
             target = block.taken(self._code)
             if_taken = left
             if target is not None:
@@ -195,31 +170,33 @@ class _Verification:
             Counters.thaw(self._code, frozen[0], self._calls_wait),
             WaitStates.thaw(self._code, frozen[1], self._chip),
             Addresses.thaw(self._segments, frozen[2]),
-            self._lds_use.thawed(frozen[3]),
+            self._lds.thawed(frozen[3]),
         )
 
-    def _check(self, block: Block, state: _State) -> Iterator[tuple[int, Defect]]:
-        count, states, addresses, use = state
+    def _step(self, number: int, at: int, state: _State) -> None:
+        """Executes an instruction of a block."""
+        count, states, addresses, accesses = state
+        one = self._code[at]
+        accesses.step(at, one, self._paths.accesses[number].get(at, UNKNOWN), count.waits(one))
+        count.step(at, one)
+        states.step(at, one)
+        addresses.step(one)
+
+    def _check(self, number: int, state: _State) -> Iterator[tuple[int, Defect]]:
+        count, states, addresses, accesses = state
+        block = self._paths.graph.blocks[number]
         for at in range(block.begin, block.end):
             one = self._code[at]
-            for defect in check_counters(count, at, one, in_ring=at in self._ring):
+            footprint = self._paths.accesses[number].get(at, UNKNOWN)
+            for defect in (
+                *check_counters(count, one),
+                *(check_return(count, one) if self._is_called else ()),
+                *check_wait_states(states, one),
+                *addresses.check(one),
+                *accesses.check(at, one, footprint),
+            ):
                 yield at, defect
-            if count.copies and use.reads_only_buffer(at, one):
-                for defect in check_read_of_copies(count):
-                    yield at, defect
-            if self._is_called:
-                for defect in check_return(count, one):
-                    yield at, defect
-            for defect in check_wait_states(states, one):
-                yield at, defect
-            for defect in addresses.check(one):
-                yield at, defect
-            for defect in use.check(at, one):
-                yield at, defect
-            count.step(at, one)
-            states.step(at, one)
-            addresses.step(one)
-            use.step(at, one)
+            self._step(number, at, state)
 
     def _finding(self, at: int, defect: Defect) -> Finding:
         line = self._code[at].line
@@ -250,5 +227,5 @@ def _join(first: _Frozen, second: _Frozen) -> _Frozen:
         counters.join(first[0], second[0]),
         wait_states.join(first[1], second[1]),
         bounds.join(first[2], second[2]),
-        lds_use.join(first[3], second[3]),
+        lds_accesses.join(first[3], second[3]),
     )

@@ -11,9 +11,11 @@ import pytest
 
 from tile_oracle.build.ck_tile.api import CkTileApi, detect, plain
 from tile_oracle.build.ck_tile.headers import find_headers
+from tile_oracle.build.ck_tile.kernel_source import CkTileSource
 from tile_oracle.build.ck_tile.source import source_for
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 DOUBLE = Path(__file__).parents[1] / "ck_tile_double"
@@ -161,6 +163,21 @@ def test_a_default_in_the_middle_is_written_out_with_its_values(api: CkTileApi) 
 def test_missing_features_are_refused_with_the_reason(api: CkTileApi, name: str, reason: str) -> None:
     with pytest.raises(KernelError, match=reason):
         source_for(api, parse_kernel_name(name))
+
+
+def test_a_pipeline_whose_last_copies_race_with_the_epilogue_is_not_offered(api: CkTileApi) -> None:
+    """comp_async with cshuffle, whatever the tile: the reason names the race, and what is safe."""
+    for tile in ("64x32x64", "128x64x64"):
+        name = f"gemm_bf16_rcr_comp_async_cshuffle_intrawave_False_False_False_False_{tile}_2x2x1_16x16x32"
+        problem = GemmProblem("bf16", "rcr", 128, 64, 256)
+        said = CkTileSource("gfx950", api).refusal(parse_kernel_name(name), problem)
+        assert "races: copies of the last tiles may land on the results" in str(said)
+        safe = CkTileSource("gfx950", api).refusal(
+            parse_kernel_name(name.replace("cshuffle", "default")), problem
+        )
+        assert safe is None or "race" not in safe
+        known = CkTileSource("gfx950", api, with_races=True).refusal(parse_kernel_name(name), problem)
+        assert known == safe, "tools.ck_tile_waits compiles it, to show the race"
 
 
 def test_an_unknown_parameter_is_named(changed: Path) -> None:

@@ -25,11 +25,12 @@ from tile_oracle.problem import Problem
 
 @dataclass(frozen=True)
 class CkTileSource:
-    """The kernels that this version of CK Tile has."""
+    """The kernels that this version of CK Tile has. with_races: also those that are known to race."""
 
     arch: str
     api: CkTileApi
     implementation: str = CK_TILE
+    with_races: bool = False
     _missing: dict[Kernel, str | None] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -55,6 +56,8 @@ class CkTileSource:
     def unit(self, kernel: Kernel) -> str:
         if kernel.dtype == "fp8" and (why := fp8_refusal(self.arch)) is not None:
             raise KernelError(why)
+        if not self.with_races and (why := _race_of(kernel)) is not None:
+            raise KernelError(why)
         return source_for(self.api, kernel)
 
     def launch_identity(self, kernel: Kernel) -> str | None:
@@ -76,6 +79,16 @@ class CkTileSource:
 
     def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
         return what_is_wrong_with_library(binary, self.arch)
+
+
+def _race_of(kernel: Kernel) -> str | None:
+    """Why a kernel computes wrong results on some runs, found by the verifier of waits (docs/ck_tile.md)."""
+    if (getattr(kernel, "pipeline", ""), getattr(kernel, "epilogue", "")) != ("comp_async", "cshuffle"):
+        return None
+    return (
+        "comp_async with the epilogue cshuffle races: copies of the last tiles may land on the results in "
+        "shared memory, as no barrier is behind the wait for them; the epilogue default uses no shared memory"
+    )
 
 
 class _Provider:
