@@ -6,17 +6,19 @@ heavy until --problem-set or --oracle is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+import sys
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError
-from tile_oracle.session.options import add_options, meant_options, option_flags, read_options
+from tile_oracle.session.command_line import allow_success, may_succeed
+from tile_oracle.session.option_names import OptionNames, is_session, register_all_now
+from tile_oracle.session.options import option_value, read_options
 from tile_oracle.session.outcome import Outcome, read_allowed
-from tile_oracle.session.pytest_private import rewrite_no_module_of
-from tile_oracle.session.suite_names import REPLAY_SUITE, SUITE, SUITE_ID, is_only_suite, name_suite
+from tile_oracle.session.pytest_private import is_loading_conftests, rewrite_no_module_of
+from tile_oracle.session.suite_names import REPLAY_SUITE, is_only_suite, name_suite
 
 if TYPE_CHECKING:
     from tile_oracle.kernel import Kernel
@@ -33,25 +35,34 @@ _PLUGIN_NAME = "tile_oracle_session"
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     rewrite_no_module_of("tile_oracle", pluginmanager)
-    add_options(parser)
+    if is_loading_conftests(pluginmanager):
+        register_all_now(parser)
 
 
-def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Puts the project's defaults before the arguments, which override them."""
-    from tile_oracle.session.project_defaults import default_arguments
-    from tile_oracle.session.pytest_private import say_with_usage_errors
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None]:
+    """Registers the options, and puts the project's defaults before the arguments, which override them."""
+    names = OptionNames(early_config, parser, args)
+    names.open()
+    yield
+    names.close()
 
-    if meant := meant_options(args):
-        say_with_usage_errors(early_config, "did you mean", " ".join(meant))
-    try:
-        args[:0] = default_arguments(early_config.rootpath, option_flags())
-    except HarnessError as error:
-        raise pytest.UsageError(str(error)) from None
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
+    """The last word on the exit status: whatever else ended pytest with 0, the gate stays closed."""
+    status = yield
+    if status == 0 and is_session(config) and not (hasattr(config, "workerinput") or may_succeed(config)):
+        sys.stderr.write(f"tile-oracle: no verdict was reached: exit status {Outcome.NOTHING_MEASURED:d}\n")
+        return Outcome.NOTHING_MEASURED
+    return status
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "tile_oracle: tests of kernels on problems (given by the plugin)")
-    if config.getoption("--problem-set") is None and config.getoption("--oracle") is None:
+    if not is_session(config):
         return
     if config.getoption("dist", "no") == "each":
         raise pytest.UsageError("--dist each would measure every pair once a worker: use -n with --dist load")
@@ -81,8 +92,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _end_without_device(config, str(error))
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from None
-    name_suite(config, session.suite)
-    state = SessionState(config, session, is_only_suite(config.args))
+    is_beside = name_suite(config, session.suite)
+    state = SessionState(config, session, is_only_suite(config.args), is_beside)
     config.pluginmanager.register(RunningHooks(state), _PLUGIN_NAME)
     for hooks in (CollectionHooks(state), DistributionHooks(state), EndHooks(state)):
         config.pluginmanager.register(hooks)
@@ -91,17 +102,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def _end_without_device(config: pytest.Config, why: str) -> NoReturn:
     """Ends the session before anything runs. Raises UsageError for an invalid --allow."""
     try:
-        allowed = Outcome.DEVICE_MISSING in read_allowed(",".join(config.getoption("--allow") or ()))
+        allowed = Outcome.DEVICE_MISSING in read_allowed(",".join(option_value(config, "--allow") or ()))
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from None
+    if allowed:
+        allow_success(config)
     pytest.exit(why, returncode=0 if allowed else Outcome.DEVICE_MISSING)
-
-
-def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    if module_path in (SUITE, REPLAY_SUITE):
-        module: pytest.Module = pytest.Module.from_parent(parent, path=module_path, nodeid=SUITE_ID)
-        return module
-    return None
 
 
 # ---- fixtures ---------------------------------------------------------------------------------------

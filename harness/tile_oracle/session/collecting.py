@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from pathlib import Path
 
 import pytest
 
 from tile_oracle.errors import HarnessError
-from tile_oracle.session.items import is_ours, is_replay, pair_of_item, params_of
+from tile_oracle.session.items import (
+    MEASURING,
+    is_fixture_of_ours,
+    is_ours,
+    is_replay,
+    pair_of_item,
+    params_of,
+)
 from tile_oracle.session.state import SessionState
-from tile_oracle.session.suite_names import REPLAY_SUITE
+from tile_oracle.session.suite_names import REPLAY_SUITE, SUITE, SUITE_ID
+
+
+class SuiteModule(pytest.Module):
+    """A file of the suite. Its tests have the same names whatever a project calls its own."""
+
+    state: SessionState
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """pytest asks after it has collected the tests that were named."""
+        return [] if self.state.beside and self.state.others_measure else super().collect()
+
+    def funcnamefilter(self, name: str) -> bool:
+        return name.startswith("test_")
 
 
 class CollectionHooks:
@@ -32,9 +53,21 @@ class CollectionHooks:
             if was_enabled:
                 gc.enable()
 
+    def pytest_pycollect_makemodule(
+        self, module_path: Path, parent: pytest.Collector
+    ) -> pytest.Module | None:
+        if module_path not in (SUITE, REPLAY_SUITE):
+            return None
+        module: pytest.Module = SuiteModule.from_parent(parent, path=module_path, nodeid=SUITE_ID)
+        assert isinstance(module, SuiteModule)
+        module.state = self.state
+        return module
+
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         from tile_oracle.session.pair_id import pair_id
 
+        if metafunc.definition.path not in (SUITE, REPLAY_SUITE):
+            self.state.others_measure |= any(is_fixture_of_ours(metafunc, one) for one in MEASURING)
         names = [name for name in ("problem", "kernel") if is_ours(metafunc, name)]
         plan = self.session.plan
         # Indirect: the values pass through the fixtures, so that a project can override these.

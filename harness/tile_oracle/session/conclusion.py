@@ -17,7 +17,15 @@ from tile_oracle.errors import GateError, RecordError
 from tile_oracle.judge.baseline import make_baseline
 from tile_oracle.judge.baseline_file import save_baseline
 from tile_oracle.judge.scope import NOTHING_JUDGED
-from tile_oracle.judge.verdict import CANNOT_TELL, FAILED, IN_SAMPLE, INCOMPLETE, NO_BASELINE, NO_MODEL
+from tile_oracle.judge.verdict import (
+    CANNOT_TELL,
+    FAILED,
+    IN_SAMPLE,
+    INCOMPLETE,
+    NO_BASELINE,
+    NO_MODEL,
+    PASSED,
+)
 from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.record.dataset_file import digest_of
@@ -212,23 +220,27 @@ def write_suspects(folder: Path, data: ReportData) -> None:
 
 
 def outcomes_of(data: ReportData, accepted: bool, asked: bool) -> frozenset[Outcome]:
-    """The outcomes that keep a session from passing; empty if no verdict was asked for.
+    """The outcomes of a set: PASSED alone, or all that keep the session from passing.
 
-    accepted: this run is the new baseline, so it cannot be worse than the baseline.
+    accepted: this run is the new baseline, so it cannot be worse than the baseline. asked: whether a verdict
+    is; without one a run is incomplete only where pairs were skipped that no budget left out.
     """
-    verdict, found = data.verdict, set()
+    verdict, found = data.verdict, set[Outcome]()
     if not asked:
-        return frozenset()
+        skipped = data.scope.left and not data.scope.stopped
+        return frozenset({Outcome.INCOMPLETE if skipped else Outcome.PASSED})
     if not data.efficiency.covered:
         found.add(Outcome.NOTHING_JUDGED)
     if not data.scope.complete and (data.scope.stopped or not accepted):
         found.add(Outcome.INCOMPLETE)
-    if not accepted and verdict.state in _OUTCOME_OF_STATE:
-        found.add(_OUTCOME_OF_STATE[verdict.state])
-    return frozenset(found)
+    if not accepted:
+        # A state that no row names is not a pass.
+        found.add(_OUTCOME_OF_STATE.get(verdict.state, Outcome.NOTHING_JUDGED))
+    return frozenset(found - {Outcome.PASSED} or {Outcome.PASSED})
 
 
 _OUTCOME_OF_STATE = {
+    PASSED: Outcome.PASSED,
     FAILED: Outcome.FAILED,
     CANNOT_TELL: Outcome.CANNOT_TELL,
     IN_SAMPLE: Outcome.IN_SAMPLE,

@@ -15,8 +15,9 @@ from tile_oracle.collector import leave_to_the_end_of_the_process, paused_collec
 from tile_oracle.errors import HarnessError
 from tile_oracle.plain_text import as_text
 from tile_oracle.progress_line import clock
-from tile_oracle.session.command_line import CommandLine
-from tile_oracle.session.outcome import Outcome, most_severe
+from tile_oracle.session.command_line import CommandLine, allow_success, only_shows
+from tile_oracle.session.options import option_value
+from tile_oracle.session.outcome import Outcome, status_of
 from tile_oracle.session.pytest_private import add_junit_property, exit_status, terminal_columns
 from tile_oracle.session.state import SessionState
 
@@ -71,16 +72,40 @@ class EndHooks:
                 *([self.state.trouble] if self.state.trouble else []),
             ]
             output["tile_oracle_notes"] = told
-        elif self.state.device_missing and exitstatus != pytest.ExitCode.INTERNAL_ERROR:
-            session.exitstatus = most_severe({Outcome.DEVICE_MISSING} - self.session.options.allowed)
-        elif exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            # pytest's own statuses 1 to 4 take precedence over a verdict.
-            ended = most_severe(self.state.outcomes - self.session.options.allowed)
-            session.exitstatus = ended or exitstatus
-        if not self.state.is_worker and not self.config.getoption("collectonly"):
+        else:
+            self._decide(session, exitstatus)
             self._publish(session)
         if self.state.only_suite:  # a user's own tests may count on what a collection finds
             leave_to_the_end_of_the_process()
+
+    def _decide(self, session: pytest.Session, exitstatus: int) -> None:
+        """The session's outcomes and exit status. Here alone a session passes: what nothing has judged has an
+        outcome that says so."""
+        state = self.state
+        if state.device_missing and exitstatus != pytest.ExitCode.INTERNAL_ERROR:
+            state.outcomes, exitstatus = frozenset({Outcome.DEVICE_MISSING}), pytest.ExitCode.OK
+        elif not state.conclusions and not state.outcomes:
+            state.outcomes = frozenset({Outcome.NOTHING_MEASURED})
+            state.trouble = state.trouble or self._why_nothing()
+        if exitstatus == pytest.ExitCode.TESTS_FAILED:
+            state.outcomes |= {Outcome.FAILED}
+        if state.outcomes != {Outcome.PASSED}:
+            state.outcomes -= {Outcome.PASSED}
+        if not only_shows(self.config):
+            session.exitstatus = status_of(state.outcomes, self.session.options.allowed, exitstatus)
+            if session.exitstatus == 0:
+                allow_success(self.config)
+
+    def _why_nothing(self) -> str:
+        """Why no pair was measured, with the most frequent reason of skipped tests."""
+        if only_shows(self.config):
+            return ""
+        why = "no test of the problem set ran"
+        for reason, count in self.state.skipped.most_common(1):
+            skipped = self.state.skipped.total()
+            why = f"{skipped:,} tests were skipped" + (f", {count:,} of them" if count < skipped else "")
+            why += f": {reason}"
+        return f"nothing was measured: {why}"
 
     def _publish(self, session: pytest.Session) -> None:
         """Writes what programs read. A file that cannot be written fails the session."""
@@ -88,7 +113,7 @@ class EndHooks:
 
         state, path = self.state, self.session.options.report_json
         try:
-            append_step_summary(state.conclusions)
+            append_step_summary(state.conclusions, state.trouble)
             if path is not None:
                 status = int(session.exitstatus)
                 write_report_json(path, state.conclusions, state.outcomes, status, state.trouble)
@@ -178,7 +203,7 @@ class EndHooks:
         if reason or interrupted:
             return str(reason or "interrupted")
         if self.session.budget_spent or self.state.budget_spent:
-            return f"the budget of {self.config.getoption('--budget')} is spent"
+            return f"the budget of {option_value(self.config, '--budget')} is spent"
         if left := self._left_behind():
             return f"the workers of pytest-xdist died, and {left:,} tests were not run; --resume continues"
         return ""

@@ -17,6 +17,16 @@ FIXTURES = "tile_oracle.plugin"
 """The module that defines the fixtures `problem` and `kernel`."""
 
 
+MEASURING = ("measure", "replayed")
+"""The fixtures by which a test measures or replays."""
+
+
+def is_fixture_of_ours(metafunc: pytest.Metafunc, name: str) -> bool:
+    """Whether a test uses the plugin's fixture `name`."""
+    definitions = fixture_definitions(metafunc.definition, name)
+    return name in metafunc.fixturenames and any(one.func.__module__ == FIXTURES for one in definitions)
+
+
 def is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
     """Whether the plugin provides the values of a test's fixture `name`.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
-from tile_oracle.did_you_mean import most_like
 from tile_oracle.errors import HarnessError
 from tile_oracle.session.outcome import ALLOWABLE, Outcome, read_allowed
 from tile_oracle.session.shards import Shard, read_shard
@@ -33,13 +33,8 @@ SEQUENTIAL, EQUAL, AUTO_SAMPLING = "sequential", "equal", "auto"
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def add_options(parser: pytest.Parser) -> None:
-    """Register every option, in one group of `pytest --help`."""
-    group = parser.getgroup(
-        "tile-oracle",
-        "tile-oracle: does the model that picks a kernel pick well? (pytest --problem-set forward_smoke)",
-    )
-    add = group.addoption
+def _declare(add: Callable[..., None]) -> None:
+    """Declare every option, as for argparse."""
     add(
         "--problem-set",
         metavar="SETS",
@@ -265,32 +260,26 @@ def add_options(parser: pytest.Parser) -> None:
         )
 
 
-class _Names:
-    """Records what add_options registers."""
+@cache
+def declared_options() -> Mapping[str, Mapping[str, Any]]:
+    """The options without their leading dashes, and the attributes that argparse takes."""
+    found: dict[str, Mapping[str, Any]] = {}
 
-    def __init__(self) -> None:
-        self.flags: dict[str, bool] = {}
+    def add(name: str, **attributes: Any) -> None:
+        found[name.removeprefix("--")] = attributes
 
-    def getgroup(self, *_: str) -> _Names:
-        return self
-
-    def addoption(self, name: str, **attributes: object) -> None:
-        self.flags[name.removeprefix("--")] = attributes.get("action") == "store_true"
+    _declare(add)
+    return found
 
 
 def option_flags() -> dict[str, bool]:
     """The options without their leading dashes, and whether they are flags."""
-    names = _Names()
-    add_options(cast("pytest.Parser", names))
-    return names.flags
+    return {name: one.get("action") == "store_true" for name, one in declared_options().items()}
 
 
-def meant_options(arguments: Sequence[str]) -> list[str]:
-    """The options of ours that misspelt arguments are most like."""
-    known = [f"--{name}" for name in option_flags()]
-    names = [argument.partition("=")[0] for argument in arguments]
-    misspelt = [name for name in names if name.startswith("--") and name not in known]
-    return [meant for name in misspelt if (meant := most_like(name, known, cutoff=0.8)) is not None]
+def option_value(config: pytest.Config, name: str) -> Any:
+    """The value of an option of a session. name: with its leading dashes."""
+    return config.getoption(f"tile_oracle_{name.removeprefix('--').replace('-', '_')}")
 
 
 @dataclass(frozen=True)
@@ -376,7 +365,7 @@ class SessionOptions:
 
 def read_options(config: pytest.Config) -> SessionOptions:
     """Raises HarnessError for an invalid value."""
-    value = config.getoption
+    value = partial(option_value, config)
 
     from tile_oracle.build.source_providers import kernel_source_option
     from tile_oracle.session.kernels_option import read_kernels
@@ -446,23 +435,24 @@ def read_options(config: pytest.Config) -> SessionOptions:
 
 def _check_numbers(config: pytest.Config) -> None:
     """Raises HarnessError for a number out of its range."""
-    seed, samples = config.getoption("--data-seed"), config.getoption("--samples")
+    value = partial(option_value, config)
+    seed, samples = value("--data-seed"), value("--samples")
     if not 0 <= seed <= _LARGEST_SEED:
         raise HarnessError(f"--data-seed {seed} is not from 0 to 2^63 - 1")
     if samples is not None and not 1 <= samples <= _MOST_SAMPLES:
         raise HarnessError(f"--samples {samples} is not from 1 to {_MOST_SAMPLES}")
-    sampling = config.getoption("--sampling")
+    sampling = value("--sampling")
     if sampling not in (SEQUENTIAL, EQUAL, AUTO_SAMPLING):
         raise HarnessError(f"--sampling {sampling} is none of {SEQUENTIAL}, {EQUAL}, {AUTO_SAMPLING}")
-    most, jobs = config.getoption("--library-algorithms"), config.getoption("--build-jobs")
+    most, jobs = value("--library-algorithms"), value("--build-jobs")
     if not 1 <= most <= _MOST_ALGORITHMS:
         raise HarnessError(f"--library-algorithms {most} is not from 1 to {_MOST_ALGORITHMS:,}")
-    devices = config.getoption("--fleet-devices")
+    devices = value("--fleet-devices")
     if devices is not None and devices < 1:
         raise HarnessError(f"--fleet-devices {devices}: at least one device must measure")
-    if config.getoption("--fleet") is None and (devices is not None or config.getoption("--fleet-match")):
+    if value("--fleet") is None and (devices is not None or value("--fleet-match")):
         raise HarnessError("--fleet-devices and --fleet-match are for sessions with --fleet")
-    if config.getoption("--fleet") is not None and config.getoption("dist", "no") != "no":
+    if value("--fleet") is not None and config.getoption("dist", "no") != "no":
         raise HarnessError("--fleet has workers of its own: leave -n out")
     if jobs is not None and jobs < 1:
         raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")

@@ -20,6 +20,7 @@ class Outcome(IntEnum):
     IN_SAMPLE = 13
     NOTHING_JUDGED = 14
     DEVICE_MISSING = 15
+    NOTHING_MEASURED = 16
 
     @property
     def option(self) -> str:
@@ -44,6 +45,7 @@ MEANINGS: Mapping[Outcome, str] = {
     Outcome.IN_SAMPLE: "the model is judged on problems that it was trained on",
     Outcome.NOTHING_JUDGED: "no pick could be compared with an oracle",
     Outcome.DEVICE_MISSING: "the target's device is missing or cannot be opened",
+    Outcome.NOTHING_MEASURED: "no pair was measured or replayed",
 }
 
 ALLOWABLE = tuple(outcome for outcome in Outcome if outcome not in (Outcome.PASSED, Outcome.FAILED))
@@ -53,6 +55,19 @@ def most_severe(outcomes: Iterable[Outcome]) -> Outcome:
     """The outcome that becomes the exit status: `failed`, else the greatest number."""
     found = set(outcomes)
     return Outcome.FAILED if Outcome.FAILED in found else max(found, default=Outcome.PASSED)
+
+
+def status_of(outcomes: Iterable[Outcome], allowed: frozenset[Outcome], status: int) -> int:
+    """The exit status of a session that pytest would end with `status`: 0 only where a verdict passed or
+    every outcome is allowed. pytest's own 1 to 4 take precedence over a verdict."""
+    if status not in (0, _NO_TESTS):
+        return status
+    found = set(outcomes) or {Outcome.NOTHING_JUDGED}
+    return int(most_severe(found - allowed))
+
+
+_NO_TESTS = 5
+"""pytest's status of a session without tests; what it did not measure has an outcome of its own."""
 
 
 def read_allowed(text: str) -> frozenset[Outcome]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
 from tile_oracle.report.files import SUMMARY, verdict_document
+from tile_oracle.report.wording import one_line
 from tile_oracle.session.conclusion import Conclusion
 from tile_oracle.session.outcome import STEP_SUMMARY, Outcome
 
@@ -42,9 +43,9 @@ def write_report_json(
         raise RecordError(f"--report-json {path} cannot be written: {error.strerror or error}") from None
 
 
-def append_step_summary(conclusions: Sequence[Conclusion]) -> None:
-    """Appends each problem set's summary.md to the workflow step's summary, if there is one. Raises
-    RecordError."""
+def append_step_summary(conclusions: Sequence[Conclusion], trouble: str) -> None:
+    """Appends each problem set's summary.md, and why there is no verdict, to the workflow step's summary, if
+    there is one. Raises RecordError."""
     place = os.environ.get(STEP_SUMMARY)
     if not place:
         return
@@ -52,6 +53,8 @@ def append_step_summary(conclusions: Sequence[Conclusion]) -> None:
         with Path(place).open("a", encoding="utf-8") as summary:
             for one in conclusions:
                 summary.write((Path(one.data.run.folder) / SUMMARY).read_text("utf-8") + "\n")
+            if trouble:
+                summary.write(f"tile-oracle: {one_line(trouble, 2000)}\n\n")
     except OSError as error:
         why = error.strerror or error
         raise RecordError(f"the step summary {place} ({STEP_SUMMARY}) cannot be written: {why}") from None

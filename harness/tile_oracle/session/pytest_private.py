@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -56,6 +57,23 @@ def terminal_columns(reporter: TerminalReporter) -> int:
 def say_with_usage_errors(config: pytest.Config, name: str, value: str) -> None:
     """A line that pytest prints below a message about its options."""
     getattr(config._parser, "extra_info", {})[name] = value
+
+
+def registered_names(parser: pytest.Parser) -> set[str]:
+    """All spellings of all options so far."""
+    groups = {id(group): group for group in (*parser._groups, parser._anonymous)}
+    return {name for group in groups.values() for option in group.options for name in option.names()}
+
+
+def look_for_conftests_by(config: pytest.Config, parser: pytest.Parser, args: Sequence[str]) -> None:
+    """Tells pytest which of these arguments are files of tests, before it loads their conftests."""
+    found = parser.parse_known_args(list(args), copy.copy(config.option))
+    config.known_args_namespace.file_or_dir = found.file_or_dir
+
+
+def is_loading_conftests(manager: pytest.PytestPluginManager) -> bool:
+    """Whether the first conftests are being loaded, or are already."""
+    return getattr(manager, "_confcutdir", None) is not None
 
 
 def own_terminal(reporter: TerminalReporter) -> TextIO | None:

@@ -118,7 +118,12 @@ class RunningHooks:
             pytest.fail(str(error), pytrace=False)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if self.state.is_worker or report.when != "call":
+        if self.state.is_worker:
+            return
+        if report.skipped and report.nodeid.startswith(f"{SUITE_ID}::test_"):
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self.state.skipped[reason.removeprefix("Skipped: ")] += 1
+        if report.when != "call":
             return
         facts = dict(report.user_properties)
         if not facts.keys() >= PAIR_FACTS:

@@ -31,15 +31,18 @@ if TYPE_CHECKING:
 class SessionState:
     """The session with --problem-set of one process, which may be a worker of pytest-xdist or its controller.
 
-    only_suite: only the plugin's own tests were requested. selected: number of requested pairs by problem id.
+    only_suite: only the plugin's own tests were requested. beside: they run beside the tests that were named,
+    unless one of these measures (others_measure). selected: number of requested pairs by problem id.
     notes: lines for the end of the session, without duplicates. trouble: why the session ends without a
-    verdict.
+    verdict. skipped: reason -> number of skipped tests of the problem set.
     """
 
-    def __init__(self, config: pytest.Config, session: Session, only_suite: bool) -> None:
+    def __init__(self, config: pytest.Config, session: Session, only_suite: bool, beside: bool) -> None:
         self.config = config
         self.session = session
         self.only_suite = only_suite
+        self.beside = beside
+        self.others_measure = False
         self.progress = Progress()
         self.display = Display(config)
         self.signals = StopSignals()
@@ -58,6 +61,7 @@ class SessionState:
         self.device_missing = False
         self.worker_trouble = False
         self.trouble = ""
+        self.skipped: Counter[str] = Counter()
         self.outcomes: frozenset[Outcome] = frozenset()
         self.analysed: Mapping[str, ReportData] = {}
         self.conclusions: list[Conclusion] = []

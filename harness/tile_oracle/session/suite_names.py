@@ -19,12 +19,12 @@ def is_only_suite(args: Sequence[str]) -> bool:
     return all(arg.split("::")[0] in (str(SUITE), str(REPLAY_SUITE)) for arg in args)
 
 
-def name_suite(config: pytest.Config, suite: Path) -> None:
-    """Makes pytest run the suite if no test file is named, and accept the suite's test ids as it prints
-    them."""
+def name_suite(config: pytest.Config, suite: Path) -> bool:
+    """Makes pytest run the suite, and accept the suite's test ids as it prints them. Returns whether it runs
+    only beside the named tests."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args[:] = [str(suite)]
-        return
+        return False
 
     def meant(arg: str) -> str:
         name, _, test = arg.partition("::")
@@ -37,7 +37,10 @@ def name_suite(config: pytest.Config, suite: Path) -> None:
         module = SUITE if of_pair else REPLAY_SUITE if of_problem else suite
         return f"{module}::{test}" if test else str(module)
 
-    config.args[:] = [meant(arg) for arg in config.args]
+    named = [meant(arg) for arg in config.args]
+    is_beside = not any(is_only_suite([arg]) for arg in named)
+    config.args[:] = [*named, str(suite)] if is_beside else named
+    return is_beside
 
 
 def replayed_problems(ids: Iterable[str]) -> list[str]:

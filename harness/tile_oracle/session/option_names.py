@@ -1,0 +1,164 @@
+"""How the plugin's options are spelt: `--tile-oracle-NAME` always works, `--NAME` where nobody else has it.
+
+Only `--tile-oracle-NAME` is registered, and only in sessions: so no option of another plugin or of a conftest
+collides with one of ours. What is given as `--NAME` is respelt before pytest reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tile_oracle.did_you_mean import most_like
+from tile_oracle.errors import HarnessError
+from tile_oracle.session.options import declared_options, option_flags
+from tile_oracle.session.pytest_private import (
+    look_for_conftests_by,
+    registered_names,
+    say_with_usage_errors,
+)
+
+PREFIX = "--tile-oracle-"
+OPENING = ("problem-set", "oracle")
+"""The options that make a pytest run a session."""
+_OPENING = frozenset(PREFIX + name for name in OPENING)
+_HELP = frozenset(("-h", "--help"))
+_GROUP = (
+    "tile-oracle: does the model that picks a kernel pick well? (pytest --problem-set forward_smoke). The "
+    "options belong to sessions, with --problem-set or --oracle, and can all be spelt --tile-oracle-NAME, for "
+    "where another plugin has the short name"
+)
+
+
+class _Respelt(str):
+    """An argument that was given in short."""
+
+    __slots__ = ()
+
+    @property
+    def given(self) -> str:
+        return f"--{self.removeprefix(PREFIX)}"
+
+
+def is_session(config: pytest.Config) -> bool:
+    """Whether this pytest run measures or replays problems."""
+    return any(getattr(config.option, _dest(name), None) is not None for name in OPENING)
+
+
+class OptionNames:
+    """The options of one pytest run: `open` before the conftests are loaded, `close` after them."""
+
+    def __init__(self, config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
+        """args: all arguments, also of PYTEST_ADDOPTS and of the configuration file; changed in place."""
+        self._config, self._parser, self._args = config, parser, args
+        self._shows_help = not _HELP.isdisjoint(args)
+
+    def open(self) -> None:
+        """Respells what is given in short and registers what the run needs. Raises UsageError."""
+        from tile_oracle.session.project_defaults import default_arguments
+
+        if self._shows_help:
+            return
+        expanded = list(_with_files(self._args))
+        taken = registered_names(self._parser)
+        register_options(self._parser, {name: (PREFIX + name,) for name in OPENING})
+        self._args[:] = _respelt(expanded, [name for name in OPENING if f"--{name}" not in taken])
+        if self._opens():
+            rest = [name for name in declared_options() if name not in OPENING]
+            register_options(self._parser, {name: (PREFIX + name,) for name in rest})
+            free = [name for name in rest if f"--{name}" not in taken]
+            try:
+                defaults = default_arguments(self._config.rootpath, option_flags())
+            except HarnessError as error:
+                raise pytest.UsageError(str(error)) from None
+            self._args[:] = [*defaults, *_respelt(self._args, free)]
+            look_for_conftests_by(self._config, self._parser, self._args)
+
+    def close(self) -> None:
+        """Leaves to conftests and other plugins what is theirs. Raises UsageError for an option that is given
+        in short and may be meant for either."""
+        taken = {name for name in registered_names(self._parser) if not name.startswith(PREFIX)}
+        if self._shows_help:
+            names = {
+                name: (f"--{name}" if f"--{name}" not in taken else PREFIX + name,)
+                for name in declared_options()
+            }
+            register_options(self._parser, names)
+            return
+        for place, arg in enumerate(self._args):
+            if isinstance(arg, _Respelt) and _name(arg.given) in taken:
+                self._args[place] = arg.given
+        self._hint(taken)
+        if not self._opens():
+            return
+        given = {_name(arg) for arg in self._args}
+        asked = {_name(arg) for arg in map(str, self._config.invocation_params.args)}
+        for name in declared_options():
+            if f"--{name}" in taken & asked and PREFIX + name not in given:
+                raise pytest.UsageError(
+                    f"--{name} is also an option of another plugin or conftest: {PREFIX}{name} is "
+                    f"tile-oracle's; give that one, too, to use --{name} for the other"
+                )
+
+    def _opens(self) -> bool:
+        return any(_name(arg) in _OPENING for arg in self._args)
+
+    def _hint(self, taken: Collection[str]) -> None:
+        """What pytest prints below a message about arguments that it does not know."""
+        known = [f"{start}{name}" for name in declared_options() for start in ("--", PREFIX)]
+        given = [name for name in map(_name, self._args) if name.startswith("--") and name not in taken]
+        misspelt = (most_like(name, known, cutoff=0.8) for name in given if name not in known)
+        if meant := " ".join(name for name in misspelt if name is not None):
+            say_with_usage_errors(self._config, "did you mean", meant)
+        lost = " ".join(name for name in given if name in known)
+        if lost and not self._opens():
+            said = f"{lost}: only in sessions, with --problem-set or --oracle"
+            say_with_usage_errors(self._config, "tile-oracle", said)
+
+
+def register_options(parser: pytest.Parser, spelt: Mapping[str, tuple[str, ...]]) -> None:
+    """Registers options in one group of `pytest --help`. spelt: name -> how it can be given."""
+    group = parser.getgroup("tile-oracle", _GROUP)
+    for name, spellings in spelt.items():
+        group.addoption(*spellings, dest=_dest(name), **declared_options()[name])
+
+
+def register_all_now(parser: pytest.Parser) -> None:
+    """Registers every option, for a plugin that a conftest loads: nothing can be respelt any more."""
+    taken = registered_names(parser)
+    for name in declared_options():
+        spellings = (one for one in (f"--{name}", PREFIX + name) if one not in taken)
+        register_options(parser, {name: tuple(spellings)})
+
+
+def _dest(name: str) -> str:
+    return f"tile_oracle_{name.replace('-', '_')}"
+
+
+def _name(arg: str) -> str:
+    return arg.partition("=")[0]
+
+
+def _with_files(args: Sequence[str]) -> Iterator[str]:
+    """The arguments, with those that argparse would read from @FILE."""
+    for arg in args:
+        try:
+            lines = Path(arg[1:]).read_text().splitlines() if arg.startswith("@") else None
+        except (OSError, ValueError):
+            lines = None  # pytest says why
+        if lines is None:
+            yield arg
+        else:
+            yield from _with_files(lines)
+
+
+def _respelt(args: Sequence[str], names: Collection[str]) -> list[str]:
+    """The arguments, those of our options among `names` in their long spelling."""
+    end = args.index("--") if "--" in args else len(args)
+    ours = {f"--{name}" for name in names}
+    return [
+        _Respelt(PREFIX + arg[2:]) if place < end and _name(arg) in ours else arg
+        for place, arg in enumerate(args)
+    ]
