@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError
-from tile_oracle.session.command_line import allow_success, may_succeed
+from tile_oracle.session.command_line import decide_status, final_status
 from tile_oracle.session.option_names import OptionNames, is_session, register_all_now
 from tile_oracle.session.options import option_value, read_options
 from tile_oracle.session.outcome import Outcome, read_allowed
@@ -54,10 +54,11 @@ def pytest_load_initial_conftests(
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
     """The last word on the exit status: whatever else ended pytest with 0, the gate stays closed."""
     status = yield
-    if status == 0 and is_session(config) and not (hasattr(config, "workerinput") or may_succeed(config)):
-        sys.stderr.write(f"tile-oracle: no verdict was reached: exit status {Outcome.NOTHING_MEASURED:d}\n")
-        return Outcome.NOTHING_MEASURED
-    return status
+    if status != 0 or not is_session(config) or hasattr(config, "workerinput"):
+        return status
+    if closed := final_status(config):
+        sys.stderr.write(f"tile-oracle: pytest was ended with 0 without a verdict: exit status {closed}\n")
+    return closed
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -105,9 +106,9 @@ def _end_without_device(config: pytest.Config, why: str) -> NoReturn:
         allowed = Outcome.DEVICE_MISSING in read_allowed(",".join(option_value(config, "--allow") or ()))
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from None
-    if allowed:
-        allow_success(config)
-    pytest.exit(why, returncode=0 if allowed else Outcome.DEVICE_MISSING)
+    status = 0 if allowed else int(Outcome.DEVICE_MISSING)
+    decide_status(config, status)
+    pytest.exit(why, returncode=status)
 
 
 # ---- fixtures ---------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from tile_oracle.session.outcome import Outcome
+
 RESUME = "--resume"
 _NAMES = ("--run-name", "--tile-oracle-run-name")
 _FLAGS = (RESUME, "--update-baseline")
@@ -16,7 +18,7 @@ _SHOWING = frozenset(("-h", "--help", "-V", "--version", "--markers", "--fixture
     *("--fixtures-per-test", "--cache-show", "--collect-only", "--co", "--setup-plan")
 }
 """Options of pytest that run no test."""
-_MAY_SUCCEED = pytest.StashKey[bool]()
+_STATUS = pytest.StashKey[int]()
 
 
 def only_shows(config: pytest.Config) -> bool:
@@ -24,14 +26,14 @@ def only_shows(config: pytest.Config) -> bool:
     return not _SHOWING.isdisjoint(config.invocation_params.args)
 
 
-def allow_success(config: pytest.Config) -> None:
-    """Lets the session end with status 0: a verdict passed, or an outcome was allowed by name."""
-    config.stash[_MAY_SUCCEED] = True
+def decide_status(config: pytest.Config, status: int) -> None:
+    """Sets the exit status that nothing may turn into a pass."""
+    config.stash[_STATUS] = status
 
 
-def may_succeed(config: pytest.Config) -> bool:
-    """Whether status 0 is right at the end of pytest."""
-    return only_shows(config) or config.stash.get(_MAY_SUCCEED, False)
+def final_status(config: pytest.Config) -> int:
+    """The exit status in place of a 0: what was decided, and if nothing was, that nothing was measured."""
+    return 0 if only_shows(config) else config.stash.get(_STATUS, int(Outcome.NOTHING_MEASURED))
 
 
 class CommandLine:

@@ -15,7 +15,7 @@ from tile_oracle.collector import leave_to_the_end_of_the_process, paused_collec
 from tile_oracle.errors import HarnessError
 from tile_oracle.plain_text import as_text
 from tile_oracle.progress_line import clock
-from tile_oracle.session.command_line import CommandLine, allow_success, only_shows
+from tile_oracle.session.command_line import CommandLine, decide_status, only_shows
 from tile_oracle.session.options import option_value
 from tile_oracle.session.outcome import Outcome, status_of
 from tile_oracle.session.pytest_private import add_junit_property, exit_status, terminal_columns
@@ -93,8 +93,7 @@ class EndHooks:
             state.outcomes -= {Outcome.PASSED}
         if not only_shows(self.config):
             session.exitstatus = status_of(state.outcomes, self.session.options.allowed, exitstatus)
-            if session.exitstatus == 0:
-                allow_success(self.config)
+            decide_status(self.config, session.exitstatus)
 
     def _why_nothing(self) -> str:
         """Why no pair was measured, with the most frequent reason of skipped tests."""

@@ -27,8 +27,8 @@ _OPENING = frozenset(PREFIX + name for name in OPENING)
 _HELP = frozenset(("-h", "--help"))
 _GROUP = (
     "tile-oracle: does the model that picks a kernel pick well? (pytest --problem-set forward_smoke). The "
-    "options belong to sessions, with --problem-set or --oracle, and can all be spelt --tile-oracle-NAME, for "
-    "where another plugin has the short name"
+    "options belong to sessions, with --problem-set or --oracle. Each can be spelt --tile-oracle-NAME, where "
+    "another plugin has the short name"
 )
 
 
