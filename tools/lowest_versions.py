@@ -1,6 +1,6 @@
 """Prints the lowest version of every direct dependency that pyproject.toml allows, as constraints for pip.
 
-    python -m tools.lowest_versions > lowest.txt && pip install -c lowest.txt .
+python -m tools.lowest_versions > lowest.txt && pip install -c lowest.txt .
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def lowest_versions(requirements: list[str]) -> list[str]:
     for one in requirements:
         match = _FLOOR.fullmatch(one.strip())
         if match is None:
-            raise NoFloorError(f"{PYPROJECT}: {one!r} must be NAME>=VERSION, so that its lowest version is known")
+            raise NoFloorError(f"{PYPROJECT}: {one!r} has no lowest version: write NAME>=VERSION")
         found.append(f"{match['name']}=={match['version']}")
     return found
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError
-from tile_oracle.session.command_line import decide_status, final_status
+from tile_oracle.session.command_line import decide_status, final_status, is_decided
 from tile_oracle.session.option_names import OptionNames, is_session, register_all_now
 from tile_oracle.session.options import option_value, read_options
 from tile_oracle.session.outcome import Outcome, read_allowed
@@ -57,7 +57,15 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
     if status != 0 or not is_session(config) or hasattr(config, "workerinput"):
         return status
     if closed := final_status(config):
-        sys.stderr.write(f"tile-oracle: pytest was ended with 0 without a verdict: exit status {closed}\n")
+        why = f"pytest was ended with 0 without a verdict: exit status {closed}"
+        sys.stderr.write(f"tile-oracle: {why}\n")
+        path = option_value(config, "--report-json")
+        if path is not None and not is_decided(config):
+            from tile_oracle.session.published import write_report_json
+
+            write_report_json(
+                config.invocation_params.dir / path, (), frozenset({Outcome(closed)}), closed, why
+            )
     return closed
 
 

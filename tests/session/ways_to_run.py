@@ -26,7 +26,21 @@ SETS_ZERO = (
     "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n"
 )
 COLLECTS_ONLY = "def pytest_configure(config):\n    config.option.collectonly = True\n"
-STOPS = "def pytest_runtest_logfinish():\n    raise KeyboardInterrupt\n"
+STOPS = "def test_own():\n    raise KeyboardInterrupt\n"
+ENDS_IN_SWEEP = """
+import pytest
+
+class Ends:
+    ended = False
+
+    def pytest_runtest_logfinish(self):
+        if not self.ended:
+            self.ended = True
+            pytest.exit("no time left", returncode=0)
+
+def pytest_configure(config):
+    config.pluginmanager.register(Ends())
+"""
 MEASURES = (
     "def test_one_kernel(problem, replayed):\n    assert len(replayed(problem)) > 1\n\n"
     "def test_of_a_pair(problem, kernel, measure):\n    measure(problem, kernel)\n"
@@ -84,7 +98,12 @@ WAYS = (
         is_quick=True,
     ),
     Way("`-k PROBLEM --allow incomplete`", 0, "incomplete", "-k PROBLEM --allow incomplete"),
-    Way("`--baseline-dir=none --allow no-baseline`", 0, "no-baseline", "--baseline-dir=none --allow no-baseline"),
+    Way(
+        "`--baseline-dir=none --allow no-baseline`",
+        0,
+        "no-baseline",
+        "--baseline-dir=none --allow no-baseline",
+    ),
     # ---- pytest is asked to show something ----
     Way("`--collect-only -q`", 0, "nothing-measured", "--collect-only -q", is_quick=True),
     Way("`--setup-plan`", 0, "nothing-measured", "--setup-plan"),
@@ -95,7 +114,7 @@ WAYS = (
     Way("`tests`, and one of the project's tests fails", 1, "failed", "tests", own=FAILING),
     Way("`tests -x`, and it fails", 1, "failed incomplete", "tests -x", own=FAILING),
     Way("`tests -x -n 2`, and it fails", 2, "failed incomplete", "tests -x -n 2", own=FAILING),
-    Way("`tests --sw`, and it fails", 2, "failed incomplete", "tests --sw", own=FAILING),
+    Way("`tests --sw`, and it fails", 2, "failed nothing-measured", "tests --sw", own=FAILING),
     Way(
         "`tests --continue-on-collection-errors`, and a file cannot be imported",
         1,
@@ -104,8 +123,14 @@ WAYS = (
         own="import no_such_module\n",
     ),
     # ---- pytest's own ----
-    Way("`tests`, and a file cannot be imported", 2, "nothing-measured", "tests", own="import no_such_module\n"),
-    Way("Ctrl-C", 2, "incomplete", conftest=STOPS),
+    Way(
+        "`tests`, and a file cannot be imported",
+        2,
+        "failed nothing-measured",
+        "tests",
+        own="import no_such_module\n",
+    ),
+    Way("Ctrl-C in one of the project's tests", 2, "nothing-measured", "tests", own=STOPS),
     Way("a path that is not there", 4, "nothing-measured", "no_such_tests"),
     Way("`--benchmark-only -n 2`", 4, "", "--benchmark-only -n 2"),
     Way("`--dist each -n 2`", 4, "", "--dist each -n 2"),
@@ -130,8 +155,10 @@ WAYS = (
         "--deselect tile_oracle::test_problem[PROBLEM]",
     ),
     Way("`--shard 1/2`", 12, "incomplete", "--shard 1/2"),
-    Way("`--kernel-filter`, `--pairs` of one pair", 12, "incomplete", "--pairs=one.csv"),
-    Way("a conftest that marks every second test with skip", 12, "incomplete", "", HALF_SKIPPED, is_quick=True),
+    Way("`--pairs` of one pair", 14, "incomplete nothing-judged", "--pairs=one.csv"),
+    Way(
+        "a conftest that marks every second test with skip", 12, "incomplete", "", HALF_SKIPPED, is_quick=True
+    ),
     Way("the same, `-n 2`", 12, "incomplete", "-n 2", HALF_SKIPPED),
     Way("the same, `--model none`", 12, "incomplete", "--model none", HALF_SKIPPED),
     Way("a conftest that removes every second test", 12, "incomplete", "", HALF_GONE),
@@ -140,12 +167,17 @@ WAYS = (
         12,
         "incomplete",
         "",
-        ENDS_AT.format(hook="pytest_runtest_logfinish"),
+        ENDS_IN_SWEEP,
     ),
     Way("`tests`, which measure one problem themselves", 12, "incomplete", "tests -k PROBLEM", own=MEASURES),
     # ---- nothing ----
     Way("`--benchmark-only`", 16, "nothing-measured", "--benchmark-only", is_quick=True),
-    Way("`PYTEST_ADDOPTS=--benchmark-only`", 16, "nothing-measured", environment={"PYTEST_ADDOPTS": "--benchmark-only"}),
+    Way(
+        "`PYTEST_ADDOPTS=--benchmark-only`",
+        16,
+        "nothing-measured",
+        environment={"PYTEST_ADDOPTS": "--benchmark-only"},
+    ),
     Way(
         "`PYTEST_ADDOPTS=--collect-only`",
         16,
@@ -153,7 +185,9 @@ WAYS = (
         environment={"PYTEST_ADDOPTS": "--collect-only"},
         is_quick=True,
     ),
-    Way("`addopts = --setup-plan` in pytest.ini", 16, "nothing-measured", ini=f"{INI}addopts = --setup-plan\n"),
+    Way(
+        "`addopts = --setup-plan` in pytest.ini", 16, "nothing-measured", ini=f"{INI}addopts = --setup-plan\n"
+    ),
     Way("`--setup-only`", 16, "nothing-measured", "--setup-only"),
     Way("`-k no_such_name`", 16, "nothing-measured", "-k no_such_name"),
     Way("`-m no_such_mark`", 16, "nothing-measured", "-m no_such_mark"),
@@ -179,14 +213,14 @@ WAYS = (
     Way(
         "a conftest that calls `pytest.exit(returncode=0)` at the session's start",
         16,
-        "",
+        "nothing-measured",
         "",
         ENDS_AT.format(hook="pytest_sessionstart"),
     ),
     Way(
         "the same, when pytest is configured",
         16,
-        "",
+        "nothing-measured",
         "",
         ENDS_AT.format(hook="pytest_configure"),
     ),
@@ -202,10 +236,7 @@ def table() -> str:
         "| pytest is run with | exit status | outcomes |",
         "|---|---|---|",
     ]
-    lines += [
-        f"| {way.said} | {way.status} | {', '.join(way.outcomes.replace('-', ' ').split()) and _words(way)} |"
-        for way in WAYS
-    ]
+    lines += [f"| {way.said} | {way.status} | {_words(way)} |" for way in WAYS]
     return "\n".join(lines)
 
 

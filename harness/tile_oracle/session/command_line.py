@@ -31,6 +31,11 @@ def decide_status(config: pytest.Config, status: int) -> None:
     config.stash[_STATUS] = status
 
 
+def is_decided(config: pytest.Config) -> bool:
+    """Whether the session came to its end."""
+    return _STATUS in config.stash
+
+
 def final_status(config: pytest.Config) -> int:
     """The exit status in place of a 0: what was decided, and if nothing was, that nothing was measured."""
     return 0 if only_shows(config) else config.stash.get(_STATUS, int(Outcome.NOTHING_MEASURED))

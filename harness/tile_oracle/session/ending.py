@@ -87,8 +87,10 @@ class EndHooks:
         elif not state.conclusions and not state.outcomes:
             state.outcomes = frozenset({Outcome.NOTHING_MEASURED})
             state.trouble = state.trouble or self._why_nothing()
-        if exitstatus == pytest.ExitCode.TESTS_FAILED:
+        if exitstatus == pytest.ExitCode.TESTS_FAILED or session.testsfailed:
             state.outcomes |= {Outcome.FAILED}
+        elif exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            state.outcomes = state.outcomes - {Outcome.PASSED} or frozenset({Outcome.INCOMPLETE})
         if state.outcomes != {Outcome.PASSED}:
             state.outcomes -= {Outcome.PASSED}
         if not only_shows(self.config):

@@ -39,8 +39,8 @@ def _declare(add: Callable[..., None]) -> None:
         "--problem-set",
         metavar="SETS",
         help="measure these problem sets: names that `tile-oracle problems` lists, or paths of your own "
-        "files (CSV, MIOpenDriver command lines, tile_engine's .py), separated by commas. Without test files "
-        "on the command line the plugin's own sweep runs",
+        "files (CSV, MIOpenDriver command lines, tile_engine's .py), separated by commas. The "
+        "plugin's own sweep runs, beside the tests that are named",
     )
     add(
         "--kernel-set",
