@@ -17,8 +17,10 @@ from types import FrameType
 from typing import Any
 
 from tile_oracle.errors import HarnessError
+from tile_oracle.judge.verdict import NO_MODEL
 from tile_oracle.night.history import Entry, add_to_history, history_lines, read_history
 from tile_oracle.night.state import NightState, Unfinished
+from tile_oracle.session.option_names import PREFIX
 from tile_oracle.session.outcome import STEP_SUMMARY, Outcome
 
 HELP = "measure and judge by night, from a scheduler: resumes, keeps baselines and a history"
@@ -88,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
         print(shlex.join(command), flush=True)
         status = _pytest(command)
         verdicts = [one for one in _verdicts(state.runs_of(night)) if one[0] not in earlier]
+        if status == 0 and not verdicts:  # --collect-only, say
+            status = int(Outcome.NOTHING_MEASURED)
         whole = _is_whole(status, verdicts, state.runs_of(night))
         entries = _entries(night, status, verdicts)
         add_to_history(state.history, entries)
@@ -114,14 +118,20 @@ def _check(args: argparse.Namespace) -> None:
         raise HarnessError(f"--keep {args.keep}: at least the night itself stays")
     for option in args.options:
         name = option.partition("=")[0]
-        if name in _OURS:
+        if name.replace(PREFIX, "--") in _OURS:
             raise HarnessError(f"{name} behind -- is the night's own: give it before --, or leave it out")
 
 
 def _command(args: argparse.Namespace, state: NightState, night: str, resumes: bool) -> list[str]:
-    words = [sys.executable, "-m", "pytest", "--problem-set", args.problem_set, "--target", args.target]
-    words += [f"--baseline-dir={state.baselines}", f"--report-dir={state.runs_of(night)}"]
-    return [*words, *(["--resume"] if resumes else []), *args.options]
+    own = {
+        "problem-set": args.problem_set,
+        "target": args.target,
+        "baseline-dir": state.baselines,
+        "report-dir": state.runs_of(night),
+    }
+    words = [f"{PREFIX}{name}={value}" for name, value in own.items()]
+    resume = [f"{PREFIX}resume"] if resumes else []
+    return [sys.executable, "-m", "pytest", *words, *resume, *args.options]
 
 
 def _pytest(command: Sequence[str]) -> int:
@@ -178,7 +188,7 @@ def _is_whole(status: int, verdicts: Sequence[_Verdict], runs: Path) -> bool:
     if not any(runs.glob("*/run.json")):
         return True
     if not verdicts:
-        return status == 0  # --model none
+        return False
     return status not in (2, 3) and all(
         not one["scope"]["left"] and not one["scope"]["stopped"] for _, one in verdicts
     )
@@ -196,7 +206,7 @@ def _entries(night: str, status: int, verdicts: Sequence[_Verdict]) -> list[Entr
                 night,
                 ended,
                 str(_shell_status(status)),
-                outcome,
+                "no verdict asked" if not status and verdict["verdict"]["state"] == NO_MODEL else outcome,
                 str(run["problem_set"]),
                 *counts,
                 mean,

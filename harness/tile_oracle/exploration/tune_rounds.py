@@ -148,10 +148,16 @@ class TuneRounds:
         return int(min(max(problems / 2, rate * budget_s / _ROUNDS), 2 * problems)) or 1
 
     def _measure(self, one: Round, left_s: float) -> None:
+        options = {
+            "pairs": self.folder / f"{one.name}.csv",
+            "model": "none",
+            "report-dir": self.folder,
+            "run-name": one.name,
+            "budget": f"{max(1, round(left_s))}s",
+        }
         command = [
-            *(sys.executable, "-m", "pytest", *self.session),
-            *(f"--pairs={self.folder / f'{one.name}.csv'}", "--model=none", "--resume"),
-            *(f"--report-dir={self.folder}", f"--run-name={one.name}", f"--budget={max(1, round(left_s))}s"),
+            *(sys.executable, "-m", "pytest", *self.session, "--tile-oracle-resume"),
+            *(f"--tile-oracle-{name}={value}" for name, value in options.items()),
         ]
         began = time.monotonic()
         with (self.folder / f"{one.name}.txt").open("ab") as log:

@@ -64,7 +64,7 @@ class OptionNames:
         expanded = list(_with_files(self._args))
         taken = registered_names(self._parser)
         register_options(self._parser, {name: (PREFIX + name,) for name in OPENING})
-        self._args[:] = _respelt(expanded, [name for name in OPENING if f"--{name}" not in taken])
+        self._args[:] = in_full(expanded, [name for name in OPENING if f"--{name}" not in taken])
         if self._opens():
             rest = [name for name in declared_options() if name not in OPENING]
             register_options(self._parser, {name: (PREFIX + name,) for name in rest})
@@ -73,7 +73,7 @@ class OptionNames:
                 defaults = default_arguments(self._config.rootpath, option_flags())
             except HarnessError as error:
                 raise pytest.UsageError(str(error)) from None
-            self._args[:] = [*defaults, *_respelt(self._args, free)]
+            self._args[:] = [*(PREFIX + one[2:] for one in defaults), *in_full(self._args, free)]
             look_for_conftests_by(self._config, self._parser, self._args)
 
     def close(self) -> None:
@@ -154,10 +154,10 @@ def _with_files(args: Sequence[str]) -> Iterator[str]:
             yield from _with_files(lines)
 
 
-def _respelt(args: Sequence[str], names: Collection[str]) -> list[str]:
-    """The arguments, those of our options among `names` in their long spelling."""
+def in_full(args: Sequence[str], names: Collection[str] | None = None) -> list[str]:
+    """The arguments, those of our options (of `names` alone, if given) in the spelling that always works."""
     end = args.index("--") if "--" in args else len(args)
-    ours = {f"--{name}" for name in names}
+    ours = {f"--{name}" for name in (declared_options() if names is None else names)}
     return [
         _Respelt(PREFIX + arg[2:]) if place < end and _name(arg) in ours else arg
         for place, arg in enumerate(args)

@@ -53,11 +53,11 @@ def _arguments(path: Path, key: str, value: object, options: Mapping[str, bool])
     if options[key]:
         if not isinstance(value, bool):
             raise ProjectDefaultsError(f"{where} must be true or false, not {str(value)[:100]!r}")
-        return [f"--tile-oracle-{key}"] if value else []
+        return [f"--{key}"] if value else []
     values = value if isinstance(value, list) else [value]
     if not values or not all(
         isinstance(one, str | int | float) and not isinstance(one, bool) for one in values
     ):
         raise ProjectDefaultsError(f"{where} must be a text, a number or a list of texts")
     text = ",".join(map(str, values))
-    return [f"--tile-oracle-{key}={path.parent / Path(text).expanduser() if key in _PATHS else text}"]
+    return [f"--{key}={path.parent / Path(text).expanduser() if key in _PATHS else text}"]

@@ -1,0 +1,134 @@
+"""Options in an environment that is shared: nobody's option collides with one of the plugin's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.pytest_project import Project
+from tests.samples import ONE_AND_TWO_WORKERS
+from tests.session.recorded import SET, Recorded, make_recorded
+from tile_oracle.session.option_names import OPENING, PREFIX, in_full
+from tile_oracle.session.options import declared_options, option_flags
+
+OPTIONS_OF_OTHERS = "def pytest_addoption(parser):\n" + "".join(
+    f"    parser.addoption('--{name}', action='store_true')\n"
+    if is_flag
+    else f"    parser.addoption('--{name}', default='theirs')\n"
+    for name, is_flag in option_flags().items()
+)
+"""A conftest or plugin that has every option of ours."""
+TARGET_OF_OTHERS = "def pytest_addoption(parser):\n    parser.addoption('--target', default='esp32')\n"
+OWN = "def test_own(request):\n    assert request.config.getoption('--target') == '{value}'\n"
+LONG = (f"{PREFIX}problem-set={SET}", f"{PREFIX}target=replay", f"{PREFIX}allow=no-baseline")
+SHORT = ("--problem-set", SET, "--target", "replay", "--allow", "no-baseline")
+
+
+@pytest.fixture(scope="module")
+def recorded(make_project: Callable[[], Project]) -> Recorded:
+    return make_recorded(make_project())
+
+
+@pytest.fixture
+def bare(recorded: Recorded) -> Project:
+    """The project without conftest, tests and configuration."""
+    for name in ("conftest.py", "others.py", "test_own.py", "pyproject.toml", "args.txt"):
+        (recorded.project.folder / name).unlink(missing_ok=True)
+    recorded.project.write("pytest.ini", "[pytest]\n")
+    return recorded.project
+
+
+@pytest.mark.parametrize("asked", [(), ("-p", "others")], ids=["conftest", "plugin"])
+def test_a_plain_run_is_not_ended_by_options_of_others(bare: Project, asked: tuple[str, ...]) -> None:
+    bare.write("others.py" if asked else "conftest.py", OPTIONS_OF_OTHERS)
+    bare.write("test_own.py", OWN.format(value="theirs"))
+    done = bare.pytest(*asked, "test_own.py")
+    assert (done.status, done.counts()) == (0, {"passed": 1}), done.output
+    own = bare.pytest(*asked, "--target=mine", "--oracle=db", "--problem-set=p", "--resume", "test_own.py")
+    assert own.status == 1
+    assert "'mine' == 'theirs'" in own.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [(), ("-p", "others")], ids=["conftest", "plugin"])
+@pytest.mark.parametrize("more", ONE_AND_TWO_WORKERS)
+def test_the_long_spelling_always_works(bare: Project, asked: tuple[str, ...], more: tuple[str, ...]) -> None:
+    bare.write("others.py" if asked else "conftest.py", OPTIONS_OF_OTHERS)
+    bare.write("test_own.py", OWN.format(value="mine"))
+    done = bare.pytest(*asked, *LONG, "--target=mine", *more, "test_own.py")
+    assert (done.status, done.counts()["passed"]) == (0, 13), done.output
+
+
+def test_a_short_name_that_others_have_is_refused_in_one_line(bare: Project) -> None:
+    bare.write("conftest.py", TARGET_OF_OTHERS)
+    done = bare.pytest(*SHORT)
+    assert done.status == pytest.ExitCode.USAGE_ERROR
+    said = "--target is also an option of another plugin or conftest: --tile-oracle-target is tile-oracle's"
+    assert [line for line in done.lines if line][0].startswith(f"ERROR: {said}")
+    assert len([line for line in done.lines if line]) == 1
+
+
+@pytest.mark.parametrize("way", ["PYTEST_ADDOPTS", "pytest.ini", "@FILE", "pyproject.toml"])
+def test_short_names_work_wherever_options_are_given(bare: Project, way: str) -> None:
+    environment = {}
+    arguments: tuple[str, ...] = SHORT
+    if way == "PYTEST_ADDOPTS":
+        environment, arguments = {way: " ".join(SHORT)}, ()
+    elif way == "pytest.ini":
+        bare.write(way, f"[pytest]\naddopts = {' '.join(SHORT)}\n")
+        arguments = ()
+    elif way == "@FILE":
+        bare.write("args.txt", "\n".join(SHORT))
+        arguments = ("@args.txt",)
+    else:
+        (bare.folder / "pytest.ini").unlink()
+        table = '[tool.pytest.ini_options]\n[tool.tile-oracle]\ntarget = "replay"\nallow = ["no-baseline"]\n'
+        bare.write(way, table)
+        arguments = ("--problem-set", SET)
+    done = bare.pytest(*arguments, "-q", environment=environment)
+    assert (done.status, done.counts()["passed"]) == (0, 12), done.output
+
+
+def test_values_of_options_are_not_taken_for_files_of_tests(bare: Project) -> None:
+    """pytest loads the conftests of the files that are named, and those of `testpaths` if none are."""
+    bare.write("pytest.ini", "[pytest]\ntestpaths = deep\n")
+    bare.write("deep/conftest.py", "def pytest_report_header():\n    return 'the conftest of testpaths'\n")
+    assert "the conftest of testpaths" in bare.pytest(*SHORT).output
+
+
+def test_an_option_without_a_session_is_answered(bare: Project) -> None:
+    done = bare.pytest("--target", "cpu")
+    assert done.status == pytest.ExitCode.USAGE_ERROR
+    assert "tile-oracle: --target: only in sessions, with --problem-set or --oracle" in done.output
+    assert "did you mean: --kernel-filter" in bare.pytest(*SHORT, "--kernel-filtr=x").output
+
+
+def test_help_shows_every_option_as_it_can_be_given(bare: Project) -> None:
+    plain = bare.pytest("--help").output
+    assert all(f"\n  --{name}" in plain for name in declared_options())
+    bare.write("conftest.py", TARGET_OF_OTHERS)
+    shared = bare.pytest("--help").output
+    assert "\n  --tile-oracle-target=NAME" in shared
+    assert "\n  --model=MODEL" in shared
+
+
+words = st.sampled_from([*(f"--{name}" for name in declared_options()), "--target=x", "-k", "tests", "--", "--x"])
+
+
+@given(st.lists(words))
+def test_arguments_are_respelt_once_and_up_to_the_separator(args: list[str]) -> None:
+    found = in_full(args)
+    assert in_full(found) == found
+    assert len(found) == len(args)
+    end = args.index("--") if "--" in args else len(args)
+    assert found[end:] == args[end:]
+    for before, after in zip(args[:end], found, strict=False):
+        ours = before.startswith("--") and before.partition("=")[0][2:] in declared_options()
+        assert after == (PREFIX + before[2:] if ours else before)
+
+
+def test_two_options_open_a_session() -> None:
+    assert set(OPENING) == {"problem-set", "oracle"}
