@@ -115,7 +115,9 @@ def test_help_shows_every_option_as_it_can_be_given(bare: Project) -> None:
     assert "\n  --model=MODEL" in shared
 
 
-words = st.sampled_from([*(f"--{name}" for name in declared_options()), "--target=x", "-k", "tests", "--", "--x"])
+words = st.sampled_from(
+    [*(f"--{name}" for name in declared_options()), "--target=x", "-k", "tests", "--", "--x"]
+)
 
 
 @given(st.lists(words))

@@ -16,6 +16,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.record.dataset import load_records
 from tile_oracle.registry import Registry
 from tile_oracle.registry.seed import entries_of_records
+from tile_oracle.session.option_names import in_full
 from tile_oracle.session.options import duration_s
 
 BUDGET = "30m"
@@ -131,7 +132,7 @@ def tune_set(args: argparse.Namespace) -> int:
                 args.seed,
                 usable_cores(),
             ),
-            _session_options(args),
+            in_full(_session_options(args)),
             settings,
         )
         rounds.load()
