@@ -67,8 +67,8 @@ def test_a_short_name_that_others_have_is_refused_in_one_line(bare: Project) -> 
     done = bare.pytest(*SHORT)
     assert done.status == pytest.ExitCode.USAGE_ERROR
     said = "--target is also an option of another plugin or conftest: --tile-oracle-target is tile-oracle's"
-    assert [line for line in done.lines if line][0].startswith(f"ERROR: {said}")
-    assert len([line for line in done.lines if line]) == 1
+    (line,) = filter(None, done.lines)
+    assert line.startswith(f"ERROR: {said}")
 
 
 @pytest.mark.parametrize("way", ["PYTEST_ADDOPTS", "pytest.ini", "@FILE", "pyproject.toml"])
