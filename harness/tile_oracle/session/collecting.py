@@ -143,7 +143,7 @@ class CollectionHooks:
         pairs = dict.fromkeys(pair for item in session.items if (pair := pair_of_item(item)) is not None)
         self.session.select(pairs)
         self.state.plan_pairs((problem.id, kernel.short_name) for problem, kernel in pairs)
-        if any("measure" in getattr(item, "fixturenames", ()) for item in session.items):
+        if any(name in getattr(item, "fixturenames", ()) for item in session.items for name in MEASURING):
             self.state.open_run()
             try:
                 self.session.build_ahead()

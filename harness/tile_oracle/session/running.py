@@ -10,6 +10,7 @@ import pytest
 from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError
 from tile_oracle.plain_text import as_text
 from tile_oracle.session import benchmark_bridge
+from tile_oracle.session.companions import check_companions
 from tile_oracle.session.items import params_of
 from tile_oracle.session.state import SessionState
 from tile_oracle.session.suite_names import SUITE_ID
@@ -31,6 +32,8 @@ class RunningHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
+        # Here, because some are only in place when all plugins are configured.
+        check_companions(self.config, measures=self.session.remeasures)
         self._prepare_for_the_end()
         self.session.keep_samples = benchmark_bridge.wanted(self.config)
         if note := benchmark_bridge.why_not(self.config):
