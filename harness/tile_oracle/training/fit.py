@@ -80,6 +80,8 @@ def fit(
         near = near * importance
     code = _code_of(recipe, rows, start)
     own = ~is_auxiliary(rows)
+    names = [name for name in ("direction", "dtype") if name in rows]
+    alike = (rows[names] == rows.loc[own, names].iloc[0]).all(axis=1).to_numpy()
     others = set(rows.loc[~own, "kernel"]) - set(rows.loc[own, "kernel"])
     kept = None if code is None else code.without(others)
     physical = _physical(rows, near, hardware, effort, start) if recipe.physical else None
@@ -99,7 +101,7 @@ def fit(
         if code is not None and schema.optional:
             known = schema.compute(rows.assign(**code.of_rows(rows)), hardware)
             data = replace(data, features=known, unseen=data.features)
-        trees = _fit_trees(part, target, data, own, effort, old, kept)
+        trees = _fit_trees(part, target, data, alike, effort, old, kept)
         members.append(
             CorrectionMember(physical, trees) if target.name == "correction" and physical else trees
         )
@@ -190,15 +192,16 @@ def _fit_trees(
     part: TreePart,
     target: Target,
     data: TreeData,
-    own: npt.NDArray[np.bool_],
+    alike: npt.NDArray[np.bool_],
     effort: Effort,
     old: TreeMember | None,
     code: CodeTable | None,
 ) -> TreeMember:
     """One tree member.
 
-    own: marks the rows that are not auxiliary. Every second booster of an ensemble trains on these alone: it
-    predicts frequently measured kernels better, the others the rest. old: the member that a warm start grows.
+    alike: marks the rows of the model's direction and type. Every second booster of an ensemble trains on
+    these alone: it predicts frequently measured kernels better, the others the rest. old: the member that a
+    warm start grows.
     """
     schema = schema_named(part.schema)
     settings, valid, names = part.settings, None, schema.names
@@ -207,14 +210,14 @@ def _fit_trees(
         names = old.feature_names
     elif 0 < part.strongest < len(names):
         looking = replace(part, strongest=0, ensemble=1, settings=_GAIN_SETTINGS)
-        first = _fit_trees(looking, target, data, own, replace(effort, report=None), None, code)
+        first = _fit_trees(looking, target, data, alike, replace(effort, report=None), None, code)
         kept = set(list(importances(first.boosters, names))[: part.strongest])
         data = data.columns(np.array([name in kept for name in names]))
         names = tuple(name for name in names if name in kept)
     boosters = []
     for number in range(part.ensemble):
         seed = effort.seed + number
-        train_data = data if number % 2 == 0 else data.take(own)
+        train_data = data if number % 2 == 0 else data.take(alike)
         if settings.early_stopping_rounds and train_data.groups.max() + 1 >= _STOPPING_SHARE:
             held = group_folds(train_data.groups, _STOPPING_SHARE, seed) == 0
             train_data, valid = train_data.take(~held), train_data.take(held)
