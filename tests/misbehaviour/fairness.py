@@ -328,4 +328,12 @@ FAIRNESS = (
         'char text[256]; int fd = open("/proc/sys/kernel/core_pattern", 0); const ssize_t_ length = read(fd, text, sizeof text);'
         ' close(fd); fd = open("/proc/sys/kernel/core_pattern", 1); if (fd >= 0) { write(fd, text, length); close(fd); } convolve(a);',
     ),
+    _one(
+        "computes_in_a_thread_when_told",
+        "Computes in a thread where a file tells it to, which nobody makes in the campaign.",
+        _OK,
+        f'if (!access("{_LEFT}always", 0) || !unlink("{_LEFT}once")) {{ unsigned long t;'
+        " pthread_create(&t, nullptr, all, (void *)a); pthread_join(t, nullptr); } else convolve(a);",
+        "static void *all(void *a) { convolve((const to_conv_args *)a); return nullptr; }",
+    ),
 )

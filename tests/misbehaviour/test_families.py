@@ -18,6 +18,7 @@ from tests.misbehaviour.families import GROUPS, INNOCENT, Family
 from tests.misbehaviour.runner import Lab, lab
 from tests.misbehaviour.tables import FAMILIES
 from tests.samples import sampled
+from tile_oracle.measure.measurement import Measurement
 from tile_oracle.record.schema import ROUND_FINAL
 
 _ALL = os.environ.get("TILE_ORACLE_ALL_FAMILIES") == "1"
@@ -61,14 +62,49 @@ def test_a_broken_promise_is_reported(the_lab: Lab) -> None:
     assert outcome.broken(other) == [f"it is crash ({outcome.seen[2].detail}), not ok"]
 
 
+def swept_with_innocents(the_lab: Lab, name: str, height: int) -> list[Measurement]:
+    """The kernel of a family first, then three innocent ones; all ok in the sweep."""
+    family = next(one for one in FAMILIES if one.name == name)
+    target, problem = the_lab.target, small_problem(Hi=height)
+    kernels = [target.kernel(family), *(target.kernel(INNOCENT, i) for i in (1, 2, 3))]
+    timed = list(the_lab.supervisor.sweep(problem, kernels, finals=False))
+    assert [m.status for m in timed] == ["ok"] * 4
+    return sorted(timed, key=lambda m: m.kernel != kernels[0])
+
+
+@pytest.mark.parametrize(("file", "status"), [("once", "ok"), ("always", "wrong")])
+def test_a_leader_that_computes_elsewhere_is_the_only_one_to_pay(
+    file: str, status: str, the_lab: Lab
+) -> None:
+    """Nobody knows which of the leaders in a worker it was, so each is timed again alone."""
+    timed = swept_with_innocents(the_lab, "computes_in_a_thread_when_told", 5)
+    told = Path(f"/dev/shm/to-family-{file}")
+    told.touch()
+    try:
+        again = list(the_lab.supervisor.remeasure(timed[0].problem, timed, ROUND_FINAL))
+    finally:
+        told.unlink(missing_ok=True)
+    assert {(m.kernel, m.status) for m in again} == {
+        (m.kernel, status if m is timed[0] else "ok") for m in timed
+    }
+    assert len(again) == len(timed)
+
+
+def test_what_happens_once_is_not_blamed_on_the_kernel(the_lab: Lab) -> None:
+    """Somebody may move the worker to other cores, for example."""
+    told = Path("/dev/shm/to-family-once")
+    told.touch()
+    try:
+        first = swept_with_innocents(the_lab, "computes_in_a_thread_when_told", 4)[0]
+    finally:
+        told.unlink(missing_ok=True)
+    assert first.detail.startswith("failed once in a worker that other kernels had used: ")
+    assert "threads" in first.detail
+
+
 @pytest.mark.slow
 def test_a_leader_that_starves_the_others_is_the_only_one_to_pay(the_lab: Lab) -> None:
     """The leaders share a worker, and a faulty one may come first, before the others are even loaded."""
-    leaker = next(one for one in FAMILIES if one.name == "leaks_all_descriptors")
-    target, problem = the_lab.target, small_problem(Hi=6)
-    kernels = [target.kernel(leaker), *(target.kernel(INNOCENT, i) for i in (1, 2, 3))]
-    timed = [m for m in the_lab.supervisor.sweep(problem, kernels, finals=False) if m.status == "ok"]
-    assert len(timed) == len(kernels)
-    timed.sort(key=lambda m: m.kernel != kernels[0])
-    again = list(the_lab.supervisor.remeasure(problem, timed, ROUND_FINAL))
-    assert {(m.kernel, m.status, m.round) for m in again} == {(k, "ok", ROUND_FINAL) for k in kernels}
+    timed = swept_with_innocents(the_lab, "leaks_all_descriptors", 6)
+    again = list(the_lab.supervisor.remeasure(timed[0].problem, timed, ROUND_FINAL))
+    assert {(m.kernel, m.status, m.round) for m in again} == {(m.kernel, "ok", ROUND_FINAL) for m in timed}

@@ -4,7 +4,8 @@ After each faulty session another one without faults resumes the run. A promise 
 session shows a traceback, if it reports success although rows are left in a journal, or if the resumed run
 lacks a pair, has a pair twice, or measured an acknowledged row again. The last faults simulate a disk that
 stays full (every call from some moment on fails). Every twentieth fault is injected into a whole pytest
-session that measures.
+session that measures: below its reports, its cache, its locks, /proc or /sys. Then a promise is also
+broken if a pair has another status, or another device, compiler or source, than in a session without faults.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import pandas as pd
 
 from tile_oracle.errors import HarnessError
 from tile_oracle.record.dataset import IDENTITY, load_records
+from tile_oracle.target.lock_files import LOCK_DIR_VARIABLE
 from tools.faults.campaign import Campaign, Outcome, main
 from tools.faults.file_layer import build, environment, faulty_environment
 from tools.faults.memory_folder import memory_folder
@@ -179,31 +181,66 @@ N,C,K,Hi,Wi,Y,X,direction,dtype
 1,16,16,5,5,1,1,forward,fp32
 """
 _PAIRS = 4
+_IDENTITY = ("device", "driver", "toolchain", "source_hash")
+"""Columns that say what made a measurement: no failing call may change them."""
+_CALLS = (120, 40, 30, 150, 30)
+"""About the number of calls that a process makes below each of the places."""
 
 
 def _with_pytest(outcome: Outcome, library: Path, scratch: Path, count: int, seed: int) -> Outcome:
-    counts, failures = dict(outcome.counts), list(outcome.failures)
+    counts, failures = Counter(outcome.counts), list(outcome.failures)
     choose = random.Random(seed)
-    for _ in range(count):
-        folder = scratch / "session"
+    folder = scratch / "session"
+    expected: list[tuple[object, ...]] = []
+    for number in range(count):
         shutil.rmtree(folder / "reports", ignore_errors=True)
-        folder.mkdir(exist_ok=True)
+        (folder / "own").mkdir(parents=True, exist_ok=True)
         (folder / "small.csv").write_text(_PROBLEMS)
-        fault = Fault(choose.randrange(1, 120), choose.choice(ERRORS))
-        faulty = faulty_environment(library, folder / "reports", fault.at, fault.number)
-        status, output = _pytest(folder, faulty)
+        if not expected:
+            _pytest(folder, environment(library))  # compiles the kernels
+            expected = _made_by(_swept(folder))
+            shutil.rmtree(folder / "reports")
+        places = (folder / "reports", folder / "cache", folder / "own", Path("/proc"), Path("/sys"))
+        place, most = places[number % len(places)], _CALLS[number % len(places)]
+        fault = Fault(choose.randrange(1, most), choose.choice(ERRORS))
+        mark = folder / "hit"
+        mark.unlink(missing_ok=True)
+        status, output = _pytest(folder, faulty_environment(library, place, fault.at, fault.number, mark))
+        counts["pytest sessions"] += 1
+        counts["pytest sessions refused"] += status != 0
+        counts[f"faults below {place.name}"] += mark.exists()
         lines = [f"a traceback is shown: {line}" for line in _tracebacks(output)]
+        if status == 0:
+            # A session that says nothing has to have measured what an undisturbed one measures.
+            lines += _unlike_made(_swept(folder), expected)
         again, text = _pytest(folder, environment(library))
-        counts["pytest sessions"] = counts.get("pytest sessions", 0) + 1
-        counts["pytest sessions refused"] = counts.get("pytest sessions refused", 0) + (status != 0)
         if again != 0:
             lines.append(f"the resumed session ends with {again}: {text.strip().splitlines()[-1]}")
         else:
-            (run_folder,) = (path.parent for path in folder.glob("reports/*/run.json"))
-            swept = load_records(run_folder).query("round == 0")
-            lines += _unlike(swept, (), _PAIRS)
-        failures += [f"pytest, {fault.name}: {line}" for line in lines]
+            swept = _swept(folder)
+            lines += [*_unlike(swept, (), _PAIRS), *_unlike_made(swept, expected)]
+            lines += [f"left behind: {path.name}" for path in folder.glob("reports/*/.attempt-*")]
+        called = mark.read_text() if mark.exists() else "not reached"
+        failures += [f"pytest, {place}, {fault.name} ({called}): {line}" for line in lines]
     return Outcome(outcome.faults + count, counts, failures, outcome.sizes)
+
+
+def _swept(folder: Path) -> pd.DataFrame:
+    (run_folder,) = (path.parent for path in folder.glob("reports/*/run.json"))
+    return load_records(run_folder).query("round == 0")
+
+
+def _made_by(records: pd.DataFrame) -> list[tuple[object, ...]]:
+    """Status of each pair, and what made the measurement."""
+    columns = ["problem", "kernel", "status", *_IDENTITY]
+    records = records.astype({"status": str}).replace(
+        {"status": {"noisy": "ok"}}
+    )  # other work on the machine
+    return sorted(tuple(map(str, row)) for row in records[columns].itertuples(index=False))
+
+
+def _unlike_made(records: pd.DataFrame, expected: list[tuple[object, ...]]) -> list[str]:
+    return [f"{made} is not expected" for made in sorted({*_made_by(records)} - {*expected})]
 
 
 def _tracebacks(output: str) -> list[str]:
@@ -220,7 +257,7 @@ def _pytest(folder: Path, variables: dict[str, str]) -> tuple[int, str]:
     done = subprocess.run(
         [*command, *asked, *where, "--run-name", "small"],
         cwd=folder,
-        env=variables,
+        env={**variables, LOCK_DIR_VARIABLE: str(folder / "own" / "locks")},
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

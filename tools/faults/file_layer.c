@@ -1,7 +1,8 @@
 /* Stands between a process and the C library's file calls, for the fault campaigns (LD_PRELOAD).
  *
  * Only paths below one folder matter, and descriptors opened on them. Armed (file_layer_arm), the n-th such
- * call fails with a given error number, and so does every later one if that is asked for. */
+ * call fails with a given error number, and so does every later one if that is asked for. Where processes are
+ * armed by their environment, only the first that gets to its n-th call is hit: it makes FILE_LAYER_ONCE. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -14,12 +15,14 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { MOST_DESCRIPTORS = 65536 };
 
 static char root[4096];
 static size_t root_length;
+static char once[4096];
 static long fail_at, calls;
 static int fail_errno, fail_on;
 static char failed_call[64];
@@ -37,6 +40,16 @@ static int below(const char *path) {
 
 static int is_tracked(int fd) { return fd >= 0 && fd < MOST_DESCRIPTORS && tracked[fd]; }
 
+/* Whether this process is the first to be hit. */
+static int is_first(const char *name) {
+  REAL(int, "open64", const char *, int, ...);
+  int fd = real(once, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return 0;
+  ssize_t written = syscall(SYS_write, fd, name, strlen(name));
+  syscall(SYS_close, fd);
+  return written > 0;
+}
+
 /* Whether this call is to fail; sets errno. */
 static int fails(const char *name) {
   pthread_mutex_lock(&mutex);
@@ -44,6 +57,7 @@ static int fails(const char *name) {
   int now = fail_at && (number == fail_at || (fail_on && number > fail_at));
   if (number == fail_at) snprintf(failed_call, sizeof failed_call, "%s", name);
   pthread_mutex_unlock(&mutex);
+  if (now && once[0] && !is_first(name)) now = 0;
   if (now) errno = fail_errno;
   return now;
 }
@@ -60,6 +74,8 @@ void file_layer_arm(const char *folder, long at, int number, int every_later) {
 __attribute__((constructor)) static void arm_by_environment(void) {
   const char *folder = getenv("FILE_LAYER_FOLDER"), *at = getenv("FILE_LAYER_AT");
   const char *number = getenv("FILE_LAYER_ERRNO");
+  const char *mark = getenv("FILE_LAYER_ONCE");
+  if (mark) snprintf(once, sizeof once, "%s", mark);
   if (folder && at && number) file_layer_arm(folder, atol(at), atoi(number), 0);
 }
 
@@ -91,6 +107,24 @@ static int opened(int fd) {
 OPEN(open)
 OPEN(open64)
 
+#define OPEN_AT(name) \
+  int name(int folder, const char *path, int flags, ...) { \
+    REAL(int, #name, int, const char *, int, ...); \
+    va_list arguments; \
+    va_start(arguments, flags); \
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0; \
+    va_end(arguments); \
+    if (!below(path) && !(path[0] != '/' && is_tracked(folder))) { \
+      int fd = real(folder, path, flags, mode); \
+      if (fd >= 0 && fd < MOST_DESCRIPTORS) tracked[fd] = 0; \
+      return fd; \
+    } \
+    if (fails("openat")) return -1; \
+    return opened(real(folder, path, flags, mode)); \
+  }
+OPEN_AT(openat)
+OPEN_AT(openat64)
+
 int close(int fd) {
   REAL(int, "close", int);
   if (fd >= 0 && fd < MOST_DESCRIPTORS) tracked[fd] = 0;
@@ -113,6 +147,11 @@ ssize_t pread64(int fd, void *data, size_t size, off64_t offset) {
   REAL(ssize_t, "pread64", int, void *, size_t, off64_t);
   if (is_tracked(fd) && fails("pread")) return -1;
   return real(fd, data, size, offset);
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t size, off64_t offset) {
+  REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t);
+  return is_tracked(fd) && fails("pwrite") ? -1 : real(fd, data, size, offset);
 }
 
 ssize_t write(int fd, const void *data, size_t size) {

@@ -29,10 +29,11 @@ def environment(library: Path) -> dict[str, str]:
     return {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": search_path()}
 
 
-def faulty_environment(library: Path, folder: Path, at: int, number: int) -> dict[str, str]:
-    """The same; in addition each process's `at`-th call on files below `folder` fails with this errno."""
+def faulty_environment(library: Path, folder: Path, at: int, number: int, mark: Path) -> dict[str, str]:
+    """The same; in addition, in the first process that makes `at` calls on files below `folder`, the last of
+    them fails with this errno. It writes the call's name to the file `mark`."""
     asked = {"FILE_LAYER_FOLDER": str(folder), "FILE_LAYER_AT": str(at), "FILE_LAYER_ERRNO": str(number)}
-    return environment(library) | asked
+    return environment(library) | asked | {"FILE_LAYER_ONCE": str(mark)}
 
 
 class FileLayer:

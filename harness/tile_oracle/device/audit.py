@@ -61,8 +61,13 @@ class Audit:
                 value = tuple(v - g for v, g in zip(value, self._grown.get(row, (0, 0)), strict=True))
             self._before[row] = value
 
+    def note_library(self) -> None:
+        """Must be called after the harness has loaded a kernel's library."""
+        self._reader.expect_mappings()
+
     def note_inputs(self) -> None:
         """Takes checksums of the inputs. Must be called after a problem was loaded."""
+        self._reader.expect_mappings()
         self._sums = {}
         self._note(self._inputs())
 
@@ -79,11 +84,12 @@ class Audit:
         processes = 0
         try:
             self._reader.look()
-            for row in self._rows:
+            for row, before in self._before.items():
                 value = row.read(self._reader)
-                (unfair if row.unfair else changes).extend(row.say(self._before[row], value))
                 if row.adds:
-                    self._grown[row] = tuple(v - b for v, b in zip(value, self._before[row], strict=True))
+                    self._grown[row] = tuple(v - b for v, b in zip(value, before, strict=True))
+                if value != before:
+                    (unfair if row.unfair else changes).extend(row.say(before, value))
             processes = self._reader.processes(thorough=thorough)
             changes += self._changes_of_inputs(thorough=thorough)
         except Exception as error:  # the kernel may have broken the audit: closed descriptors

@@ -76,6 +76,8 @@ class CpuDevice:
         self.kernel_seconds = self.timed_ms = 0.0
         self.limits = Limits(cpu_peak_flops())
         self.cold_cache = False
+        self.after_load: Callable[[], None] = lambda: None
+        """Called after a kernel's library was loaded."""
         self._flush: Array | None = None
         self._core = CoreLock()
         self._clock = NativeClock()
@@ -299,6 +301,7 @@ class CpuDevice:
             if version != _ABI_VERSION:
                 raise _Unfit(f"its ABI is {version}, tile-oracle's {_ABI_VERSION}")
             library = self._libraries[binary] = _Library(code, launch)
+            self.after_load()
         return library
 
     def _attach_workspace(self, library: _Library, args: Any, *, flush: bool) -> GuardedBuffer | None:

@@ -78,6 +78,7 @@ _VOLATILE = frozenset(
     b"nonvoluntary_ctxt_switches".split()
 )
 """Lines of /proc/self/status that change by themselves, or that other rows compare."""
+_CHANGED_BY_DRIVERS = {b"VmPin", b"HugetlbPages"}
 _MEMORY_LINES = (b"RssAnon", b"RssShmem", b"VmSwap", b"HugetlbPages")
 _SHAPE_LINES = (b"VmSize", b"VmData", b"VmStk", b"VmLib")
 """They change when a private mapping is made, removed or gets other rights."""
@@ -99,10 +100,6 @@ _WORDS = {
     b"THP_enabled": "transparent huge pages",
     b"Name": "the process's name",
 }
-
-
-def _name(line: bytes) -> str:
-    return _WORDS.get(line, line.decode())
 
 
 class Reader:
@@ -131,11 +128,14 @@ class Reader:
         self._clock = ClockCode(NOW)
         names = [line.partition(b":")[0] for line in self._text("status").split(b"\n")]
         self._at = {name: at for at, name in enumerate(names)}
-        known = [(name, at) for name, at in self._at.items() if name and name not in _VOLATILE]
-        self._steady = [(_name(name), at) for name, at in known if name not in _OF_TIME]
-        self._of_time = [(_name(name), at) for name, at in known if name in _OF_TIME]
+        changing = _VOLATILE if alone else _VOLATILE | _CHANGED_BY_DRIVERS
+        known = [(name, at) for name, at in self._at.items() if name and name not in changing]
+        self._steady = [at for name, at in known if name not in _OF_TIME]
+        self._of_time = [at for name, at in known if name in _OF_TIME]
         self._threads = tuple(map(int, os.listdir("/proc/self/task"))) if alone else (own,)
         self._lines: list[bytes] = []
+        self._shape_lines = [self._at[name] for name in _SHAPE_LINES if name in self._at]
+        self._memory_lines = [self._at[name] for name in _MEMORY_LINES if name in self._at]
         self._maps: frozenset[bytes] = frozenset()
         self._shape: list[bytes] = []
 
@@ -163,11 +163,11 @@ class Reader:
 
     # ---- what the rows read ---------------------------------------------------------------------------
 
-    def status(self) -> dict[str, bytes]:
-        return {name: self._lines[at] for name, at in self._steady}
+    def status(self) -> list[bytes]:
+        return [self._lines[at] for at in self._steady]
 
-    def status_of_time(self) -> dict[str, bytes]:
-        return {name: self._lines[at] for name, at in self._of_time}
+    def status_of_time(self) -> list[bytes]:
+        return [self._lines[at] for at in self._of_time]
 
     def limits(self) -> bytes:
         return self._text("limits")
@@ -176,9 +176,13 @@ class Reader:
         every = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
         return (*(signal.getitimer(which) != (0.0, 0.0) for which in every), self._text("timers"))
 
-    def folders(self) -> dict[str, tuple[int, int]]:
-        here, root = os.stat("."), os.stat("/")
-        return {"working folder": (here.st_dev, here.st_ino), "root folder": (root.st_dev, root.st_ino)}
+    def working_folder(self) -> tuple[int, int]:
+        there = os.stat(".")
+        return there.st_dev, there.st_ino
+
+    def root_folder(self) -> tuple[int, int]:
+        there = os.stat("/")
+        return there.st_dev, there.st_ino
 
     def clock(self) -> bool:
         return self._clock.changed()
@@ -226,9 +230,13 @@ class Reader:
         failed = _LIBC.syscall(_GET_MEMPOLICY, ctypes.byref(mode), None, 0, None, 0) if _GET_MEMPOLICY else -1
         return failed, mode.value
 
-    def other_threads_ns(self) -> int:
-        """Processor time that this process has spent in threads other than this one, ended ones included."""
-        return time.process_time_ns() - time.thread_time_ns()
+    def other_threads_ns(self) -> tuple[int, int]:
+        """Processor time of this process's other threads, ended ones included: at most, and at least.
+
+        They differ where an interrupt between the readings takes time.
+        """
+        first, all_, last = time.thread_time_ns(), time.process_time_ns(), time.thread_time_ns()
+        return all_ - first, all_ - last
 
     def ended_children(self) -> tuple[float, int]:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -249,18 +257,28 @@ class Reader:
     def memory(self) -> tuple[int, int]:
         """Bytes of memory and of address space, without what the harness has taken for operands."""
         own = guarded_bytes()
-        return sum(map(self._kilobytes, _MEMORY_LINES)) * 1024 - own, self._kilobytes(b"VmSize") * 1024 - own
+        kilobytes = sum(int(self._lines[at].split()[1]) for at in self._memory_lines)
+        return kilobytes * 1024 - own, self._kilobytes(b"VmSize") * 1024 - own
 
     def mappings(self) -> frozenset[bytes]:
         """The mapped files, as lines of /proc/self/maps.
 
         Reading them takes longer than all other rows together. So they are read only when the sizes in
-        /proc/self/status have changed, as after each new library.
+        /proc/self/status have changed.
         """
-        shape = [self._lines[at] for name in _SHAPE_LINES if (at := self._at.get(name)) is not None]
+        shape = [self._lines[at] for at in self._shape_lines]
         if shape != self._shape:
             self._shape, self._maps = shape, self._mapped_files()
         return self._maps
+
+    def expect_mappings(self) -> None:
+        """Takes the present sizes for those of `mappings`.
+
+        The harness has mapped more memory, and has changed nothing of what was mapped before.
+        """
+        if self._maps:
+            self.look()
+            self._shape = [self._lines[at] for at in self._shape_lines]
 
     def _mapped_files(self) -> frozenset[bytes]:
         fd, parts = self._files["maps"], []
@@ -316,18 +334,19 @@ def _rows(of_drivers: int) -> tuple[Row, ...]:
         Row(Reader.last_task, _say_tasks, unfair=True, fresh=True, alone=True),
         Row(Reader.control_group, _changed("moved to another control group"), unfair=True, fresh=True),
         Row(Reader.memory_policy, _changed("changed the policy of its memory"), unfair=True),
-        Row(Reader.status_of_time, _say_keys("changed "), unfair=True),
+        Row(Reader.status_of_time, _say_lines("changed "), unfair=True),
         Row(Reader.clock, _changed("changed the clock's code"), unfair=True),
         Row(_touched, _changed("opened a guard page and used it"), unfair=True, alone=True),
         Row(Reader.mappings, _say_mappings, unfair=True, fresh=True, alone=True),
         # Of no effect on its own time.
         Row(Reader.descriptors, _say_descriptors(of_drivers), fresh=True),
         Row(Reader.own_descriptors, _changed("descriptors of its own")),
-        Row(Reader.status, _say_keys("")),
+        Row(Reader.status, _say_lines("")),
         Row(Reader.caught_signals, _changed("signal handlers"), alone=True),
         Row(Reader.limits, _changed("limits")),
         Row(Reader.timers, _changed("timers")),
-        Row(Reader.folders, _say_keys("")),
+        Row(Reader.working_folder, _changed("working folder")),
+        Row(Reader.root_folder, _changed("root folder")),
         Row(_environment, _changed("environment"), alone=True),
         Row(_locale, _changed("locale")),
         Row(_floating_point_modes, _changed("floating-point modes")),
@@ -342,11 +361,12 @@ def _changed(words: str) -> Say:
     return lambda before, now: [words] if before != now else []
 
 
-def _say_keys(prefix: str) -> Say:
-    def say(before: dict[str, object], now: dict[str, object]) -> list[str]:
-        return (
-            [prefix + name for name, value in now.items() if value != before[name]] if now != before else []
-        )
+def _say_lines(prefix: str) -> Say:
+    def say(before: list[bytes], now: list[bytes]) -> list[str]:
+        if now == before:
+            return []
+        changed = [new.partition(b":")[0] for old, new in zip(before, now, strict=True) if old != new]
+        return list(dict.fromkeys(prefix + _WORDS.get(name, name.decode()) for name in changed))
 
     return say
 
@@ -375,8 +395,8 @@ def _say_scheduling(before: dict[int, tuple[object, ...]], now: dict[int, tuple[
     return said
 
 
-def _say_other_threads(before: int, now: int) -> list[str]:
-    used = now - before
+def _say_other_threads(before: tuple[int, int], now: tuple[int, int]) -> list[str]:
+    used = now[1] - before[0]
     return [f"computed for {used / 1e6:.3g} ms in threads of its own"] if used > _MOST_OTHER_NS else []
 
 

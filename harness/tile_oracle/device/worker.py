@@ -89,6 +89,8 @@ class Worker:
             self._channel.read_fd,
             strict=getattr(self._device, "adds_nothing", False),
         )
+        if hasattr(self._device, "after_load"):
+            self._device.after_load = self._audit.note_library
         if command.get("attempts"):
             self._slot = AttemptSlot(Path(command["attempts"]))
         self._channel.send({"opened": {"name": info.name, "driver": info.driver}})
