@@ -94,7 +94,7 @@ def test_native_code_scores_features_that_only_python_computes(monkeypatch: pyte
     kernels = pool_of_kind(problems[0].kind, "sm_90", "tiny")
     expected = Predictor.load(folder).predict_each(problems, [kernels, kernels[:3], kernels[2:]])
     folder_predictor.native_library.load()
-    monkeypatch.setattr("tile_oracle.model.ranker.raw_predictions", None)
+    monkeypatch.setattr("tile_oracle.model.ranker.mean_predictions", None)
     found = FolderPredictor(folder, CodeTable(), 1).predict_each(
         problems, [kernels, kernels[:3], kernels[2:]]
     )

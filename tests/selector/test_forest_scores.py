@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.selector.native_scorer import Constant, PerClass, PerKernel, Scorer, available_isas
 from tile_oracle.errors import ModelError
 from tile_oracle.model.forest import Forest
-from tile_oracle.model.trees import raw_predictions
+from tile_oracle.model.trees import mean_predictions
 from tile_oracle.selector import forest_scores
 from tile_oracle.selector.forest_scores import ForestScores
 
@@ -148,7 +148,7 @@ def test_any_rows_have_the_mean_of_the_forests(monkeypatch: pytest.MonkeyPatch, 
     boosters = [train(x, random, 1, trees, num_leaves=12, min_data_in_leaf=1) for trees in (3, 9, 20)]
     rows = random.permutation(x)[:count]
     scores = ForestScores(tuple(Forest.from_text(one.model_to_string()) for one in boosters))
-    expected = raw_predictions(boosters, rows, 1) if count else np.zeros(0)
+    expected = mean_predictions(boosters, rows, 1) if count else np.zeros(0)
     assert same_bits(scores(rows), expected)
 
 

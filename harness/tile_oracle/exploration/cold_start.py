@@ -36,7 +36,7 @@ from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import MANY_DEVICES, model_folders, shipped_models
 from tile_oracle.model.tree_targets import target_named
-from tile_oracle.model.trees import TreeData, TreeSettings, grow, raw_predictions
+from tile_oracle.model.trees import TreeData, TreeSettings, grow, mean_predictions
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import records_op
 from tile_oracle.problem import Problem
@@ -193,7 +193,7 @@ class ColdStart:
         for number in range(_ENSEMBLE):
             seed = self.seed * _ENSEMBLE + number
             booster = grow(target, data, _TREES, seed, self.threads, names)
-            members.append(raw_predictions([booster], self._features, self.threads) + self._level)
+            members.append(mean_predictions([booster], self._features, self.threads) + self._level)
         mean, spread = np.mean(members, axis=0), np.std(members, axis=0)
         mean += self._level_errors(log_time - mean[ok], ok)
         shared_error = _MODEL_ERROR if self._roofline is None else _CORRECTION_ERROR
@@ -222,7 +222,7 @@ class ColdStart:
         data = TreeData(self._features[tried], worked[tried].astype(float), None, self.problem_of[tried])
         seed = self.seed * _ENSEMBLE
         booster = grow(target_named("log_time"), data, _TREES, seed, self.threads, self._schema.names)
-        found = raw_predictions([booster], self._features, self.threads)
+        found = mean_predictions([booster], self._features, self.threads)
         return np.asarray(np.clip(found, _LEAST_CHANCE, 1.0))
 
     @property

@@ -20,7 +20,7 @@ from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ModelError
 from tile_oracle.model import packed_trees
 from tile_oracle.model.forest import Forest
-from tile_oracle.model.model_text import check_model_text
+from tile_oracle.model.model_text import check_model_text, why_not_a_sum
 from tile_oracle.model.store import SPEC_FILE, booster_file, read_json
 from tile_oracle.operation import operations
 from tile_oracle.user_file import read_bytes
@@ -210,7 +210,7 @@ def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path,
     elif path == by_column:
         data = packed_trees.unpacked(path, data, _MAX_MODEL_BYTES)
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8").replace("\r\n", "\n")  # as Git may have changed it on Windows
     except UnicodeDecodeError as error:
         raise ModelError(f"{path} is not a LightGBM model: byte {error.start:,} is not UTF-8") from None
     _check_once(text, str(path))
@@ -237,6 +237,8 @@ def read_forest(folder: Path, target: str, number: int = 0) -> Forest:
     """The trees of a target's model, without LightGBM. Raises ModelError like `read_booster`, and for what
     `Forest` does not hold."""
     path, text = read_booster_text(folder, target, number)
+    if why := why_not_a_sum(text):
+        raise ModelError(f"native code cannot score {path}: {why}; LightGBM can")
     digest = _digest(text)
     if digest not in _FORESTS:
         if len(_FORESTS) >= _MOST_FORESTS:

@@ -31,15 +31,21 @@ def _list(item: str) -> str:
 
 _OBJECTIVES = (
     *("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie"),
-    *("binary", "lambdarank", "rank_xendcg", "cross_entropy", "cross_entropy_lambda", "custom"),
+    *("lambdarank", "rank_xendcg", "custom"),
 )
-"""Objectives with one output: others would overflow the buffer of results."""
+"""Objectives with one output, a quantity or an order: others would overflow the buffer of results."""
+_OF_LIKELIHOODS = ("binary", "cross_entropy", "cross_entropy_lambda")
+_LINKED = re.compile(r"objective=(?:poisson|gamma|tweedie|[a-z_0-9]+(?: \S+)* sqrt)\b")
+"""Objectives whose prediction is not the sum of the leaves, but its exponential or its signed square."""
+_AVERAGED = "average_output"
+"""The line of a random forest, whose prediction is the mean of its trees."""
 
 _HEADER = {
     "version": "v[34]",
     "num_class": "1",
     "num_tree_per_iteration": "1",
     "label_index": "[0-9]{1,6}",
+    _AVERAGED: "",
     "max_feature_idx": "[0-9]{1,6}",
     "objective": rf"(?:{'|'.join(_OBJECTIVES)})(?: sqrt| [a-z_]+:{_REAL})*",
     "feature_names": _list(_TOKEN),
@@ -77,7 +83,7 @@ _STATISTICS = (
 )  # fmt: skip
 """Not used for scores: their numbers may be infinite and are not checked one by one."""
 
-_OPTIONAL = {"objective", "monotone_constraints"}
+_OPTIONAL = {"objective", "monotone_constraints", _AVERAGED}
 _OPTIONAL_OF_TREE = {
     "split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count",
     "cat_boundaries", "cat_threshold", "is_linear", "shrinkage",
@@ -108,6 +114,7 @@ def check_model_text(text: str, where: str = "the model") -> None:
     header_end = data.find(b"\n\n")
     if header_end < 0:
         raise _wrong(where, "its header has no end")
+    _check_kind(text, where)
     header = _keys(data[5:header_end], _HEADER_LINES, _OPTIONAL, where, "the header")
     features = int(header["max_feature_idx"]) + 1
     for name in ("feature_names", "feature_infos", "monotone_constraints"):
@@ -118,6 +125,27 @@ def check_model_text(text: str, where: str = "the model") -> None:
     begin += len(data[begin:]) - len(data[begin:].lstrip(b"\n"))
     _check_trees(_sections(data, begin, sizes, where), features, where)
     _check_footer(data[begin + sum(sizes) :], where)
+
+
+def why_not_a_sum(text: str) -> str:
+    """Why a model does not predict the sum of its leaves, "" if it does."""
+    header = text.partition("\n\n")[0]
+    linked = re.search(rf"^{_LINKED.pattern}.*", header, re.MULTILINE)
+    if linked is not None:
+        return f"it was trained with {linked[0]}, whose predictions are no sums of leaves"
+    return "it is a random forest, the mean of its trees" if f"\n{_AVERAGED}\n" in header else ""
+
+
+def _check_kind(text: str, where: str) -> None:
+    """Raises ModelError for models that LightGBM may well have written, and that predict nothing of use."""
+    header = dict(line.partition("=")[::2] for line in text.partition("\n\n")[0].split("\n"))
+    objective, count = header.get("objective", "").partition(" ")[0], header.get("num_class", "1")
+    if count != "1" or header.get("num_tree_per_iteration", "1") != "1":
+        raise ModelError(f"{where} has several outputs (num_class={count}): train a regression")
+    if objective in _OF_LIKELIHOODS:
+        raise ModelError(f"{where} predicts a likelihood (objective={objective}): train a regression")
+    if "\nis_linear=1\n" in text:
+        raise ModelError(f"{where} has linear trees, which are not read: train with linear_tree=false")
 
 
 def _sections(data: bytes, begin: int, sizes: Sequence[int], where: str) -> list[bytes]:
@@ -144,7 +172,7 @@ def _keys(
     found: dict[str, str] = {}
     for line in text.split("\n"):
         key, equals, value = line.partition("=")
-        if not equals or key not in known or key in found:
+        if bool(equals) == (key == _AVERAGED) or key not in known or key in found:
             again = " twice" if key in found else ""
             raise _wrong(where, f"{part} has the line {line[:_SHOWN]!r}{again}")
         pattern = known[key]

@@ -18,6 +18,7 @@ from tile_oracle.model.feature_share import FeatureShare, PickReason
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.ranker import CorrectionMember, Ranker, TreeMember
 from tile_oracle.model.tree_targets import log_time_of
+from tile_oracle.model.trees import mean_predictions
 
 PHYSICAL = "physical model"
 """The name under which a physical time model counts as one feature."""
@@ -85,7 +86,7 @@ def _shares(trees: TreeMember, features: Array, rows: Columns) -> Array:
     shares = (contributions[count:] - contributions[:count])[:, :-1]
     scores = contributions.sum(axis=1)
     raw = scores[count:] - scores[:count]
-    times = log_time_of(trees.target, scores, rows)
+    times = log_time_of(trees.target, mean_predictions(trees.boosters, features, 1), rows)
     advantage = times[count:] - times[:count]
     scale = np.divide(advantage, raw, out=np.zeros_like(raw), where=np.abs(raw) > 1e-12)
     return np.asarray(shares * scale[:, None])

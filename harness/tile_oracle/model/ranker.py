@@ -23,7 +23,7 @@ from tile_oracle.features.schemas import flops_of
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.tree_targets import Target, log_time_of
-from tile_oracle.model.trees import raw_predictions
+from tile_oracle.model.trees import mean_predictions
 
 if TYPE_CHECKING:
     import lightgbm as lgb
@@ -75,7 +75,7 @@ class TreeMember:
         features = self.schema.compute(rows, hardware, self.feature_names)
         if self.raw_scores is not None:
             return log_time_of(self.target, self.raw_scores(features), rows)
-        return log_time_of(self.target, raw_predictions(self.boosters, features, threads), rows)
+        return log_time_of(self.target, mean_predictions(self.boosters, features, threads), rows)
 
 
 @dataclass(frozen=True)

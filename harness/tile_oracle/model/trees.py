@@ -228,11 +228,11 @@ def _reporting(progress: Progress, total: int) -> Callable[[Any], None]:
     return report
 
 
-def raw_predictions(boosters: Sequence[lgb.Booster], features: Array, threads: int) -> Array:
-    """Mean raw output of the boosters, (rows,)."""
+def mean_predictions(boosters: Sequence[lgb.Booster], features: Array, threads: int) -> Array:
+    """Mean output of the boosters, (rows,): with the link of their objective, before that of the target."""
     total = np.zeros(len(features))
     for booster in boosters:
-        total += np.asarray(booster.predict(features, raw_score=True, num_threads=threads))
+        total += np.asarray(booster.predict(features, num_threads=threads))
     return total / len(boosters)
 
 
