@@ -12,6 +12,7 @@ from types import TracebackType
 
 from tile_oracle.build.binary import Binary, BuildResult
 from tile_oracle.build.binary_maker import BinaryMaker
+from tile_oracle.build.cache import check_runs_code
 from tile_oracle.build.code_verifier import NOTE, REFUSE, VERIFIABLE, CodeVerifier
 from tile_oracle.build.compiler_message import compiler_message
 from tile_oracle.build.equipment import equip
@@ -107,6 +108,8 @@ class Builder:
         self._timeout_s = timeout_s
         self._maker = BinaryMaker(found, build_dir, timeout_s, verifier)
         self.cache = self._maker.cache
+        if runs_here and arch == "cpu":
+            check_runs_code(self.cache.folder if found.prebuilt is None else found.prebuilt.folder)
         self._queue = JobQueue[_Compile](jobs or max(1, usable_cores() - 1), self._run, self._fail)
         self._lock = threading.Lock()
         self._futures: dict[Kernel, Future[BuildResult]] = {}

@@ -62,6 +62,16 @@ def default_cache_folder(environment: Mapping[str, str] | None = None) -> Path:
         ) from None
 
 
+def check_runs_code(folder: Path) -> None:
+    """Raises BuildError for a folder that binaries cannot be loaded from. It need not exist."""
+    there = next((place for place in (folder, *folder.parents) if place.exists()), Path("/"))
+    if os.statvfs(there).f_flag & os.ST_NOEXEC:
+        raise BuildError(
+            f"no kernel can be loaded from {folder}: its file system is mounted noexec. Name a folder "
+            "elsewhere with --build-dir or TILE_ORACLE_CACHE"
+        )
+
+
 def content_key(parts: Mapping[str, Any]) -> str:
     """sha256 over everything that determines a binary, hexadecimal."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

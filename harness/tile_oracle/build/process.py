@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from errno import EACCES, EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS, ESTALE
 from pathlib import Path
 
 from tile_oracle.build.toolchain import compiler_environment
@@ -19,6 +20,13 @@ _NICENESS = 10
 _LOG_CHARACTERS = 32_000
 _FAULTS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 """Signals of a crash in the compiler itself, which may recur with the same kernel."""
+_FAULTS_OF_THE_MACHINE = (
+    *map(os.strerror, (ENOMEM, EAGAIN, EMFILE, ENFILE, EIO, EROFS, EACCES, ESTALE, ENOSPC, EDQUOT)),
+    "bad_alloc",
+    "out of memory",
+    "MemoryError",
+)
+"""What compilers say when the machine fails them: nothing is known about the kernel then."""
 _FAULT_WORDS = ("Segmentation fault", "Aborted", "Bus error", "Illegal instruction")
 
 
@@ -31,9 +39,9 @@ class Ended:
     seconds: float
     """Wall time."""
     interrupted: bool = False
-    """Whether a signal ended it; then nothing is known about the kernel."""
+    """Whether a signal or a fault of the machine ended it; then nothing is known about the kernel."""
     killed: bool = False
-    """Whether that signal came from outside (out of memory, a user) and not from a crash of the compiler."""
+    """Whether that came from outside (out of memory, a user) and not from a crash of the compiler."""
 
 
 class CompilerProcesses:
@@ -66,7 +74,8 @@ class CompilerProcesses:
                 )
                 self._running.add(process.pid)
         except OSError as error:
-            return Ended(False, f"{command[0]} does not start: {error.strerror}", 0.0, interrupted=True)
+            text = f"{command[0]} does not start: {error.strerror}"
+            return Ended(False, text, 0.0, interrupted=True, killed=True)
         _be_modest(process.pid, timeout_s)
         timed_out = threading.Event()
         watch = threading.Timer(timeout_s, self._time_out, (process.pid, timed_out))
@@ -91,7 +100,8 @@ class CompilerProcesses:
         elif status:
             text = text or f"the compiler ended with status {status} and no output"
         by_signal = status < 0 or " signal terminated program" in text  # the latter from g++ about its child
-        interrupted = by_signal and not timed_out.is_set()
+        failed = status != 0 and any(words in text for words in _FAULTS_OF_THE_MACHINE)
+        interrupted = (by_signal or failed) and not timed_out.is_set()
         own_fault = -status in _FAULTS or any(f"{name} signal terminated" in text for name in _FAULT_WORDS)
         killed = interrupted and not own_fault
         return Ended(status == 0, text.strip(), time.monotonic() - begin, interrupted, killed)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.build.cache import default_cache_folder
+from tile_oracle.build.cache import check_runs_code, default_cache_folder
 from tile_oracle.build.ck_tile.api import CkTileApi, detect
 from tile_oracle.build.ck_tile.headers import find_headers
 from tile_oracle.build.ck_tile.source import source_for
@@ -356,6 +356,7 @@ def _folder(folder: Path) -> Iterator[Finding]:
         return
     try:
         check_trusted(folder, "the binaries")
+        check_runs_code(folder)
         yield Finding(GOOD, "cache of kernels", str(folder))
     except HarnessError as error:
         yield Finding(BAD, "cache of kernels", str(error))

@@ -18,7 +18,8 @@ from tile_oracle.target.device_state import DeviceState
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Verdict on a kernel's results. status: ok, wrong, flaky, unsupported or build_error (cannot be loaded).
+    """Verdict on a kernel's results. status: ok, wrong, flaky, unsupported, build_error (cannot be loaded) or
+    device_lost (the machine cannot load it now).
 
     wrong: the same wrong result each time. flaky: different results from the same data.
     """

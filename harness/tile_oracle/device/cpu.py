@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import mmap
 import os
 import platform
 import time
@@ -58,6 +59,19 @@ class _Library:
 
 class _Unfit(OSError):
     """A loaded library that is not a kernel."""
+
+
+def _not_loaded(binary: Path, error: OSError) -> CheckResult:
+    """device_lost where the file cannot even be read and mapped as code, which is no fault of the kernel."""
+    try:
+        with binary.open("rb") as file:
+            mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC).close()
+    except OSError as fault:
+        text = f"this machine cannot load it: {fault.strerror}: {binary}"
+        return CheckResult("device_lost", text, again=True)
+    except ValueError:
+        pass  # the file is empty
+    return CheckResult("build_error", f"cannot be loaded: {error}", again=not isinstance(error, _Unfit))
 
 
 def _arguments(problem: Problem, operands: Sequence[GuardedBuffer], out: GuardedBuffer) -> Any:
@@ -120,8 +134,7 @@ class CpuDevice:
         try:
             library = self._library(binary)
         except OSError as error:
-            again = not isinstance(error, _Unfit)
-            return CheckResult("build_error", f"cannot be loaded: {error}", again=again)
+            return _not_loaded(binary, error)
         for number, checked in enumerate(data.sets):
             result = self._check_set(library, data, number)
             if result is not None:
@@ -159,7 +172,7 @@ class CpuDevice:
         try:
             library = self._library(binary)
         except OSError as error:
-            return CheckResult("build_error", f"cannot be loaded: {error}")
+            return replace(_not_loaded(binary, error), again=False)
         storage, shapes = STORAGE[problem.dtype], problem.operand_shapes
         # Copies between guard pages: stray accesses fault, and the caller's data stay intact.
         inputs = [

@@ -148,7 +148,9 @@ class GpuDevice:
         try:
             kernel = self._kernel(binary)
             plan = self._plan(binary, problem)
-        except (RuntimeFailure, ValueError, OSError) as error:
+        except OSError as error:
+            return CheckResult("device_lost", f"this machine cannot load it: {error}")
+        except (RuntimeFailure, ValueError) as error:
             self._end_if_sticky(error)
             return CheckResult("build_error", f"cannot be loaded: {error}")
         except Unlaunchable as error:

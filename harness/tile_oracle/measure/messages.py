@@ -57,7 +57,7 @@ class _Settled(Struct):
 
 class _Done(Struct):
     done: _Id
-    status: Literal["ok", "noisy", "wrong", "flaky", "unsupported", "build_error"]
+    status: Literal["ok", "noisy", "wrong", "flaky", "unsupported", "build_error", "device_lost"]
     kernel_seconds: float
     detail: _Text = ""
     check: _Text = "none"
