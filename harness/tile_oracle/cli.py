@@ -8,13 +8,13 @@ import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, cast
 
 from tile_oracle.did_you_mean import did_you_mean, most_like
 from tile_oracle.errors import HarnessError
 from tile_oracle.help_text import HelpFormatter
-from tile_oracle.plain_text import plain_output
+from tile_oracle.plain_text import OutputFailed, plain_output
 from tile_oracle.progress_line import never_silent, waits_shown_on
 from tile_oracle.version import __version__
 
@@ -177,23 +177,29 @@ def command_module(name: str) -> Command:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status. A HarnessError becomes one line on stderr and status
-    2."""
+    """Runs one command and returns its exit status. A HarnessError, or a stdout that takes nothing, is one
+    line on stderr and status 2."""
+    given = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
+    named = next((word for word in given if word in _COMMANDS), "")
     try:
-        try:
-            return _run(list(sys.argv[1:] if argv is None else argv))
-        finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (`| head`) has closed the pipe. Python would report that when it flushes stdout at exit.
+        with plain_output():
+            try:
+                return _run(given)
+            finally:
+                if sys.stdout is not None:
+                    sys.stdout.flush()
+    except (BrokenPipeError, OutputFailed) as error:
+        # Python would report it again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if isinstance(error, BrokenPipeError):
+            return 0  # the reader (`| head`) has seen enough
+        with suppress(OSError):
+            name = f"tile-oracle {named}".rstrip()
+            print(f"{name}: standard output cannot be written: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
-        given = sys.argv[1:] if argv is None else argv
-        named = next((word for word in given if word in _COMMANDS), "")
         print(f"interrupted: {_GOES_ON.get(named, 'the same command starts again')}", file=sys.stderr)
         return 130
 
@@ -210,13 +216,12 @@ def _run(arguments: list[str]) -> int:
     # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
     named = next((word for word in arguments if word in _COMMANDS), None)
     args = make_parser(named).parse_args(arguments)
-    with plain_output():
-        try:
-            with _shown_progress(args.command):
-                return int(args.run(args))
-        except HarnessError as error:
-            print(f"tile-oracle {args.command}: {error}", file=sys.stderr)
-            return 2
+    try:
+        with _shown_progress(args.command):
+            return int(args.run(args))
+    except HarnessError as error:
+        print(f"tile-oracle {args.command}: {error}", file=sys.stderr)
+        return 2
 
 
 @contextmanager

@@ -30,6 +30,10 @@ def _escaped(found: re.Match[str]) -> str:
     return f"{before}\\u{ord(found[0][len(before)]):04x}"
 
 
+class OutputFailed(Exception):
+    """Standard output takes no more text: its disk is full, or it is closed. The message says why."""
+
+
 class PlainStream:
     """A stream that writes text `as_text`. raw_stream: for the program's own escape sequences."""
 
@@ -45,11 +49,35 @@ class PlainStream:
         return getattr(self.raw_stream, name)
 
 
+class _Output(PlainStream):
+    """Standard output, which a command cannot do without."""
+
+    def write(self, text: str) -> int:
+        with _told():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _told():
+            self.raw_stream.flush()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError) as error:
+        raise OutputFailed(getattr(error, "strerror", None) or str(error)) from None
+
+
 @contextmanager
 def plain_output() -> Iterator[None]:
-    """Makes stdout and stderr plain streams within the block."""
+    """Makes stdout and stderr plain streams within the block. Writing to stdout then raises OutputFailed, or
+    BrokenPipeError when its reader is gone."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (one and cast(TextIO, PlainStream(one)) for one in before)
+    sys.stdout = before[0] and cast(TextIO, _Output(before[0]))
+    sys.stderr = before[1] and cast(TextIO, PlainStream(before[1]))
     try:
         yield
     finally:

@@ -1,0 +1,72 @@
+"""A stdout that takes no more text ends a command with one line, whatever it prints."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMANDS = [
+    "doctor",
+    "doctor --json",
+    "problems",
+    "problems --json",
+    "problems forward_smoke",
+    "kernels --arch cpu --list",
+    "kernels --arch gfx950",
+    "features --help",
+    "--help",
+    "--version",
+    "--print-completion bash",
+    "cache --json",
+    "predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --json",
+    "predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1",
+    "pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950",
+    "portfolio --help",
+]
+
+
+def ended(command: str, folder: Path, buffered: bool, shell: str) -> subprocess.CompletedProcess[str]:
+    line = f"{sys.executable} -m tile_oracle.cli {command} {shell}"
+    environment = {
+        **os.environ,
+        "PYTHONUNBUFFERED": "" if buffered else "1",
+        "TILE_ORACLE_CACHE": str(folder),
+    }
+    return subprocess.run(
+        ["sh", "-c", line],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def check(command: str, folder: Path, *, buffered: bool) -> None:
+    done = ended(command, folder, buffered, ">/dev/full")
+    name = "tile-oracle" if command.startswith("-") else f"tile-oracle {command.split()[0]}"
+    told = [line for line in done.stderr.splitlines() if "standard output" in line]
+    assert told == [f"{name}: standard output cannot be written: No space left on device"], done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 2
+
+
+def test_a_full_stdout_gets_one_line(tmp_path: Path) -> None:
+    check("problems --json", tmp_path, buffered=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_stdout_gets_one_line_from_every_command(command: str, buffered: bool, tmp_path: Path) -> None:
+    check(command, tmp_path, buffered=buffered)
+
+
+@pytest.mark.parametrize("shell", [">&-", ">/dev/full 2>&1", "| true"])
+def test_there_is_never_a_traceback(shell: str, tmp_path: Path) -> None:
+    assert "Traceback" not in ended("problems", tmp_path, True, shell).stderr
