@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where it is set, every process compiles every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-ck-tile pool wheels lint docs benchmark faults gpu-kit clean
+.PHONY: demo test test-slow test-ck-tile pool installed lint docs benchmark faults gpu-kit clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke --allow no-baseline
@@ -42,13 +42,15 @@ pool: $(VENV)/installed-dev
 	done
 	$(if $(filter gfx%,$(POOL_ARCH)),$(BIN)/tile-oracle kernels --op gemm --arch $(POOL_ARCH) $(POOL_CHECKS) --sample $(POOL_GEMMS) --build-dir $(POOL_CACHE))
 
-# Wheels in dist/: for Linux on x86-64 and aarch64 with the compiled native selector, and one for any platform, which
-# compiles it when it is first needed.
-wheels: $(VENV)/installed-dev
-	for machine in x86_64 aarch64 ""; do \
-	  TILE_ORACLE_WHEEL_MACHINE=$$machine $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w dist . || exit 1; \
-	done
-	TILE_ORACLE_WHEELS=dist $(BIN)/python -m pytest tests/wheels -rs $(PYTEST_ARGS)
+# What a release would be: wheels for Linux on x86-64 and aarch64 with the compiled native selector, and one for any
+# platform, which compiles it when it is first needed. Each is installed into a new environment in build/installed, where
+# the checkout cannot be reached, and what the documentation promises is run there. INSTALLED_EXTRAS="triton fleet" also
+# runs what takes longer.
+INSTALLED_EXTRAS ?= triton
+installed: $(VENV)/installed-dev
+	rm -rf build/installed
+	$(BIN)/python -m tests.installed.environment build/installed $(INSTALLED_EXTRAS)
+	TILE_ORACLE_INSTALLED=build/installed $(BIN)/python -m pytest tests/installed -n 2 --dist worksteal -rs $(PYTEST_ARGS)
 
 # What a machine with an NVIDIA GPU, and without a compiler, needs to measure the figures of benchmarks/gpu.
 gpu-kit: $(VENV)/installed-dev

@@ -1,22 +1,18 @@
 """The first pick of a new installation: with the wheel's compiled selector, and compiled from source.
 
-make wheels
-TILE_ORACLE_WHEELS=dist pytest benchmarks/test_first_pick.py --benchmark-only -s
+make installed
+TILE_ORACLE_INSTALLED=build/installed pytest benchmarks/test_first_pick.py --benchmark-only -s
 """
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.wheels.environment import install, run
-from tile_oracle.selector import prebuilt_library
+from tests.installed.environment import MADE, run
 
-WHEELS = os.environ.get("TILE_ORACLE_WHEELS")
 PROGRAM = """
     import time
 
@@ -42,20 +38,18 @@ PROGRAM = """
 """
 
 
-@pytest.mark.skipif(not WHEELS, reason="set TILE_ORACLE_WHEELS to the folder of `make wheels`")
-@pytest.mark.parametrize(
-    ("tag", "rounds"), [(prebuilt_library.platform_tag(platform.machine()), 5), ("py3-none-any", 1)]
-)
-def test_first_pick(benchmark, tmp_path: Path, tag: str, rounds: int) -> None:
-    python = install(next(Path(WHEELS or "").resolve().glob(f"*-{tag}.whl")), tmp_path / "venv")
+@pytest.mark.skipif(not MADE, reason="set TILE_ORACLE_INSTALLED to the folder of `make installed`")
+@pytest.mark.parametrize(("kind", "rounds"), [("native", 5), ("any", 1)])
+def test_first_pick(benchmark, tmp_path: Path, kind: str, rounds: int) -> None:
     said = []
 
     def first() -> None:
         shutil.rmtree(tmp_path / "cache", ignore_errors=True)
-        said.append([float(word) for word in run(python, PROGRAM, tmp_path, tag == "py3-none-any").split()])
+        said.append([float(word) for word in run(kind, PROGRAM, tmp_path, kind == "any").split()])
 
     benchmark.pedantic(first, rounds=rounds)
     library_ms, pick_ms, again_us = (sorted(column)[len(said) // 2] for column in zip(*said, strict=True))
     print(
-        f"\n{tag}: library {library_ms:,.1f} ms, model and pick {pick_ms:.1f} ms, then {again_us:.1f} us each"
+        f"\n{kind}: library {library_ms:,.1f} ms, model and pick {pick_ms:.1f} ms, "
+        f"then {again_us:.1f} us each"
     )

@@ -1,4 +1,4 @@
-"""Hatch's build hook: puts the compiled native selector into a wheel (`make wheels`).
+"""Hatch's build hook: puts the compiled native selector into a wheel (`make installed`).
 
 TILE_ORACLE_WHEEL_MACHINE names the machine, x86_64 or aarch64; ziglang compiles for both on either. Without
 it the wheel is for any platform, and the library is compiled when it is first needed.

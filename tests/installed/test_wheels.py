@@ -1,13 +1,8 @@
-"""The wheels of `make wheels`: the native selector runs without a compiler, and answers like the sources.
-
-TILE_ORACLE_WHEELS names the folder of the wheels; without it these tests are skipped.
-"""
+"""The wheels: the native selector runs without a compiler, and answers like the sources."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
 import re
 import struct
 import zipfile
@@ -15,25 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.installed.environment import KINDS, MADE, run, wheel_of
 from tests.selector.made_problems import random_problems
-from tests.wheels.environment import install, run
 from tile_oracle.data_files import data_folder
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind
 from tile_oracle.selector import native_library, prebuilt_library
 from tile_oracle.selector.ranker import NativeRanker
 
-WHEELS = os.environ.get("TILE_ORACLE_WHEELS")
-pytestmark = pytest.mark.skipif(not WHEELS, reason="make wheels")
+pytestmark = pytest.mark.skipif(not MADE, reason="make installed")
 
 FORWARD = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 MODEL = "grouped_conv_forward_bf16_gfx950"
 ELF_MACHINE = {"x86_64": 62, "aarch64": 183}
 NATIVE = f"tile_oracle/{prebuilt_library.FOLDER}"
-
-
-def wheel_of(tag: str) -> Path:
-    return next(Path(WHEELS or "").resolve().glob(f"*-{tag}.whl"))
 
 
 @pytest.mark.parametrize("machine", prebuilt_library.MACHINES)
@@ -50,12 +40,11 @@ def test_a_platform_s_wheel_has_a_library_for_its_machine_and_an_old_glibc(machi
 
 
 def test_the_wheel_for_any_platform_has_no_library() -> None:
-    names = zipfile.ZipFile(wheel_of("py3-none-any")).namelist()
+    names = zipfile.ZipFile(wheel_of(KINDS["any"])).namelist()
     assert not [name for name in names if name.startswith(NATIVE)]
 
 
 def test_an_installed_wheel_picks_like_the_sources_without_a_compiler(tmp_path: Path) -> None:
-    python = install(wheel_of(prebuilt_library.platform_tag(platform.machine())), tmp_path / "venv")
     problems = random_problems(FORWARD, 60, seed=9)
     program = f"""
         from tile_oracle.data_files import data_folder
@@ -69,7 +58,7 @@ def test_an_installed_wheel_picks_like_the_sources_without_a_compiler(tmp_path: 
             problem = problem_from_id(text)
             print(ranker.select(problem).name, ranker.log_time(problem).tobytes().hex())
     """
-    said = run(python, program, tmp_path).splitlines()
+    said = run("native", program, tmp_path).splitlines()
     ranker = NativeRanker.load(data_folder("models") / MODEL, pool_of_kind(FORWARD, "gfx950", "tiny"))
     expected = [f"{ranker.select(p).name} {ranker.log_time(p).tobytes().hex()}" for p in problems]
     assert said == expected
