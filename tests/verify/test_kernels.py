@@ -123,6 +123,21 @@ def test_a_loop_that_is_unrolled_in_part_is_followed_by_its_counter(builder: Bui
     assert report.findings == report.not_proven == ()
 
 
+def test_each_barrier_is_needed(builder: Builder) -> None:
+    """Also that in front of the epilogue's exchange: a wave that is behind still reads or writes its tile."""
+    for name in (
+        "gemm_bf16_rcr_compv4_cshuffle_intrawave_False_False_False_False_16x64x128_1x4x1_16x16x32",
+        "gemm_fp16_rrr_compv3_cshuffle_intrawave_False_False_False_False_64x64x128_2x2x1_16x16x32",
+    ):
+        lines = builder._maker.assembly(parse_kernel_name(name)).splitlines()
+        barriers = [at for at, line in enumerate(lines) if line == "\ts_barrier"]
+        assert len(barriers) >= 3
+        for at in barriers:
+            report = verify_assembly("\n".join([*lines[:at], *lines[at + 1 :]]))
+            assert {one.rule for one in report.findings} <= {"race", "barrier"}
+            assert report.findings, f"barrier of line {at + 1}"
+
+
 def test_only_amd_gpus_can_be_verified(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="kernels for cpu cannot be verified"):
         Builder("cpu", build_dir=tmp_path, verify=NOTE)

@@ -1,0 +1,38 @@
+"""A sample of the campaign of broken waits, on one kernel in C++."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tile_oracle.build.builder import Builder
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.verify.assembly import parse_assembly
+from tools.faults.lost_waits import ARCH, NATIVE, is_broken, run
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder: Path = tmp_path_factory.mktemp("lost_waits")
+    with Builder(ARCH, build_dir=folder, runs_here=False) as builder:
+        return builder.assembly(parse_kernel_name(NATIVE[2]))
+
+
+@pytest.mark.slow
+def test_broken_kernels_are_found_and_right_rewritings_are_not(text: str) -> None:
+    outcome = run(25, 7, [("compv4", text)])
+    assert outcome.failures == []
+    assert outcome.counts["broken kernels: found"] == 20
+    assert outcome.counts["right rewritings: clean"] == 5
+
+
+def test_a_trace_shows_that_a_kernel_is_broken(text: str) -> None:
+    """By definition, without the verifier."""
+
+    def broken(changed: str) -> bool:
+        return any(is_broken(parse_assembly(changed).functions[0], way) for way in range(6))
+
+    assert not broken(text)
+    assert broken(text.replace("s_waitcnt vmcnt(0)", "s_nop 0"))
+    assert broken(text.replace("s_barrier", "s_nop 0"))
