@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where it is set, every process compiles every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-ck-tile pool installed lint docs benchmark faults gpu-kit clean
+.PHONY: demo test test-slow test-versions test-ck-tile pool installed lint docs benchmark faults gpu-kit clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke --allow no-baseline
@@ -41,6 +41,11 @@ pool: $(VENV)/installed-dev
 	  $(BIN)/tile-oracle kernels --arch $(POOL_ARCH) --kernel-set $(POOL_SET) --dtype $$dtype $(POOL_CHECKS) --build-dir $(POOL_CACHE) || exit 1; \
 	done
 	$(if $(filter gfx%,$(POOL_ARCH)),$(BIN)/tile-oracle kernels --op gemm --arch $(POOL_ARCH) $(POOL_CHECKS) --sample $(POOL_GEMMS) --build-dir $(POOL_CACHE))
+
+# A session, two workers, a replay and a training with the lowest versions of the dependencies that pyproject.toml
+# allows, and with the newest. VERSIONS=lowest or newest: one of them.
+test-versions:
+	$(PYTHON) -m tools.test_versions $(VERSIONS)
 
 # What a release would be: wheels for Linux on x86-64 and aarch64 with the compiled native selector, and one for any
 # platform, which compiles it when it is first needed. Each is installed into a new environment in build/installed, where

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.pytest_project import TWO_KERNELS, Project
 from tile_oracle.cli import main
 from tile_oracle.errors import RecordError
 from tile_oracle.night.history import Entry, add_to_history, history_lines, read_history
 from tile_oracle.night.state import NightState, Unfinished
+from tile_oracle.session.outcome import Outcome
 
 
 @pytest.fixture
@@ -26,6 +28,7 @@ def state(tmp_path: Path) -> NightState:
         (["--target", "cpu", "--keep", "0"], "at least the night itself stays"),
         (["--target", "cpu", "--", "--target=cpu"], "--target behind -- is the night's own"),
         (["--target", "cpu", "--", "--oracle", "x"], "--oracle behind -- is the night's own"),
+        (["--target", "cpu", "--", "--tile-oracle-resume"], "resume behind -- is the night's own"),
     ],
 )
 def test_refused_kernels(
@@ -35,6 +38,32 @@ def test_refused_kernels(
     assert main(["night", "--problem-set", "forward_smoke", "--state", str(state), *words]) == 2
     assert message in capsys.readouterr().err
     assert not state.exists()
+
+
+@pytest.mark.parametrize(
+    ("from_outside", "options"),
+    [
+        ("--benchmark-only", ()),
+        ("--collect-only", ()),
+        ("", ("--collect-only",)),
+        ("", ("-k", "no_such_name")),
+    ],
+)
+def test_a_night_that_measured_nothing_has_not_passed(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    state: NightState,
+    from_outside: str,
+    options: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(project.folder)
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTEST_ADDOPTS", from_outside)
+    asked = ["--problem-set", "small.csv", "--target", "cpu", "--state", str(state.folder)]
+    assert main(["night", *asked, "--", *TWO_KERNELS, *options]) == Outcome.NOTHING_MEASURED
+    (entry,) = read_history(state.history)
+    assert (entry.outcome, entry.status) == ("nothing measured", "16")
 
 
 def test_two_nights_do_not_share_a_folder(state: NightState) -> None:
