@@ -45,7 +45,7 @@ pool: $(VENV)/installed-dev
 # A session, two workers, a replay and a training with the lowest versions of the dependencies that pyproject.toml
 # allows, and with the newest. VERSIONS=lowest or newest: one of them.
 test-versions:
-	$(PYTHON) -m tools.test_versions $(VERSIONS)
+	$(PYTHON) -m tools.tested_versions $(VERSIONS)
 
 # What a release would be: wheels for Linux on x86-64 and aarch64 with the compiled native selector, and one for any
 # platform, which compiles it when it is first needed. Each is installed into a new environment in build/installed, where

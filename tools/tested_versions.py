@@ -1,9 +1,9 @@
-"""Runs tile-oracle with the lowest versions of its dependencies that pyproject.toml allows, and with the newest.
+"""Runs tile-oracle with the lowest versions of its dependencies that pyproject.toml allows, and the newest.
 
-    python -m tools.test_versions [lowest] [newest]
+    python -m tools.tested_versions [lowest] [newest]
 
-Each has a new environment in a temporary folder, in which a session on the CPU, one with two workers, a replay and a
-training run as a user runs them.
+Each has a new environment in a temporary folder, in which a session on the CPU, one with two workers, a
+replay and a training run as a user runs them.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.test_versions import NoFloorError, dependencies, lowest_versions
+from tools.tested_versions import NoFloorError, dependencies, lowest_versions
 
 
 def test_every_dependency_has_a_lowest_version() -> None:
