@@ -37,7 +37,7 @@ MAX_ROWS = 1_000_000
 MAX_FILE_BYTES = 256 * 2**20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_LIST_OF_FILE = re.compile(r"(?P<path>.+\.py):(?P<list>[A-Za-z_][A-Za-z0-9_]*)")
+_LIST_OF_FILE = re.compile(r"(?P<path>.+\.(?P<kind>py|csv)):(?P<list>[A-Za-z_][A-Za-z0-9_]*)")
 _SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]*(?::[A-Za-z0-9_]*)?$")
 
 
@@ -69,7 +69,7 @@ def list_problem_sets() -> tuple[str, ...]:
 
 def load_problem_set(name_or_path: str | os.PathLike[str]) -> ProblemSet:
     """Loads a shipped set by name, or a user's own file by path (`is_path`). `FILE.py:NAME` is one list of a
-    Python file.
+    Python file, `FILE.csv:ARCH` the rows of an architecture in a table of AITER.
 
     Repeated problems are an error in a shipped set; in a user's own file they are counted and left out.
     Raises ProblemSetError, one line with file, line number, error and fix.
@@ -86,7 +86,8 @@ def load_problem_set(name_or_path: str | os.PathLike[str]) -> ProblemSet:
     except RuntimeError as error:
         raise ProblemSetError(f"{quoted(text)}: {error}; write the whole path") from None
     if of_file:
-        return _load(path, of_file["list"], repeats_allowed=True, list_name=of_file["list"])
+        name = of_file["list"] if of_file["kind"] == "py" else f"{_name_of(path)}_{of_file['list']}"
+        return _load(path, name, repeats_allowed=True, list_name=of_file["list"])
     return _load(path, _name_of(path), repeats_allowed=path not in shipped.values())
 
 
@@ -251,8 +252,10 @@ def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[t
     file.seek(0)
     if is_driver_list(head.removeprefix("\ufeff")):
         return driver_problems(listed)
-    if is_aiter_table(head.removeprefix("\ufeff")):
-        return aiter_problems(listed)
+    if is_aiter_table(head.removeprefix("\ufeff"), listed.path.stem):
+        return aiter_problems(listed, list_name)
+    if list_name is not None:
+        raise listed.error("FILE.csv:ARCH is for AITER's tables, which state architectures", 0)
     if is_blas_yaml(listed.path, head):
         return problems_of_calls(listed, yaml_calls(listed), any_sizes=True)
     if is_blas_list(head.removeprefix("\ufeff")):

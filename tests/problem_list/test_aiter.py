@@ -46,7 +46,48 @@ def test_each_layout_is_a_set_of_gemms(tmp_path: Path, text: str, problem: GemmP
     found = load_problem_set(str(path))
     assert found.problems == (problem,)
     assert found.repeated_rows == 1
-    assert ("torch.int8" in " ".join(found.notes)) == (text is ROWWISE)
+    assert ("'int8'" in " ".join(found.notes)) == (text is ROWWISE)
+
+
+def test_tables_state_their_type_or_are_refused(tmp_path: Path) -> None:
+    """By column, by the kernel's name, by the file's name; nothing is taken for fp8 or bf16 unsaid."""
+    cases = [
+        ("blockscale_tuned_gemm", "cu_num,M,N,K,us,kernelName\n256,1,64,64,5,f4gemm_bf16_per1x32Fp4", "fp4"),
+        ("a4w4_untuned_gemm", "M,N,K\n1,64,64", "fp4"),
+        ("bf16_tuned_batched_gemm", "cu_num,B,M,N,K,us,kernelName\n80,16,1,64,64,5,x", "B says that"),
+        ("a8w8_tuned_gemm", "cu_num,M,N,K,us,kernelName\n80,1,64,64,5,a8w8_256x128", "neither a column"),
+        ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,64,64,torch.int8", "'int8'"),
+        ("untuned_gemm", "M,N,K,q_dtype_w,q_dtype_a\n1,64,64,torch.float8_e4m3fn,torch.int8", "q_dtype_a"),
+        ("bf16_tuned_gemm", PLAIN.replace("gfx950", "gfx1250"), "of 'gfx1250'"),
+    ]  # fmt: skip
+    for stem, text, said in cases:
+        (tmp_path / f"{stem}.csv").write_text(text + "\n")
+        with pytest.raises(ProblemSetError, match=f"no problem in it; 1 rows are left out: .*{said}"):
+            load_problem_set(str(tmp_path / f"{stem}.csv"))
+    taken = [
+        ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,64,64,torch.float8_e4m3fnuz", "fp8"),
+        ("a8w8_blockscale_untuned_gemm", "M,N,K\n1,64,64", "fp8"),
+        ("bf16_tuned_batched_gemm", "cu_num,B,M,N,K,us,kernelName\n80,1,1,64,64,5,x", "bf16"),
+    ]
+    for stem, text, dtype in taken:
+        (tmp_path / f"{stem}.csv").write_text(text + "\n")
+        found = load_problem_set(str(tmp_path / f"{stem}.csv")).problems
+        assert found == (GemmProblem(dtype, "rcr", 1, 64, 64),)
+
+
+def test_the_rows_of_one_architecture_may_be_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "tuned_gemm.csv"
+    other = PLAIN.splitlines()[1].replace("gfx950,256,64", "gfx942,304,32").replace("32,False", "32,True")
+    path.write_text(PLAIN + other + "\n")
+    both = load_problem_set(str(path))
+    assert [one.M for one in both.problems] == [64, 32]
+    assert "1 of gfx942, 1 of gfx950: FILE.csv:ARCH" in " ".join(both.notes)
+    assert "outdtype says that more than the operation is done" in " ".join(both.notes)
+    one = load_problem_set(f"{path}:gfx942")
+    assert ([each.M for each in one.problems], one.name) == ([32], "tuned_gemm_gfx942")
+    path.write_text("M,N,K\n1,2,3\n")
+    with pytest.raises(ProblemSetError, match="for AITER's tables"):
+        load_problem_set(f"{path}:gfx942")
 
 
 def test_a_damaged_row_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,23 @@ def test_a_header_of_another_program_gets_our_names(load, header: str, message: 
 def test_dimensions_on_a_command_line_have_no_further_columns() -> None:
     with pytest.raises(ProblemSetError, match=r"'problem_idx', is unknown; known are direction"):
         problem_from_dimensions("N=1,C=8,K=8,Hi=9,Wi=9,Y=3,X=3,problem_idx=4")
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "said"),
+    [
+        ("M,N,K,batch_count", "8,8,8,4", "batch_count = '4' says that it is another operation"),
+        ("M,N,K,dtype_b", "8,8,8,fp16", "dtype_b = 'fp16' contradicts the kernel"),
+        ("M,N,K,layout_a", "8,8,8,ColumnMajor", "layout_a = 'ColumnMajor' contradicts the kernel"),
+        ("N,C,K,Hi,Wi,Y,X,in_layout", "1,8,8,8,8,1,1,NCHW", "in_layout = 'NCHW' contradicts the kernel"),
+    ],
+)
+def test_further_columns_must_not_deny_the_problem(tmp_path: Path, columns: str, row: str, said: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"{columns}\n{row}\n")
+    with pytest.raises(ProblemSetError, match=re.escape(said)):
+        load_problem_set(path)
+    path.write_text("M,N,K,bias,batch_count\n8,8,8,True,1\n")
+    assert "1 rows are taken as the plain operation: bias says that more" in " ".join(
+        load_problem_set(path).notes
+    )

@@ -150,7 +150,22 @@ def _denial(holds: Holds, why: str) -> Field:
     return Field(holds=holds, why=why, status="wrong")
 
 
-NOT_A_PRODUCT = "says that more than the operation, or another one, was run"
+ANOTHER = "says that it is another operation"
+MORE = "says that more than the operation is done"
+
+
+def against(fields: Mapping[str, Field], row: Mapping[str, str], problem: Any) -> list[tuple[str, Field]]:
+    """What a row of a problem list states, in fields that say what the operation is, that does not hold for
+    its problem: (name and reason, field). The names of the row's columns may be in any case."""
+    found = []
+    for name, cell in row.items():
+        field, text = fields.get(name.lower()), cell.strip().lower()
+        if field is None or field.holds is None or field.of not in ("value", "problem") or not text:
+            continue
+        if not field.holds(text, problem):
+            found.append((f"{name} {field.why}", field))
+    return found
+
 
 FIELDS: Mapping[str, Field] = {
     **dict.fromkeys(("kernel", "kernel_name", "name"), Field("kernel")),

@@ -12,8 +12,9 @@ from typing import Any
 from tile_oracle.dtype_words import dtype_named
 from tile_oracle.errors import ProblemError
 from tile_oracle.foreign.contract import (
+    ANOTHER,
     FIELDS,
-    NOT_A_PRODUCT,
+    MORE,
     NOTHING,
     UNUSED,
     Field,
@@ -97,8 +98,12 @@ def _of_problem(holds: Callable[[str, Any], bool]) -> Field:
     return Field(holds=holds, of="problem", why=CONTRADICTS)
 
 
-def _must_be(holds: Callable[[str, Any], bool]) -> Field:
-    return Field(holds=holds, why=NOT_A_PRODUCT)
+def _only(holds: Callable[[str, Any], bool]) -> Field:
+    return Field(holds=holds, why=ANOTHER)
+
+
+def _no_more(holds: Callable[[str, Any], bool]) -> Field:
+    return Field(holds=holds, why=MORE)
 
 
 _OF_KERNEL = {
@@ -130,10 +135,10 @@ CONVOLUTIONS = Dialect(
             ("ndim", "ndim_spatial"), _of_problem(lambda text, one: text.removesuffix(".0") == str(one.ndim))
         ),
         **dict.fromkeys(("layout", "in_layout", "out_layout", "memory_format"), _of_problem(_CHANNELS_LAST)),
-        **dict.fromkeys(("op", "op_type", "operation"), _must_be(one_of("grouped_conv", "convolution"))),
-        **dict.fromkeys(("split_k", "splitk", "k_batch"), _must_be(one_of("1"))),
-        **dict.fromkeys(("alpha", "scale", "scale_a", "scale_b"), _must_be(one_of("1", *NOTHING))),
-        **dict.fromkeys(("beta", "bias", "activation", "epilogue_op"), _must_be(is_false)),
+        **dict.fromkeys(("op", "op_type", "operation"), _only(one_of("grouped_conv", "convolution"))),
+        **dict.fromkeys(("split_k", "splitk", "k_batch"), _only(one_of("1"))),
+        **dict.fromkeys(("alpha", "scale", "scale_a", "scale_b"), _no_more(one_of("1", *NOTHING))),
+        **dict.fromkeys(("beta", "bias", "activation", "epilogue_op"), _no_more(is_false)),
         **dict.fromkeys(
             ("batch", "batch_size"), _of_problem(lambda text, one: text.removesuffix(".0") == str(one.N))
         ),
@@ -179,18 +184,19 @@ GEMM_FIELDS: Mapping[str, Field] = MappingProxyType(
         **dict.fromkeys(("out_dtype", "outdtype", "d_type", "dtype_d"), _dtype(2)),
         **dict.fromkeys(("dtype_acc", "acc_type"), _of_problem(lambda text, _: dtype_named(text) == "fp32")),
         "layout": _of_problem(lambda text, one: text == one.layout),
-        **dict.fromkeys(("op", "op_type", "operation"), _must_be(one_of("gemm", "gemm_universal"))),
+        **dict.fromkeys(("op", "op_type", "operation"), _only(one_of("gemm", "gemm_universal"))),
         **dict.fromkeys(("splitk", "k_batch", "ksplit"), Field("split_k")),
         **dict.fromkeys(
             ("b", "batch", "batch_count", "batch_size", "num_batches", "groups", "group_count", "num_groups"),
-            _must_be(one_of("1")),
+            _only(one_of("1")),
         ),
-        "alpha": _must_be(one_of("1")),
+        "alpha": _no_more(one_of("1")),
         "structured_sparsity": _of_problem(is_false),
+        "grouped_gemm": _only(is_false),
         **dict.fromkeys(
-            ("beta", "bias", "scale", "scale_a", "scale_b", "scaleab", "activation", "grouped_gemm",
+            ("beta", "bias", "scale", "scale_a", "scale_b", "scaleab", "activation",
              "preshuffle", "bpreshuffle", "permute_n"),
-            _must_be(is_false),
+            _no_more(is_false),
         ),
     }
 )  # fmt: skip

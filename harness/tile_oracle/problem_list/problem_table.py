@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tile_oracle.did_you_mean import most_like
 from tile_oracle.errors import ProblemError, ProblemSetError
+from tile_oracle.foreign.contract import MORE, against
+from tile_oracle.foreign.dialect import dialect_of
 from tile_oracle.operation import Kind, operation_of_columns, operations
 from tile_oracle.problem import Problem
 from tile_oracle.problem_list.list_file import ListFile, quoted
@@ -43,6 +46,8 @@ class ProblemTable:
         self._further_columns = further_columns
         self._operation = operation_of_columns(())
         self._kinds: Mapping[str, Kind] = {}
+        self._further: Sequence[str] = ()
+        self._more: Counter[str] = Counter()
 
     def problems(self) -> Iterator[tuple[Problem, str]]:
         """Yields every row's problem and source. Raises ProblemSetError."""
@@ -61,6 +66,8 @@ class ProblemTable:
                 raise self._file.error("a header but no problems below it", 0)
         except csv.Error as error:
             raise self._file.error(f"not CSV: {error}") from None
+        for reason, count in sorted(self._more.items()):
+            self._file.notes.append(f"{count:,} rows are taken as the plain operation: {reason}")
 
     def _lines(self) -> Iterator[str]:
         """Yields the lines with cells. Comment lines above the header row become the provenance."""
@@ -97,6 +104,7 @@ class ProblemTable:
         return names
 
     def _note(self, further: Sequence[str]) -> None:
+        self._further = further
         unread = [name for name in further if name not in _KERNEL_COLUMNS]
         if unread:
             shown = ", ".join(name if name.isprintable() else quoted(name) for name in unread[:12])
@@ -149,6 +157,16 @@ class ProblemTable:
             problem = operation.problem_of(given)
         except ProblemError as error:
             raise self._file.error(str(error)[:300]) from None
+        further = {name: row[name] for name in self._further if name in row}
+        for reason, field in against(dialect_of(operation.name).own, further, problem):
+            name = reason.split()[0]
+            if field.why == MORE:
+                self._more[reason] += 1
+            else:
+                raise self._file.error(
+                    f"{name} = {quoted(row[name])} {field.why}; remove the row, or the column if it says "
+                    "nothing about the problem"
+                )
         return problem, cell_text(row.get(SOURCE_COLUMN, ""))
 
     def _said_by_kernel(self, row: Mapping[str, str]) -> dict[str, str | int]:
