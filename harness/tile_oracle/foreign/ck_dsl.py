@@ -39,14 +39,11 @@ def sweep_dtype(path: Path, dtype: str | None) -> str:
 
 
 def with_kernels(table: pd.DataFrame, dtype: str) -> pd.DataFrame:
-    """A sweep (all cells are strings) with the columns `kernel` and `latency_ms` in place of its own."""
+    """A sweep (all cells are strings) with the column `kernel`. Tile and pipeline stay."""
     names = f"grouped_conv_forward_{dtype}_2d_" + _by_x(table, _TILE) + "_" + table["pipeline"].str.strip()
     if {*_WAVES, *_WARP_TILE} <= set(table):
         names += "_w" + _by_x(table, _WAVES) + "_wt" + _by_x(table, _WARP_TILE)
-    latency_ms = pd.to_numeric(table["latency_us"], errors="coerce") / 1000
-    own = [*_TILE, *_WAVES, *_WARP_TILE, "pipeline", "latency_us"]
-    rest = table.drop(columns=[name for name in own if name in table])
-    return rest.assign(kernel=names, latency_ms=latency_ms.astype(str))
+    return table.drop(columns=[name for name in _WAVES if name in table]).assign(kernel=names)
 
 
 def _by_x(table: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:

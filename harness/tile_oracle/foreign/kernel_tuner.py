@@ -129,6 +129,8 @@ def _samples(times: Any, mean: Any, status: str) -> tuple[Sequence[Any]]:
     """The timings of a result. One whose mean is none of theirs is no measurement."""
     if status != "ok":
         return ([],)
+    if isinstance(mean, str | bool):
+        return ([None],)
     samples = times if isinstance(times, list) and times else [mean]
     numbers = [one for one in samples if isinstance(one, int | float)]
     if isinstance(mean, int | float) and numbers and not 0.99 * min(numbers) <= mean <= 1.01 * max(numbers):
