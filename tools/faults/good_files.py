@@ -218,7 +218,7 @@ ROW_SAYS = frozenset({"guards", "figures", "gemm"})
 _GEMMS = _rows(GEMM, GEMM_KERNELS, ("M", "N", "K"))
 _DIMS = ("N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "pad_h", "pad_w", "Ho", "Wo")
 _CONVS = _rows(CONV, CONV_KERNELS, _DIMS, non_zero=8 * 128 * 28 * 28)
-_SWEEPS = tuple(
+_SWEEPS: tuple[Row, ...] = tuple(
     {**{name: value for name, value in row.items() if name not in ("kernel", "latency_ms", "Ho", "Wo")},
      "tile_m": 64, "tile_n": 64, "tile_k": 64, "pipeline": pipeline, "latency_us": 1e3 * row["latency_ms"]}
     for row, pipeline in zip(_rows(SWEEP, SWEEP_KERNELS, _DIMS), ("mem", "compv3"), strict=True)
@@ -232,7 +232,8 @@ FORMATS: tuple[Format, ...] = (
     Format("nested results", "g.json", _GEMMS, GEMM_KERNELS[1], _json, ROW_SAYS),
     Format("nested results of convolutions", "c.json", _CONVS, CONV_KERNELS[1], _json, _OF_CONV),
     Format("benchmark log", "g.log", _GEMMS, GEMM_KERNELS[1], _log, ROW_SAYS),
-    Format("CK DSL sweep", "s_fp16.csv", _SWEEPS, SWEEP_KERNELS[1], _csv, frozenset({"guards", "sweep"})),
+    Format("CK DSL sweep", "s_fp16.csv", (_SWEEPS[0], _SWEEPS[1]), SWEEP_KERNELS[1], _csv,
+           frozenset({"guards", "sweep"})),
     Format("Kernel Tuner cache", "k.json", _pair(_tuner_row, GEMM_KERNELS), GEMM_KERNELS[1], _tuner_cache,
            frozenset({"guards", "cache"})),
     Format("T4 results", "t.json", _pair(_t4_row, GEMM_KERNELS), GEMM_KERNELS[1], _t4,

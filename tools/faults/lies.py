@@ -78,7 +78,7 @@ def _batch(choose: random.Random) -> Any:
     return choose.choice((choose.randint(2, 512), -1, 0, "many"))
 
 
-def _positive(choose: random.Random) -> float:
+def _error(choose: random.Random) -> Any:
     return choose.choice((choose.uniform(0.11, 1e4), float("inf"), -0.1, "n/a", 1e300))
 
 
@@ -86,7 +86,7 @@ GUARDS: Statements = {
     **dict.fromkeys(("verified", "is_valid", "valid", "passed", "correct", "verification", "success"), _NO),
     **dict.fromkeys(("failed", "invalid"), _YES),
     **dict.fromkeys(("error", "error_message", "exception"), _ERRORS),
-    **dict.fromkeys(("max_rel", "max_rel_err", "err_ratio"), _positive),
+    **dict.fromkeys(("max_rel", "max_rel_err", "err_ratio"), _error),
     **dict.fromkeys(("arch", "gfx", "gpu_arch", "gfx_id"), _ARCHS),
     **dict.fromkeys(("gpu_name", "device_name"), _DEVICES),
     **dict.fromkeys(("dtype", "datatype", "data_type"), _DTYPES),
@@ -109,7 +109,8 @@ FIGURES: Statements = {
     "status": ("crash", "timeout", "wrong", "failed", "skipped", "compile error", "so-so", "NaN!"),
     "device": (1, 2, 3, "gfx950#1", "MI300X"),
 }
-CONV_FIGURES = FIGURES | {
+CONV_FIGURES: Statements = {
+    **FIGURES,
     "tflops": _scaled(CONV.tflops(VICTIM_MS)),
     "gflops": _scaled(CONV.tflops(VICTIM_MS)),
     "measured_tflops": _scaled(CONV.tflops(VICTIM_MS)),
@@ -149,7 +150,7 @@ OWN: Mapping[str, Statements] = {
     "guards": GUARDS,
     "figures": FIGURES,
     "gemm": OF_GEMM,
-    "conv": OF_CONV | CONV_FIGURES,
+    "conv": {**OF_CONV, **CONV_FIGURES},
     "sweep": {
         "latency_us": _time(1e3), "tflops": _scaled(CONV.tflops(VICTIM_MS)), "unit": ("ns", "s", "jiffies"),
         "status": FIGURES["status"], "device": (1, 2), "latency_ms": _scaled(7.7),
@@ -193,7 +194,8 @@ OWN: Mapping[str, Statements] = {
     },
     "shapes": {
         "batch_count": _batch, "batch": _batch, "grouped_gemm": _YES, "op_type": ("moe", "batched_gemm"),
-        **dict.fromkeys(("dtype_a", "dtype_b", "q_dtype_w"), ("fp16", "torch.int8", "fp4x2")),
+        **dict.fromkeys(("dtype_a", "dtype_b"), ("fp16", "torch.int8", "fp4x2")),
+        "q_dtype_w": ("torch.int8", "fp4x2", "torch.float8_e5m2"),
         "layout_a": ("ColumnMajor",), "layout_b": ("RowMajor",), "stride_a": (8192, 5),
         "K": ("0", "many", 1.5),
     },
@@ -214,9 +216,9 @@ def run(count: int, seed: int) -> Outcome:
         counts[outcome] += 1
         if outcome in _BAD:
             failures.append(f"{number}, {form.name}, {field} = {value!r}: {outcome}")
-    return Outcome(
-        count, {name: counts[name] for name in (*_GOOD, *_BAD)}, failures, {"different lies": len(seen)}
-    )
+    of_format = Counter(name for name, _, _ in seen)
+    sizes = {"different lies": len(seen)} | {f"different lies, {name}": n for name, n in of_format.items()}
+    return Outcome(count, {name: counts[name] for name in (*_GOOD, *_BAD)}, failures, sizes)
 
 
 def _lie(form: Format, choose: random.Random, seen: set[tuple[str, str, str]]) -> tuple[str, Any]:

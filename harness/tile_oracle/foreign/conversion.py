@@ -37,6 +37,7 @@ SLOW_MS, SLOW_FLOPS = 10.0, 1e7
 that the project has recorded on one core of a CPU, a hundredth of the slowest on a GPU."""
 SLOWEST_MS = 1e5
 """No run of one kernel takes longer, on any device, milliseconds."""
+TOO_FAST = "faster than the device can be"
 PENALTY_MS = 1e8
 """Tuners give times above this to configurations that failed."""
 
@@ -57,6 +58,7 @@ class _Rows:
             if (field := dialect.fields.get(str(name).rstrip("~"))) is not None
         }
         refusals.unknown.update(str(name).rstrip("~") for name in rows if name not in self.known)
+        self._stated: dict[str, Mask] = {}
         self.keep = np.ones(len(rows), dtype=bool)
         self.status = np.full(len(rows), "ok", dtype=object)
         self.detail = np.full(len(rows), "", dtype=object)
@@ -71,8 +73,12 @@ class _Rows:
 
     def stated(self, column: str) -> Mask:
         """Which rows have a value in a column."""
-        values = self.rows[column]
-        return np.asarray(values.notna() & (values.astype(str).str.strip() != ""))
+        if column not in self._stated:
+            values = self.rows[column]
+            is_number = pd.api.types.is_numeric_dtype(values.dtype)
+            blank = False if is_number else values.astype(str).str.strip() == ""
+            self._stated[column] = np.asarray(values.notna() & ~np.asarray(blank))
+        return self._stated[column]
 
     def texts(self, name: str) -> pd.Series:
         """A column of ours as text; "" where a row states nothing. Rows that state it twice must agree."""
@@ -249,10 +255,11 @@ class _Rows:
         return np.asarray(values[self.problem_of])
 
 
-def limits_of(arch: str) -> Limits:
-    """The peak rates of an architecture, or rates that no device reaches."""
+def least_ms_on(arch: str) -> Callable[[Problem], float]:
+    """The time of a problem that no run on an architecture falls below, milliseconds."""
     known = gpu_limits(arch, 0)
-    return known if known.flops_per_s else Limits(UNKNOWN_DEVICE)
+    limits, call_ms = (known, LEAST_GPU_MS) if known.flops_per_s else (Limits(UNKNOWN_DEVICE), LEAST_MS)
+    return lambda problem: max(limits.least_ms(problem), call_ms)
 
 
 def _check_statuses(read: _Rows) -> None:
@@ -288,11 +295,7 @@ def _check_times(read: _Rows, latency: Numbers, arch: str) -> None:
     )
     ok = read.status == "ok"
     read.refuse("latency is not a positive number", ok & ~(np.isfinite(latency) & (latency > 0)))
-    limits = limits_of(arch)
-    is_gpu = limits.memory_bytes_per_s > 0
-    least = read.of_problem(limits.least_ms)
-    floor = np.fmax(least, LEAST_GPU_MS if is_gpu else LEAST_MS)
-    read.refuse("faster than the device can be", ok & (latency < floor))
+    read.refuse(TOO_FAST, ok & (latency < read.of_problem(least_ms_on(arch))))
     slow = read.of_problem(lambda one: float(np.clip(one.flops / SLOW_FLOPS * 1e3, SLOW_MS, SLOWEST_MS)))
     read.refuse("slower than any run of one kernel", ok & (latency > slow))
 

@@ -19,7 +19,7 @@ from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign import ck_dsl
 from tile_oracle.foreign.blas_results import is_blas_results, read_blas_results
-from tile_oracle.foreign.conversion import converted
+from tile_oracle.foreign.conversion import TOO_FAST, converted, least_ms_on
 from tile_oracle.foreign.dialect import Dialect, dialect_of_header, dialect_of_text
 from tile_oracle.foreign.kernel_tuner import kernel_tuner_document, read_kernel_tuner
 from tile_oracle.foreign.nvbench import nvbench_document, read_nvbench
@@ -34,6 +34,7 @@ from tile_oracle.foreign.reading import (
     text_of,
 )
 from tile_oracle.foreign.summary import Imported, ImportSummary, Refusals, plain_name
+from tile_oracle.problem import problem_from_id
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.invariants import check_rows
 from tile_oracle.record.schema import arrow_schema, op_of
@@ -142,8 +143,16 @@ def _own(path: Path, arch: str) -> Imported:
     kept = records[~other].assign(arch=arch)
     if kept.empty:
         raise RecordError(f"{path} holds no records of {arch}")
+    least_ms = least_ms_on(arch)
+    floor = kept["problem"].map({one: least_ms(problem_from_id(one)) for one in kept["problem"].unique()})
+    fast = (kept["status"] == "ok") & (kept["latency_ms"] < floor)
+    kept = kept[~fast]
     status = kept["status"].value_counts()
-    refused = {f"of another architecture than {arch}": int(other.sum())} if other.any() else {}
+    refused = {
+        reason: int(rows.sum())
+        for reason, rows in ((f"of another architecture than {arch}", other), (TOO_FAST, fast))
+        if rows.any()
+    }
     denied = {f"{name}, as recorded": int(count) for name, count in status.items() if name != "ok"}
     ok, wrong = (int(status.get(name, 0)) for name in ("ok", "wrong"))
     summary = ImportSummary(path.name, len(records), ok, wrong, 0, 0, refused, denied=denied)
