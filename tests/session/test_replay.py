@@ -348,9 +348,9 @@ def test_one_of_several_devices_is_chosen_and_named(
     finally:
         shutil.rmtree(other)
     first, _, second = session.target_reason.partition("; --oracle ")
-    assert first == f"shipped with made_up ({device.name})"
+    assert first == f"shipped with made_up ({other.name})"
     assert second.endswith("replays another device's")
-    assert Path(second.split()[0]).parent.parent == other
+    assert Path(second.split()[0]).parent.parent == device
 
 
 def test_each_of_two_problem_sets_replays_its_own_oracle(
