@@ -244,6 +244,22 @@ def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
     return pd.Series(found, index=pd.Index(with_oracle["problem"], name="problem"), name="ratio")
 
 
+def first_choice_efficiency(
+    rankings: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame
+) -> pd.Series:
+    """TFLOPS of the first kernel of other rankings / those of the oracle: by problem id, 0 to 1, 0 where that
+    kernel is not ok. Only problems with an oracle whose first kernel was measured.
+
+    Raises ModelError as `select` does.
+    """
+    first = _order_of(rankings).best(1, dict.fromkeys(selection["problem"], ""))
+    first = _with_measurements(first[first["rank"] == 1], final)
+    oracle = selection.set_index("problem")["oracle_tflops"].astype("float64")
+    first = first[first["status"].notna() & first["problem"].map(oracle).notna()].set_index("problem")
+    reached = first["tflops"].astype("float64").where(first["status"] == "ok", 0.0)
+    return (reached / oracle.reindex(first.index)).clip(upper=1.0)
+
+
 _MEASURED = ("status", "detail", "tflops", "latency_ms", "remeasured")
 
 

@@ -64,6 +64,11 @@ def test_a_documented_replay_answers_as_documented(row: dict[str, str], tmp_path
     assert f"model: {row['model']} (shipped; trained on " in printed
     considered = [one for kind in found["model"]["considered"] for one in kind["models"] if one["taken"]]
     assert {Path(one["folder"]).name for one in considered} == {row["model"]}
+    beside = {one["name"]: one for one in found["compare"]["other_choices"]}
+    assert set(beside) == ({"the roofline"} if row["set"].startswith("gemm") else set())
+    for one in beside.values():
+        assert one["problems"] == efficiency["problems"]
+        assert "the roofline" in printed
     if row["set"] == "forward_unseen_300":
         assert (
             "--model grouped_conv_forward_bf16_cpu (amd-epyc-family-26-model-2-41cb698b) replays another"

@@ -34,7 +34,7 @@ def machine(machine_with: MakeMachine) -> Machine:
 
 @pytest.mark.slow
 def test_a_session_measures_what_the_library_offers(machine: Machine) -> None:
-    finished = machine.run()
+    finished = machine.run("--model=vendor")
     assert finished.status == 1, finished.output[-4000:]
     offered = machine.offers.of_problem[PROBLEM]
     assert [one.rank for one in offered.offers[:4]] == [0, 1, 2, None]
@@ -87,7 +87,7 @@ def test_the_report_compares_the_library_with_kernels(machine: Machine) -> None:
     few = "tile_m == 64 and tile_n == 64 and tile_k == 64 and pipeline in ('compv3', 'mem')"
     sources = f"--kernels=native,cublaslt={machine.library}"
     filters = (f"--kernel-filter={few} and scheduler == 'intrawave'", "--library-algorithms=3")
-    finished = machine.run(sources, *filters)
+    finished = machine.run(sources, *filters, "--model=vendor")
     assert finished.status == 10, finished.output[-4000:]  # there is no baseline
     sweep = machine.sweep()
     assert set(sweep["implementation"]) == {"native", "cublaslt"}
@@ -95,6 +95,10 @@ def test_the_report_compares_the_library_with_kernels(machine: Machine) -> None:
     assert "cublaslt: fastest on" in finished.output
     assert "the own choice of cublaslt" in finished.output
     (run,) = machine.project.runs
-    replayed = machine.project.pytest(f"--oracle={run}", "--problem-set=one.csv", "--run-name=again")
+    replay = (f"--oracle={run}", "--problem-set=one.csv")
+    replayed = machine.project.pytest(*replay, "--run-name=again", "--model=vendor")
     assert "the own choice of cublaslt" in replayed.output, replayed.output[-4000:]
     assert "cublaslt: fastest on" in replayed.output
+    other = machine.project.pytest(*replay, "--run-name=beside", "--model=out-of-fold")
+    assert "cublaslt's own choice" in other.output, other.output[-4000:]
+    assert "the roofline" in other.output

@@ -142,6 +142,17 @@ class Candidates:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Another way to choose, beside the judged model: the efficiency of its first choices, in percent, over
+    those of the problems whose choice was measured."""
+
+    name: str
+    problems: int
+    mean_percent: float
+    p10_percent: float
+
+
+@dataclass(frozen=True)
 class RunInfo:
     """What was run, for the reports and the baseline. environment: device, driver, toolchain, versions.
     options: the options, as given. replayed: the replayed files, "" for a run that measured. accepting: the
@@ -200,6 +211,8 @@ class ReportData:
     """What the session did over its time; None for a replay."""
     reasons: Mapping[str, PickReason] = field(default_factory=dict)
     """Problem id -> why the model prefers the pick to the oracle; of the problems with the most lost time."""
+    beside: tuple[Beside, ...] = ()
+    """A library's own choice and the roofline, where they are known."""
     alone: tuple[str, ...] = ()
     """Problems with one candidate: 100 % by construction, and left out of the verdict."""
 

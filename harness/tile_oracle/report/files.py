@@ -20,7 +20,16 @@ from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
-from tile_oracle.report.data import Candidates, Extrapolating, RankedBy, ReportData, RunInfo, Scope, Training
+from tile_oracle.report.data import (
+    Beside,
+    Candidates,
+    Extrapolating,
+    RankedBy,
+    ReportData,
+    RunInfo,
+    Scope,
+    Training,
+)
 from tile_oracle.report.html import report_html
 from tile_oracle.report.markdown import summary_markdown
 from tile_oracle.sealed_json import check_seal, seal
@@ -69,6 +78,7 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
         "compare": {
             "one_kernel_for_all_mean_percent": data.fixed_mean_percent,
             "sweep_winners_measured_again_mean_percent": data.repeatability_percent,
+            "other_choices": [asdict(one) for one in data.beside],
         },
         "training": asdict(data.training),
         "candidates": asdict(data.candidates),
@@ -121,6 +131,7 @@ class Inputs:
     candidates: Candidates = field(default_factory=Candidates)
     extrapolating: Extrapolating = field(default_factory=Extrapolating)
     reasons: Mapping[str, PickReason] = field(default_factory=dict)
+    beside: tuple[Beside, ...] = ()
 
 
 def read_inputs(run_dir: Path) -> Inputs:
@@ -152,6 +163,7 @@ def _read_inputs(run_dir: Path) -> Inputs:
             candidates=Candidates(**_known(Candidates, document.get("candidates"))),
             extrapolating=Extrapolating(**_known(Extrapolating, document.get("extrapolating"))),
             reasons=_reasons(document.get("reasons")),
+            beside=_beside(document.get("compare")),
         )
     except TypeError as error:
         raise RecordError(f"{path} is not a verdict of this schema: {error}") from None
@@ -163,6 +175,11 @@ def _training(value: object) -> Training:
     if not isinstance(problems, list) or not all(isinstance(one, str) for one in problems):
         raise RecordError(f"{VERDICT}: in_sample = {str(problems)[:40]!r} is not a list of problems")
     return Training(in_sample=tuple(problems), **_known(Training, members))
+
+
+def _beside(value: object) -> tuple[Beside, ...]:
+    members = value.get("other_choices", []) if isinstance(value, dict) else []
+    return tuple(Beside(**_known(Beside, one)) for one in members if isinstance(members, list))
 
 
 def _reasons(value: object) -> dict[str, PickReason]:

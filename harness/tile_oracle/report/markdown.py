@@ -49,6 +49,10 @@ def summary_markdown(data: ReportData) -> str:
         table.append(
             ("to compare: the sweep's winners, measured again", wording.percent(data.repeatability_percent))
         )
+    table += [
+        (f"to compare: {wording.beside_name(one, data)}", wording.percent(one.mean_percent))
+        for one in data.beside
+    ]
     if over_median is not None:
         table.append(("oracle over median kernel", wording.times(over_median)))
         table.append(("oracle over worst kernel", wording.times(over_worst)))

@@ -72,6 +72,9 @@ def _figures(data: ReportData) -> list[str]:
             compare.append(
                 ("the sweep's winners, measured again", wording.percent(data.repeatability_percent))
             )
+        compare += [
+            (wording.beside_name(one, data), wording.percent(one.mean_percent)) for one in data.beside
+        ]
         lines.append(_pairs("to compare", *compare))
     over_median, over_worst = wording.speed_ups(data)
     if over_median is not None:

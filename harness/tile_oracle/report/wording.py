@@ -17,7 +17,7 @@ from tile_oracle.judge.verdict import FAILED, Verdict
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import kernel_prefix, problem_from_id
 from tile_oracle.record.schema import STATUSES
-from tile_oracle.report.data import ReportData
+from tile_oracle.report.data import Beside, ReportData
 from tile_oracle.selection import Efficiency
 
 DETAIL_CHARACTERS = 160
@@ -224,6 +224,12 @@ def pairs_sentence(data: ReportData) -> str:
     if scope.stopped:
         sentence += f"; stopped early: {one_line(scope.stopped)}"
     return sentence
+
+
+def beside_name(one: Beside, data: ReportData) -> str:
+    """What stands beside the model, with its number of problems where that is not the model's."""
+    same = one.problems == data.efficiency.covered
+    return one.name if same else f"{one.name}, on {count(one.problems, 'problem')}"
 
 
 def coverage_sentence(data: ReportData) -> str:

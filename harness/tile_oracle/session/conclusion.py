@@ -42,6 +42,7 @@ from tile_oracle.report.data import (
     analyse,
 )
 from tile_oracle.report.files import write_report
+from tile_oracle.session.beside import beside
 from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.explaining import reasons_of_picks
 from tile_oracle.session.extrapolation import Ranges
@@ -178,7 +179,9 @@ def analyse_set(
     extrapolating = _extrapolating(data, ranges, part, abstains=options.abstain)
     travel = travel_note(dict.fromkeys(choice.folders.values()), MadeBy.of_records(own))
     reasons = reasons_of_picks(choice, own, data)
-    return replace(data, extrapolating=replace(extrapolating, travel=travel), reasons=reasons)
+    others = beside(choice, without(plan, lacking), part, own, session.target.arch, data)
+    extrapolating = replace(extrapolating, travel=travel)
+    return replace(data, extrapolating=extrapolating, reasons=reasons, beside=others)
 
 
 def _extrapolating(data: ReportData, ranges: Ranges, part: ProblemSet, *, abstains: bool) -> Extrapolating:
