@@ -129,9 +129,10 @@ def test_a_session_is_refused_where_no_kernel_can_be_loaded(no_code: Path) -> No
 @pytest.mark.slow
 def test_the_doctor_says_where_no_kernel_can_be_loaded(no_code: Path) -> None:
     done = on_a_mount_without_code(f"{sys.executable} -m tile_oracle.cli doctor --build-dir no_code", no_code)
-    (told,) = [line for line in done.stdout.splitlines() if "cache of kernels" in line]
-    assert told.startswith("  missing cache of kernels: no kernel can be loaded from ")
+    (told,) = [line for line in done.stdout.splitlines() if "noexec" in line]
+    assert told.startswith("  missing loading: no kernel can be loaded from ")
     assert told.endswith(REFUSAL)
+    assert "target cpu: kernels can run here" not in done.stdout
 
 
 @pytest.mark.slow

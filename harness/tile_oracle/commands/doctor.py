@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was found; returns 1 when no target can run here."""
-    targets = examine_targets()
+    targets = examine_targets(args.build_dir)
     ck_tile = {str(folder): examine_ck_tile(folder) for folder in _ck_tile_folders(args.ck_tile)}
     installation, contained = examine_installation(args.build_dir), examine_containment()
     chosen = next((target.target for target in targets if target.device_is_there), None)
@@ -149,15 +149,22 @@ def _line(finding: Finding) -> str:
     return f"  {finding.state:8}{finding.what}: {finding.text}"
 
 
-def examine_targets() -> tuple[TargetFindings, ...]:
+def examine_targets(build_dir: Path | None = None) -> tuple[TargetFindings, ...]:
     """Every target that can be here, in the order in which `auto` prefers them: of AMD's the architectures
-    that there are. Touches no device."""
+    that there are. Touches no device. build_dir: the cache of kernels, if not the user's."""
     amd, nvidia = amd_presence(), nvidia_presence()
     return (
         *(TargetFindings(arch, (*_gpu(arch, amd.of(arch)), _clocks("amd", amd))) for arch in _amd_shown(amd)),
         TargetFindings("sm_90", (*_gpu("sm_90", nvidia), _ptxas(), *_nvcc(), _clocks("nvidia", nvidia))),
-        TargetFindings("cpu", (_compiler(lambda: find_toolchain().identity),)),
+        TargetFindings("cpu", (_compiler(lambda: find_toolchain().identity), *_not_loaded_from(build_dir))),
     )
+
+
+def _not_loaded_from(build_dir: Path | None) -> Iterator[Finding]:
+    try:
+        check_runs_code(build_dir.absolute() if build_dir is not None else default_cache_folder())
+    except HarnessError as error:
+        yield Finding(BAD, "loading", str(error))
 
 
 def _amd_shown(found: Presence) -> tuple[str, ...]:
@@ -356,7 +363,6 @@ def _folder(folder: Path) -> Iterator[Finding]:
         return
     try:
         check_trusted(folder, "the binaries")
-        check_runs_code(folder)
         yield Finding(GOOD, "cache of kernels", str(folder))
     except HarnessError as error:
         yield Finding(BAD, "cache of kernels", str(error))

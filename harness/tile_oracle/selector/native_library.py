@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tile_oracle.build.cache import BuildCache, CacheEntry, content_key, default_cache_folder
+from tile_oracle.build.cache import BuildCache, CacheEntry, check_runs_code, content_key, default_cache_folder
 from tile_oracle.build.process import CompilerProcesses, Ended
 from tile_oracle.build.source import Headers
 from tile_oracle.build.toolchain import ZigToolchain, find_toolchain
@@ -64,6 +64,7 @@ def load() -> ctypes.CDLL:
             return ctypes.CDLL(str(prebuilt))
         except OSError as error:
             _log.warning("the wheel's %s cannot be loaded (%s): building it", prebuilt.name, error)
+    check_runs_code(default_cache_folder())
     path = built()
     try:
         return ctypes.CDLL(str(path))
