@@ -48,7 +48,7 @@ def test_a_first_run_becomes_the_baseline(accepted: tuple[Project, Finished]) ->
     _, finished = accepted
     assert finished.status == 0
     assert finished.counts() == {"passed": 32, "skipped": 6}
-    assert "verdict no baseline: the criteria were not applied" in finished.output
+    assert "verdict no baseline: not judged yet" in finished.output
     assert "cross-validated on this run's own records" in " ".join(finished.output.split())
     assert "efficiency    mean " in finished.output
 

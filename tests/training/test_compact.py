@@ -240,7 +240,7 @@ def test_a_recipe_without_trees_is_a_one_line_error(rows: pd.DataFrame, tmp_path
     with pytest.raises(ModelError, match="picks without trees"):
         trade_off(recipe_named("physical"), rows, "gfx950")
     one = rows[rows["problem"] == rows["problem"].iloc[0]]
-    with pytest.raises(ModelError, match="measure at least two"):
+    with pytest.raises(ModelError, match="needs at least two"):
         trade_off(TREES, one, "gfx950")
     records = make_records(make_problems(4), make_kernels())
     train(records, TREES, n_splits=2).save(tmp_path / "old")

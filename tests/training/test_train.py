@@ -140,10 +140,10 @@ def test_the_default_recipe_is_the_suited_one(records: pd.DataFrame) -> None:
 
 def test_one_problem_cannot_be_cross_validated() -> None:
     records = make_records(make_problems(1), make_kernels())
-    with pytest.raises(ModelError, match="measure at least two"):
+    with pytest.raises(ModelError, match="needs at least two"):
         out_of_fold(records, "gfx950")
     model = train(records, few_trees("log_time"))
-    assert "measure at least two" in model.unchecked
+    assert "needs at least two" in model.unchecked
     assert model.checks == ()
 
 

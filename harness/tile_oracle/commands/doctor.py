@@ -200,8 +200,8 @@ def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
     with contextlib.suppress(HarnessError):
         # hipcc's identity is HIP's version; the fingerprint has the clang's.
         if _loses_waits(find_ck_tile_toolchain("auto", arch, headers).fingerprint):
-            advice = f"{_LOST}: tile-oracle build --ck-tile {shlex.quote(str(folder))} --verify ..."
-            found.append(Finding(NOTE, _WAITS, advice))
+            check = f"tile-oracle build --ck-tile {shlex.quote(str(folder))} --verify ..."
+            found.append(Finding(NOTE, _WAITS, f"{_LOST}; check yours: {check}"))
     return tuple(found)
 
 
@@ -220,7 +220,7 @@ def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
     yield Finding(GOOD if presence.usable else BAD, DEVICE, _counted(presence))
     yield _compiler(lambda: find_gpu_toolchain("auto", arch).identity)
     if arch in AMD_ARCHS and _loses_waits(_identity("auto", arch) or ""):
-        own = "tile-oracle's kernels wait by themselves, others may not: tile-oracle kernels --verify FILE"
+        own = "tile-oracle's kernels work around it; check yours: tile-oracle kernels --verify FILE"
         yield Finding(NOTE, _WAITS, f"{_LOST}; {own}")
     names = gpu_toolchain_names(GPU_MACHINES[arch])[1:]
     others = {name: identity for name in names if (identity := _identity(name, arch)) is not None}
@@ -236,7 +236,7 @@ def _loses_waits(said: str) -> bool:
 
 
 _WAITS = "its waits"
-_LOST = "this clang loses waits before barriers in loop headers and counts copies to LDS wrongly"
+_LOST = "known bug: this clang can drop LDS waits"
 _LAST_WITH_LOST_WAITS = (22, 1, 8)
 """The newest clang known to have both bugs (LLVM issue 211684, pull request 179305)."""
 

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         required=True,
         metavar="NAME",
-        help="gfx950, gfx942, gfx90a, sm_90 or cpu; never another one instead",
+        help="the device: gfx950, gfx942, gfx90a, sm_90 or cpu; the night fails if it is missing",
     )
     parser.add_argument("--state", required=True, metavar="DIR", help="what nights share; outside a checkout")
     parser.add_argument(

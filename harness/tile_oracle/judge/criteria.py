@@ -32,7 +32,7 @@ ROUNDING_POINTS = 1e-6
 Statistic = Callable[[np.ndarray], Any]
 """A statistic over the problems: numpy.mean, numpy.median, p10."""
 
-_NOTHING_IN_COMMON = "no problem has an efficiency here and in the baseline"
+_NOTHING_IN_COMMON = "no problem was judged in both runs"
 
 
 @dataclass(frozen=True)

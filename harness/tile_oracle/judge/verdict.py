@@ -223,8 +223,8 @@ def _without_baseline(selection: pd.DataFrame) -> tuple[str, str]:
     if not selection["pick_kernel"].notna().any():
         return NO_MODEL, "the kernels were not ranked: there is nothing to judge"
     if not (selection["coverage"] == COVERED).any():
-        return NO_BASELINE, "the criteria were not applied, and no problem has an efficiency"
-    return NO_BASELINE, "the criteria were not applied; --update-baseline accepts this run as the baseline"
+        return NO_BASELINE, "not judged, and no problem has an efficiency"
+    return NO_BASELINE, "not judged yet. If you are happy with this run: --update-baseline"
 
 
 def _sides(
@@ -318,8 +318,8 @@ def _session_note(between: float) -> tuple[str, ...]:
     if between < _TOLD_BETWEEN:
         return ()
     return (
-        f"the same picks moved by {100 * between:.1f} % (standard deviation) from the baseline's session to "
-        "this one, beyond the noise within each; the intervals include it",
+        f"session-to-session noise is {100 * between:.1f} % (standard deviation of unchanged picks); the "
+        "intervals account for it",
     )
 
 
@@ -333,9 +333,7 @@ def _drift_note(common: Sequence[str], now: Side, margins: Mapping[str, Margin])
         return ()
     count = f"{len(corrected)} pick{'s were' if len(corrected) > 1 else ' was'}"
     return (
-        f"{count} timed only in the sweep; the criteria correct {'their' if len(corrected) > 1 else 'its'} "
-        f"efficiency for the drift of the machine until the leaders were timed again, by up to "
-        f"{100 * max(corrected):.1f} %",
+        f"{count} timed once; corrected for machine drift since then (at most {100 * max(corrected):.1f} %)",
     )
 
 

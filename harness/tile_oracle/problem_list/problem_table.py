@@ -23,7 +23,7 @@ from tile_oracle.did_you_mean import most_like
 from tile_oracle.errors import ProblemError, ProblemSetError
 from tile_oracle.foreign.contract import MORE, against
 from tile_oracle.foreign.dialect import dialect_of
-from tile_oracle.operation import Kind, operation_of_columns, operations
+from tile_oracle.operation import Kind, operation_names, operation_of_columns, operations
 from tile_oracle.problem import Problem
 from tile_oracle.problem_list.list_file import ListFile, quoted
 from tile_oracle.spreadsheet import cell_text
@@ -150,8 +150,8 @@ class ProblemTable:
         op = row.get(OP_COLUMN, operation.name)
         if op != operation.name:
             raise self._file.error(
-                f"op = {quoted(op)} in a file with the columns of {operation.name}; "
-                f"write {operation.name}, or use a separate file for each operation"
+                f"op = {quoted(op)} in a file of {operation.plural}; known: {', '.join(operation_names())} "
+                "(a file for each)"
             )
         try:
             problem = operation.problem_of(given)

@@ -430,7 +430,7 @@ def _folds(rows: pd.DataFrame, n_splits: int, seed: int) -> dict[str, npt.NDArra
             folds[grouping] = group_folds(groups, min(n_splits, count), seed)
     if not folds:
         raise ModelError(
-            "sizes cannot be compared: all measurements are of one problem; measure at least two"
+            "comparing sizes needs at least two problems per data type: the measurements are of one"
         )
     return folds
 

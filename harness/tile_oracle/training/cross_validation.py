@@ -60,9 +60,9 @@ def cross_validate(
     groups = fold_codes(rows, grouping)
     count = len(np.unique(groups))
     if count < 2:
+        plural = "problems" if grouping == "problem" else "families"
         raise ModelError(
-            "cross-validation is not possible: all measurements are of one "
-            f"{grouping}, so no training data is left when it is held out; measure at least two"
+            f"cross-validation needs at least two {plural} per data type: the measurements are of one"
         )
     n_splits = min(n_splits, count)
     folds = group_folds(groups, n_splits, effort.seed)
