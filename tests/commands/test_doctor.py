@@ -10,7 +10,7 @@ import pytest
 
 from tile_oracle.cli import main
 from tile_oracle.commands import doctor
-from tile_oracle.commands.doctor import BAD, GOOD, NOTE, examine_installation, examine_targets
+from tile_oracle.commands.doctor import BAD, GOOD, NOTE, examine_installation, examine_models, examine_targets
 from tile_oracle.errors import BuildError
 from tile_oracle.target.gpu_presence import Presence
 
@@ -148,3 +148,18 @@ def test_targets_are_in_the_order_of_auto() -> None:
 )
 def test_compilers_that_lose_waits_are_known(identity: str, warned: bool) -> None:
     assert doctor._loses_waits(identity) == warned
+
+
+def test_models_are_listed_and_a_damaged_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    (tmp_path / "models" / "mine" / "feature_spec.json").write_text("{")
+    mine, *shipped = examine_models()
+    assert (mine.state, mine.what) == ("missing", "mine")
+    assert "feature_spec.json is not JSON" in mine.text
+    said = {one.what: one.text for one in shipped if one.state == "ok"}
+    assert said["gemm_fp16_sm_90"] == (
+        "shipped; gemm fp16 rcr on sm_90; trained on 2,311 kernels, measured on NVIDIA H200, 2026-11-24"
+    )

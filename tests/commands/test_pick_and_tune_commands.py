@@ -12,6 +12,8 @@ import pytest
 
 from tests.warm_python import run_warm
 from tile_oracle.cli import main
+from tile_oracle.model.fitting_model import pool_of_model
+from tile_oracle.model.store import model_folders, shipped_models
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_set import load_problem_set
 
@@ -29,6 +31,64 @@ def test_a_pick_states_its_basis(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert re.fullmatch(r" +1 +[\d.]+ predicted TFLOPS  model     grouped_conv_forward_bf16_2d_\S+", lines[1])
     assert len(lines) == 3
+
+
+SHIPPED = [
+    ("grouped_conv_forward_bf16_gfx950", "gfx950", GFX),
+    ("grouped_conv_forward_bf16_cpu", "cpu", GFX),
+    ("grouped_conv_forward_bf16_sm_90", "sm_90", GFX),
+    ("grouped_conv_bwd_data_bf16_sm_90", "sm_90", GFX.replace("forward", "bwd_data")),
+    ("grouped_conv_bwd_weight_bf16_sm_90", "sm_90", GFX.replace("forward", "bwd_weight")),
+    ("gemm_bf16_sm_90", "sm_90", "gemm-bf16-rcr-m64-n7168-k2560"),
+    ("gemm_fp16_sm_90", "sm_90", "gemm-fp16-rcr-m64-n7168-k2560"),
+    ("attention_fwd_bf16_sm_90", "sm_90", "attention-bf16-b1-h14-g2-q1-k32768-d64-causal"),
+]
+
+
+def test_every_shipped_model_is_in_the_table() -> None:
+    assert {model for model, _, _ in SHIPPED} == {folder.name for folder in model_folders(shipped_models())}
+
+
+@pytest.mark.parametrize(
+    ("model", "arch", "problem"),
+    [
+        pytest.param(*one, id=one[0], marks=() if one[0].startswith("attention") else pytest.mark.slow)
+        for one in SHIPPED
+    ],
+)
+def test_every_shipped_model_picks_among_its_own_kernels(
+    model: str,
+    arch: str,
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = []
+    for words in ((), ("--model", model)):
+        assert main(["pick", problem, "--arch", arch, "--json", *words]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    pool = pool_of_model(shipped_models() / model, problem_from_id(problem).kind)
+    for one in found:
+        assert (one["model"], one["candidates"]) == (model, len(pool))
+        assert one["picks"][0]["kernel"] in {kernel.name for kernel in pool}
+    assert found[0]["picks"] == found[1]["picks"], "the model by its name is the one that is found"
+    assert main(["predict", problem, "--arch", arch, "--json", "--top", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"] == model
+
+
+def test_a_list_that_sessions_take_is_ranked_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = "attention-bf16-b1-h14-g2-q1-k32768-d64-causal"
+    pool = pool_of_model(shipped_models() / "attention_fwd_bf16_sm_90", problem_from_id(problem).kind)
+    few = sorted(kernel.name for kernel in pool)[:3]
+    (tmp_path / "few.json").write_text(json.dumps({"arch": ["sm_90"], "kernels": few}))
+    for command, option in (("predict", "--kernels"), ("pick", "--kernel-set")):
+        words = [command, problem, "--arch", "sm_90", "--json", "--top", "9"]
+        assert main([*words, option, str(tmp_path / "few.json")]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["model"] == "attention_fwd_bf16_sm_90"
+        assert sorted(one["kernel"] for one in found["picks"]) == few
 
 
 def test_dimensions_and_sets_name_problems_too(capsys: pytest.CaptureFixture[str]) -> None:

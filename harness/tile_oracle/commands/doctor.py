@@ -26,9 +26,12 @@ from tile_oracle.build.toolchain import find_toolchain
 from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.commands.options import add_build_dir
 from tile_oracle.errors import HarnessError, KernelError
+from tile_oracle.features.schemas import op_of_model
 from tile_oracle.measure.child import what_holds
 from tile_oracle.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
 from tile_oracle.measure.containment import containment_for, own_cgroup, why_no_cgroup
+from tile_oracle.model.model_folder import read_spec
+from tile_oracle.model.store import kernels_trained_on, model_folders, read_manifest, shipped_models
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import kernel_pool
 from tile_oracle.target.device_state import DeviceState, open_reader, why_not_readable
@@ -101,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
     targets = examine_targets(args.build_dir)
     ck_tile = {str(folder): examine_ck_tile(folder) for folder in _ck_tile_folders(args.ck_tile)}
     installation, contained = examine_installation(args.build_dir), examine_containment()
+    models = examine_models()
     chosen = next((target.target for target in targets if target.device_is_there), None)
     runs = any(target.runs for target in targets)
     if args.json:
@@ -122,6 +126,7 @@ def run(args: argparse.Namespace) -> int:
                 "ck_tile": ck_tile,
                 "installation": installation,
                 "containment": contained,
+                "models": models,
             }
         )
         return 0 if runs else 1
@@ -132,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
         lines += [f"CK Tile in {folder}:", *map(_line, findings), ""]
     lines += ["this installation:", *map(_line, installation)]
     lines += ["", "kernels are contained by:", *map(_line, contained)]
+    lines += ["", "models (a session's header says which it takes, and why):", *map(_line, models)]
     lines += ["", f"--target auto takes {chosen}" if runs else "no target can run here"]
     print("\n".join(lines))
     return 0 if runs else 1
@@ -332,6 +338,29 @@ def _namespaces(wanted: bool, around: frozenset[str]) -> Finding:
         return Finding(NOTE, what, "not used: this system lets its users make none")
     hidden = "" if "proc" in around else "; it still sees the processes outside in /proc"
     return Finding(GOOD, what, f"a worker cannot signal what is outside, and has no network{hidden}")
+
+
+def examine_models() -> tuple[Finding, ...]:
+    """The model folders that sessions and picks consider: those in models/, then the shipped ones."""
+    places = (Path("models"), shipped_models())
+    folders = (folder.resolve() for place in places for folder in model_folders(place))
+    return tuple(map(_model, dict.fromkeys(folders)))
+
+
+def _model(folder: Path) -> Finding:
+    whose = "shipped" if folder.parent == shipped_models().resolve() else f"your own, {folder}"
+    try:
+        spec, manifest = read_spec(folder), read_manifest(folder)
+    except HarnessError as error:
+        return Finding(BAD, folder.name, f"{whose}; no session can use models until it is mended: {error}")
+    count = len(kernels_trained_on(folder))
+    kind = " ".join(
+        filter(None, (op_of_model(spec.op_type), spec.direction, spec.dtype, "/".join(spec.layouts)))
+    )
+    known = f"trained on {count:,} kernels" if count else "does not list its kernels"
+    on = f", measured on {', '.join(spec.devices)}" if spec.devices else ""
+    when = str(manifest.get("timestamp") or "undated")[:10]
+    return Finding(GOOD, folder.name, f"{whose}; {kind} on {spec.arch}; {known}{on}, {when}")
 
 
 def examine_installation(build_dir: Path | None = None) -> tuple[Finding, ...]:
