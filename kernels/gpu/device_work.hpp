@@ -3,7 +3,7 @@
 // threads, as many as are useful, all loops strided by the grid.
 //
 //     to_fill_integers, to_fill_pattern   inputs (harness/measure/check_data.py says why just these)
-//     to_negate_columns, to_flip_sign     other inputs, and what must come of them
+//     to_scale, to_negate                 other inputs, and what must come of them (device/factors.py)
 //     to_reference, to_reference_long     the convolution by its definition, accumulated in fp32
 //     to_product, to_product_long,
 //     to_product_tiles                    the same of a GEMM
@@ -84,6 +84,16 @@ struct Pattern {
   int fold_sign, selected;
   float scale;
   int dtype;
+};
+
+// A tensor as four axes. The element at (a, b, c, d) has the numbers sum(place * one) and sum(place * other) in two
+// vectors of factors. Exponents run over `span` numbers from `least` on, which the first two of a vector are the ends
+// of; those of `other` are subtracted if `inverse`. Signs are at random but for number 0, which has one_first and
+// other_first.
+struct Factors {
+  long long extents[4], one[4], other[4];
+  unsigned long long one_seed, other_seed;
+  int one_least, one_span, other_least, other_span, inverse, one_first, other_first, dtype;
 };
 
 // Zeroed before each comparison; `first` starts at the largest number.
@@ -410,7 +420,20 @@ TO_WORK_INLINE i64 pattern_value(const Pattern &p, u64 seed, i64 i) {
   return p.fold_sign < 0 ? value + (i64)((mix(seed, (u64)i) >> 33) % 3) - 1 : value;
 }
 
-TO_WORK_INLINE bool negated(u64 seed, i64 column) { return mix(seed, (u64)column) & 1; }
+TO_WORK_INLINE int exponent(u64 seed, int least, int span, i64 number) {
+  return number < 2 ? least + (number ? span - 1 : 0) : least + (int)((mix(seed, (u64)number) >> 33) % (u64)span);
+}
+TO_WORK_INLINE bool negated(u64 seed, int first, i64 number) { return number ? mix(seed, (u64)number) & 1 : first; }
+
+TO_WORK_INLINE void numbers(const Factors &f, i64 i, i64 &one, i64 &other) {
+  one = other = 0;
+#pragma unroll
+  for (int axis = 3; axis >= 0; --axis) {
+    i64 place = i % f.extents[axis];
+    i /= f.extents[axis];
+    one += place * f.one[axis], other += place * f.other[axis];
+  }
+}
 
 // The value of a result that stands for the i-th of some that lie in even strides.
 TO_WORK_INLINE i64 sampled(i64 i, i64 stride) { return stride == 1 ? i : i * stride + (i64)(mix(11, (u64)i) % (u64)stride); }
@@ -422,26 +445,29 @@ TO_WORK_KERNEL to_fill_pattern(void *out, long long count, unsigned long long se
     store(out, i, pattern.dtype, (float)pattern_value(pattern, seed, i) * pattern.scale);
 }
 
-// Half of the columns, at random; column 0 always.
-TO_WORK_KERNEL to_negate_columns(void *values, long long count, long long inner, long long depth,
-                                 unsigned long long seed, int dtype) {
+// Each value times two powers of two, none of which it loses a bit by.
+TO_WORK_KERNEL to_scale(void *values, long long count, to_work::Factors f) {
   using namespace to_work;
   for (i64 i = first_index(); i < count; i += grid_stride()) {
-    i64 column = i / (inner * depth) * inner + i % inner;
-    if (column && !negated(seed, column)) continue;
-    if (dtype == FP32) ((u32 *)values)[i] ^= 0x80000000u;
-    else if (dtype == FP8) ((u8 *)values)[i] ^= 0x80u;
-    else ((u16 *)values)[i] ^= 0x8000u;
+    i64 one, other;
+    numbers(f, i, one, other);
+    int power = exponent(f.other_seed, f.other_least, f.other_span, other);
+    power = exponent(f.one_seed, f.one_least, f.one_span, one) + (f.inverse ? -power : power);
+    store(values, i, f.dtype, fetch(values, i, f.dtype) * float_of((u32)(127 + power) << 23));
   }
 }
 
-// Of one element.
-TO_WORK_KERNEL to_flip_sign(void *values, long long index, int dtype) {
+// Half of the rows, columns and depths, at random.
+TO_WORK_KERNEL to_negate(void *values, long long count, to_work::Factors f) {
   using namespace to_work;
-  if (first_index()) return;
-  if (dtype == FP32) ((u32 *)values)[index] ^= 0x80000000u;
-  else if (dtype == FP8) ((u8 *)values)[index] ^= 0x80u;
-  else ((u16 *)values)[index] ^= 0x8000u;
+  for (i64 i = first_index(); i < count; i += grid_stride()) {
+    i64 one, other;
+    numbers(f, i, one, other);
+    if (negated(f.one_seed, f.one_first, one) == negated(f.other_seed, f.other_first, other)) continue;
+    if (f.dtype == FP32) ((u32 *)values)[i] ^= 0x80000000u;
+    else if (f.dtype == FP8) ((u8 *)values)[i] ^= 0x80u;
+    else ((u16 *)values)[i] ^= 0x8000u;
+  }
 }
 
 // One thread an output value.

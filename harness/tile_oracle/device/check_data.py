@@ -5,7 +5,9 @@ every partial sum stays below 2^24 units, fp32 addition is exact in any order: s
 among workgroups, inside a matrix instruction. The only rounding is the last one, to the result's dtype, so
 the expected result is known bit for bit.
 
-There are three patterns. docs/verification.md has a table of the faults that each one detects.
+There are three patterns. docs/verification.md has a table of the faults that each one detects. In each, rows,
+columns and depths are scaled by powers of two as well (tile_oracle.device.factors), which changes a sum by its
+row's and column's factor alone.
 
 dense      Both operands are uniform integers with random signs. The first has as many bits as its dtype's
            mantissa, the second as many as exactness allows.
@@ -33,6 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.device.factors import factor_axes
 from tile_oracle.operation.on_device import sums_of_products
 from tile_oracle.problem import Problem, gemm_shape
 
@@ -145,7 +148,7 @@ def countable(problem: Problem) -> Pattern:
     """Results that the dtype stores exactly, for problems that are checked by products."""
     length = gemm_shape(problem)[2]
     if problem.result_dtype == "fp32":
-        room = max(1, _ROOM_FOR_PRODUCTS // (length * column_count(problem)))
+        room = max(1, _ROOM_FOR_PRODUCTS // (length * factor_axes(problem).result.sizes[1]))
         first = min(255, room, _widest(length, 1))
         second = max(1, min(255, room // first, _widest(length, first)))
         return Pattern("countable", (0, first), (0, second), 0)
@@ -163,18 +166,8 @@ def fold_axes(problem: Problem) -> tuple[Axis, Axis]:
 
 
 def columns_of_second(problem: Problem) -> Columns:
-    """The elements of the second operand that determine a column of the result: negating them negates it."""
+    """The elements of the second operand that determine a column of the result."""
     return sums_of_products(problem.op).columns_of_second(problem)
-
-
-def columns_of_result(problem: Problem) -> Columns:
-    """The same columns in the result."""
-    return sums_of_products(problem.op).columns_of_result(problem)
-
-
-def column_count(problem: Problem) -> int:
-    """Number of columns of the result."""
-    return math.prod(problem.operand_shapes[1]) // columns_of_second(problem).depth
 
 
 def operands(problem: Problem, pattern: Pattern, seed: int) -> tuple[Integers, Integers]:
@@ -232,11 +225,3 @@ def _second(problem: Problem, pattern: Pattern, generator: np.random.Generator, 
     view[block, :, inner] = 0
     view[block, place[chosen], inner] = value[chosen]
     return second
-
-
-def negated(count: int, seed: int) -> npt.NDArray[np.bool_]:
-    """Which of `count` columns one round of runs negates: a random half, different in every round."""
-    generator = np.random.default_rng(seed)
-    chosen = generator.random(count) < 0.5
-    chosen[generator.integers(count)] = True
-    return chosen

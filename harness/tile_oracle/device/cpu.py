@@ -20,7 +20,7 @@ from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
 from tile_oracle.device.core_lock import CoreLock
 from tile_oracle.device.cpu_data import CpuData, CpuTimed
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
-from tile_oracle.device.native_clock import NativeClock
+from tile_oracle.device.native_clock import NativeClock, Turns
 from tile_oracle.device.roofline import Limits
 from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
 from tile_oracle.number_formats import STORAGE, Array
@@ -101,7 +101,9 @@ class CpuDevice:
         self._workspace_bytes: dict[int, int] = {}
         """By the kernel's to_launch: what it asks for the loaded problem."""
         self._compared: Path | None = None
-        """The kernel whose last timed runs left the correct result, as the last comparison found."""
+        """The kernel whose last timed runs gave the correct result, as the last comparison found."""
+        self._sampled: Path | None = None
+        """The kernel that was timed last."""
         self._loaded: CpuData | None = None
         self._arguments: list[Any] = []
         self._timed_arguments: Any | None = None
@@ -111,7 +113,7 @@ class CpuDevice:
         self._arguments.clear()
         self._workspaces.clear()
         self._workspace_bytes.clear()
-        self._compared = None
+        self._compared = self._sampled = None
         _refuse_unless_there_is(_memory_needed_bytes(problem), "data and reference")
         self.claim()
         if self.cold_cache and self._flush is None:
@@ -152,18 +154,19 @@ class CpuDevice:
             return None
         if number:
             wrong += f" ({checked.name}; data {checked.where})"
-        return self._wrong_or_flaky(wrong, checked.out, lambda: self._launch(library, args, checked.out))
+        result = checked.out.view(np.uint8, (checked.out.size,))
+        return self._wrong_or_flaky(wrong, result, lambda: self._launch(library, args, checked.out))
 
     def _wrong_or_flaky(
-        self, wrong: str, out: GuardedBuffer, again: Callable[[], CheckResult | None]
+        self, wrong: str, result: npt.NDArray[np.uint8], again: Callable[[], CheckResult | None]
     ) -> CheckResult:
         """A wrong result is `flaky` if another run on the same data gives different bits."""
-        bits = out.view(np.uint8, (out.size,)).copy()
+        bits = result.copy()
         for _ in range(_RUNS_TO_SEE_FLAKINESS):
             failure = again()
             if failure is not None:
                 return failure
-            if not np.array_equal(bits, out.view(np.uint8, (out.size,))):
+            if not np.array_equal(bits, result):
                 return CheckResult("flaky", f"different results from the same data: {wrong}")
         return CheckResult("wrong", wrong)
 
@@ -221,13 +224,17 @@ class CpuDevice:
         self._attach_workspace(library, args, flush=False)
         at_once = 1 if self.cold_cache else count
         taken = []
+        if binary != self._sampled:
+            self._sampled = binary
+            timed.turns.forget()
         self._compared = None
+        cheap = timed.out.size <= _CHEAP_TO_COMPARE_BYTES
         for _ in range(0, count, at_once):
-            timed.renew()
+            turns = timed.turns.draw(at_once, keep=cheap)
             if self.cold_cache:
                 self._flush_caches()
-            taken.append(self._time(library, args, timed, at_once))
-            if timed.out.size > _CHEAP_TO_COMPARE_BYTES:
+            taken.append(self._time(library, args, timed, at_once, turns))
+            if not cheap:
                 continue
             if timed.mismatch() is None:
                 self._compared = binary
@@ -247,15 +254,18 @@ class CpuDevice:
         runs = min(_LOOK_MOST, max(_LOOK_LEAST, int(_LOOK_NS / max(1.0, float(first[0])))))
         return self.sample(binary, max(count, runs))
 
-    def _time(self, library: _Library, args: Any, timed: CpuTimed, count: int) -> npt.NDArray[np.uint64]:
+    def _time(
+        self, library: _Library, args: Any, timed: CpuTimed, count: int, turns: Turns
+    ) -> npt.NDArray[np.uint64]:
         began = time.monotonic()
-        runs = self._clock.time(library.launch, ctypes.addressof(args), count, timed.watch)
+        runs = self._clock.time(library.launch, ctypes.addressof(args), count, turns)
+        timed.turns.ran(runs.begun)
         self.kernel_seconds += time.monotonic() - began
         if runs.returned != _TO_OK:
             raise KernelFailed(f"the kernel returned {runs.returned} when it was timed")
         if runs.untouched:
             raise KernelFailed(
-                f"when it was timed, {runs.untouched:,} of {count * len(timed.watch.watched):,} values "
+                f"when it was timed, {runs.untouched:,} of {turns.watched.size:,} values "
                 f"checked in {count:,} runs were not written when it returned"
             )
         return runs.nanoseconds
@@ -268,6 +278,7 @@ class CpuDevice:
             return CheckResult("wrong", "wrote outside its output when it was timed", tainted=True)
         if self._clock.changed():
             return CheckResult("wrong", "changed the clock's code when it was timed", tainted=True)
+        timed.turns.forget()
         if self._compared == binary:
             return CheckResult("ok")
         wrong = timed.mismatch()
@@ -275,15 +286,15 @@ class CpuDevice:
             return CheckResult("ok")
 
         def again() -> CheckResult | None:
-            timed.out.fill(POISON_BYTE)
-            runs = self._clock.time(library.launch, ctypes.addressof(args), 1, timed.watch)
+            turns = timed.turns.draw(1, keep=True, still=True)
+            runs = self._clock.time(library.launch, ctypes.addressof(args), 1, turns)
             if runs.returned != _TO_OK:
                 return CheckResult("wrong", f"the kernel returned {runs.returned} when it was timed")
             return None
 
         again()
         right_now = timed.mismatch() is None
-        result = self._wrong_or_flaky(f"when it was timed, {wrong}", timed.out, again)
+        result = self._wrong_or_flaky(f"when it was timed, {wrong}", timed.turns.kept, again)
         if result.status == "wrong" and right_now:
             return replace(result, detail=f"{result.detail}; correct when it runs alone")
         return result
@@ -364,6 +375,7 @@ def _refuse_unless_there_is(needed_bytes: int, what_for: str) -> None:
 
 
 def _memory_needed_bytes(problem: Problem) -> int:
-    """Operands and results of up to four sets, their integers, and fp32 copies for the reference."""
+    """Operands and results of up to four sets and a copy of a result, their integers, and fp32 copies for the
+    reference."""
     values = [math.prod(shape) for shape in problem.operand_shapes]
     return 4 * problem.bytes + 4 * sum(values[:2]) + 12 * sum(values)

@@ -10,12 +10,12 @@ import numpy as np
 
 from tile_oracle.device.bounded_rows import BoundedRows, Repeated, outside
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
-from tile_oracle.device.native_clock import Watch
-from tile_oracle.device.stray_values import POISON_BYTE, unwritten
+from tile_oracle.device.stray_values import unwritten
+from tile_oracle.device.turns import whole_turns
 from tile_oracle.number_formats import STORAGE, Array
 from tile_oracle.problem import Problem
 
-_ROUNDS, _WATCHED = 4, 16
+_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -37,45 +37,35 @@ class BoundedCheck:
 
     def mismatch(self) -> str | None:
         """What is wrong with the result, or None."""
-        return _mismatch(self.out, self.problem, self.bounds)
+        return _mismatch(self.out.view(np.uint8, (self.out.size,)), self.problem, self.bounds)
 
 
 class BoundedTimed:
-    """Random operands, others for every batch of runs, at the same addresses."""
+    """Random operands, others for every run, at the same addresses."""
 
     def __init__(self, data: BoundedCpuData) -> None:
-        self._data, self.problem, self._round = data, data.problem, 0
+        self._data, self.problem = data, data.problem
         self._rounds = [data.operands(2 + number, far=False) for number in range(_ROUNDS)]
         self._bounds: list[tuple[Array, Array] | None] = [None] * _ROUNDS
         self.inputs = tuple(holding(one, flush=False) for one in self._rounds[0])
         size = STORAGE[self.problem.result_dtype].itemsize
-        count = math.prod(self.problem.operand_shapes[-1])
-        self.out = GuardedBuffer(count * size, flush=False)
-        places = np.unique(np.linspace(0, count - 1, _WATCHED).astype(np.int64))
-        # The last byte of a finite result is never 0xFF: none is that large and negative.
-        watched = (places * size + size - 1 + self.out.address).astype(np.uint64)
-        self.watch = Watch(np.zeros(0, np.uint64), watched)
-
-    def renew(self) -> None:
-        """Takes the next operands and poisons the result."""
-        self._round = (self._round + 1) % _ROUNDS
-        for buffer, values in zip(self.inputs, self._rounds[self._round], strict=True):
-            buffer.writable(values.dtype, values.shape)[:] = values
-        self.out.fill(POISON_BYTE)
+        self.out = GuardedBuffer(math.prod(self.problem.operand_shapes[-1]) * size, flush=False)
+        self.turns = whole_turns(self.inputs, self._rounds, self.out, size, data.seed)
 
     def mismatch(self) -> str | None:
-        """What is wrong with the last result, or None."""
-        bounds = self._bounds[self._round]
+        """What is wrong with the result that was kept, or None."""
+        state = int(self.turns.kept_states[0])
+        bounds = self._bounds[state]
         if bounds is None:
-            bounds = self._bounds[self._round] = self._data.bounds(self._rounds[self._round])
-        return _mismatch(self.out, self.problem, bounds)
+            bounds = self._bounds[state] = self._data.bounds(self._rounds[state])
+        return _mismatch(self.turns.kept, self.problem, bounds)
 
 
 class BoundedCpuData:
     """See tile_oracle.device.cpu_data.CpuData."""
 
     def __init__(self, problem: Problem, seed: int, rows: BoundedRows) -> None:
-        self.problem, self._seed, self._rows = problem, seed, rows
+        self.problem, self.seed, self._rows = problem, seed, rows
         self.sets = [
             self._set("normal deviates", self.operands(0, far=False), flush=True),
             self._set("large values", self.operands(1, far=True), flush=False),
@@ -84,7 +74,7 @@ class BoundedCpuData:
 
     def operands(self, number: int, *, far: bool) -> list[Array]:
         """Operands of a set in their storage format."""
-        random, shape = np.random.default_rng((self._seed, number)), self.problem.operand_shapes[0]
+        random, shape = np.random.default_rng((self.seed, number)), self.problem.operand_shapes[0]
         rows = math.prod(self.problem.operand_shapes[-1][:-1])
         first = self._rows.first(self.problem, random, rows, far=far)
         others = self._rows.others(self.problem, random, None)
@@ -117,6 +107,6 @@ class BoundedCpuData:
         return [(buffer.address, buffer.size) for one in self.sets for buffer in one.inputs]
 
 
-def _mismatch(out: GuardedBuffer, problem: Problem, bounds: tuple[Array, Array]) -> str | None:
-    stored = out.view(STORAGE[problem.result_dtype], problem.operand_shapes[-1])
+def _mismatch(out: Array, problem: Problem, bounds: tuple[Array, Array]) -> str | None:
+    stored = out.view(STORAGE[problem.result_dtype]).reshape(problem.operand_shapes[-1])
     return unwritten(stored) or outside(stored, *bounds, problem.result_dtype)

@@ -22,20 +22,17 @@ from tile_oracle.device import reference
 from tile_oracle.device.check_data import (
     Integers,
     Pattern,
-    column_count,
-    columns_of_result,
-    columns_of_second,
     countable,
     dense,
     mantissa,
-    negated,
     operands,
 )
+from tile_oracle.device.factors import Exponents, exponents, factor_axes
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
-from tile_oracle.device.native_clock import Watch
 from tile_oracle.device.product_check import ProductCheck, product_check
 from tile_oracle.device.reference import Expectation, expectation
-from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
+from tile_oracle.device.stray_values import nan_count, unwritten
+from tile_oracle.device.turns import STATES, OperandTurns, sign_turning, signs
 from tile_oracle.number_formats import STORAGE, Array, decode, encode
 from tile_oracle.problem import Problem
 
@@ -43,11 +40,6 @@ FLUSH = "before a guard page"
 SKEWED = "one element beyond a 64-byte boundary"
 ALIGNED = "at 64-byte boundaries"
 
-_SIGN_PLACES = 509
-"""Number of elements whose signs are flipped in turn; a prime, so that it matches no period of a kernel."""
-_WATCHED = 16
-"""Values of the output that every timed run must have written when it returns."""
-_ROUNDS = 32
 _WHOLE_FLOPS = 1e8
 """Up to this size the results of the other sets are compared in full, above it at some points, which suffice
 to show the faults that these sets look for."""
@@ -94,14 +86,11 @@ class CpuTimed(Protocol):
     @property
     def out(self) -> GuardedBuffer: ...
     @property
-    def watch(self) -> Watch:
-        """The input signs to flip for each run, and the output values that a run must have written."""
-
-    def renew(self) -> None:
-        """Changes the operands and with them the expected result, and poisons the output."""
+    def turns(self) -> OperandTurns:
+        """What changes before each run, and the output that was kept."""
 
     def mismatch(self) -> str | None:
-        """How the output of the last run differs from the expected result, or None."""
+        """How the output that was kept differs from what its run's operands give, or None."""
 
 
 class CpuData(Protocol):
@@ -156,17 +145,18 @@ class ProblemData:
         self.out_bytes = math.prod(problem.operand_shapes[2]) * self.storage.itemsize
         small = reference.whole_is_quick(problem)
         first = dense(problem) if small else countable(problem)
+        self._exponents = exponents(factor_axes(problem), problem.dtype, seed)
         integers = operands(problem, first, seed)
         expected: Expectation | ProductCheck = (
-            expectation(problem, *integers, seed, first.result_scale, True)
+            expectation(problem, *integers, seed, first.result_scale, True, self._exponents)
             if small
-            else product_check(problem, *integers, seed)
+            else product_check(problem, *integers, seed, self._exponents)
         )
         self.sets = [self._set(first, integers, expected, FLUSH)]
         for pattern in mantissa(problem):
             integers = operands(problem, pattern, seed)
             quick = problem.flops <= _WHOLE_FLOPS
-            expected = expectation(problem, *integers, seed, pattern.result_scale, quick)
+            expected = expectation(problem, *integers, seed, pattern.result_scale, quick, self._exponents)
             self.sets.append(self._set(pattern, integers, expected, SKEWED))
         self._timed: TimedData | None = None
 
@@ -180,10 +170,12 @@ class ProblemData:
         flush = where == FLUSH
         skew = 0 if flush else STORAGE[self.problem.dtype].itemsize
         first, second = (
-            holding(_stored(self.problem, pattern, values), flush=flush, skew=skew) for values in integers
+            holding(_stored(self.problem, pattern, values, number, self._exponents), flush=flush, skew=skew)
+            for number, values in enumerate(integers)
         )
         out = GuardedBuffer(self.out_bytes, flush=flush, skew=0 if flush else self.storage.itemsize)
-        comparison = Comparison(self.problem, out, expected)
+        values = out.view(self.storage, (out.size // self.storage.itemsize,))
+        comparison = Comparison(self.problem, values, expected)
         return CheckSet(pattern, where, (first, second), out, expected, comparison)
 
     def inputs(self) -> list[tuple[int, int]]:
@@ -203,15 +195,16 @@ class ProblemData:
         return self._timed
 
 
-def _stored(problem: Problem, pattern: Pattern, integers: Integers) -> Array:
-    return encode(integers * np.float32(pattern.scale), problem.dtype)
+def _stored(problem: Problem, pattern: Pattern, integers: Integers, number: int, powers: Exponents) -> Array:
+    values = integers * np.float32(pattern.scale)
+    return encode(powers.scaled(factor_axes(problem), number, values), problem.dtype)
 
 
 class TimedData:
-    """Timing data: the first check's operands at another place in memory, changed for every run.
+    """Timing data: the first check's operands at another place in memory, with other signs for every run.
 
-    `renew` negates a random half of the second operand's columns, and of the expected result's, and poisons
-    the output. So no earlier result is correct, and no correct result was in memory before the run.
+    Which rows, columns and depths are negative (tile_oracle.device.factors) is drawn for each run. So no
+    earlier result is correct, and no correct result was in memory before the run.
     """
 
     def __init__(
@@ -225,74 +218,53 @@ class TimedData:
         self.problem = problem
         self.expected = expected
         self.inputs = (holding(first, flush=False), holding(second, flush=False))
-        storage = STORAGE[problem.result_dtype]
-        self.out = GuardedBuffer(math.prod(problem.operand_shapes[2]) * storage.itemsize, flush=False)
-        self._bits = np.dtype(f"u{second.itemsize}")
-        columns = columns_of_second(problem)
-        self._second = (
-            self.inputs[1].writable(self._bits, (second.size,)).reshape(-1, columns.depth, columns.inner)
-        )
-        count = column_count(problem)
-        self._rounds = [negated(count, seed + number) for number in range(_ROUNDS)]
-        shift = self._bits.type(8 * second.itemsize - 1)
-        masks = np.array(self._rounds, self._bits) << shift
-        self._masks = list(masks.reshape(_ROUNDS, -1, 1, columns.inner))
-        self._round = 0
-        self._comparison = Comparison(problem, self.out, expected)
-        self.negated = np.zeros(count, np.bool_)
-        self.watch = self._watch(second, seed)
-
-    def _watch(self, second: Array, seed: int) -> Watch:
-        generator = np.random.default_rng(seed)
-        size = second.itemsize
-        flat = second.reshape(-1).view(self._bits)
-        chosen = generator.integers(0, flat.size, 4 * _SIGN_PLACES)
-        # Flipping the sign of a zero would change nothing.
-        signs = np.unique(chosen[(flat[chosen] << 1).astype(self._bits) != 0])[:_SIGN_PLACES]
-        generator.shuffle(signs)
-        out_size = STORAGE[self.problem.result_dtype].itemsize
-        count = self.out.size // out_size
-        watched = np.unique(np.linspace(0, count - 1, _WATCHED).astype(np.int64))
-        # Little-endian: the last byte has the sign. Only NaN and numbers beyond 2^126 have all its bits set.
-        return Watch(
-            (signs * size + size - 1 + self.inputs[1].writable_address).astype(np.uint64),
-            (watched * out_size + out_size - 1 + self.out.address).astype(np.uint64),
-        )
+        size = STORAGE[problem.result_dtype].itemsize
+        self.out = GuardedBuffer(math.prod(problem.operand_shapes[2]) * size, flush=False)
+        axes, random = factor_axes(problem), np.random.default_rng((seed, 4))
+        (self._rows, depths), (self._columns, _) = axes.first.sizes, axes.second.sizes
+        self._signs = [signs(random, count) for count in (self._rows, self._columns, depths)]
+        turnings = [
+            sign_turning(
+                buffer, first.itemsize, axes[number], [(number, self._signs[number]), (2, self._signs[2])]
+            )
+            for number, buffer in enumerate(self.inputs)
+        ]
+        self.turns = OperandTurns(turnings, [STATES] * 3, self.out, size, seed)
+        self._comparison = Comparison(problem, self.turns.kept.view(STORAGE[problem.result_dtype]), expected)
 
     def mismatch(self) -> str | None:
-        return self._comparison.mismatch(self.negated)
-
-    def renew(self) -> None:
-        at = self._round % _ROUNDS
-        self._round += 1
-        np.bitwise_xor(self._second, self._masks[at], out=self._second)
-        self.negated ^= self._rounds[at]
-        self.out.fill(POISON_BYTE)
+        rows, columns = (
+            one[state : state + count] ^ one[:count]
+            for one, state, count in zip(
+                self._signs, self.turns.kept_states, (self._rows, self._columns), strict=False
+            )
+        )
+        return self._comparison.mismatch((rows, columns))
 
 
 class Comparison:
-    """Compares a buffer's content with the expected result, any number of times."""
+    """Compares results with the expected one, any number of times. values: where they are, flat."""
 
-    def __init__(self, problem: Problem, out: GuardedBuffer, expected: Expectation | ProductCheck) -> None:
+    def __init__(self, problem: Problem, values: Array, expected: Expectation | ProductCheck) -> None:
         self._problem, self._expected = problem, expected
         storage = STORAGE[problem.result_dtype]
-        self._values = out.view(storage, (out.size // storage.itemsize,))
+        self._values = values
         self._bits_type = np.dtype(f"u{storage.itemsize}")
         self._bits = self._values.view(self._bits_type)
         self._sign = self._bits_type.type(1 << (8 * storage.itemsize - 1))
-        self._columns = columns_of_result(problem)
+        self._axes = factor_axes(problem).result
         if isinstance(expected, Expectation):
             self._wanted = expected.values.reshape(-1).view(self._bits_type)
 
-    def mismatch(self, signs: Array | None = None) -> str | None:
-        """Describes the difference, or None. signs: which columns were negated."""
+    def mismatch(self, negative: tuple[Array, Array] | None = None) -> str | None:
+        """Describes the difference, or None. negative: which rows and columns were negated."""
         problem, expected = self._problem, self._expected
         if isinstance(expected, ProductCheck):
-            return _product_mismatch(problem, self._values, expected, signs)
-        bits, wanted, columns = self._bits, self._wanted, self._columns
-        if signs is not None:
-            mask = (signs * self._sign).astype(self._bits_type).reshape(-1, 1, columns.inner)
-            wanted = (wanted.reshape(-1, columns.depth, columns.inner) ^ mask).reshape(-1)
+            return _product_mismatch(problem, self._values, expected, negative)
+        bits, wanted = self._bits, self._wanted
+        if negative is not None:
+            rows, columns = self._axes.spread(*(one * self._sign for one in negative))
+            wanted = (wanted.reshape(self._axes.extents) ^ rows ^ columns).reshape(-1)
         if expected.points is not None:
             stray = _stray_values(self._values, problem.result_dtype)
             if stray:
@@ -310,9 +282,9 @@ class Comparison:
 
 
 def _product_mismatch(
-    problem: Problem, values: Array, expected: ProductCheck, signs: Array | None
+    problem: Problem, values: Array, expected: ProductCheck, negative: tuple[Array, Array] | None
 ) -> str | None:
-    row = expected.wrong_row(values, None if signs is None else np.where(signs, -1.0, 1.0))
+    row = expected.wrong_row(values, negative)
     if row is None:
         return None
     stray = _stray_values(values, problem.result_dtype)

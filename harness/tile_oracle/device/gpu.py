@@ -21,7 +21,7 @@ from tile_oracle.device.callers_data import CallersData
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.gpu_data import GpuData, OperandSet
 from tile_oracle.device.gpu_lock import GpuLock
-from tile_oracle.device.gpu_timer import FLIPS, GpuTimer, Timed
+from tile_oracle.device.gpu_timer import CHANGES, GpuTimer, Timed
 from tile_oracle.device.gpu_verdict import beside, explain, repeated, wrong_or_flaky
 from tile_oracle.device.gpu_work import (
     GUARD_BYTES,
@@ -297,15 +297,13 @@ class GpuDevice:
             self._end_if_sticky(failure)
             raise KernelFailed(f"failed when it was timed: {failure}") from None
         raise KernelFailed(
-            f"a run takes {timer.changed_ns / 1e3:.0f} us when an operand changed before it, and "
+            f"a run takes {timer.changed_ns / 1e3:.0f} us when the operands changed before it, and "
             f"{usual / 1e3:.0f} us when none did: it reuses an earlier result"
         )
 
     def _sample(self, timer: Timed, count: int) -> npt.NDArray[np.float64]:
         self._latest, self._found = timer, None
-        if timer.batches % 2 == 0:
-            self._require().renew()
-        timer.batches += 1
+        self._require().renew()
         began = time.monotonic()
         wanted = max(math.ceil(count / timer.repeats), min(count, _LEAST_VALUES))
         taken = self._timer.time(timer, wanted)
@@ -399,12 +397,13 @@ class GpuDevice:
         before = self._timers.pop(binary, None)
         if before is not None and before.graph:
             self._driver.destroy_graph(before.graph)
-        timer = self._timers[binary] = self._timer.prepare(launches, loaded.sign_flips(FLIPS), sure=sure)
+        timer = self._timers[binary] = self._timer.prepare(launches, loaded.changes(CHANGES), sure=sure)
         return timer
 
     def _unload(self) -> None:
         self._checked = None
         self._forget_timers()
+        self._timer.forget_changes()
         if self._loaded is not None:
             loaded, self._loaded = self._loaded, None
             loaded.close()

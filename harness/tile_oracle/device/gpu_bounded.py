@@ -3,8 +3,7 @@
 Row r of a result depends on row r of the first operand and on the other operands. There are two sets:
 
 timing     The operands do not repeat. Some rows, evenly spaced, have bounds; other values must be numbers.
-           Before every second batch of timed runs these rows of the first operand change, with their
-           bounds.
+           Before every batch of timed runs these rows of the first operand change, with their bounds.
 repeating  Operands and result repeat after some rows, so a reference of few rows has bounds for all values.
 """
 
@@ -17,7 +16,8 @@ import numpy as np
 from tile_oracle.device.bounded_rows import BoundedRows, Repeated
 from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Within
-from tile_oracle.device.runtime.driver import Driver, Launch
+from tile_oracle.device.loaded_run import Launches
+from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.device.stray_values import POISON_BYTE
 from tile_oracle.number_formats import STORAGE, Array
 from tile_oracle.problem import Problem
@@ -135,9 +135,14 @@ class BoundedData(GpuData):
         self._turn()
         self.sets[0].out.poison()
 
-    def sign_flips(self, count: int) -> list[Launch]:
-        values, first = self._stored[0][0].size, self.sets[0].inputs[0].address
-        return [self._work.sign_flip(self.problem, first, values * i // count) for i in range(count)]
+    def changes(self, count: int) -> list[Launches]:
+        """Of rows that `renew` replaces."""
+        first, length = self.sets[0].inputs[0].address, self._stored[0][0].shape[-1]
+        rows = [int(self._bounded[i % len(self._bounded)]) for i in range(count)]
+        return [
+            (self._work.negation(self.problem, row, first + row * length * self._size, length),)
+            for row in rows
+        ]
 
 
 def bounded_memory_bytes(problem: Problem) -> int:

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from tile_oracle.device.gpu_work import GUARD_BYTE, Buffer, Within
-from tile_oracle.device.runtime.driver import Driver, Launch
+from tile_oracle.device.loaded_run import Launches
+from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.problem import Problem
 
 SKEW_BYTES = 16
@@ -49,8 +50,9 @@ class GpuData(ABC):
         """Changes the timing operands and the expected result, and poisons the output."""
 
     @abstractmethod
-    def sign_flips(self, count: int) -> list[Launch]:
-        """Launches that flip the signs of `count` elements of a timed operand, far apart."""
+    def changes(self, count: int) -> list[Launches]:
+        """Launches, `count` times, that change timed operands; the expected result, too, or it is right again
+        after `renew`."""
 
     def buffer(self, size_bytes: int, guard: int = GUARD_BYTE, skew: int = 0) -> Buffer:
         buffer = Buffer(self._driver, size_bytes, guard, skew)

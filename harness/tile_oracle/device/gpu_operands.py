@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from tile_oracle.device.check_data import Pattern, dense, mantissa
 from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, operand_bytes
-from tile_oracle.device.runtime.driver import Driver, Launch
+from tile_oracle.device.loaded_run import Launches
+from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.device.stray_values import POISON_BYTE
 from tile_oracle.number_formats import STORAGE
 from tile_oracle.problem import Problem
@@ -19,15 +18,15 @@ _SAMPLE = 1 << 18
 class Operands(GpuData):
     """One problem's data on the device: the operands of every check and the expected results.
 
-    Kernels are timed on the first set. Its columns are negated between batches, and the expected result with
-    them, so that no earlier result is correct.
+    Kernels are timed on the first set. Its rows, columns and depths are negated between batches, and the expected
+    result with them, so that no earlier result is correct.
     """
 
     def __init__(self, driver: Driver, work: DeviceWork, problem: Problem, seed: int) -> None:
         super().__init__(driver, problem)
         self._work, self._seed = work, seed
         self._bytes = operand_bytes(problem)
-        self._round = 0
+        self._round = 1
         self.sets = [self._set(dense(problem), 0, None)]
         skewed: Buffer | None = None
         for pattern in mantissa(problem):
@@ -42,6 +41,7 @@ class Operands(GpuData):
         size = STORAGE[self.problem.result_dtype].itemsize
         expected = self.buffer(self._bytes[2] if sample is None else min(self._bytes[2], sample * size))
         self._work.fill(self.problem, pattern, self._seed, first.address, second.address)
+        self._work.scale(self.problem, self._seed, (first.address, second.address))
         self._work.reference(self.problem, first.address, second.address, expected.address, sample)
         where = f"{skew} bytes beyond a 256-byte boundary" if skew else "at 256-byte boundaries"
         return OperandSet(pattern.name, where, (first, second), out, expected.address, sample)
@@ -62,17 +62,16 @@ class Operands(GpuData):
         )
 
     def renew(self) -> None:
-        timed = self.sets[0]
-        self._round += 1
-        seed = self._seed + self._round
-        self._work.negate_columns(self.problem, seed, timed.inputs[1].address, _address(timed))
-        timed.out.poison()
+        for launch in self.changes(1)[0]:
+            self._driver.launch(launch)
+        self.sets[0].out.poison()
 
-    def sign_flips(self, count: int) -> list[Launch]:
-        """Launches that flip the signs of `count` elements of the timed second operand, far apart."""
-        values = math.prod(self.problem.operand_shapes[1])
-        second = self.sets[0].inputs[1].address
-        return [self._work.sign_flip(self.problem, second, values * i // count) for i in range(count)]
+    def changes(self, count: int) -> list[Launches]:
+        timed = self.sets[0]
+        addresses = [*(one.address for one in timed.inputs), _address(timed)]
+        self._round += count
+        seeds = range(self._seed + self._round, self._seed + self._round + count)
+        return [tuple(self._work.negations(self.problem, seed, addresses)) for seed in seeds]
 
 
 def _address(checked: OperandSet) -> int:

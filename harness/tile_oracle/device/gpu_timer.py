@@ -7,12 +7,13 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.device.loaded_run import Launches
-from tile_oracle.device.runtime.driver import Driver, Launch
+from tile_oracle.device.runtime.driver import Driver
 
 _MOST_EVENTS = 257
 _SHORT_NS = 250_000.0
@@ -36,23 +37,20 @@ _LAUNCH_NS, _KNOWN_LAUNCHES = 4_000.0, 31
 here; and how many of the latest looks count."""
 _LEAST_FLUSH_BYTES = 64 << 20
 _MOST_REPLAYS = 128
-FLIPS = 8
+CHANGES = 8
 
 
 @dataclass
 class Timed:
     """How a kernel is timed. graph: 0, or an executable graph of `repeats` runs.
 
-    changed_ns: time of a run when an operand changes before each run. batches: number of batches sampled.
-    The operands and the expected result change before every second batch, starting with the first. The last
-    result is therefore correct only if the kernel computed it after the change.
+    changed_ns: time of a run when the operands change before each run.
     """
 
     launches: Launches
     graph: int
     repeats: int
     changed_ns: float = math.inf
-    batches: int = 0
 
 
 class GpuTimer:
@@ -68,7 +66,7 @@ class GpuTimer:
         self.timed_ms = 0.0
         self._flush_bytes = max(_LEAST_FLUSH_BYTES, 2 * cache_bytes)
         self._flush = 0
-        self._flip_took_ns: float | None = None
+        self._change_took_ns: float | None = None
         self._events: list[int] = []
         self._marks: list[int] = []
         self._added_ns = deque([_LAUNCH_NS], _KNOWN_LAUNCHES)
@@ -135,48 +133,58 @@ class GpuTimer:
             for launch in timer.launches:
                 self._driver.launch(launch)
 
-    def prepare(self, launches: Launches, flips: Sequence[Launch], *, sure: bool = False) -> Timed:
+    def prepare(self, launches: Launches, changes: Sequence[Launches], *, sure: bool = False) -> Timed:
         """Estimates how long the kernel runs, and chooses how to time it.
 
-        `flips`: FLIPS launches that each change an operand. sure: do not trust the time of single runs, in
-        which the device may idle because a busy host or a library launches late.
+        changes: CHANGES times launches that change the operands. sure: do not trust the time of single runs,
+        in which the device may idle because a busy host or a library launches late.
         """
-        changed = Timed((flips[0], *launches), 0, 1)
-        rough_ns = float(self.time(changed, 1)[0])
-        # An even number of flips restores the operand.
+        rough_ns = min(self._single_ns(launches, changes[:1]))
         if rough_ns < _LONG_NS:
-            rough_ns = min(rough_ns, float(self.time(changed, 3).min()))
-        else:
-            self._driver.launch(flips[0])
+            rough_ns = min(rough_ns, *self._single_ns(launches, changes[1:4]))
         # A graph would warm the caches for its own runs.
         if self.cold_cache or rough_ns >= (_LONG_NS if sure else _SHORT_NS):
             return Timed(launches, 0, 1, rough_ns)
         clear = rough_ns >= _CLEAR_NS and not sure
-        short_ns = rough_ns if clear else self._changed_ns(launches, flips)
+        short_ns = rough_ns if clear else self._changed_ns(launches, changes)
         if short_ns >= _SHORT_NS:
             return Timed(launches, 0, 1, short_ns)
         repeats = max(1, min(_MOST_REPLAYS, math.ceil(_SHORT_NS / short_ns)))
         return Timed(launches, self._driver.capture(launches, repeats), repeats, short_ns)
 
-    def _changed_ns(self, launches: Launches, flips: Sequence[Launch]) -> float:
-        """The time of a run that is so short that events and the launch of a single one would show."""
-        runs = tuple(launch for flip in flips for launch in (flip, *launches))
-        graph = self._driver.capture(runs, 1)
-        several = Timed(runs, graph, len(flips))
-        self.time(several, 1)
-        short_ns = max(100.0, float(self.time(several, 3).min()) - self._flip_ns(flips))
-        self._driver.destroy_graph(graph)
-        return short_ns
+    def _single_ns(self, launches: Launches, changes: Sequence[Launches]) -> list[float]:
+        """The time of single runs, before each of which the operands change."""
+        for number, change in enumerate(changes):
+            for launch in change:
+                self._driver.launch(launch)
+            self.mark(2 * number)
+            for launch in launches:
+                self._driver.launch(launch)
+            self.mark(2 * number + 1)
+        self._driver.synchronize()
+        taken = self.between_marks_ns(len(changes))
+        self.timed_ms += sum(taken) / 1e6
+        return taken
 
-    def _flip_ns(self, flips: Sequence[Launch]) -> float:
-        """The time that a sign flip adds to a run in a graph, measured once."""
-        if self._flip_took_ns is None:
-            graph = self._driver.capture(flips, 1)
-            timer = Timed(tuple(flips), graph, len(flips))
-            # The same flips twice restore the operand.
-            self._flip_took_ns = float(min(self.time(timer, 1).min(), self.time(timer, 3).min()))
-            self._driver.destroy_graph(graph)
-        return self._flip_took_ns
+    def _changed_ns(self, launches: Launches, changes: Sequence[Launches]) -> float:
+        """The time of a run that is so short that events and the launch of a single one would show."""
+        several = self._in_a_graph([(*change, *launches) for change in changes])
+        if self._change_took_ns is None:
+            self._change_took_ns = self._in_a_graph(changes)
+        return max(100.0, several - self._change_took_ns)
+
+    def _in_a_graph(self, runs: Sequence[Launches]) -> float:
+        """The least mean time of runs that are launched together."""
+        together = tuple(chain(*runs))
+        timer = Timed(together, self._driver.capture(together, 1), len(runs))
+        self.time(timer, 1)
+        taken = float(self.time(timer, 3).min())
+        self._driver.destroy_graph(timer.graph)
+        return taken
+
+    def forget_changes(self) -> None:
+        """Forgets how long changes take: those of another problem take another time."""
+        self._change_took_ns = None
 
     def time(
         self, timer: Timed, count: int, wait: Callable[[], None] | None = None

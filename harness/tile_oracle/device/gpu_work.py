@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
+from collections.abc import Sequence
 from ctypes import c_float, c_int, c_longlong, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,11 @@ from typing import Any
 
 from tile_oracle.device.check_data import (
     Pattern,
-    columns_of_result,
     columns_of_second,
     dense,
     fold_axes,
 )
+from tile_oracle.device.factors import RANGES, Axes, factor_axes
 from tile_oracle.device.gpu_abi import WORK_DTYPES
 from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launch
 from tile_oracle.device.stray_values import POISON_BYTE
@@ -32,8 +33,8 @@ WORK_KERNELS = (
     *(
         "to_fill_integers",
         "to_fill_pattern",
-        "to_negate_columns",
-        "to_flip_sign",
+        "to_scale",
+        "to_negate",
         "to_reference",
         "to_reference_long",
         "to_product",
@@ -68,6 +69,25 @@ class _Pattern(ctypes.Structure):
         ("scale", c_float),
         ("dtype", c_int),
     )
+
+
+_FourLong = c_longlong * 4
+
+
+class _Factors(ctypes.Structure):
+    """device_work.hpp: to_work::Factors."""
+
+    _fields_ = (
+        *((name, _FourLong) for name in ("extents", "one", "other")),
+        *((name, c_ulonglong) for name in ("one_seed", "other_seed")),
+        *((name, c_int) for name in ("one_least", "one_span", "other_least", "other_span")),
+        *((name, c_int) for name in ("inverse", "one_first", "other_first", "dtype")),
+    )
+
+
+_ROWS, _COLUMNS, _DEPTHS = 5, 6, 7
+_VECTORS = ((_ROWS, _DEPTHS), (_COLUMNS, _DEPTHS), (_ROWS, _COLUMNS))
+"""The two vectors of factors of the first operand, the second and the result."""
 
 
 def operand_bytes(problem: Problem) -> tuple[int, int, int]:
@@ -179,26 +199,51 @@ class DeviceWork:
                 c_float(pattern.scale),
             )
 
-    def negate_columns(self, problem: Problem, seed: int, second: int, expected: int) -> None:
-        """Negates a random half of the second operand's columns, and the same columns of the result."""
-        shapes = problem.operand_shapes
-        for address, shape, columns, dtype in (
-            (second, shapes[1], columns_of_second(problem), problem.dtype),
-            (expected, shapes[2], columns_of_result(problem), problem.result_dtype),
-        ):
-            count = math.prod(shape)
-            self._run(
-                "to_negate_columns",
-                _blocks(count),
-                *(c_void_p(address), c_longlong(count), c_longlong(columns.inner), c_longlong(columns.depth)),
-                *(c_ulonglong(_stream(seed, 4)), _dtype(dtype)),
-            )
+    def scale(self, problem: Problem, seed: int, addresses: Sequence[int]) -> None:
+        """Multiplies both operands by powers of two (tile_oracle.device.factors)."""
+        for number, address in enumerate(addresses):
+            self._driver.launch(self._by_factors("to_scale", problem, seed, number, address))
 
-    def sign_flip(self, problem: Problem, address: int, index: int) -> Launch:
-        """A launch that flips the sign of one element of an operand."""
-        arguments = Arguments(c_void_p(address), c_longlong(index), _dtype(problem.dtype))
-        geometry = Geometry((1, 1, 1), (_THREADS, 1, 1))
-        return Launch(self._functions["to_flip_sign"], geometry, arguments)
+    def negations(self, problem: Problem, seed: int, addresses: Sequence[int]) -> list[Launch]:
+        """Launches that negate random rows, columns and depths of both operands, and of the result if it has
+        an address, too."""
+        return [
+            self._by_factors("to_negate", problem, seed, number, address)
+            for number, address in enumerate(addresses)
+        ]
+
+    def _by_factors(self, kernel: str, problem: Problem, seed: int, number: int, address: int) -> Launch:
+        axes, limits, (one, other) = factor_axes(problem)[number], RANGES[problem.dtype], _VECTORS[number]
+        span = limits.most - limits.least + 1
+        ends = (limits.least, span) if other != _DEPTHS else (-limits.depth, 2 * limits.depth + 1)
+        numbers = (limits.least, span, *ends, number == 1, one == _COLUMNS, 1)
+        dtype = problem.dtype if number < 2 else problem.result_dtype
+        return self._scaling(
+            kernel, axes, (_stream(seed, one), _stream(seed, other)), numbers, dtype, address
+        )
+
+    def negation(self, problem: Problem, seed: int, address: int, count: int) -> Launch:
+        """A launch that negates half of `count` elements of an operand."""
+        axes = Axes((1, 1, 1, count), (0, 0, 0, 0), (0, 0, 0, 1))
+        seeds = (_stream(seed, _ROWS), _stream(seed, _DEPTHS))
+        return self._scaling("to_negate", axes, seeds, (0, 1, 0, 1, 0, 0, 1), problem.dtype, address)
+
+    def _scaling(
+        self,
+        kernel: str,
+        axes: Axes,
+        seeds: tuple[int, int],
+        numbers: Sequence[int],
+        dtype: str,
+        address: int,
+    ) -> Launch:
+        steps = (_FourLong(*axes.extents), _FourLong(*axes.one), _FourLong(*axes.other))
+        factors = _Factors(*steps, *seeds, *numbers, WORK_DTYPES.index(dtype))
+        count = math.prod(axes.extents)
+        geometry = Geometry((max(1, _blocks(count)), 1, 1), (_THREADS, 1, 1))
+        return Launch(
+            self._functions[kernel], geometry, Arguments(c_void_p(address), c_longlong(count), factors)
+        )
 
     def reference(
         self, problem: Problem, first: int, second: int, out: int, sample: int | None = None

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.device.check_data import Integers, column_count
+from tile_oracle.device.check_data import Integers
+from tile_oracle.device.factors import Exponents, factor_axes
 from tile_oracle.number_formats import Array, decode
 from tile_oracle.operation.on_device import sums_of_products
 from tile_oracle.problem import Problem
@@ -41,12 +42,13 @@ class ProductCheck:
     """The products of a correct result.
 
     weights: r, one element per column. wanted: the products, one per row of the result (for bwd_weight: one
-    per value of a group's columns).
+    per value of a group's columns). rows: the number of each product's row among the factors.
     """
 
     problem: Problem
     weights: Vector
     wanted: Vector
+    rows: npt.NDArray[np.int64]
     kind: str = "product"
 
     @property
@@ -54,28 +56,37 @@ class ProductCheck:
         """Number of values of the result."""
         return math.prod(self.problem.operand_shapes[2])
 
-    def wrong_row(self, out: Array, sign: Vector | None = None) -> int | None:
+    def wrong_row(self, out: Array, negative: tuple[Array, Array] | None = None) -> int | None:
         """The flat index of the first value of the first wrong row, or None.
 
-        out: the flat result in the dtype's storage format. sign: 1 or -1 for each column, when columns of the
-        operand were negated.
+        out: the flat result in the dtype's storage format. negative: which rows and columns were negated.
         """
-        weights = self.weights if sign is None else self.weights * sign
+        weights, wanted = self.weights, self.wanted
+        if negative is not None:
+            rows, columns = (np.where(one, -1.0, 1.0) for one in negative)
+            weights, wanted = weights * columns, wanted * rows[self.rows]
         operation = sums_of_products(self.problem.op)
         got = operation.weighted(self.problem, out, weights)
-        wrong = ~(got == self.wanted)  # NaN is wrong
+        wrong = ~(got == wanted)  # NaN is wrong
         if not wrong.any():
             return None
         return operation.first_of_row(self.problem, int(np.argmax(wrong)))
 
 
-def product_check(problem: Problem, first: Integers, second: Integers, seed: int) -> ProductCheck:
-    """Makes the check for integer operands whose result the dtype stores exactly."""
-    columns = column_count(problem)
+def product_check(
+    problem: Problem, first: Integers, second: Integers, seed: int, powers: Exponents | None = None
+) -> ProductCheck:
+    """Makes the check for integer operands whose result the dtype stores exactly. powers: of the operands'
+    factors. Those of columns are taken out of the weights again, so that all sums stay exact."""
+    operation, axes = sums_of_products(problem.op), factor_axes(problem).result
+    columns = axes.sizes[1]
     weights = np.random.default_rng((seed, columns)).integers(0, _VALUES, size=columns).astype(np.float64)
-    return ProductCheck(
-        problem, weights, sums_of_products(problem.op).weighted_product(problem, first, second, weights)
-    )
+    wanted = operation.weighted_product(problem, first, second, weights)
+    row_of = np.broadcast_to(axes.places[0], axes.extents).ravel()
+    rows = row_of[[operation.first_of_row(problem, row) for row in range(len(wanted))]]
+    if powers is not None:
+        weights, wanted = np.ldexp(weights, -powers.columns), np.ldexp(wanted, powers.rows[rows])
+    return ProductCheck(problem, weights, wanted, rows)
 
 
 def weighted_rows(out: Array, dtype: str, weights: Vector) -> Vector:

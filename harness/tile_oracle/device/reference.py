@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.device.factors import Exponents, factor_axes
 from tile_oracle.number_formats import Array, encode
 from tile_oracle.operation.on_device import sums_of_products
 from tile_oracle.problem import Problem, gemm_shape
@@ -122,18 +123,25 @@ def expectation(
     seed: int,
     scale: float = 1.0,
     whole: bool | None = None,
+    powers: Exponents | None = None,
 ) -> Expectation:
     """The expected result: every output value, or those at corners, edges and random places.
 
     scale: factor from integers to results, a power of two. whole: every value or not; None decides by
-    `whole_is_quick`.
+    `whole_is_quick`. powers: of the operands' factors.
     """
     if whole_is_quick(problem) if whole is None else whole:
-        exact: Array = exact_output(problem, first, second)
-        return Expectation(encode(exact * np.float32(scale), problem.result_dtype), None)
+        exact: Array = exact_output(problem, first, second) * np.float32(scale)
+        if powers is not None:
+            exact = powers.scaled(factor_axes(problem), 2, exact)
+        return Expectation(encode(exact, problem.result_dtype), None)
     points = spot_points(problem, seed)
-    exact = exact_values(problem, first, second, points)
-    return Expectation(encode(exact.astype(np.float32) * np.float32(scale), problem.result_dtype), points)
+    exact = exact_values(problem, first, second, points).astype(np.float32) * np.float32(scale)
+    if powers is not None:
+        result = factor_axes(problem).result
+        rows, columns = (np.broadcast_to(one, result.extents).ravel()[points] for one in result.places)
+        exact = np.ldexp(exact, powers.rows[rows] + powers.columns[columns])
+    return Expectation(encode(exact, problem.result_dtype), points)
 
 
 def exact_output(problem: Problem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:

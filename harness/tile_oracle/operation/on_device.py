@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tile_oracle.device.check_data import Axis, Columns
     from tile_oracle.device.cpu_data import CpuData
+    from tile_oracle.device.factors import FactorAxes
     from tile_oracle.device.guarded_memory import GuardedBuffer
     from tile_oracle.device.product_check import Vector
     from tile_oracle.device.reference import Integers
@@ -46,11 +47,10 @@ class SumsOfProducts(OnDevice, Protocol):
         """The axis of each operand along which the second half of the depth repeats the first."""
 
     def columns_of_second(self, problem: Any) -> Columns:
-        """The elements of the second operand that determine a column of the result: negating them negates
-        it."""
+        """The elements of the second operand that determine a column of the result."""
 
-    def columns_of_result(self, problem: Any) -> Columns:
-        """The same columns in the result."""
+    def factor_axes(self, problem: Any) -> FactorAxes:
+        """Which elements of operands and result belong to a row, a column and a depth."""
 
     def exact_output(self, problem: Any, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
         """The whole output. It is exact because all sums stay below 2^24."""

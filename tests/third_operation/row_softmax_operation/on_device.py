@@ -11,15 +11,14 @@ import numpy.typing as npt
 
 from row_softmax_operation.problem import SoftmaxProblem
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
-from tile_oracle.device.native_clock import Watch
-from tile_oracle.device.stray_values import POISON_BYTE, unwritten
+from tile_oracle.device.stray_values import unwritten
+from tile_oracle.device.turns import whole_turns
 
 Values = npt.NDArray[np.float32]
 
 _TOLERANCE = 1e-5
 """Relative. A kernel's fp32 exp and sums are within 3e-6 of the reference."""
 _ROUNDS = 4
-_WATCHED = 16
 
 
 class _Args(ctypes.Structure):
@@ -63,28 +62,18 @@ class SoftmaxCheck:
 
 
 class SoftmaxTimed:
-    """Random rows, different for every batch of runs."""
+    """Random rows, others for every run."""
 
     def __init__(self, problem: SoftmaxProblem, seed: int) -> None:
         self.problem = problem
         self._rounds = [_random(problem, seed + number) for number in range(_ROUNDS)]
-        self._round = 0
         self.inputs = (holding(self._rounds[0], flush=False),)
         self.out = GuardedBuffer(self._rounds[0].nbytes, flush=False)
-        last = problem.rows * problem.columns - 1
-        watched = np.unique(np.linspace(0, last, _WATCHED).astype(np.int64))
-        # The sign of a result is never set, so its byte is never 0xFF.
-        self.watch = Watch(np.zeros(0, np.uint64), (watched * 4 + 3 + self.out.address).astype(np.uint64))
-
-    def renew(self) -> None:
-        self._round += 1
-        values = self._rounds[self._round % _ROUNDS]
-        self.inputs[0].writable(np.float32, values.shape)[:] = values
-        self.out.fill(POISON_BYTE)
+        self.turns = whole_turns(self.inputs, [(one,) for one in self._rounds], self.out, 4, seed)
 
     def mismatch(self) -> str | None:
-        values = self._rounds[self._round % _ROUNDS]
-        return mismatch(self.out.view(np.float32, values.shape), reference(values))
+        values = self._rounds[self.turns.kept_states[0]]
+        return mismatch(self.turns.kept.view(np.float32).reshape(values.shape), reference(values))
 
 
 class SoftmaxData:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from tile_oracle.device.check_data import Axis, Columns
 from tile_oracle.device.cpu_data import ProblemData
+from tile_oracle.device.factors import Axes, FactorAxes
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.product_check import Vector, times, weighted_rows
 from tile_oracle.device.reference import Integers
@@ -53,13 +54,17 @@ def fold_axes(problem: GemmProblem) -> tuple[Axis, Axis]:
 
 
 def columns_of_second(problem: GemmProblem) -> Columns:
-    """The elements of B that determine a column of the result: negating them negates it."""
+    """The elements of B that determine a column of the result."""
     return Columns(problem.N if problem.layout[1] == "r" else 1, problem.K)
 
 
-def columns_of_result(problem: GemmProblem) -> Columns:
-    """The same columns in the result."""
-    return Columns(problem.N, problem.M)
+def factor_axes(problem: GemmProblem) -> FactorAxes:
+    """Rows of A and C, columns of B and C, and the depth."""
+    m, n, k = problem.M, problem.N, problem.K
+    along, across = (0, 0, 1, 0), (0, 0, 0, 1)
+    a = Axes((1, 1, m, k), along, across) if problem.layout[0] == "r" else Axes((1, 1, k, m), across, along)
+    b = Axes((1, 1, k, n), across, along) if problem.layout[1] == "r" else Axes((1, 1, n, k), along, across)
+    return FactorAxes(a, b, Axes((1, 1, m, n), along, across))
 
 
 def exact_output(problem: GemmProblem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tile_oracle.device.check_data import Axis, Columns
 from tile_oracle.device.cpu_data import ProblemData
+from tile_oracle.device.factors import Axes, FactorAxes
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.reference import Integers
 from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
@@ -22,12 +23,12 @@ from tile_oracle.operations.grouped_conv.weighted_product import first_of_row, w
 
 __all__ = [
     "bytes_read",
-    "columns_of_result",
     "columns_of_second",
     "cpu_arguments",
     "cpu_data",
     "exact_output",
     "exact_values",
+    "factor_axes",
     "first_of_row",
     "fold_axes",
     "least_flops",
@@ -123,7 +124,7 @@ def fold_axes(problem: GroupedConvProblem) -> tuple[Axis, Axis]:
 
 
 def columns_of_second(problem: GroupedConvProblem) -> Columns:
-    """The elements of the second operand that determine a column of the result: negating them negates it."""
+    """The elements of the second operand that determine a column of the result."""
     c, k, taps = problem.C // problem.G, problem.K // problem.G, math.prod(problem.filter)
     if problem.direction == "forward":
         return Columns(1, taps * c)
@@ -132,14 +133,19 @@ def columns_of_second(problem: GroupedConvProblem) -> Columns:
     return Columns(problem.K, math.prod(problem.operand_shapes[1]) // problem.K)
 
 
-def columns_of_result(problem: GroupedConvProblem) -> Columns:
-    """The same columns in the result."""
-    shape = problem.operand_shapes[2]
-    values = math.prod(shape)
-    if problem.direction == "bwd_weight":
-        return Columns(1, values // problem.K)
-    count = problem.K if problem.direction == "forward" else problem.C
-    return Columns(count, values // count)
+def factor_axes(problem: GroupedConvProblem) -> FactorAxes:
+    """See tile_oracle.device.factors."""
+    p = problem
+    c, k = p.C // p.G, p.K // p.G
+    x, y = ((p.N, math.prod(one), p.G, each) for one, each in ((p.input_spatial, c), (p.output_spatial, k)))
+    w = (p.G, k, math.prod(p.filter), c)
+    image = (1, 0, 0, 0)
+    in_x, in_y, in_w, out_w = (0, 0, c, 1), (0, 0, k, 1), (c, 0, 0, 1), (k, 1, 0, 0)
+    if p.direction == "forward":
+        return FactorAxes(Axes(x, image, in_x), Axes(w, out_w, in_w), Axes(y, image, in_y))
+    if p.direction == "bwd_data":
+        return FactorAxes(Axes(y, image, in_y), Axes(w, in_w, out_w), Axes(x, image, in_x))
+    return FactorAxes(Axes(x, in_x, image), Axes(y, in_y, image), Axes(w, in_w, out_w))
 
 
 def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> Index:
