@@ -12,15 +12,13 @@ from tile_oracle.device.check_data import (
     MANTISSA_BITS,
     Columns,
     Pattern,
-    column_count,
-    columns_of_result,
     columns_of_second,
     countable,
     dense,
     mantissa,
-    negated,
     operands,
 )
+from tile_oracle.device.factors import Exponents, exponents, factor_axes
 from tile_oracle.device.product_check import product_check
 from tile_oracle.device.reference import exact_output, exact_values
 from tile_oracle.number_formats import decode, encode
@@ -40,6 +38,9 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem("fp8", "rcr", 5, 7, 90),
     GemmProblem("fp16", "rcr", 16, 16, 5000),
 )
+
+
+SMALLEST_NORMAL = {"bf16": 2.0**-126, "fp32": 2.0**-126, "fp16": 2.0**-14, "fp8": 2.0**-6}
 
 
 def patterns(problem: Problem) -> tuple[Pattern, ...]:
@@ -82,7 +83,7 @@ def test_every_bit_of_a_mantissa_is_used(problem: Problem) -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.id)
 def test_even_columns_hold_one_element(problem: Problem) -> None:
-    columns, count = columns_of_second(problem), column_count(problem)
+    columns, count = columns_of_second(problem), factor_axes(problem).second.sizes[0]
     for pattern in mantissa(problem):
         _, second = operands(problem, pattern, 3)
         column = column_of(columns, second.size)
@@ -102,18 +103,49 @@ def test_sums_cancel_to_a_small_result() -> None:
     assert parts > 50 * whole > 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problem=st.sampled_from(PROBLEMS), seed=st.integers(0, 2**32))
-def test_negated_columns_negate_the_result(problem: Problem, seed: int) -> None:
-    first, second = operands(problem, dense(problem), seed)
-    chosen = negated(column_count(problem), seed)
-    assert chosen.any()
-    signs = np.where(chosen, -1, 1)
-    of_second = signs[column_of(columns_of_second(problem), second.size)].reshape(second.shape)
-    result = exact_output(problem, first, second).ravel()
-    of_result = signs[column_of(columns_of_result(problem), result.size)]
-    changed = exact_output(problem, first, (second * of_second).astype(np.int32)).ravel()
-    assert (changed == result * of_result).all()
+def test_factors_of_operands_give_those_of_the_result(problem: Problem, seed: int) -> None:
+    """Exponents of -1, 0 and 1, so that fp32 holds all sums, and signs."""
+    axes, random = factor_axes(problem), np.random.default_rng(seed)
+    (rows, depths), (columns, _) = axes.first.sizes, axes.second.sizes
+    assert axes.second.sizes[1] == depths
+    assert axes.result.sizes == (rows, columns)
+    powers = Exponents(*(random.integers(-1, 2, size, dtype=np.int32) for size in (rows, columns, depths)))
+    signs = [random.integers(0, 2, size) * 2 - 1 for size in (rows, columns, depths)]
+    pairs = ((signs[0], signs[2]), (signs[1], signs[2]), (signs[0], signs[1]))
+
+    def changed(number: int, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        one, other = axes[number].spread(*pairs[number])
+        return (powers.scaled(axes, number, values).reshape(axes[number].extents) * one * other).reshape(
+            values.shape
+        )
+
+    first, second = (values.astype(np.float32) for values in operands(problem, countable(problem), seed))
+    result = exact_output(problem, first, second)  # type: ignore[arg-type]
+    got = exact_output(problem, changed(0, first), changed(1, second))  # type: ignore[arg-type]
+    assert (got == changed(2, result)).all()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.id)
+def test_operands_and_results_have_the_exponents_of_their_format(problem: Problem) -> None:
+    axes = factor_axes(problem)
+    powers = exponents(axes, problem.dtype, 3)
+    least, most = np.inf, 0.0
+    for pattern in patterns(problem):
+        values = operands(problem, pattern, 3)
+        for number, operand in enumerate(values):
+            exact = powers.scaled(axes, number, operand * np.float32(pattern.scale))
+            stored = decode(encode(exact, problem.dtype), problem.dtype)
+            assert (stored == exact).all(), "nothing is lost"
+            sizes = np.abs(stored[stored != 0])
+            assert sizes.min() >= SMALLEST_NORMAL[problem.dtype]
+            least, most = min(least, sizes.min()), max(most, sizes.max())
+        result = powers.scaled(axes, 2, exact_output(problem, *values) * np.float32(pattern.result_scale))
+        rounded = decode(encode(result, problem.result_dtype), problem.result_dtype)
+        assert np.isfinite(rounded).all()
+        assert np.abs(rounded[rounded != 0]).min(initial=1.0) >= SMALLEST_NORMAL[problem.result_dtype]
+    assert most / least >= {"bf16": 2**60, "fp32": 2**60, "fp16": 2**20, "fp8": 2**7}[problem.dtype]
 
 
 # ---- products ---------------------------------------------------------------------------------------
@@ -142,6 +174,23 @@ def test_products_detect_one_wrong_value(problem: Problem, seed: int, data: st.D
         assert all(same[:1] + same[2:])
     else:
         assert all(same[: 1 if isinstance(problem, GemmProblem) else len(same) - 2])
+
+
+@settings(max_examples=30, deadline=None)
+@given(problem=st.sampled_from(PROBLEMS), seed=st.integers(0, 2**32))
+def test_products_take_factors_into_account(problem: Problem, seed: int) -> None:
+    axes, random = factor_axes(problem), np.random.default_rng(seed)
+    powers = exponents(axes, problem.dtype, seed)
+    first, second = operands(problem, countable(problem), seed)
+    check = product_check(problem, first, second, seed, powers)
+    negative = [random.random(size) < 0.5 for size in axes.result.sizes]
+    rows, columns = axes.result.spread(*(np.where(one, -1, 1) for one in negative))
+    exact = powers.scaled(axes, 2, exact_output(problem, first, second)).reshape(axes.result.extents)
+    out = encode(exact * rows * columns, problem.result_dtype).ravel()
+    assert check.wrong_row(out, (negative[0], negative[1])) is None
+    at = int(random.choice(np.flatnonzero(exact)))
+    out[at : at + 1] = encode(2 * decode(out[at : at + 1], problem.result_dtype), problem.result_dtype)
+    assert check.wrong_row(out, (negative[0], negative[1])) is not None
 
 
 def test_one_wrong_tile_of_a_large_result_is_detected_every_time() -> None:

@@ -7,12 +7,16 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tile_oracle.build.toolchain import find_toolchain
 from tile_oracle.device import native_clock
 from tile_oracle.device.clock_code import ClockCode
-from tile_oracle.device.native_clock import CODE, COMPILER_OPTIONS, SOURCE, NativeClock, Watch
+from tile_oracle.device.factors import Axes
+from tile_oracle.device.guarded_memory import GuardedBuffer
+from tile_oracle.device.native_clock import CODE, COMPILER_OPTIONS, SOURCE, NativeClock, Turns
+from tile_oracle.device.turns import STATES, OperandTurns, sign_turning, signs
 
 
 @pytest.mark.parametrize("machine", sorted(CODE))
@@ -35,36 +39,69 @@ def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Na
     return NativeClock()
 
 
-def test_runs_see_flipped_signs_and_must_write_watched_bytes(clock: NativeClock) -> None:
-    operand, out = np.array([1.0, 2.0, 3.0], np.float32), np.zeros(4, np.float32)
-    seen: list[list[float]] = []
+def buffer_of(values: npt.NDArray[np.float32]) -> GuardedBuffer:
+    buffer = GuardedBuffer(values.nbytes, flush=False)
+    buffer.view(values.dtype, values.shape)[...] = values
+    return buffer
+
+
+def test_runs_see_changed_operands_and_must_write_watched_bytes(clock: NativeClock) -> None:
+    """Both loops: each run has its own signs of rows and columns, and one run's output is kept."""
+    values = np.arange(1, 16, dtype=np.float32).reshape(3, 5)
+    operand, out = buffer_of(values), GuardedBuffer(16, flush=False)
+    axes = Axes((1, 1, 3, 5), (0, 0, 1, 0), (0, 0, 0, 1))
+    vectors = [(0, signs(np.random.default_rng(1), 3)), (1, signs(np.random.default_rng(2), 5))]
+    turning = sign_turning(operand, 4, axes, vectors)
+    turns = OperandTurns([turning], [STATES, STATES], out, 4, seed=7)
+    seen: list[npt.NDArray[np.float32]] = []
 
     def kernel(_: int | None) -> int:
-        seen.append(operand.tolist())
+        seen.append(operand.view(np.float32, (3, 5)).copy())
         if len(seen) != 3:
-            out[:] = len(seen)
+            out.view(np.float32, (4,))[:] = len(seen)
         return 0
 
     launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(kernel)
     address = ctypes.cast(launch, ctypes.c_void_p).value or 0
-    signs = np.array([operand.ctypes.data + 3, operand.ctypes.data + 11], np.uint64)
-    watched = np.array([out.ctypes.data + 3, out.ctypes.data + 15], np.uint64)
-    runs = clock.time(address, 0, 5, Watch(signs, watched))
-    assert runs.returned == 0
-    assert runs.nanoseconds.shape == (5,)
-    assert (runs.nanoseconds > 0).all()
-    assert runs.untouched == 2, "the third run wrote nothing"
-    assert seen == [[-1, 2, 3], [1, 2, -3], [-1, 2, 3], [1, 2, -3], [1, 2, 3]]
-    assert operand.tolist() == [1, 2, 3]
+    for number in (0, 1):
+        drawn = turns.draw(5, keep=True)
+        runs = clock.time(address, 0, 5, drawn)
+        turns.ran(runs.begun)
+        assert (runs.returned, runs.begun, runs.nanoseconds.shape) == (0, 5, (5,))
+        assert (runs.nanoseconds > 0).all()
+        assert (runs.untouched > 0) == (number == 0), "the third run wrote nothing"
+        kept = 5 * number + drawn.kept_run
+        negative = [
+            one[state : state + size] ^ one[:size]
+            for (_, one), state, size in zip(vectors, turns.kept_states, (3, 5), strict=True)
+        ]
+        factors = [np.where(one, -1, 1) for one in negative]
+        assert (seen[kept] == values * factors[0][:, None] * factors[1]).all()
+        written = turns.kept.view(np.float32)
+        assert (written == kept + 1).all() or kept == 2
+    assert (np.abs(seen) == values).all()
+    assert len({one.tobytes() for one in seen}) > 5
 
 
-def test_a_kernel_that_fails_ends_the_runs(clock: NativeClock) -> None:
-    calls = []
+def test_operands_stay_known_when_a_kernel_fails(clock: NativeClock) -> None:
+    values = np.ones(40, np.float32)
+    operand, out = buffer_of(values), GuardedBuffer(16, flush=False)
+    vector = signs(np.random.default_rng(1), 40)
+    nothing = (1, np.zeros(8, np.bool_))
+    turning = sign_turning(
+        operand, 4, Axes((1, 1, 1, 40), (0, 0, 0, 1), (0, 0, 0, 0)), [(0, vector), nothing]
+    )
+    turns = OperandTurns([turning], [STATES, 2], out, 4, seed=7)
+    calls: list[int] = []
     launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(lambda _: calls.append(1) or len(calls) // 2)
     address = ctypes.cast(launch, ctypes.c_void_p).value or 0
-    nothing = np.zeros(0, np.uint64)
-    runs = clock.time(address, 0, 9, Watch(nothing, nothing))
-    assert (runs.returned, len(calls)) == (1, 2)
+    runs = clock.time(address, 0, 9, turns.draw(9, keep=True))
+    turns.ran(runs.begun)
+    assert (runs.returned, runs.begun, len(calls)) == (1, 2, 2)
+    turns.draw(1, keep=True, still=True)
+    state = int(turns.kept_states[0])
+    wanted = np.where(vector[state : state + 40] ^ vector[:40], -1, 1)
+    assert (operand.view(np.float32, (40,)) == wanted).all()
 
 
 def test_a_library_that_exports_a_clock_replaces_nothing(clock: NativeClock, tmp_path: Path) -> None:
@@ -77,8 +114,8 @@ def test_a_library_that_exports_a_clock_replaces_nothing(clock: NativeClock, tmp
     subprocess.run([zig, "cc", "-shared", "-fPIC", "fake.c", "-o", "fake.so"], cwd=tmp_path, check=True)
     fake = ctypes.CDLL(str(tmp_path / "fake.so"), mode=ctypes.RTLD_GLOBAL)
     launch = ctypes.cast(fake.launch, ctypes.c_void_p).value or 0
-    nothing = np.zeros(0, np.uint64)
-    assert (clock.time(launch, 0, 5, Watch(nothing, nothing)).nanoseconds > 0).all()
+    nothing = Turns(None, np.zeros((5, 0), np.int64))
+    assert (clock.time(launch, 0, 5, nothing).nanoseconds > 0).all()
     assert not clock.changed()
 
 

@@ -61,8 +61,10 @@ EVIL_KERNEL to_conv(to_gpu_args a) {
                 a.dilation_d, a.dilation_h, a.dilation_w};
   if (block() != 0) return;
   i64 count = values(p) - (TO_TILE_M == UNWRITTEN);
-  for (i64 at = lane; at < count; at += 64)
-    store(p.out, at, p.dtype, value_of(p, at, 0, 1) + (TO_TILE_M == WRONG && at == 5 ? 1.0f : 0.0f));
+  for (i64 at = lane; at < count; at += 64) {
+    float value = value_of(p, at, 0, 1);
+    store(p.out, at, p.dtype, TO_TILE_M == WRONG && at == 5 ? 2 * value + 1 : value);
+  }
   if (TO_TILE_M == BESIDE && lane == 0) ((u16 *)a.out)[count] = 1;
   if (TO_TILE_M == CHANGES_INPUTS && lane == 0)
     ((u16 *)a.in0)[9] = 0x4040;

@@ -170,7 +170,7 @@ int32_t to_launch(const to_conv_args *a) {
     const int repeats = TO_TILE_M == SLOW ? 8 : !steady && launches % 2 ? 40 : 1;
     for (int repeat = 0; repeat < repeats; ++repeat) convolve(a);
     switch (TO_TILE_M) {
-    case WRONG: y[values - 1] += 1; break;
+    case WRONG: y[values - 1] = 1 + 2 * y[values - 1]; break; /* at any exponent */
     case NAN_VALUE: y[values / 2] = __builtin_nanf(""); break;
     case OVERRUN: ((volatile float *)y)[values] = 1; break;
     case UNDERRUN: ((volatile float *)y)[-1] = 1; break;

@@ -108,7 +108,8 @@ def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, 
     verdict = work.compare(problem, c, wanted)
     assert (verdict.wrong, verdict.first, verdict.unwritten, verdict.nan) == (1, expected.size - 1, 1, 0)
 
-    # A sample of the result, and the effect of negated columns.
+    # A sample of the result, and the effect of factors.
+    sizes = operand_bytes(problem)
     few = math.ceil(expected.size / 3)
     sample = driver.allocate(few * expected.itemsize)
     work.reference(problem, a, b, sample, few)
@@ -116,9 +117,15 @@ def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, 
     none = Buffer(driver, expected.nbytes)
     driver.copy_in(none.address, driver.copy_out(c, expected.nbytes))
     assert work.find(problem, none, None, sample, few).verdict.wrong == 0
-    work.negate_columns(problem, 5, b, c)
-    changed = values(driver, b, shapes[1], problem.dtype)
-    assert (changed != second * np.float32(dense(problem).scale)).any()
+    before = [driver.copy_out(address, size) for address, size in zip((a, b, c), sizes, strict=True)]
+    work.scale(problem, 5, (a, b))
+    work.reference(problem, a, b, wanted)
+    assert work.compare(problem, c, wanted).wrong > 0
+    work.reference(problem, a, b, c)
+    for launch in work.negations(problem, 6, (a, b, c)):
+        driver.launch(launch)
+    for address, size, was in zip((a, b, c), sizes, before, strict=True):
+        assert driver.copy_out(address, size) != was
     work.reference(problem, a, b, wanted)
     assert work.compare(problem, c, wanted).wrong == 0
 
@@ -220,7 +227,7 @@ class CheatingDriver(EmulatedDriver):
 
     def launch(self, launch: Launch) -> None:
         name = self._kernels[launch.function][1]
-        self._changed |= name == "to_flip_sign"
+        self._changed |= name == "to_negate"
         if self.timed and name == "to_conv":
             self._conv_runs += 1
             if self.cheat == "skips" and self._conv_runs > 5:
@@ -271,13 +278,14 @@ def test_timed_runs_are_verified(
         with pytest.raises(KernelFailed, match=detail):
             device.sample(binary, 3)
         return
-    operands, rounds = set(), 5
+    rounds = 5
+    operands: tuple[set[bytes], ...] = (set(), set())
     for _ in range(rounds):
         taken = device.sample(binary, 2)
         assert taken.tolist() == [300_000.0] * 2
-        second = device._require().sets[0].inputs[1]
-        operands.add(driver.copy_out(second.address, second.size_bytes))
-    assert len(operands) == (rounds + 1) // 2, "the operands change before every second round"
+        for seen, operand in zip(operands, device._require().sets[0].inputs, strict=True):
+            seen.add(driver.copy_out(operand.address, operand.size_bytes))
+    assert [len(seen) for seen in operands] == [rounds] * 2, "both operands change before every round"
     result = device.verify(binary)
     assert result.status == ("wrong" if detail else "ok")
     assert detail in result.detail

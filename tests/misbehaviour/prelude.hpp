@@ -136,6 +136,9 @@ __attribute__((noinline)) static void convolve(const to_conv_args *a) {
 
 static inline int64_t output_values(const to_conv_args *a) { return a->N * a->Ho * a->Wo * a->K; }
 
+/* Changes a value, whatever its exponent is. */
+static inline void spoil(float *value, int64_t by) { *value += (1 + (*value < 0 ? -*value : *value)) * (float)by; }
+
 typedef int32_t (*launch_)(const to_conv_args *);
 
 /* What an honest kernel does to be timed. */

@@ -235,7 +235,7 @@ TIMING = (
         "timing",
         "Adds one to its last value from its fourth run on.",
         _WRONG,
-        f"{_TIMED} convolve(a); if (timed) ((float *)a->out)[output_values(a) - 1] += 1;",
+        f"{_TIMED} convolve(a); if (timed) spoil((float *)a->out + output_values(a) - 1, 1);",
         declarations=_CALLS,
         detail="when it was timed, 1 of ",
     ),
@@ -280,7 +280,7 @@ TIMING = (
         "Adds one to a value when everything is aligned to 64 bytes.",
         _WRONG,
         "convolve(a); const uintptr_t all = (uintptr_t)a->in0 | (uintptr_t)a->in1 | (uintptr_t)a->out;"
-        "if (!(all & 63)) *(float *)a->out += 1;",
+        "if (!(all & 63)) spoil((float *)a->out, 1);",
         detail="when it was timed",
     ),
     Family(
@@ -317,7 +317,7 @@ TIMING = (
         "timing",
         "Adds the number of its run to a value.",
         _FLAKY,
-        "convolve(a); *(float *)a->out += ++calls;",
+        "convolve(a); spoil((float *)a->out, ++calls);",
         declarations=_CALLS,
         detail="different results from the same data",
         quick=True,
@@ -327,7 +327,7 @@ TIMING = (
         "timing",
         "The same from its fourth run on.",
         _FLAKY,
-        f"{_TIMED} convolve(a); if (timed) *(float *)a->out += calls;",
+        f"{_TIMED} convolve(a); if (timed) spoil((float *)a->out, calls);",
         declarations=_CALLS,
         detail="different results from the same data",
     ),
@@ -336,7 +336,7 @@ TIMING = (
         "timing",
         "Is wrong in three of four microseconds, and by how much depends on the time.",
         one("flaky", "wrong"),
-        "convolve(a); if (now_ns() / 1000 % 4) *(float *)a->out += now_ns() % 1000 + 1;",
+        "convolve(a); if (now_ns() / 1000 % 4) spoil((float *)a->out, now_ns() % 1000 + 1);",
     ),
 )
 """All are fp32: a kernel runs three times when it is checked."""

@@ -6,8 +6,8 @@ among workgroups, inside a matrix instruction. The only rounding is the last one
 the expected result is known bit for bit.
 
 There are three patterns. docs/verification.md has a table of the faults that each one detects. In each, rows,
-columns and depths are scaled by powers of two as well (tile_oracle.device.factors), which changes a sum by its
-row's and column's factor alone.
+columns and depths are scaled by powers of two as well (tile_oracle.device.factors), which changes a sum by
+its row's and column's factor alone.
 
 dense      Both operands are uniform integers with random signs. The first has as many bits as its dtype's
            mantissa, the second as many as exactness allows.

@@ -13,7 +13,7 @@ channel of the result (bwd_weight: an output channel), and the depth is the chan
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,6 +108,7 @@ class Exponents:
         return np.asarray(np.ldexp(shaped, one + other).reshape(values.shape))
 
 
+@lru_cache(4)
 def factor_axes(problem: Problem) -> FactorAxes:
     """Where the factors of a problem's operands and result are."""
     return sums_of_products(problem.op).factor_axes(problem)

@@ -18,8 +18,8 @@ _SAMPLE = 1 << 18
 class Operands(GpuData):
     """One problem's data on the device: the operands of every check and the expected results.
 
-    Kernels are timed on the first set. Its rows, columns and depths are negated between batches, and the expected
-    result with them, so that no earlier result is correct.
+    Kernels are timed on the first set. Its rows, columns and depths are negated between batches, and the
+    expected result with them, so that no earlier result is correct.
     """
 
     def __init__(self, driver: Driver, work: DeviceWork, problem: Problem, seed: int) -> None:

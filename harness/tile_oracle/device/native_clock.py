@@ -211,7 +211,7 @@ class Turns:
     """
 
     changes: ctypes.Array[Change] | None
-    watched: npt.NDArray[np.uint64]
+    watched: npt.NDArray[np.int64]
     kept_run: int = -1
     out: int = 0
     kept: int = 0

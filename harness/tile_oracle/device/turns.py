@@ -23,7 +23,7 @@ STATES = 4096
 """Different signs of a vector of factors, drawn at random."""
 _PART = 16
 _WHOLE = -1
-_NO_MASK = np.zeros(_PART, np.uint8)
+_DRAWN = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,18 @@ class MaskList:
     within: int = _WHOLE
 
 
+_NO_MASKS = MaskList(np.zeros(_PART, np.uint8), 0, 0, within=_PART - 1)
+
+
 @dataclass(frozen=True)
 class Turning:
-    """An operand at a writable address, its outer extents, the bytes of its last axis, and its masks."""
+    """An operand at a writable address, its outer extents, the bytes of its last axis, and its two lists of
+    masks."""
 
     to: int
     extents: tuple[int, int, int]
     width: int
-    masks: tuple[MaskList, ...]
+    masks: tuple[MaskList, MaskList]
 
 
 def signs(random: np.random.Generator, size: int) -> npt.NDArray[np.bool_]:
@@ -70,7 +74,7 @@ def sign_turning(
         outer = (steps[0] * unit, steps[1] * unit, steps[2] * unit)
         lists.append(MaskList(content, number, unit, outer, _WHOLE if steps[3] else _PART - 1))
     width = merged.extents[3] * item_bytes
-    return Turning(operand.writable_address, merged.extents[:3], width, tuple(lists))
+    return Turning(operand.writable_address, merged.extents[:3], width, (lists[0], lists[1]))
 
 
 class OperandTurns:
@@ -95,20 +99,20 @@ class OperandTurns:
         # The last byte has the sign, and all bits set in it mean NaN, or a number that no result is.
         self._last_byte = out.address + item_bytes - 1
         self.kept = np.zeros(out.size, np.uint8)
+        self._kept_at = self.kept.ctypes.data
         self.kept_states = np.zeros(len(state_counts), np.int64)
         self._states = np.zeros((len(state_counts), 1), np.int64)
         self._seen = 0
         self._lists = [one for turning in turnings for one in turning.masks]
-        self._at: list[npt.NDArray[np.int64]] = []
+        self._follows = np.array([one.follows for one in self._lists])
+        self._units = np.array([one.unit for one in self._lists], np.int64)[:, None]
+        self._at = np.zeros((0, 0), np.int64)
         self._changes = (Change * len(turnings))()
-        self._masks: list[Masks] = []
-        nothing = Masks(_NO_MASK.ctypes.data, 0, (0, 0, 0), _PART - 1)
         for change, turning in zip(self._changes, turnings, strict=True):
             change.to, change.extents, change.width = turning.to, turning.extents, turning.width
-            change.masks = (nothing, nothing)
             for number, one in enumerate(turning.masks):
                 change.masks[number] = Masks(one.content.ctypes.data, 0, one.steps, one.within)
-                self._masks.append(change.masks[number])
+        self._masks = [masks for change in self._changes for masks in change.masks]
 
     def forget(self) -> None:
         """Says that what ran before is of no interest: one of the runs to come is kept."""
@@ -120,28 +124,28 @@ class OperandTurns:
         keep: one of these runs is kept; otherwise one of all since `forget`, each as likely as the others.
         still: the operands do not change.
         """
-        random, before = self._random, self._states[:, -1:]
-        steps = random.integers(1, self._counts, (len(before), count))
-        states = (before + np.cumsum(steps, axis=1)) % self._counts
-        self._states = np.concatenate([before, np.repeat(before, count, axis=1) if still else states], axis=1)
-        self._at = [self._states[one.follows] * one.unit for one in self._lists]
-        for masks, at in zip(self._masks, self._at, strict=True):
-            masks.at = at.ctypes.data
-        self._none = np.zeros(count + 1, np.int64)
-        for change in self._changes:
-            for masks in change.masks:
-                if masks.source == _NO_MASK.ctypes.data:
-                    masks.at = self._none.ctypes.data
+        vectors, before = len(self._counts), self._states[:, -1:]
+        drawn = self._random.integers(0, _DRAWN, (vectors + WATCHED) * count + 2)
+        states = np.empty((vectors, count + 1), np.int64)
+        states[:] = before
+        if not still:
+            # A state never follows itself.
+            steps = drawn[: vectors * count].reshape(vectors, count) % (self._counts - 1) + 1
+            states[:, 1:] = (before + steps.cumsum(axis=1)) % self._counts
+        self._states = states
+        self._at = states[self._follows] * self._units
+        at = self._at.ctypes.data
+        for number, masks in enumerate(self._masks):
+            masks.at = at + number * (count + 1) * 8
         self._seen += count
         kept_run = -1
-        if keep or still or random.random() * self._seen < count:
-            kept_run = int(random.integers(count))
-            self.kept_states = self._states[:, kept_run + 1]
-        places = random.integers(0, self._values, (count, WATCHED))
-        watched = (places * self._item_bytes + self._last_byte).astype(np.uint64)
+        if keep or still or drawn[-1] % self._seen < count:
+            kept_run = int(drawn[-2]) % count
+            self.kept_states = states[:, kept_run + 1]
+        places = drawn[vectors * count : -2].reshape(count, WATCHED) % self._values
+        watched = places * self._item_bytes + self._last_byte
         self._out.fill(POISON_BYTE)
-        kept = self.kept.ctypes.data
-        return Turns(self._changes, watched, kept_run, self._out.address, kept, self._out.size)
+        return Turns(self._changes, watched, kept_run, self._out.address, self._kept_at, self._out.size)
 
     def ran(self, begun: int) -> None:
         """Says how many of the runs drawn were begun."""
@@ -160,5 +164,5 @@ def whole_turns(
     for number, buffer in enumerate(operands):
         content = np.concatenate([values[number].ravel().view(np.uint8) for values in rounds])
         masks = MaskList(content, 0, buffer.size)
-        turnings.append(Turning(buffer.writable_address, (1, 1, 1), buffer.size, (masks,)))
+        turnings.append(Turning(buffer.writable_address, (1, 1, 1), buffer.size, (masks, _NO_MASKS)))
     return OperandTurns(turnings, [len(rounds)], out, item_bytes, seed)
