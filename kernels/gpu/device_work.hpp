@@ -9,6 +9,7 @@
 //     to_product_tiles                    the same of a GEMM
 //     to_compare, to_within,
 //     to_count_other                      a verdict in device memory
+//     to_stamp                            the time by another clock than the events'
 #pragma once
 
 #if defined(__AMDGCN__)
@@ -140,6 +141,17 @@ TO_WORK_INLINE void barrier() {
 #else
   __nvvm_bar_sync(0);
 #endif
+}
+#endif
+#if defined(TO_INSTRUCTIONS)
+TO_WORK_INLINE u64 clock() { return 0; }
+#elif defined(__AMDGCN__)
+TO_WORK_INLINE u64 clock() { return __builtin_amdgcn_s_memrealtime(); }
+#else
+TO_WORK_INLINE u64 clock() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
+  return now;
 }
 #endif
 TO_WORK_INLINE i64 first_index() { return (i64)block() * kThreads + thread(); }
@@ -626,6 +638,12 @@ TO_WORK_KERNEL to_within(const void *got, const void *low, const void *high, lon
   TO_WORK_LOWER(verdict->first, first);
   if (unwritten) TO_WORK_ADD(verdict->unwritten, unwritten);
   if (nan) TO_WORK_ADD(verdict->nan, nan);
+}
+
+// The time by a clock that is not the events': nanoseconds, or ticks of 10 ns (AMD).
+TO_WORK_KERNEL to_stamp(unsigned long long *at) {
+  using namespace to_work;
+  if (!first_index()) *at = clock();
 }
 
 // How many bytes of two ranges are not `value`: the guard zones before and after a buffer.

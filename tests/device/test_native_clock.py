@@ -52,7 +52,7 @@ def test_runs_see_changed_operands_and_must_write_watched_bytes(clock: NativeClo
     axes = Axes((1, 1, 3, 5), (0, 0, 1, 0), (0, 0, 0, 1))
     vectors = [(0, signs(np.random.default_rng(1), 3)), (1, signs(np.random.default_rng(2), 5))]
     turning = sign_turning(operand, 4, axes, vectors)
-    turns = OperandTurns([turning], [STATES, STATES], out, 4, seed=7)
+    turns = OperandTurns([turning], 2, STATES, out, 4, seed=7)
     seen: list[npt.NDArray[np.float32]] = []
 
     def kernel(_: int | None) -> int:
@@ -66,8 +66,8 @@ def test_runs_see_changed_operands_and_must_write_watched_bytes(clock: NativeClo
     for number in (0, 1):
         drawn = turns.draw(5, keep=True)
         runs = clock.time(address, 0, 5, drawn)
-        turns.ran(runs.begun)
-        assert (runs.returned, runs.begun, runs.nanoseconds.shape) == (0, 5, (5,))
+        turns.ran()
+        assert (runs.returned, drawn.begun, runs.nanoseconds.shape) == (0, 5, (5,))
         assert (runs.nanoseconds > 0).all()
         assert (runs.untouched > 0) == (number == 0), "the third run wrote nothing"
         kept = 5 * number + drawn.kept_run
@@ -87,18 +87,19 @@ def test_operands_stay_known_when_a_kernel_fails(clock: NativeClock) -> None:
     values = np.ones(40, np.float32)
     operand, out = buffer_of(values), GuardedBuffer(16, flush=False)
     vector = signs(np.random.default_rng(1), 40)
-    nothing = (1, np.zeros(8, np.bool_))
+    nothing = (1, np.zeros(STATES + 1, np.bool_))
     turning = sign_turning(
         operand, 4, Axes((1, 1, 1, 40), (0, 0, 0, 1), (0, 0, 0, 0)), [(0, vector), nothing]
     )
-    turns = OperandTurns([turning], [STATES, 2], out, 4, seed=7)
+    turns = OperandTurns([turning], 2, STATES, out, 4, seed=7)
     calls: list[int] = []
     launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(lambda _: calls.append(1) or len(calls) // 2)
     address = ctypes.cast(launch, ctypes.c_void_p).value or 0
-    runs = clock.time(address, 0, 9, turns.draw(9, keep=True))
-    turns.ran(runs.begun)
-    assert (runs.returned, runs.begun, len(calls)) == (1, 2, 2)
-    turns.draw(1, keep=True, still=True)
+    drawn = turns.draw(9, keep=True)
+    runs = clock.time(address, 0, 9, drawn)
+    turns.ran()
+    assert (runs.returned, drawn.begun, len(calls)) == (1, 2, 2)
+    turns.stay()
     state = int(turns.kept_states[0])
     wanted = np.where(vector[state : state + 40] ^ vector[:40], -1, 1)
     assert (operand.view(np.float32, (40,)) == wanted).all()
@@ -114,8 +115,7 @@ def test_a_library_that_exports_a_clock_replaces_nothing(clock: NativeClock, tmp
     subprocess.run([zig, "cc", "-shared", "-fPIC", "fake.c", "-o", "fake.so"], cwd=tmp_path, check=True)
     fake = ctypes.CDLL(str(tmp_path / "fake.so"), mode=ctypes.RTLD_GLOBAL)
     launch = ctypes.cast(fake.launch, ctypes.c_void_p).value or 0
-    nothing = Turns(None, np.zeros((5, 0), np.int64))
-    assert (clock.time(launch, 0, 5, nothing).nanoseconds > 0).all()
+    assert (clock.time(launch, 0, 5, Turns(kept_run=-1)).nanoseconds > 0).all()
     assert not clock.changed()
 
 

@@ -93,6 +93,10 @@ class Device(Protocol):
         """Compares the output of the last run of this binary's latest `sample` or `look` with the exact
         result."""
 
+    def clocks_differ(self, binary: Path) -> str | None:
+        """How the times of a kernel that was sampled differ between two clocks of the device; None: they
+        agree, or the device has one clock."""
+
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
         """Runs once on a caller's data, over a poisoned output, and writes the output to its file.
 

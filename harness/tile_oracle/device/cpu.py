@@ -259,13 +259,13 @@ class CpuDevice:
     ) -> npt.NDArray[np.uint64]:
         began = time.monotonic()
         runs = self._clock.time(library.launch, ctypes.addressof(args), count, turns)
-        timed.turns.ran(runs.begun)
+        timed.turns.ran()
         self.kernel_seconds += time.monotonic() - began
         if runs.returned != _TO_OK:
             raise KernelFailed(f"the kernel returned {runs.returned} when it was timed")
         if runs.untouched:
             raise KernelFailed(
-                f"when it was timed, {runs.untouched:,} of {turns.watched.size:,} values "
+                f"when it was timed, {runs.untouched:,} of {count * turns.watched_count:,} values "
                 f"checked in {count:,} runs were not written when it returned"
             )
         return runs.nanoseconds
@@ -286,7 +286,7 @@ class CpuDevice:
             return CheckResult("ok")
 
         def again() -> CheckResult | None:
-            turns = timed.turns.draw(1, keep=True, still=True)
+            turns = timed.turns.stay()
             runs = self._clock.time(library.launch, ctypes.addressof(args), 1, turns)
             if runs.returned != _TO_OK:
                 return CheckResult("wrong", f"the kernel returned {runs.returned} when it was timed")
@@ -298,6 +298,9 @@ class CpuDevice:
         if result.status == "wrong" and right_now:
             return replace(result, detail=f"{result.detail}; correct when it runs alone")
         return result
+
+    def clocks_differ(self, binary: Path) -> str | None:
+        return None
 
     def state(self) -> DeviceState:
         return DeviceState()

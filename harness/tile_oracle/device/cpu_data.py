@@ -229,17 +229,17 @@ class TimedData:
             )
             for number, buffer in enumerate(self.inputs)
         ]
-        self.turns = OperandTurns(turnings, [STATES] * 3, self.out, size, seed)
+        self.turns = OperandTurns(turnings, 3, STATES, self.out, size, seed)
         self._comparison = Comparison(problem, self.turns.kept.view(STORAGE[problem.result_dtype]), expected)
 
     def mismatch(self) -> str | None:
-        rows, columns = (
-            one[state : state + count] ^ one[:count]
-            for one, state, count in zip(
-                self._signs, self.turns.kept_states, (self._rows, self._columns), strict=False
-            )
+        rows, columns, _ = self._signs
+        row, column, _ = self.turns.kept_states.tolist()
+        negative = (
+            rows[row : row + self._rows] ^ rows[: self._rows],
+            columns[column : column + self._columns] ^ columns[: self._columns],
         )
-        return self._comparison.mismatch((rows, columns))
+        return self._comparison.mismatch(negative)
 
 
 class Comparison:
@@ -263,7 +263,8 @@ class Comparison:
             return _product_mismatch(problem, self._values, expected, negative)
         bits, wanted = self._bits, self._wanted
         if negative is not None:
-            rows, columns = self._axes.spread(*(one * self._sign for one in negative))
+            signs = (one * self._sign for one in negative)
+            rows, columns = (one.take(places) for one, places in zip(signs, self._axes.places, strict=True))
             wanted = (wanted.reshape(self._axes.extents) ^ rows ^ columns).reshape(-1)
         if expected.points is not None:
             stray = _stray_values(self._values, problem.result_dtype)

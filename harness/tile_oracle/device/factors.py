@@ -12,9 +12,10 @@ channel of the result (bwd_weight: an output channel), and the depth is the chan
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -108,9 +109,13 @@ class Exponents:
         return np.asarray(np.ldexp(shaped, one + other).reshape(values.shape))
 
 
-@lru_cache(4)
 def factor_axes(problem: Problem) -> FactorAxes:
     """Where the factors of a problem's operands and result are."""
+    return _axes_of(cast("Hashable", problem))
+
+
+@lru_cache(4)
+def _axes_of(problem: Any) -> FactorAxes:
     return sums_of_products(problem.op).factor_axes(problem)
 
 

@@ -55,6 +55,9 @@ _LOOKS = 3
 result."""
 
 
+_CLOCKS_NS, _CLOCKS_SHARE, _CLOCKS_SLACK_NS = 2_000_000.0, 0.02, 15_000.0
+"""How long runs are timed by two clocks, and how much these may differ. The timer's span holds the launches
+of two more kernels."""
 _DRAWN_AMONG = 8
 """A run whose result is compared follows fewer others than this."""
 
@@ -210,6 +213,7 @@ class GpuDevice:
         launches = [
             _launches(plan, checked.inputs, checked.out, _address(workspace)) for checked in loaded.sets
         ]
+        self._driver.reset_cache()
         found = self._run_on_all_sets(loaded, launches, workspace)
         self._checked = (binary, self._timer.between_marks_ns(len(launches)))
         self._forget_look()
@@ -324,6 +328,10 @@ class GpuDevice:
 
     def verify(self, binary: Path) -> CheckResult:
         loaded, timer = self._require(), self._latest
+        changed = self._driver.settings.restored()
+        if changed:
+            names = ", ".join(changed)
+            return CheckResult("wrong", f"changed {names} for itself and all other kernels", tainted=True)
         if timer is None:
             return CheckResult("ok")  # the check runs were timed
         timed, problem = loaded.sets[0], loaded.problem
@@ -368,6 +376,23 @@ class GpuDevice:
             self._driver.launch(launch)
         timed = loaded.sets[0]
         return self._work.find(loaded.problem, timed.out, None, timed.expected, timed.sample)
+
+    def clocks_differ(self, binary: Path) -> str | None:
+        timer = self._timers.get(binary)
+        if timer is None:
+            return None
+        try:
+            by_events = self._timer.span_ns(timer, _CLOCKS_NS, self._work.stamp)
+            by_timer = self._work.between_stamps_ns()
+        except RuntimeFailure as failure:
+            self._end_if_sticky(failure)
+            return f"failed when the clocks were compared: {failure}"
+        if not by_timer or abs(by_timer - by_events) <= _CLOCKS_SHARE * by_events + _CLOCKS_SLACK_NS:
+            return None
+        return (
+            f"its runs took {by_events / 1e3:,.1f} us by the device's events "
+            f"and {by_timer / 1e3:,.1f} us by its timer"
+        )
 
     def inputs_changed(self) -> bool:
         """Whether a kernel has changed the operands of the loaded problem. Slow: for wrong results only."""

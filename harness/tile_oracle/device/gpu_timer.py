@@ -182,6 +182,19 @@ class GpuTimer:
         self._driver.destroy_graph(timer.graph)
         return taken
 
+    def span_ns(self, timer: Timed, wanted_ns: float, stamp: Callable[[int], None]) -> float:
+        """The time of as many graphs or runs in a row as take about `wanted_ns`. stamp: notes the time by
+        another clock, before (0) and after them (1)."""
+        starts = max(1, math.ceil(wanted_ns / (timer.repeats * min(timer.changed_ns, wanted_ns))))
+        stamp(0)
+        self.mark(0)
+        for _ in range(starts):
+            self._start(timer)
+        self.mark(1)
+        stamp(1)
+        self._driver.synchronize()
+        return self.between_marks_ns(1)[0]
+
     def forget_changes(self) -> None:
         """Forgets how long changes take: those of another problem take another time."""
         self._change_took_ns = None

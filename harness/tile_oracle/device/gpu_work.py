@@ -41,7 +41,7 @@ WORK_KERNELS = (
         "to_product_long",
         "to_product_tiles",
     ),
-    *("to_compare", "to_within", "to_count_other"),
+    *("to_compare", "to_within", "to_count_other", "to_stamp"),
 )
 """The kernels that device_work.hpp exports."""
 
@@ -58,6 +58,7 @@ _SLOTS = 3
 """Slots of one look (a queued check): damage around the output, damage around the workspace, the output."""
 _LOOK_BYTES = _SLOTS * _VERDICT.size
 _MOST_LOOKS = 4
+_STAMPS = struct.Struct("<2Q")
 
 
 class _Pattern(ctypes.Structure):
@@ -176,7 +177,8 @@ class DeviceWork:
         self._driver = driver
         module = driver.load_module(binary.read_bytes())
         self._functions = {name: driver.function(module, name) for name in WORK_KERNELS}
-        self._verdict = driver.allocate(_MOST_LOOKS * _LOOK_BYTES)
+        self._verdict = driver.allocate(_MOST_LOOKS * _LOOK_BYTES + _STAMPS.size)
+        self._stamps = self._verdict + _MOST_LOOKS * _LOOK_BYTES
         self._looks = 0
 
     def fill_integers(self, problem: Problem, seed: int, first: int, second: int) -> None:
@@ -367,6 +369,15 @@ class DeviceWork:
 
     def _slot(self, number: int) -> c_void_p:
         return c_void_p(self._verdict + self._looks * _LOOK_BYTES + number * _VERDICT.size)
+
+    def stamp(self, number: int) -> None:
+        """Notes the time of the device's timer when the stream reaches this point: number 0 or 1."""
+        self._run("to_stamp", 1, c_void_p(self._stamps + 8 * number))
+
+    def between_stamps_ns(self) -> float:
+        """Nanoseconds from stamp 0 to stamp 1; 0 where there is no such timer."""
+        begin, end = _STAMPS.unpack(self._driver.copy_out(self._stamps, _STAMPS.size))
+        return float(end - begin) * self._driver.timer_tick_ns
 
     def value(self, problem: Problem, out: int, index: int) -> bytes:
         """One value of an output, in its storage format."""

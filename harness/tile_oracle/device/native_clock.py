@@ -106,7 +106,7 @@ Before each run some output bytes are set to 0xFF, to check that the run has wri
 output of one run is copied, to be compared."""
 
 COMPILER_OPTIONS = (
-    *("-Os", "-fomit-frame-pointer", "-fno-stack-protector", "-fno-sanitize=all"),
+    *("-O2", "-fomit-frame-pointer", "-fno-stack-protector", "-fno-sanitize=all"),
     *("-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fPIC", "-ffreestanding", "-mno-red-zone"),
 )
 """Options for ziglang's `zig cc -target MACHINE-linux-musl`."""
@@ -115,45 +115,51 @@ CODE: Mapping[str, bytes] = MappingProxyType(
     {
         "x86_64": bytes.fromhex(
             """
-            48837f18000f8e1f030000554157415641554154534883ec4848c7442408000000004531ff48893c244c89fb488b4f38
-            488b4740488b573049ffc748894424104885d248894c24180f8e9f0100004531c0488b4f284c89c648c1e6074a8d34c6
-            488b4431084885c00f8e6a0100004c894424204801f1488b114c8b411031f64d85c00f8e370100004c8b491831ff4d85
-            c90f8e180100004c8b51204531c04c8b59384c0fafde4c0359284c8b71404c0faff74c8b49484d0fafc84d01f14d01d9
-            4c8b71684c0faff64c0371584c8b61704c0fafe74c8b59784d0fafd84d01e34d01f34c8b71304c8b61604b8b2cfe4c01
-            cd4f8b2cfc4d030cde4d01dd4d031cdc4983fa107d084531f6e9850000004531e44c8b51504d21e24c8bb1800000004d
-            21e6430f100411420f104c15000f57c8430f100433430f105435000f57d00f57d1420f1004220f57c2420f1104224c8b
-            51204d8d7424104983c4204d39d44d89f47eaeeb2e4c8b51504d21f24c8ba1800000004d21f4428a4415004332041143
-            32042343324425004230043249ffc64c8b51204d39d67ccd49ffc04c01d24c8b49184d39c80f8cf3feffff4c8b411048
-            ffc74c39c70f8cd3feffff488b410848ffc64839c60f8cb4feffff488b3c24488b57304c8b44242049ffc04939d00f8c
-            6dfeffff488b4740488b4c24184c897f504885c07e20488b442410480faf4424084801c831c9488b14c8c602ff48ffc1
-            483b4f407cf0bf01000000488d742438488b0424ff5010488b0424488b7808488b0424ff1089c5bf01000000488d7424
-            28488b0424ff5010488b742418488b3c24488b47404885c07e3b488b4f48488b542410480faf5424084801d631d24989
-            f1488b34d6408a364531c04080feff4c89ce410f94c04c01c148894f4848ffc24839d075d985ed0f8590000000488b44
-            2428482b4424384869c000ca9a3b4803442430482b442440488b4f20488904d9483b5f587550488b4f704883f9107d04
-            31c0eb2631d2488b4760488b4f680f1004100f110411488b4f70488d42104883c2204839ca4889c27edc4839c87d1748
-            8b4f60488b57688a0c01880c0248ffc0483b47707ce94883442408084c3b7f180f8c03fdffff31c0eb0631c0c34863c5
-            4883c4485b415c415d415e415f5dc3
+            48837f18000f8e23040000554157415641554154534883ec4848c7442408000000004531ff48893c24eb150f1f440000
+            4883442408084c3b7f180f8df60300004c89fb488b47384889442418488b4740488b57304983c70148894424104885d2
+            0f8eee0100004531c0eb1f0f1f440000488b3c24488b57304c8b4424204983c0014939d00f8dc6010000488b4f284c89
+            c648c1e6074a8d34c6488b4431084885c07eda4c894424204801f1488b114c8b411031f6eb17662e0f1f840000000000
+            488b41084883c6014839c67da34d85c07ef24c8b491831ffeb0f660f1f4400004883c7014c39c77dd74d85c97ef24c8b
+            51204531c0662e0f1f840000000000904c8b59384c0fafde4c0359284c8b71404c0faff74c8b49484d0fafc84d01f14d
+            01d94c8b71684c0faff64c0371584c8b61704c0fafe74c8b59784d0fafd84d01e34d01f34c8b71304c8b69604b8b2cfe
+            4c01cd4f8b64fd004d030cde4d01dc4d035cdd004983fa107d164531f6e9ad000000662e0f1f8400000000000f1f4000
+            4531ed662e0f1f8400000000000f1f004c8b51504d21ea4c8bb1800000004d21ee430f100411420f104c15000f57c843
+            0f100433430f1014340f57d00f57d1420f10042a0f57c2420f11042a4c8b51204d8d75104983c5204d39d54d89f57eb0
+            eb3d662e0f1f8400000000000f1f40004c8b51504d21f24c8ba9800000004d21f5420fb6441500433204114332042b43
+            32042c423004324983c6014c8b51204d39d67ccc4983c0014c01d24c8b49184d39c80f8cc8feffff4c8b4110e99ffeff
+            ff662e0f1f8400000000000f1f440000488b47404c897f504885c07e24488b442410480faf442408480344241831c990
+            488b14c8c602ff4883c101483b4f407cefbf01000000488d742438488b0424ff5010488b0424488b7808488b0424ff10
+            89c5bf01000000488d742428488b0424ff5010488b3c24488b4f404885c90f8ebd000000488b47484883f901751231d2
+            e984000000662e0f1f840000000000904889ce48bafeffffffffffff7f4821d6488b542410480faf542408488b7c2418
+            4c8d14174983c20831d2660f1f4400004d8b44d2f8450fb6004531c94180f8ff410f94c14901c1488b04244c89484849
+            8b04d2440fb60031c04180f8ff488b3c240f94c04c01c8488947484883c2024839d675bcf6c1017428488b742410480f
+            aff3488b4c2418488d0cf1488b0cd10fb60931d280f9ff0f94c24801c24889574885ed0f85a8000000488b442428482b
+            4424384869c000ca9a3b4803442430482b442440488b4f20488904d9483b5f580f857afcffff488b4f704883f9107d10
+            31c0eb40662e0f1f840000000000669031d2662e0f1f8400000000000f1f4000488b4760488b4f680f1004100f110411
+            488b4f70488d42104883c2204839ca4889c27edc4839c80f8d23fcffff0f1f00488b4f60488b57680fb60c01880c0248
+            83c001483b47707ce7e902fcffff31c0c34863c5eb0231c04883c4485b415c415d415e415f5dc3
             """
         ),
         "aarch64": bytes.fromhex(
             """
-            080c40f91f0500f1eb170054ffc301d1fa6703a919409952f85f04a9f8031faaf71f8052f65705a9f5031faa16118052
-            f44f06a9f30300aa5973a772fe6f02a96c2243a9fa0318aa692240f9180700919f0500f14b0c0054ea031faa6b1640f9
-            4b2d169b6e0540f9df0500f1eb0a00546c0140f96f0940f9ed031faaff0500f1cb090054710d40f9ee031faa3f0600f1
-            cb080054701140f9ef031faa71c943a91f4200f1608542a9639145a931020d9b608946a9000c0d9b51460e9b722540f9
-            40000e9b623d40f943460f9b317878f8927878f842000f9b20787af881787af87100118b6000008b5200128b4100018b
-            e2031faaab040054702940f9634140f91002028a6300028a0068f03c216af03c2268e33c436ae33c43800091201c206e
-            411c236e001c216e8169e23c001c216e8069a23c42400091701140f97f0010ebcdfdff5411000014702940f9634140f9
-            1002028a6300028a04687038306a703825686338436a63381002044a84696238a300034a1002034a1002044a90692238
-            42040091701140f95f0010ebebfdff54710d40f9ef0500918c01108bff0111ebebf7ff546f0940f9ce050091df010feb
-            ebf6ff546e0540f9ad050091bf010eebebf5ff546c1a40f94a0500915f010ceb6bf4ff546a2240f902000014ea0309aa
-            3b21159b5f0500f1782a00f90b010054e8031faa697b68f80805009137010039692240f91f0109eb6bffff54680a40f9
-            e14300912000805200013fd6680240a900013fd6680a40f9f403002ae10300912000805200013fd6682240f91f0500f1
-            2b010054692640f96a8740f84a0140395ffd03712915899a080500f1692600f941ffff5454050035eaa340a9e90340f9
-            eb0f40f9280108cb691240f90829199b08010bcb28793af8682e40f95f0308ebe1020054693a40f93f4100f16a000054
-            e8031faa10000014e8031faa692a46a92069e83c4069a83c0a81009108410091693a40f95f0109eb2dffff5406000014
-            692a46a9296968384969283808050091693a40f91f0109eb4bffff54680e40f9b52200911f0308eb4beaff54e0031faa
-            04000014e0031faac0035fd6807e4093f44f46a9f65745a9f85f44a9fa6743a9fe6f42a9ffc30191c0035fd6
+            080c40f91f0500f16b180054ffc301d1fe6f02a9fa6703a9f85f04a9f65705a9f44f06a919409952f30300aaf5031faa
+            f8031faa16118052f71f80525973a77205000014680e40f9b52200911f0308ebaa1600546c2243a9fa0318aa692240f9
+            180700919f0500f1cb0c0054ea031faa050000146c1a40f94a0500915f010cebca0b00546b1640f94b2d169b6e0540f9
+            df0500f12bffff546c0140f96f0940f9ed031faa050000146e0540f9ad050091bf010eeb0afeff54ff0500f18bffff54
+            710d40f9ee031faa04000014ce050091df010febaafeff543f0600f18bffff54701140f9ef031faa71c943a91f4200f1
+            608542a9639145a931020d9b608946a9000c0d9b51460e9b722540f940000e9b623d40f943460f9b317878f8927878f8
+            42000f9b20787af881787af87100118b6000008b5200128b4100018be2031faaab040054702940f9634140f91002028a
+            6300028a0068f03c216af03c2268e33c436ae33c43800091201c206e411c236e001c216e8169e23c001c216e8069a23c
+            42400091701140f97f0010ebcdfdff5411000014702940f9634140f91002028a6300028a04687038306a703825686338
+            436a63381002044a84696238a300034a1002034a1002044a9069223842040091701140f95f0010ebebfdff54710d40f9
+            ef0500918c01108bff0111ebebf7ff546f0940f9b6ffff176a2240f902000014ea0309aa3b21159b5f0500f1782a00f9
+            0b010054e8031faa697b68f80805009137010039692240f91f0109eb6bffff54680a40f9e14300912000805200013fd6
+            680240a900013fd6680a40f9f403002ae10300912000805200013fd6682240f91f0500f12b010054692640f96a8740f8
+            4a0140395ffd03712915899a080500f1692600f941ffff54b4040035eaa340a9e90340f9eb0f40f9280108cb691240f9
+            0829199b08010bcb28793af8682e40f95f0308eb81ecff54693a40f93f4100f16a000054e8031faa10000014e8031faa
+            692a46a92069e83c4069a83c0a81009108410091693a40f95f0109eb2dffff5406000014692a46a92969683849692838
+            08050091693a40f91f0109eb4bffff544dffff17e0031faac0035fd6807e409302000014e0031faaf44f46a9f65745a9
+            f85f44a9fa6743a9fe6f42a9ffc30191c0035fd6
             """
         ),
     }
@@ -186,8 +192,14 @@ class Change(ctypes.Structure):
     )
 
 
-class _Runs(ctypes.Structure):
-    """Runs of `SOURCE`."""
+class Turns(ctypes.Structure):
+    """Runs of `SOURCE`: what changes before each run, and what is looked at. `NativeClock.time` fills in what
+    is run.
+
+    changes: the address of an array of `Change`, whose lists `at` have one number more than there are runs.
+    watched: of `watched_count` addresses for each run. kept_run: the run whose output, `out_bytes` at `out`,
+    is copied to `kept`; -1: none. begun: after the runs, how many of them there were.
+    """
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("launch", "args", "now")),
@@ -202,32 +214,14 @@ class _Runs(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Turns:
-    """What changes before each of some runs, and what is looked at.
-
-    changes: one for each operand that changes, as an array of `Change`, whose lists `at` have one number more
-    than there are runs. watched: addresses of output bytes that are 0xFF in no result, a row for each run.
-    kept_run: the run whose output, `out_bytes` at `out`, is copied to `kept`; -1: none.
-    """
-
-    changes: ctypes.Array[Change] | None
-    watched: npt.NDArray[np.int64]
-    kept_run: int = -1
-    out: int = 0
-    kept: int = 0
-    out_bytes: int = 0
-
-
-@dataclass(frozen=True)
 class Runs:
     """returned: the kernel's return value, 0 for success. untouched: watched bytes that a run had not written
-    when it returned, summed over the runs. begun: number of runs before which the operands were changed.
+    when it returned, summed over the runs.
     """
 
     returned: int
     nanoseconds: npt.NDArray[np.uint64]
     untouched: int
-    begun: int
 
 
 class NativeClock:
@@ -236,14 +230,14 @@ class NativeClock:
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
         self._own: tuple[tuple[int, int], ...] = ()
-        self._run: Callable[[_Runs], int] = _in_python
+        self._run: Callable[[Turns], int] = _in_python
         code = CODE.get(platform.machine())
         if code is not None:
             with suppress(OSError):  # the system forbids executable memory
                 self._run = self._loaded(code)
         self._code = ClockCode(NOW, self._own)
 
-    def _loaded(self, code: bytes) -> Callable[[_Runs], int]:
+    def _loaded(self, code: bytes) -> Callable[[Turns], int]:
         self._memory = mmap.mmap(-1, len(code), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         self._memory.write(code)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
@@ -261,17 +255,13 @@ class NativeClock:
         """Runs the kernel `count` times. launch, args: addresses of the library's function and its
         argument."""
         nanoseconds = np.zeros(count, np.uint64)
-        changes = turns.changes or ()
-        runs = _Runs(launch, args, NOW, count, nanoseconds.ctypes.data)
-        runs.changes, runs.change_count = ctypes.addressof(changes) if changes else 0, len(changes)
-        runs.watched, runs.watched_count = turns.watched.ctypes.data, turns.watched.shape[1]
-        runs.kept_run, runs.out, runs.kept = turns.kept_run, turns.out, turns.kept
-        runs.out_bytes = turns.out_bytes
-        returned = self._run(runs)
-        return Runs(returned, nanoseconds, int(runs.untouched), int(runs.begun))
+        turns.launch, turns.args, turns.now, turns.count = launch, args, NOW, count
+        turns.nanoseconds, turns.untouched = nanoseconds.ctypes.data, 0
+        returned = self._run(turns)
+        return Runs(returned, nanoseconds, turns.untouched)
 
 
-def _in_python(runs: _Runs) -> int:
+def _in_python(runs: Turns) -> int:
     """The same loop in Python; the time of an empty call is subtracted."""
     launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(runs.launch)
     nanoseconds = (ctypes.c_uint64 * runs.count).from_address(runs.nanoseconds)

@@ -6,6 +6,8 @@ earlier run nor tell which run's output will be compared, or where.
 
 from __future__ import annotations
 
+import ctypes
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,7 +25,8 @@ STATES = 4096
 """Different signs of a vector of factors, drawn at random."""
 _PART = 16
 _WHOLE = -1
-_DRAWN = 1 << 62
+_AT_ONCE = 256
+"""Runs for which everything is drawn together."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,9 @@ class Turning:
     masks: tuple[MaskList, MaskList]
 
 
-def signs(random: np.random.Generator, size: int) -> npt.NDArray[np.bool_]:
+def signs(generator: np.random.Generator, size: int) -> npt.NDArray[np.bool_]:
     """Those of a vector of factors in all states: in state s they begin at s."""
-    return random.random(size + STATES) < 0.5
+    return generator.random(size + STATES) < 0.5
 
 
 def sign_turning(
@@ -80,76 +83,100 @@ def sign_turning(
 class OperandTurns:
     """The states of all operands. They begin in state 0, in which nothing has changed.
 
-    state_counts: of each vector. kept: a copy of the output that is to be compared, and kept_states the
-    operands' states in its run.
+    kept: a copy of the output that is to be compared, and kept_states the operands' states in its run.
     """
 
     def __init__(
         self,
         turnings: Sequence[Turning],
-        state_counts: Sequence[int],
+        vectors: int,
+        states: int,
         out: GuardedBuffer,
         item_bytes: int,
         seed: int,
     ) -> None:
+        """`states`: of each vector. item_bytes: of a value of the output."""
         self._random = np.random.default_rng((seed, 5))
-        self._counts = np.array(state_counts, np.int64)[:, None]
+        self._draw_one = random.Random(seed).random
+        self._vectors, self._count = vectors, states
         self._out, self._item_bytes = out, item_bytes
         self._values = out.size // item_bytes
         # The last byte has the sign, and all bits set in it mean NaN, or a number that no result is.
         self._last_byte = out.address + item_bytes - 1
         self.kept = np.zeros(out.size, np.uint8)
-        self._kept_at = self.kept.ctypes.data
-        self.kept_states = np.zeros(len(state_counts), np.int64)
-        self._states = np.zeros((len(state_counts), 1), np.int64)
-        self._seen = 0
+        self.kept_states = np.zeros(vectors, np.int64)
+        self._states = np.zeros((vectors, 1), np.int64)
+        self._drawn = self._used = self._begin = self._seen = 0
         self._lists = [one for turning in turnings for one in turning.masks]
         self._follows = np.array([one.follows for one in self._lists])
         self._units = np.array([one.unit for one in self._lists], np.int64)[:, None]
-        self._at = np.zeros((0, 0), np.int64)
         self._changes = (Change * len(turnings))()
         for change, turning in zip(self._changes, turnings, strict=True):
             change.to, change.extents, change.width = turning.to, turning.extents, turning.width
             for number, one in enumerate(turning.masks):
                 change.masks[number] = Masks(one.content.ctypes.data, 0, one.steps, one.within)
         self._masks = [masks for change in self._changes for masks in change.masks]
+        self._turns = Turns(0, 0, 0, 0, 0, ctypes.addressof(self._changes), len(turnings), 0, WATCHED)
+        self._turns.out, self._turns.out_bytes, self._turns.kept = (
+            out.address,
+            out.size,
+            self.kept.ctypes.data,
+        )
 
     def forget(self) -> None:
         """Says that what ran before is of no interest: one of the runs to come is kept."""
         self._seen = 0
 
-    def draw(self, count: int, *, keep: bool, still: bool = False) -> Turns:
-        """Draws the states of `count` runs and poisons the output.
+    def draw(self, count: int, *, keep: bool) -> Turns:
+        """What changes before `count` runs. Poisons the output.
 
         keep: one of these runs is kept; otherwise one of all since `forget`, each as likely as the others.
-        still: the operands do not change.
         """
-        vectors, before = len(self._counts), self._states[:, -1:]
-        drawn = self._random.integers(0, _DRAWN, (vectors + WATCHED) * count + 2)
-        states = np.empty((vectors, count + 1), np.int64)
-        states[:] = before
-        if not still:
-            # A state never follows itself.
-            steps = drawn[: vectors * count].reshape(vectors, count) % (self._counts - 1) + 1
-            states[:, 1:] = (before + steps.cumsum(axis=1)) % self._counts
-        self._states = states
-        self._at = states[self._follows] * self._units
-        at = self._at.ctypes.data
-        for number, masks in enumerate(self._masks):
-            masks.at = at + number * (count + 1) * 8
-        self._seen += count
-        kept_run = -1
-        if keep or still or drawn[-1] % self._seen < count:
-            kept_run = int(drawn[-2]) % count
-            self.kept_states = states[:, kept_run + 1]
-        places = drawn[vectors * count : -2].reshape(count, WATCHED) % self._values
-        watched = places * self._item_bytes + self._last_byte
-        self._out.fill(POISON_BYTE)
-        return Turns(self._changes, watched, kept_run, self._out.address, self._kept_at, self._out.size)
+        if self._used + count > self._drawn:
+            self._draw_block(max(count, _AT_ONCE))
+        begin = self._begin = self._used
+        return self._turns_at(begin, count, self._at_address, self._drawn + 1, keep=keep)
 
-    def ran(self, begun: int) -> None:
-        """Says how many of the runs drawn were begun."""
-        self._states = self._states[:, : begun + 1]
+    def stay(self) -> Turns:
+        """One more run with the same operands, which is kept."""
+        if not self._drawn:
+            self._draw_block(_AT_ONCE)
+        states = self._states[:, [self._used, self._used]]
+        self._still = np.ascontiguousarray(states[self._follows] * self._units)
+        turns = self._turns_at(0, 1, self._still.ctypes.data, 2, keep=True)
+        self.kept_states = self._states[:, self._used]
+        return turns
+
+    def _turns_at(self, begin: int, count: int, at: int, length: int, *, keep: bool) -> Turns:
+        """at: the address of lists of `length` places."""
+        for number, masks in enumerate(self._masks):
+            masks.at = at + 8 * (number * length + begin)
+        turns = self._turns
+        turns.watched = self._watched_address + 8 * WATCHED * begin
+        turns.begun, turns.kept_run = 0, -1
+        self._seen += count
+        if keep or self._draw_one() * self._seen < count:
+            turns.kept_run = kept = int(self._draw_one() * count)
+            self.kept_states = self._states[:, begin + kept + 1]
+        self._out.fill(POISON_BYTE)
+        return turns
+
+    def ran(self) -> None:
+        """Says that the runs drawn last have been made, or as many as were begun."""
+        self._used = self._begin + self._turns.begun
+
+    def _draw_block(self, count: int) -> None:
+        """Draws the states of the next runs, and what is watched in them."""
+        states = np.empty((self._vectors, count + 1), np.int64)
+        states[:, 0] = self._states[:, self._used]
+        # A state never follows itself.
+        states[:, 1:] = self._random.integers(1, self._count, (self._vectors, count))
+        states = np.cumsum(states, axis=1) % self._count
+        self._states, self._drawn, self._used = states, count, 0
+        self._at = states[self._follows] * self._units
+        places = self._random.integers(0, self._values, WATCHED * count)
+        self._watched = places * self._item_bytes + self._last_byte
+        self._at_address, self._watched_address = self._at.ctypes.data, self._watched.ctypes.data
 
 
 def whole_turns(
@@ -165,4 +192,4 @@ def whole_turns(
         content = np.concatenate([values[number].ravel().view(np.uint8) for values in rounds])
         masks = MaskList(content, 0, buffer.size)
         turnings.append(Turning(buffer.writable_address, (1, 1, 1), buffer.size, (masks, _NO_MASKS)))
-    return OperandTurns(turnings, [len(rounds)], out, item_bytes, seed)
+    return OperandTurns(turnings, 1, len(rounds), out, item_bytes, seed)

@@ -7,6 +7,7 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from types import MappingProxyType
 
 from tile_oracle.device.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
+from tile_oracle.device.runtime.settings import Setting
 
 LIBRARY = "libcuda.so.1"
 
@@ -17,6 +18,7 @@ _FUNCTION_ATTRIBUTES = {"lds_bytes": 1, "scratch_bytes": 3, "vgprs": 4}
 """Static shared memory, local memory per thread, registers per thread."""
 _MOST_BLOCKS = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 _WARP, _REGISTER_BYTES = 32, 4
+_OF_STREAM = ("cuStreamGetAttribute", "cuStreamSetAttribute")
 
 
 class CudaDriver(Driver):
@@ -60,6 +62,16 @@ class CudaDriver(Driver):
     # Uncorrectable ECC error; destroyed contexts; faults of a kernel: illegal address, timeout, assertion,
     # stack, illegal instruction, misaligned address, address space, program counter, other faults.
     sticky_codes = frozenset((4, 46, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720))
+
+    settings_known = (
+        Setting("the share of the L2 cache for persisting data", "cuCtxGetLimit", "cuCtxSetLimit", 8, 6),
+        Setting("the granularity of L2 fetches", "cuCtxGetLimit", "cuCtxSetLimit", 8, 5),
+        Setting("the preferred cache", "cuCtxGetCacheConfig", "cuCtxSetCacheConfig"),
+        Setting("the banks of shared memory", "cuCtxGetSharedMemConfig", "cuCtxSetSharedMemConfig"),
+        Setting("the stream's window of persisting L2 data", *_OF_STREAM, 32, 1, of_stream=True),
+        Setting("the stream's priority", *_OF_STREAM, 4, 8, of_stream=True),
+    )
+    reset_cache_symbol = "cuCtxResetPersistingL2Cache"
 
     def _make_current(self) -> None:
         context = c_void_p()

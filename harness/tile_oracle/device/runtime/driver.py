@@ -16,6 +16,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from tile_oracle.device.runtime.settings import Setting, Settings
+
 _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
         "init": (c_uint,),
@@ -130,6 +132,11 @@ class Driver(ABC):
     symbols: ClassVar[Mapping[str, str]]
     """Operation -> name of the library's function."""
     sticky_codes: ClassVar[frozenset[int]]
+    settings_known: ClassVar[tuple[Setting, ...]]
+    timer_tick_ns: ClassVar[float] = 1.0
+    """Nanoseconds of a tick of the timer that code on the device reads."""
+    reset_cache_symbol: ClassVar[str] = ""
+    """The function that gives reserved parts of the cache back, if there is one."""
 
     def __init__(self, library: ctypes.CDLL, index: int = 0) -> None:
         """`index`: number of the device among those visible to this process."""
@@ -141,6 +148,10 @@ class Driver(ABC):
         self.device = self._number("device", index)
         self._make_current()
         self.stream = self._handle("stream_create", 0)
+        self.settings = Settings(library, self.stream, self.settings_known)
+        self._reset_cache = (
+            getattr(library, self.reset_cache_symbol, None) if self.reset_cache_symbol else None
+        )
 
     def _function(self, symbol: str, arguments: tuple[Any, ...]) -> Any:
         try:
@@ -199,6 +210,11 @@ class Driver(ABC):
     def device_count(self) -> int:
         """Number of devices visible to this process."""
         return self._number("device_count")
+
+    def reset_cache(self) -> None:
+        """Gives parts of the cache back that a kernel has reserved for its data."""
+        if self._reset_cache is not None:
+            self._reset_cache()
 
     # ---- memory -------------------------------------------------------------------------------
 

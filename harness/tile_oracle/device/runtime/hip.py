@@ -8,11 +8,13 @@ from ctypes import c_char_p, c_int, c_void_p
 from types import MappingProxyType
 
 from tile_oracle.device.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
+from tile_oracle.device.runtime.settings import Setting
 
 LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
 """The unversioned name comes with ROCm's development packages, the others with its runtime packages."""
 
 _PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
+_OF_STREAM = ("hipStreamGetAttribute", "hipStreamSetAttribute")
 _PROPERTIES_BYTES = 1 << 14
 """Larger than hipDeviceProp_t in any version."""
 _ARCH = re.compile(rb"gfx[0-9a-f]{3,4}(?=[:\0])")
@@ -58,6 +60,14 @@ class HipDriver(Driver):
     # Illegal address, timeout, assertion, launch failure; runtime shutdown; uncorrectable ECC error. Most
     # faults of a kernel never become an error number: the runtime aborts the process.
     sticky_codes = frozenset((4, 214, 700, 702, 709, 710, 719, 999))
+
+    timer_tick_ns = 10.0
+    settings_known = (
+        Setting("the preferred cache", "hipDeviceGetCacheConfig", "hipDeviceSetCacheConfig"),
+        Setting("the banks of shared memory", "hipDeviceGetSharedMemConfig", "hipDeviceSetSharedMemConfig"),
+        Setting("the stream's window of persisting L2 data", *_OF_STREAM, 32, 1, of_stream=True),
+        Setting("the stream's priority", *_OF_STREAM, 4, 8, of_stream=True),
+    )
 
     def _make_current(self) -> None:
         self._check("hipSetDevice", self._function("hipSetDevice", (c_int,))(self.device))
