@@ -27,6 +27,9 @@ class LeakingDevice:
     def state(self) -> DeviceState:
         return DeviceState()
 
+    def clocks_differ(self, binary: Path) -> str | None:
+        return None
+
     def verify(self, binary: Path) -> CheckResult:
         return CheckResult("ok")
 

@@ -17,6 +17,8 @@ enum Mode {
     OTHER_ABI = 9,
     BEFORE_WORKSPACE = 10,
     CHANGES_INPUTS = 11,
+    EVERY_EIGHTH = 12,
+    KEEPS_FIRST_OPERAND = 13,
 };
 
 #define DIRECTION_TO_FORWARD 0
@@ -31,9 +33,11 @@ enum Mode {
 #if defined(TO_INSTRUCTIONS) // an emulation's
 TO_LDS_OF_TILES(0)
 #define EVIL_KERNEL extern "C" void
+#define EVIL_MEMORY static
 #define EVIL_INFO extern "C" __attribute__((used, visibility("default")))
 #else
 #define EVIL_KERNEL extern "C" __attribute__((global)) void
+#define EVIL_MEMORY static __attribute__((device))
 #define EVIL_INFO extern "C" __attribute__((device, used, visibility("protected")))
 #endif
 
@@ -48,6 +52,10 @@ EVIL_INFO const to_gpu_launch_info to_launch_info = {
     TO_TILE_K,
     1};
 
+EVIL_MEMORY unsigned runs = 0; // so far
+EVIL_MEMORY const void *kept_from = nullptr;
+EVIL_MEMORY unsigned short kept[1 << 14]; // the first operand, as it was when its address was new
+
 EVIL_KERNEL to_conv(to_gpu_args a) {
   using namespace to_work;
   u32 lane = thread();
@@ -60,6 +68,21 @@ EVIL_KERNEL to_conv(to_gpu_args a) {
                 a.stride_d, a.stride_h, a.stride_w, a.pad_d, a.pad_h, a.pad_w,
                 a.dilation_d, a.dilation_h, a.dilation_w};
   if (block() != 0) return;
+  if (TO_TILE_M == EVERY_EIGHTH) {
+    unsigned now = runs;
+    barrier();
+    if (lane == 0) runs = now + 1;
+    if (now > 5 && now % 8) return;
+  }
+  if (TO_TILE_M == KEEPS_FIRST_OPERAND) {
+    bool there = kept_from == a.in0;
+    barrier();
+    for (i64 at = lane; !there && at < (i64)a.N * a.Di * a.Hi * a.Wi * a.C; at += 64)
+      kept[at] = ((const unsigned short *)a.in0)[at];
+    if (lane == 0) kept_from = a.in0;
+    barrier();
+    p.in0 = kept;
+  }
   i64 count = values(p) - (TO_TILE_M == UNWRITTEN);
   for (i64 at = lane; at < count; at += 64) {
     float value = value_of(p, at, 0, 1);

@@ -122,6 +122,8 @@ def outcomes(
         ("wrong", "wrong", "1 of 1,296 values wrong, at (0, 0, 0, 0, 5)"),
         ("unwritten", "wrong", "left 1 of 1,296 values unwritten"),
         ("changes_inputs", "wrong", "changed its inputs"),
+        ("every_eighth", "wrong", "when it was timed"),
+        ("keeps_first_operand", "wrong", "when it was timed"),
         ("other_abi", "build_error", "GPU ABI 2"),
         ("too_much_lds", None, "cannot be "),
     ],

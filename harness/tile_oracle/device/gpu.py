@@ -94,6 +94,7 @@ class GpuDevice:
         self._units = properties.compute_units or compute_units
         self._lock = GpuLock(properties.identity)
         self._work = DeviceWork(driver, work)
+        self._settings = driver.settings()
         self._kernels: dict[Path, LoadedKernel] = {}
         self._timers: dict[Path, Timed] = {}
         self._checked: tuple[Path, list[float]] | None = None
@@ -213,7 +214,7 @@ class GpuDevice:
         launches = [
             _launches(plan, checked.inputs, checked.out, _address(workspace)) for checked in loaded.sets
         ]
-        self._driver.reset_cache()
+        self._settings.reset_cache()
         found = self._run_on_all_sets(loaded, launches, workspace)
         self._checked = (binary, self._timer.between_marks_ns(len(launches)))
         self._forget_look()
@@ -328,7 +329,7 @@ class GpuDevice:
 
     def verify(self, binary: Path) -> CheckResult:
         loaded, timer = self._require(), self._latest
-        changed = self._driver.settings.restored()
+        changed = self._settings.restored()
         if changed:
             names = ", ".join(changed)
             return CheckResult("wrong", f"changed {names} for itself and all other kernels", tainted=True)

@@ -265,8 +265,10 @@ def _in_python(runs: Turns) -> int:
     """The same loop in Python; the time of an empty call is subtracted."""
     launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(runs.launch)
     nanoseconds = (ctypes.c_uint64 * runs.count).from_address(runs.nanoseconds)
-    changes = (Change * runs.change_count).from_address(runs.changes or ctypes.addressof(nanoseconds))
-    watched = (ctypes.c_void_p * (runs.count * runs.watched_count)).from_address(runs.watched)
+    changes = (Change * runs.change_count).from_address(runs.changes or ctypes.addressof(runs))
+    watched = (ctypes.c_void_p * (runs.count * runs.watched_count)).from_address(
+        runs.watched or ctypes.addressof(runs)
+    )
     empty = min(_once(_LIBC.abs, 0)[1] for _ in range(50))
     for run in range(runs.count):
         for change in changes:

@@ -18,6 +18,7 @@ class EmulatedDriver(Driver):
 
     symbols: Mapping[str, str] = {}
     sticky_codes: frozenset[int] = frozenset()
+    library, stream = None, 0
 
     def __init__(self, gpu: EmulatedGpu, arch: str, folder: Path) -> None:
         """`folder`: modules are written to it to be loaded."""

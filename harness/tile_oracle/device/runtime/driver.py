@@ -132,7 +132,7 @@ class Driver(ABC):
     symbols: ClassVar[Mapping[str, str]]
     """Operation -> name of the library's function."""
     sticky_codes: ClassVar[frozenset[int]]
-    settings_known: ClassVar[tuple[Setting, ...]]
+    settings_known: ClassVar[tuple[Setting, ...]] = ()
     timer_tick_ns: ClassVar[float] = 1.0
     """Nanoseconds of a tick of the timer that code on the device reads."""
     reset_cache_symbol: ClassVar[str] = ""
@@ -148,10 +148,6 @@ class Driver(ABC):
         self.device = self._number("device", index)
         self._make_current()
         self.stream = self._handle("stream_create", 0)
-        self.settings = Settings(library, self.stream, self.settings_known)
-        self._reset_cache = (
-            getattr(library, self.reset_cache_symbol, None) if self.reset_cache_symbol else None
-        )
 
     def _function(self, symbol: str, arguments: tuple[Any, ...]) -> Any:
         try:
@@ -211,10 +207,9 @@ class Driver(ABC):
         """Number of devices visible to this process."""
         return self._number("device_count")
 
-    def reset_cache(self) -> None:
-        """Gives parts of the cache back that a kernel has reserved for its data."""
-        if self._reset_cache is not None:
-            self._reset_cache()
+    def settings(self) -> Settings:
+        """The settings that are to stay as they are now."""
+        return Settings(self.library, self.stream, self.settings_known, self.reset_cache_symbol)
 
     # ---- memory -------------------------------------------------------------------------------
 

@@ -32,10 +32,17 @@ class Settings:
     """The settings of an open device as they were at first. Those that its library does not know are left
     out."""
 
-    def __init__(self, library: Any, stream: int, settings: Sequence[Setting]) -> None:
+    def __init__(self, library: Any, stream: int, settings: Sequence[Setting], reset_cache: str = "") -> None:
+        """`reset_cache`: the function that gives reserved parts of the cache back."""
+        self._reset_cache = getattr(library, reset_cache, None) if reset_cache else None
         self._library, self._stream = library, ctypes.c_void_p(stream)
         found = ((one, self._read(one)) for one in settings if hasattr(library, one.getter))
         self._first = [(one, value) for one, value in found if value is not None]
+
+    def reset_cache(self) -> None:
+        """Gives parts of the cache back that a kernel has reserved for its data."""
+        if self._reset_cache is not None:
+            self._reset_cache()
 
     def restored(self) -> tuple[str, ...]:
         """Names of the settings that have changed. They are as at first again."""
