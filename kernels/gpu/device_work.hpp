@@ -437,14 +437,21 @@ TO_WORK_INLINE int exponent(u64 seed, int least, int span, i64 number) {
 }
 TO_WORK_INLINE bool negated(u64 seed, int first, i64 number) { return number ? mix(seed, (u64)number) & 1 : first; }
 
-TO_WORK_INLINE void numbers(const Factors &f, i64 i, i64 &one, i64 &other) {
-  one = other = 0;
+template <class Number> TO_WORK_INLINE void numbers_in(const Factors &f, Number i, i64 &one, i64 &other) {
 #pragma unroll
   for (int axis = 3; axis >= 0; --axis) {
-    i64 place = i % f.extents[axis];
-    i /= f.extents[axis];
+    if (f.extents[axis] == 1) continue;
+    const Number next = i / (Number)f.extents[axis];
+    const i64 place = (i64)(i - next * (Number)f.extents[axis]);
     one += place * f.one[axis], other += place * f.other[axis];
+    i = next;
   }
+}
+// Dividing 64 bits takes several times as long as 32.
+TO_WORK_INLINE void numbers(const Factors &f, i64 i, i64 &one, i64 &other) {
+  one = other = 0;
+  if (i >> 32) numbers_in<u64>(f, (u64)i, one, other);
+  else numbers_in<u32>(f, (u32)i, one, other);
 }
 
 // The value of a result that stands for the i-th of some that lie in even strides.

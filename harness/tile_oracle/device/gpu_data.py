@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tile_oracle.device.gpu_work import GUARD_BYTE, Buffer, Within
@@ -50,7 +51,7 @@ class GpuData(ABC):
         """Changes the timing operands and the expected result, and poisons the output."""
 
     @abstractmethod
-    def changes(self, count: int) -> list[Launches]:
+    def changes(self, count: int) -> Sequence[Launches]:
         """Launches, `count` times, that change timed operands; the expected result, too, or it is right again
         after `renew`."""
 

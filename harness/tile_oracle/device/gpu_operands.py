@@ -5,8 +5,7 @@ from __future__ import annotations
 from tile_oracle.device.check_data import Pattern, dense, mantissa
 from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, operand_bytes
-from tile_oracle.device.loaded_run import Launches
-from tile_oracle.device.runtime.driver import Driver
+from tile_oracle.device.runtime.driver import Driver, Launch
 from tile_oracle.device.stray_values import POISON_BYTE
 from tile_oracle.number_formats import STORAGE
 from tile_oracle.problem import Problem
@@ -32,6 +31,7 @@ class Operands(GpuData):
         for pattern in mantissa(problem):
             self.sets.append(self._set(pattern, SKEW_BYTES, _SAMPLE, skewed))
             skewed = self.sets[-1].out
+        (self._renewing,) = self.changes(1)
         driver.synchronize()
 
     def _set(self, pattern: Pattern, skew: int, sample: int | None, out: Buffer | None = None) -> OperandSet:
@@ -62,11 +62,11 @@ class Operands(GpuData):
         )
 
     def renew(self) -> None:
-        for launch in self.changes(1)[0]:
-            self._driver.launch(launch)
+        self._round += 1
+        self._work.negate_others(self._renewing, self._seed + self._round)
         self.sets[0].out.poison()
 
-    def changes(self, count: int) -> list[Launches]:
+    def changes(self, count: int) -> list[tuple[Launch, ...]]:
         timed = self.sets[0]
         addresses = [*(one.address for one in timed.inputs), _address(timed)]
         self._round += count

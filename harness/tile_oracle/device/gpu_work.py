@@ -207,15 +207,22 @@ class DeviceWork:
             self._driver.launch(self._by_factors("to_scale", problem, seed, number, address))
 
     def negations(self, problem: Problem, seed: int, addresses: Sequence[int]) -> list[Launch]:
-        """Launches that negate random rows, columns and depths of both operands, and of the result if it has
-        an address, too."""
+        """Launches that negate random rows, columns and depths of both operands and of the result."""
         return [
             self._by_factors("to_negate", problem, seed, number, address)
             for number, address in enumerate(addresses)
         ]
 
+    def negate_others(self, launches: Sequence[Launch], seed: int) -> None:
+        """Launches `negations`, but of other rows, columns and depths."""
+        for launch, (one, other) in zip(launches, _VECTORS, strict=True):
+            factors = launch.arguments.values[2]
+            factors.one_seed, factors.other_seed = _stream(seed, one), _stream(seed, other)
+            self._driver.launch(launch)
+
     def _by_factors(self, kernel: str, problem: Problem, seed: int, number: int, address: int) -> Launch:
-        axes, limits, (one, other) = factor_axes(problem)[number], RANGES[problem.dtype], _VECTORS[number]
+        axes, limits = factor_axes(problem)[number].merged, RANGES[problem.dtype]
+        one, other = _VECTORS[number]
         span = limits.most - limits.least + 1
         ends = (limits.least, span) if other != _DEPTHS else (-limits.depth, 2 * limits.depth + 1)
         numbers = (limits.least, span, *ends, number == 1, one == _COLUMNS, 1)

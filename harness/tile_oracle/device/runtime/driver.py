@@ -101,7 +101,7 @@ class Arguments:
     """A kernel's arguments, kept alive with the array of their addresses that a launch takes."""
 
     def __init__(self, *values: Any) -> None:
-        self._values = values
+        self.values = values
         self.addresses = (c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
 
 
