@@ -55,6 +55,7 @@ CALL(cuMemAlloc_v2, void **p, size_t n) { *p = calloc(1, n > 4096 ? 4096 : n); r
 CALL(cuMemFree_v2, void *p) { free(p); return 0; }
 CALL(cuMemcpyHtoDAsync_v2, void *d, const void *s, size_t n, void *q) { memcpy(d, s, n); return 0; }
 CALL(cuMemcpyDtoHAsync_v2, void *d, void *s, size_t n, void *q) { memcpy(d, s, n); return 0; }
+CALL(cuMemcpyDtoDAsync_v2, void *d, void *s, size_t n, void *q) { return 0; }
 CALL(cuMemsetD8Async, void *d, unsigned char v, size_t n, void *q) { return 0; }
 CALL(cuModuleLoadData, void **m, const void *i) { *m = handle(); return 0; }
 CALL(cuModuleUnload, void *m) { return 0; }

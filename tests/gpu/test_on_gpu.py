@@ -122,9 +122,9 @@ def outcomes(
         ("wrong", "wrong", "1 of 1,296 values wrong, at (0, 0, 0, 0, 5)"),
         ("unwritten", "wrong", "left 1 of 1,296 values unwritten"),
         ("changes_inputs", "wrong", "changed its inputs"),
-        ("every_eighth", "wrong", "when it was timed"),
+        ("every_eighth", "wrong or flaky", "when it was timed"),
         ("keeps_first_operand", "wrong", "when it was timed"),
-        ("other_abi", "build_error", "GPU ABI 2"),
+        ("other_abi", "build_error", "GPU ABI is 2"),
         ("too_much_lds", None, "cannot be "),
     ],
 )
@@ -132,7 +132,7 @@ def test_the_next_kernel_is_right(supervisor: Supervisor, mode: str, status: str
     good = [evil.evil_gpu_kernel("good", variant) for variant in (65, 66)]
     before, bad, after = outcomes(supervisor, [good[0], evil.evil_gpu_kernel(mode), good[1]])
     assert before == after == ("ok", "")
-    assert bad[0] in ((status,) if status else ("unsupported", "build_error"))
+    assert bad[0] in (status.split(" or ") if status else ("unsupported", "build_error"))
     assert detail in bad[1]
 
 

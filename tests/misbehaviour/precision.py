@@ -40,6 +40,9 @@ static void convolve_with(const to_conv_args *a, First first, Second second, Sum
 }
 #define SAME [](float v) { return v; }
 #define CUT(bits) [](float v) { return cut(v, bits); }
+#define TO(type) [](float v) { return (float)(type)v; }
+#define FLUSH [](float v) { return v < 1e-3f && v > -1e-3f ? 0 : v; }
+#define CLAMP [](float v) { return v > 1e5f ? 1e5f : v < -1e5f ? -1e5f : v; }
 #define NEAR(bits) [](float v) { return near(v, bits); }
 """
 
@@ -58,6 +61,10 @@ PRECISION = (
     _family("second_operand_23_bits", "Cuts the last bit of the second one.", "SAME", "CUT(23)", "SAME"),
     _family("sums_in_fp16_digits", "Adds with 11 bits.", "SAME", "SAME", "NEAR(11)"),
     _family("sums_in_bf16_digits", "Adds with 8 bits.", "SAME", "SAME", "NEAR(8)"),
+    _family("fp32_as_integers", "Takes operands for integers.", *("TO(int64_t)",) * 2, "SAME"),
+    _family("fp32_through_fp16", "Stores both operands as fp16.", *("TO(_Float16)",) * 2, "SAME"),
+    _family("fp32_small_flushed", "Takes values under 1e-3 for zero.", "FLUSH", "FLUSH", "SAME"),
+    _family("fp32_large_clamped", "Takes values over 1e5 for 1e5.", "CLAMP", "CLAMP", "SAME"),
     _family("sums_in_20_bits", "Adds with 20 bits.", "SAME", "SAME", "NEAR(20)"),
 )
 """fp32 operands and sums with fewer than 24 bits."""

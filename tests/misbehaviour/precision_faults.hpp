@@ -26,6 +26,11 @@ static float load(const void *from, int64_t at) {
     if (fault == 2) return digits_of(value, 4, 1);
     if (fault == 3) return digits_of(value, 8, 1);
     if (fault == 4) return digits_of(value, precision() - 1, 0);
+    if (fault == 10) return (float)(_Float16)value;
+    if (fault == 11) return value > 32767 ? 32767 : value < -32768 ? -32768 : __builtin_rintf(value);
+    if (fault == 12) return value < 1e-3f && value > -1e-3f ? 0 : value;
+    if (fault == 13) return value > 1e5f ? 1e5f : value < -1e5f ? -1e5f : value;
+    if (fault == 14) return __builtin_rintf(value * 16) / 16;
     return value;
 }
 

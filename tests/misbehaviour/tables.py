@@ -7,12 +7,13 @@ from tests.misbehaviour.families import Family
 from tests.misbehaviour.messages import MESSAGES
 from tests.misbehaviour.precision import PRECISION
 from tests.misbehaviour.resources import RESOURCES
+from tests.misbehaviour.saving import SAVING
 from tests.misbehaviour.signals import SIGNALS
 from tests.misbehaviour.state import STATE
 from tests.misbehaviour.timing import TIMING
 from tests.misbehaviour.watching import WATCHING
 
 FAMILIES: tuple[Family, ...] = (
-    *(*TIMING, *PRECISION, *STATE, *MESSAGES, *RESOURCES, *SIGNALS),
+    *(*TIMING, *SAVING, *PRECISION, *STATE, *MESSAGES, *RESOURCES, *SIGNALS),
     *(*FAIRNESS, *WATCHING),
 )

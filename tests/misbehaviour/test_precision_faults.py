@@ -31,10 +31,19 @@ FAULTS = {
     "result cut, not rounded": 7,
     "result rounded half up": 8,
     "sums of a block of 8 in fp16": 9,
+    "operands through fp16": 10,
+    "operands as int16": 11,
+    "values under 1e-3 flushed": 12,
+    "values over 1e5 clamped": 13,
+    "operands as sixteenths": 14,
 }
 """Fault -> `fault` of precision_faults.hpp."""
 
-HARMLESS = {("operands in bf16", "bf16")}
+HARMLESS = {
+    ("operands in bf16", "bf16"),
+    ("operands through fp16", "fp16"),
+    ("values over 1e5 clamped", "fp16"),
+}
 """Faults that do not exist in a dtype."""
 
 

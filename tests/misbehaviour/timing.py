@@ -255,7 +255,7 @@ TIMING = (
         _WRONG,
         f"{_TIMED} to_conv_args b = *a; if (timed) b.Ho -= 1; convolve(&b);",
         declarations=_CALLS,
-        detail="not written when it returned",
+        detail="when it was timed",
     ),
     Family(
         "nan_when_timed",

@@ -55,10 +55,10 @@ _LOOKS = 3
 result."""
 
 
-_CLOCKS_NS, _CLOCKS_SHARE, _CLOCKS_SLACK_NS = 2_000_000.0, 0.02, 15_000.0
+_CLOCKS_NS, _CLOCKS_SHARE, _CLOCKS_SLACK_NS = 1_000_000.0, 0.02, 15_000.0
 """How long runs are timed by two clocks, and how much these may differ. The timer's span holds the launches
 of two more kernels."""
-_DRAWN_AMONG = 8
+_DRAWN_AMONG = 5
 """A run whose result is compared follows fewer others than this."""
 
 
