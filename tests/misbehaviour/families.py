@@ -9,7 +9,17 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-GROUPS = ("timing", "saving", "precision", "state", "messages", "resources", "signals", "fairness", "watching")
+GROUPS = (
+    "timing",
+    "saving",
+    "precision",
+    "state",
+    "messages",
+    "resources",
+    "signals",
+    "fairness",
+    "watching",
+)
 
 
 @dataclass(frozen=True)
