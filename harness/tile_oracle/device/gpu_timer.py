@@ -145,12 +145,16 @@ class GpuTimer:
         # A graph would warm the caches for its own runs.
         if self.cold_cache or rough_ns >= (_LONG_NS if sure else _SHORT_NS):
             return Timed(launches, 0, 1, rough_ns)
-        clear = rough_ns >= _CLEAR_NS and not sure
-        short_ns = rough_ns if clear else self._changed_ns(launches, changes)
+        short_ns = changed_ns = rough_ns
+        if sure:
+            short_ns = changed_ns = self._changed_ns(launches, changes)
+        elif rough_ns < _CLEAR_NS:
+            # The operands do not change here: that may take much longer than the kernel.
+            short_ns = max(100.0, self._in_a_graph([launches] * len(changes)))
         if short_ns >= _SHORT_NS:
-            return Timed(launches, 0, 1, short_ns)
+            return Timed(launches, 0, 1, changed_ns)
         repeats = max(1, min(_MOST_REPLAYS, math.ceil(_SHORT_NS / short_ns)))
-        return Timed(launches, self._driver.capture(launches, repeats), repeats, short_ns)
+        return Timed(launches, self._driver.capture(launches, repeats), repeats, changed_ns)
 
     def _single_ns(self, launches: Launches, changes: Sequence[Launches]) -> list[float]:
         """The time of single runs, before each of which the operands change."""
