@@ -1,7 +1,8 @@
 """`python -m tools.adaptation`: what `train --adapt` gains, by replay.
 
 A model is adapted by some measurements of one recording and judged on the problems of another one: by the
-model's first ten kernels of random problems, and by the pairs that `suggest --adapt` chooses (`chosen`).
+model's first ten kernels of random problems, by the pairs that `suggest --adapt` chooses (`chosen`), and by
+pairs drawn at random (`random`).
 Metrics of all binaries of both recordings are known, as with `train --adapt --build-dir`. With
 --shift the kernels of both get other times first, as another compiler might give them: a factor of each
 pipeline, each tile and each kernel, drawn with these standard deviations of ln(time). Such a shift is made
@@ -21,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.cores import usable_cores
+from tile_oracle.evaluation.folder_predictor import load_predictor
 from tile_oracle.exploration.adapting_pairs import PICKS, covering_problems
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
@@ -28,7 +30,7 @@ from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.oracle import final_measurements
 from tile_oracle.record.dataset import load_records
-from tile_oracle.training.adapt import effects_of, estimate_shifts, loop_changes, remembered
+from tile_oracle.training.adapt import effects_of, loop_changes, remembered, safe_shifts
 from tile_oracle.training.score_scale import Codes, stated_scale
 from tools.command_line import run_tool
 
@@ -71,17 +73,18 @@ class Scored:
     def first_picks(self, count: int, seed: int) -> Codes:
         """Which pairs to measure: the model's first ones of random problems, `count` in all."""
         problems = np.random.default_rng(seed).permutation(self.problem.max() + 1)[: -(-count // PICKS)]
-        return self._first(problems)[:count]
+        return self.first(problems)[:count]
 
     def chosen(self, count: int) -> Codes:
         """Which pairs to measure: those that `suggest --adapt` chooses."""
-        rows = self._first(np.arange(self.problem.max() + 1))
+        rows = self.first(np.arange(self.problem.max() + 1))
         picks = [group.tolist() for _, group in self.kernel[rows].groupby(self.problem[rows])]
-        return self._first(np.array(covering_problems(picks, count)))[:count]
+        return self.first(np.array(covering_problems(picks, count)))[:count]
 
-    def _first(self, problems: Codes) -> Codes:
+    def first(self, problems: Codes, most: int = PICKS) -> Codes:
+        """The pairs of these problems that the model ranks first."""
         rank = pd.Series(self.score).groupby(self.problem).rank(method="first").to_numpy()
-        return np.flatnonzero(np.isin(self.problem, problems) & (rank <= PICKS))
+        return np.flatnonzero(np.isin(self.problem, problems) & (rank <= most))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,8 +117,8 @@ def _study(args: argparse.Namespace) -> int:
         judge = judge[judge["problem"].isin(judge["problem"].unique()[: args.problems])]
     new = new[~new["problem"].isin(judge["problem"].unique())]
     names = sorted({*new["kernel"].astype(str), *judge["kernel"].astype(str)})
-    loaded = Predictor.load(args.model, usable_cores())
     code = CodeTable.of(new).over(CodeTable.of(judge))
+    loaded = load_predictor(args.model, len(new) + len(judge), usable_cores())
     predictor = loaded.knowing(code)
     scored = [Scored.of(rows, predictor) for rows in (new, judge)]
     adaptation = Adaptation(
@@ -156,14 +159,20 @@ class Adaptation:
             found[f"{count:,}"] = self._adapted(here, judged, here.first_picks(count, seed))
             chosen = here.chosen(count)
             found[f"{len(chosen):,} chosen"] = self._adapted(here, judged, chosen)
+            drawn = np.random.default_rng(seed).permutation(len(here.kernel))[:count]
+            found[f"{len(drawn):,} random"] = self._adapted(here, judged, np.sort(drawn))
         return found
 
     def _adapted(self, here: Scored, judged: Scored, rows: Codes) -> tuple[float, float]:
-        found = estimate_shifts(
-            pd.factorize(here.problem[rows])[0],
+        numbers, problems = pd.factorize(here.problem[rows])
+        leaders = here.first(problems, 1)
+        by_problem = dict(zip(here.problem[leaders], here.kernel[leaders], strict=True))
+        found = safe_shifts(
+            numbers,
             here.kernel[rows],
             here.score[rows],
             here.log_time[rows],
+            {place: by_problem[problem] for place, problem in enumerate(problems)},
             self.names,
             scale=self.scale,
             loop=self.loop,

@@ -18,6 +18,7 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.record.dataset import load_records
 from tile_oracle.table_file import csv_text
+from tile_oracle.training.adapt import Shifts
 from tile_oracle.training.compact import PYTHON_PICKS, choose_compact
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
@@ -180,14 +181,32 @@ def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
     if args.json:
         print_json({"folder": args.out, "adapted": args.adapt, "shifts": shifts})
         return 0
+    if not shifts.share:
+        print(f"no gain: {args.adapt} stays as it is ({_gain(shifts, args.adapt)})\nwritten to {args.out}")
+        return 0
     words = ", ".join(f"{name} {100 * value:.1f} %" for name, value in shifts.deviation.items())
     half = f"\nhalf the matrix instructions in a main loop: {100 * (2**-shifts.loop - 1):+.0f} % time"
     loop = half if shifts.loop else ""
     print(
-        f"{args.adapt}, corrected by {shifts.measurements:,} measurements of {shifts.problems:,} problems\n"
+        f"{args.adapt}, corrected by {shifts.measurements:,} measurements of {shifts.problems:,} problems: "
+        f"{_gain(shifts, args.adapt)}; {100 * shifts.share:.0f} % of the correction is kept\n"
         f"standard deviations: {words}{loop}\nwritten to {args.out}"
     )
     return 0
+
+
+def _gain(shifts: Shifts, model: str) -> str:
+    """What the correction gains in cross-validation, in words."""
+    gain = shifts.gain
+    if gain is None or gain.points is None:
+        return (
+            f"the model's own pick was measured for {gain.judged if gain else 0} problems, too few to judge "
+            f"a correction; `tile-oracle suggest RECORDS --model {model} --adapt` chooses pairs that do"
+        )
+    return (
+        f"the picks' efficiency by {gain.points:+.1f} points, 90 %: {gain.low:+.1f} to {gain.high:+.1f}, "
+        f"cross-validated on {gain.judged:,} problems"
+    )
 
 
 def _binaries(args: argparse.Namespace) -> CodeTable | None:

@@ -119,7 +119,7 @@ def travel_note(folders: Iterable[Path], here: MadeBy) -> str:
         return ""
     return (
         f"not as the model learnt them: these kernels are {'; '.join(said)} ({COST}); "
-        "`tile-oracle train RECORDS --adapt MODEL` corrects it by a few measurements"
+        "`tile-oracle train RECORDS --adapt MODEL` corrects it by a few measurements if that helps"
     )
 
 

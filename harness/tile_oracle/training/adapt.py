@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from tile_oracle.errors import ModelError
@@ -40,6 +41,7 @@ from tile_oracle.model.physics import nearness
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.store import CODE_FILE, SPEC_FILE, json_bytes, read_manifest, write_folder
+from tile_oracle.problem import problem_from_id
 from tile_oracle.training.score_scale import ADAPTED_KEY, Codes, measured_scale, stated_scale, within
 from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests, trained_on
 from tile_oracle.training.training_rows import training_rows
@@ -63,8 +65,29 @@ _LOOP_VARIANCE = 0.3**2
 """Of the binaries' effect, in ln(time) by ln(instructions). It is one number, so its variance cannot be
 estimated; a loop of a quarter of the instructions may take half as long again."""
 
+SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Shares of the shifts that are tried."""
+
+_FOLDS = 10
+_MOST_JUDGED = 200
+_LEAST_JUDGED = 8
+"""Fewer problems say nothing about a gain."""
+
 _TILE = ("tile_m", "tile_n", "tile_k")
 _NOT_OF_THE_CODE = frozenset({*_TILE, "direction", "dtype", "ndim", "op", "layout"})
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a correction gains on problems that it did not see. `share`: of the shifts that is kept, 0 to 1.
+    `points`: of the picks' mean efficiency in percent, from `low` to `high` (90 %); None if too few problems
+    were judged. `judged`: problems with a measurement of the model's own pick."""
+
+    share: float
+    points: float | None
+    low: float | None
+    high: float | None
+    judged: int
 
 
 @dataclass(frozen=True)
@@ -79,6 +102,12 @@ class Shifts:
     measurements: int
     problems: int
     loop: float = 0.0
+    gain: Gain | None = None
+
+    @property
+    def share(self) -> float:
+        """The share of the correction that is kept; 0: the model stays as it is."""
+        return 1.0 if self.gain is None else self.gain.share
 
 
 def estimate_shifts(
@@ -136,6 +165,69 @@ def estimate_shifts(
     )
 
 
+def safe_shifts(
+    problems: Codes,
+    kernels: Iterable[str],
+    score: Array,
+    log_time: Array,
+    picks: Mapping[int, str],
+    known: Iterable[str] = (),
+    *,
+    scale: float | None = None,
+    loop: Mapping[str, float] | None = None,
+) -> Shifts:
+    """As `estimate_shifts`, with the share of the shifts that helps in cross-validation over the problems.
+
+    picks: problem number -> the model's pick among all its kernels. A problem is judged if its pick was
+    measured: how the model orders kernels drawn at random says little about its picks. The share with the
+    largest gain is kept if even the lower end of the gain's interval is positive, else 0.
+    """
+    names = np.array([str(name) for name in kernels])
+    judged = np.unique(problems[np.array([picks.get(int(one)) for one in problems]) == names])
+    changes = np.zeros((len(SHARES), len(judged)))
+    fold_of = np.random.default_rng(0).permutation(problems.max() + 1) % _FOLDS
+    for fold in range(_FOLDS):
+        kept = fold_of[problems] != fold
+        held = [place for place, one in enumerate(judged) if fold_of[one] == fold]
+        if not held:
+            continue
+        try:
+            found = estimate_shifts(
+                np.unique(problems[kept], return_inverse=True)[1],
+                names[kept],
+                score[kept],
+                log_time[kept],
+                names,
+                scale=scale,
+                loop=loop,
+            )
+        except ModelError:  # too few measurements for a part of them to be judged
+            judged = judged[:0]
+            break
+        for place in held:
+            rows = np.flatnonzero(problems == judged[place])
+            shift = np.array([found.shift[name] for name in names[rows]])
+            efficiency = 100 * np.exp(log_time[rows].min() - log_time[rows])
+            before = efficiency[np.argmin(score[rows])]
+            for number, share in enumerate(SHARES):
+                changes[number, place] = efficiency[np.argmin(score[rows] + share * shift)] - before
+    whole = estimate_shifts(problems, names, score, log_time, known, scale=scale, loop=loop)
+    gain = _gain(changes, len(judged))
+    kept_shift = {name: gain.share * value for name, value in whole.shift.items()}
+    return replace(whole, shift=kept_shift, gain=gain)
+
+
+def _gain(changes: Array, judged: int) -> Gain:
+    """The gain of the best share. changes: of each problem's efficiency by each share, (shares, problems)."""
+    if judged < _LEAST_JUDGED:
+        return Gain(0.0, None, None, None, judged)
+    means = changes.mean(axis=1)
+    best = int(np.argmax(means))
+    half = float(stats.t.ppf(0.95, judged - 1) * changes[best].std(ddof=1) / np.sqrt(judged))
+    mean = float(means[best])
+    return Gain(SHARES[best] if mean - half > 0 else 0.0, mean, mean - half, mean + half, judged)
+
+
 def loop_changes(before: CodeTable, now: CodeTable) -> dict[str, float]:
     """Kernel -> change of ln(1 + matrix instructions of the main loop), for kernels whose binaries' metrics
     both tables know."""
@@ -149,7 +241,7 @@ def loop_changes(before: CodeTable, now: CodeTable) -> dict[str, float]:
 def adapted(
     folder: Path, records: pd.DataFrame, threads: int = 1, binaries: CodeTable | None = None
 ) -> tuple[Predictor, Shifts]:
-    """The model of a folder, corrected by records.
+    """The model of a folder, corrected by records as far as that helps (`safe_shifts`), or unchanged.
 
     Metrics of binaries in the records, and of `binaries` that were not measured, replace the model's. Raises
     ModelError for records of another architecture, direction or type, and for too few measurements.
@@ -167,21 +259,38 @@ def adapted(
     groups = group_codes(rows)
     before = predictor.ranker
     score = before.log_time({str(name): rows[name].to_numpy() for name in rows}, groups, threads)
-    shifts = estimate_shifts(
+    shifts = safe_shifts(
         groups,
         rows["kernel"],
         score,
         np.log(rows["latency_ms"].to_numpy(dtype=np.float64)),
+        _picks(predictor, rows, groups),
         predictor.measured_kernels,
         scale=stated_scale(folder) if before.orders_only else 1.0,
         loop=loop_changes(remembered(loaded), code),
     )
+    if not shifts.share:
+        return loaded, shifts
     old = before.aliases
     names = sorted({*old.shift, *shifts.shift})
     total = {name: old.shift.get(name, 0.0) + shifts.shift.get(name, 0.0) for name in names}
     aliases = replace(old, shift=total)
     changed = replace(predictor, spec=replace(spec, aliases=aliases.as_json()))
     return replace(changed, ranker=replace(before, aliases=aliases)), shifts
+
+
+def _picks(predictor: Predictor, rows: pd.DataFrame, groups: Codes) -> dict[int, str]:
+    """Problem number -> the model's pick among the kernels that it or the records know, of at most
+    `_MOST_JUDGED` problems."""
+    numbers = dict(zip(rows["problem"].astype(str), groups.tolist(), strict=True))
+    chosen = np.random.default_rng(0).permutation(sorted(numbers))[:_MOST_JUDGED]
+    known = sorted({*rows["kernel"].astype(str), *predictor.measured_kernels})
+    kernels = [parse_kernel_name(name) for name in known]
+    found = {}
+    for problem in map(problem_from_id, chosen.tolist()):
+        pool = [kernel for kernel in kernels if kernel.kind == problem.kind]
+        found[numbers[problem.id]] = predictor.select(problem, pool).name
+    return found
 
 
 def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, out: Path | str) -> None:
@@ -211,7 +320,7 @@ def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, ou
                 **trained_on(old).problems,
                 **problem_digests(training_rows(records).table),
             },
-            MADE_BY_KEY: made_by.and_of(now).as_json(),
+            MADE_BY_KEY: (made_by.and_of(now) if shifts.share else made_by).as_json(),
             ADAPTED_KEY: {
                 "from": old.resolve().name,
                 "by": now.as_json(),
@@ -220,6 +329,7 @@ def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, ou
                 "scale": shifts.scale,
                 "loop": shifts.loop,
                 "deviation_log_time": dict(shifts.deviation),
+                "share": shifts.share,
             },
         }
     )
