@@ -8,6 +8,7 @@ import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -18,12 +19,14 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.record.dataset import load_records
 from tile_oracle.table_file import csv_text
-from tile_oracle.training.adapt import Shifts
 from tile_oracle.training.compact import PYTHON_PICKS, choose_compact
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
 from tile_oracle.training.recipe import RECIPES
 from tile_oracle.training.train import RecipeSearch, TrainedModel, train
+
+if TYPE_CHECKING:
+    from tile_oracle.training.adapt import Shifts
 
 HELP = "train a model that picks kernels, from recorded measurements"
 

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from tile_oracle.errors import ModelError
@@ -221,6 +220,8 @@ def _gain(changes: Array, judged: int) -> Gain:
     """The gain of the best share. changes: of each problem's efficiency by each share, (shares, problems)."""
     if judged < _LEAST_JUDGED:
         return Gain(0.0, None, None, None, judged)
+    from scipy import stats  # not at the top: it is slow to import
+
     means = changes.mean(axis=1)
     best = int(np.argmax(means))
     half = float(stats.t.ppf(0.95, judged - 1) * changes[best].std(ddof=1) / np.sqrt(judged))
