@@ -103,6 +103,7 @@ def test_a_result_that_failed_its_check_is_wrong(tmp_path: Path) -> None:
         ({"activation_type": "gelu"}, "activation_type = gelu: more than a product"),
         ({"bias_vector": "1"}, "bias_vector = 1: more than a product"),
         ({"m": "many", "ldc": "many", "ldd": "many"}, "m = 'many' is not an integer"),
+        ({"alpha": "2"}, "alpha = 2: more than a product"),
         ({"us": "0"}, "latency is not a positive number"),
     ],
 )  # fmt: skip
@@ -177,3 +178,11 @@ def test_figures_that_contradict_each_other_are_refused(
     found = imported(tmp_path, block(0, 1) + block(1, 2, **changed))
     assert dict(found.summary.refused) == {reason: 1}
     assert found.summary.ok == 1
+
+
+def test_further_columns_mean_what_they_mean_in_any_table(tmp_path: Path) -> None:
+    text = block(0, 1) + block(1, 2)
+    text = text.replace(",us\n", ",us,verified,weather\n").replace(",5\n", ",5,True,fine\n", 1)
+    found = imported(tmp_path, text.replace(",5\n", ",5,False,fine\n"))
+    assert list(found.records["status"]) == ["ok", "wrong"]
+    assert found.summary.unknown == ("weather",)

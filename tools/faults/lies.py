@@ -174,6 +174,7 @@ OWN: Mapping[str, Statements] = {
     "blas": {
         "batch_count": _batch, "grouped_gemm": _YES, "beta": (1, 0.5, "x"), "us": _time(1e3),
         **dict.fromkeys(("a_type", "b_type", "d_type"), ("i8_r", "f8_r", "bf16_r", "f64_r", "f4_r")),
+        "alpha": (0.5, 2, "x"), "verified": _NO, "device_name": _DEVICES, "error": _ERRORS,
         "compute_type": ("xf32_r", "f32_fast_bf16_r"), "activation_type": ("gelu", "relu"),
         **dict.fromkeys(("scaleA", "scaleB", "bias_vector"), (1, 2)),
         **dict.fromkeys(("lda", "ldb", "ldc"), lambda choose: 1024 + choose.randint(1, 4096)),

@@ -20,18 +20,26 @@ from tile_oracle.errors import HarnessError, first_line
 from tile_oracle.foreign.contract import number_of
 from tile_oracle.foreign.pairs import PairRows
 from tile_oracle.kernel.named import NamedKernel
-from tile_oracle.operations.gemm.blas_call import READ, gemm_of, members_of, not_dense, why_no_gemm
+from tile_oracle.operations.gemm.blas_call import READ, SIZES, gemm_of, members_of, not_dense, why_no_gemm
 
 _NUMBERED = re.compile(r"\s*\[\d+\]:")
 _SPEEDS = {"hipblaslt-Gflops": "hipblaslt", "rocblas-Gflops": "rocblas"}
 _SOLUTION = re.compile(r"\s*--Solution (?P<what>index|name):\s*(?P<value>\S+)")
 _WINNER = "Winner:"
 _PLAIN: Mapping[str, Sequence[str]] = {
+    "alpha": ("1", "1.0"),
     "activation_type": ("none",), "bias_vector": ("0",), "swizzle_a": ("0",), "swizzle_b": ("0",),
     "use_e": ("0",), "gradient": ("0",),
     **dict.fromkeys(("scaleA", "scaleB", "scaleC", "scaleD", "scaleAlpha_vector", "amaxD"), ("0", "none")),
 }  # fmt: skip
 """Values without which a call is more than a product."""
+_KNOWN = frozenset(
+    {*READ.values(), *_PLAIN, *SIZES, "splitK", "wgm", "cold_iters", "hot_iters", "rotating_buffer", "us"}
+    | {"c_type", "d_type", "compute_type", "bias_type", "atol", "rtol", "norm_error", "CPU-us", "CPU-Gflops"}
+    | {f"stride_{operand}" for operand in "abcd"}
+    | {f"{library}-{what}" for library in _SPEEDS.values() for what in ("Gflops", "GB/s")}
+)
+"""Columns that are read, or say nothing about the time. Others mean what they mean in any table."""
 _FP8 = ("f8_r", "f8_fnuz_r", "f8_ocp_r")
 """Their results are of another type."""
 _LONGEST_DETAIL = 300
@@ -153,7 +161,10 @@ def _add(found: PairRows, result: _Result) -> None:
     failed = "failed" in (members.get("atol"), members.get("rtol"))
     gflops, gb_per_s = (members.get(f"{result.library}-{what}") or None for what in ("Gflops", "GB/s"))
     found.add(
-        {"kernel": kernel.name, "problem": problem.id, "gflops": gflops, "gb_per_s": gb_per_s},
+        {
+            **{name: value for name, value in members.items() if name not in _KNOWN},
+            **{"kernel": kernel.name, "problem": problem.id, "gflops": gflops, "gb_per_s": gb_per_s},
+        },
         [number_of(members.get("us")) / 1000.0],
         status="wrong" if failed else "ok",
         detail=result.solution.get("name", "")[:_LONGEST_DETAIL],
