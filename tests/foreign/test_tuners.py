@@ -218,6 +218,7 @@ def test_states_of_two_gpus_are_no_repeats(tmp_path: Path) -> None:
     [
         ({"relative": "inf"}, "spread is no such number"),
         ({"relative": "-1"}, "spread is no such number"),
+        ({"relative": "much"}, "spread is no such number"),
         ({"sample_size": "-5"}, "samples is no such number"),
         ({"mean": "1.25e-8"}, "faster than the device can be"),
     ],

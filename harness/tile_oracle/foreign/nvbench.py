@@ -67,8 +67,8 @@ def _add(found: PairRows, name: str, state: Mapping[str, Any], device: str) -> N
         _value(summaries, f"nv/{kind}/time/gpu/{what}") for what in ("mean", "min", "max", "stdev/relative")
     )
     count = _value(summaries, f"nv/{kind}/sample_size")
-    if count == 1 and deviation == math.inf:  # as NVBench says that one sample has none
-        deviation = None
+    if deviation is not None and not math.isfinite(deviation):
+        deviation = None if count == 1 else math.inf  # one sample has none
     found.add(
         stated,
         [None if mean is None else 1000.0 * mean],
