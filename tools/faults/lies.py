@@ -152,7 +152,8 @@ OWN: Mapping[str, Statements] = {
     "gemm": OF_GEMM,
     "conv": {**OF_CONV, **CONV_FIGURES},
     "sweep": {
-        "pipeline": ("direct", "stream"), "latency_us": _time(1e3), "tflops": _scaled(CONV.tflops(VICTIM_MS)), "unit": ("ns", "s", "jiffies"),
+        "pipeline": ("direct", "stream"),
+        "latency_us": _time(1e3), "tflops": _scaled(CONV.tflops(VICTIM_MS)), "unit": ("ns", "s", "jiffies"),
         "status": FIGURES["status"], "device": (1, 2), "latency_ms": _scaled(7.7),
     },
     "cache": {
