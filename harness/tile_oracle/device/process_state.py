@@ -328,7 +328,7 @@ def _rows(of_drivers: int) -> tuple[Row, ...]:
     return (
         # Unfair.
         Row(Reader.scheduling, _say_scheduling, unfair=True, fresh=True),
-        Row(Reader.thread_count, _say_threads(of_drivers), unfair=True, fresh=True),
+        Row(Reader.thread_count, _say_threads(of_drivers), unfair=not of_drivers, fresh=True),
         Row(Reader.other_threads_ns, _say_other_threads, unfair=True, fresh=True, alone=True),
         Row(Reader.ended_children, _changed("ran processes"), unfair=True, fresh=True, alone=True),
         Row(Reader.last_task, _say_tasks, unfair=True, fresh=True, alone=True),
