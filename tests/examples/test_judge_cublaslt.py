@@ -32,7 +32,12 @@ def test_the_first_choice_is_judged_and_its_losses_are_named(
     gpu, library = emulated_machine("sm_90"), build_library("cublaslt", tmp_path / "library")
     project.write("products.csv", SMALL)
     shutil.copy(EXAMPLE / "losses.py", project.folder)
-    words = ("--problem-set=products.csv", f"--kernels=cublaslt={library}", "--target=sm_90")
+    words = (
+        "--problem-set=products.csv",
+        f"--kernels=cublaslt={library}",
+        "--target=sm_90",
+        "--model=vendor",
+    )
     emulation = ("-p", emulated.PLUGIN, f"--toolchain={gpu.compiler}", "--library-algorithms=3", *SHORTLY)
     environment = {**gpu.environment(), "RECORD_TO": str(tmp_path / "calls")}
     accepted = project.pytest(*words, *emulation, "--update-baseline", environment=environment)
