@@ -7,6 +7,7 @@ what is left out for its time.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -46,8 +47,11 @@ ORACLES = {path.parent.name: path.parent.parent.parent for path in shipped("*/*/
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where all folders of this process lie. They share a cache of kernels."""
-    return tmp_path_factory.mktemp("home")
+    """Where all folders lie. They share a cache of kernels, with those of other xdist workers, too."""
+    base = tmp_path_factory.getbasetemp()
+    made = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "home"
+    made.mkdir(exist_ok=True)
+    return made
 
 
 @pytest.fixture
