@@ -28,7 +28,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("pytest", "--problem-set=gemm_smoke", *_SHORTLY, "--run-name=workers", "--allow=no-baseline", "-n2"),
     ("pytest", "--problem-set=gemm_crr_validation", "--target=replay"),
     ("pytest", "--problem-set=gemm_crr_validation", "--target=replay", "-n2"),
-    ("tile_oracle.cli", "train", "reports/demo", "--output=trained"),
+    ("tile_oracle.cli", "train", "reports/demo", "--out=trained"),
     ("tile_oracle.cli", "evaluate", "trained", "reports/demo"),
 )
 """What runs in each environment: modules of Python and their arguments."""

@@ -65,8 +65,9 @@ def compile_unit(unit: dict[str, Any], folder: Path, archive: Path, assembly: Pa
                     "function": facts.name,
                     "threads": facts.num_warps * facts.warp_size,
                     "lds_bytes": facts.shared,
-                    "scratch_bytes": facts.global_scratch_size,
-                    "scratch_align": facts.global_scratch_align,
+                    # Older versions say neither for AMD, where they have no such scratch.
+                    "scratch_bytes": getattr(facts, "global_scratch_size", 0),
+                    "scratch_align": getattr(facts, "global_scratch_align", 1),
                     "grid": launch["grid"],
                     "arguments": launch["arguments"],
                 }
