@@ -399,6 +399,34 @@ def test_launches_that_come_late_are_no_earlier_result(
         device.sample(binary, 3)
 
 
+@pytest.mark.parametrize(
+    ("factor", "said"), [(1.0, False), (1.01, False), (0.5, True), (1.2, True), (0.0, False)]
+)
+def test_two_clocks_that_differ_are_reported(
+    gpu: EmulatedGpu,
+    factor: float,
+    said: bool,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = ShortKernels(gpu, "sm_90", tmp_path)
+    device, binary = with_small_problem(gpu, driver, request)
+    assert device.clocks_differ(binary) is None, "nothing was timed"
+    assert device.check(binary).status == "ok"
+    driver.timed = True
+    device.sample(binary, 3)
+    stamps: list[float] = []
+    monkeypatch.setattr(device._work, "stamp", lambda number: stamps.append(driver._now_ns))
+    monkeypatch.setattr(device._work, "between_stamps_ns", lambda: factor * (stamps[1] - stamps[0]))
+    found = device.clocks_differ(binary)
+    assert (found is not None) == said
+    if found is not None:
+        assert found == "its runs took 1,000.0 us by the device's events and " + (
+            "500.0 us by its timer" if factor < 1 else "1,200.0 us by its timer"
+        )
+
+
 @pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
 @pytest.mark.parametrize("operand", [0, 1])
 def test_changed_inputs_are_noticed(
