@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.pytest_project import SHORTLY, Project
+from tile_oracle.device.bounded_rows import outside
 from tile_oracle.errors import KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.number_formats import Array, decode, encode
@@ -71,6 +72,26 @@ def test_a_result_that_is_cut_off_instead_of_rounded_is_wrong(
     wanted = definition([one.astype(np.float64) for one in operands])
     cut = (computed(operands).view(np.uint32) >> 16).astype(np.uint16)
     assert "values wrong" in (mismatch(cut, "bf16", wanted) or "")
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("fault", ["none", "flushed", "clamped", "sixteenths"])
+def test_rms_norm_is_checked_with_values_of_many_sizes(dtype: str, fault: str) -> None:
+    """A kernel that loses small or large values is wrong in the second set."""
+    problem = RmsNormProblem(dtype, 40, 300)
+    random = np.random.default_rng(3)
+    first = rms_norm.WORKER.first(problem, random, 40, far=True)
+    others = rms_norm.WORKER.others(problem, random, None)
+    low, high = rms_norm.WORKER.bounds(problem, first, others, np.arange(40))
+    x = decode(first, dtype)
+    if fault == "flushed":
+        x = np.where(np.abs(x) < (0.3 if dtype == "fp16" else 1e-3), np.float32(0), x)
+    elif fault == "clamped":
+        x = np.clip(x, *((-1e4, 1e4) if dtype == "fp16" else (-1e5, 1e5))).astype(np.float32)
+    elif fault == "sixteenths":
+        x = np.round(x * 16) / np.float32(16)
+    result = encode(_rms_norm([x, decode(others[0].whole(), dtype)]), dtype)
+    assert (outside(result, low, high, dtype) is None) == (fault == "none")
 
 
 @pytest.mark.parametrize("op", ["softmax", "rms_norm"])

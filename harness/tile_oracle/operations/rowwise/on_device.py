@@ -7,7 +7,7 @@ the reference in fp64. docs/verification.md derives the errors.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,8 +62,10 @@ class _Args(ctypes.Structure):
 class RowsInWorker:
     """The part of an operation on rows. See OnDevice, OnGpu and BoundedRows."""
 
-    def __init__(self, definition: Definition) -> None:
-        self._definition = definition
+    def __init__(self, definition: Definition, far_exponents: Mapping[str, int] | None = None) -> None:
+        """`far_exponents`: far rows are multiplied by powers of two up to this one, and down to its inverse,
+        for each dtype; for operations whose errors allow it."""
+        self._definition, self._far_exponents = definition, far_exponents or {}
 
     def cpu_data(self, problem: RowProblem, seed: int) -> BoundedCpuData:
         """Operands and results for the target cpu."""
@@ -78,10 +80,16 @@ class RowsInWorker:
         return bounded_memory_bytes(problem)
 
     def first(self, problem: RowProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
-        """Normal deviates; far: eight times as large, around 96."""
+        """Normal deviates; far: eight times as large, around 96, times a power of two for each row."""
         scale, shift = (8.0, 96.0) if far else (1.0, 0.0)
         values = random.standard_normal((rows, problem.width), dtype=np.float32)
-        return encode(values * np.float32(scale) + np.float32(shift), problem.dtype)
+        values = values * np.float32(scale) + np.float32(shift)
+        most = self._far_exponents.get(problem.dtype, 0) if far else 0
+        if most:
+            powers = random.integers(-most, most + 1, (rows, 1), dtype=np.int32)
+            powers[:2, 0] = (-most, most)[:rows]
+            values = np.ldexp(values, powers)
+        return encode(values, problem.dtype)
 
     def others(self, problem: RowProblem, random: np.random.Generator, rows: int | None) -> list[Repeated]:
         """Weights near 1, if there are any."""
