@@ -8,8 +8,7 @@ import pytest
 
 from tile_oracle.build.builder import Builder
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.verify.assembly import parse_assembly
-from tools.faults.lost_waits import ARCH, NATIVE, is_broken, run
+from tools.faults.lost_waits import ARCH, NATIVE, broken_ways, run
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def test_a_trace_shows_that_a_kernel_is_broken(text: str) -> None:
     """By definition, without the verifier."""
 
     def broken(changed: str) -> bool:
-        return any(is_broken(parse_assembly(changed).functions[0], way) for way in range(6))
+        return any(True for _ in broken_ways(changed, range(6)))
 
     assert not broken(text)
     assert broken(text.replace("s_waitcnt vmcnt(0)", "s_nop 0"))

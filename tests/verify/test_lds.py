@@ -92,6 +92,17 @@ def test_two_waves_write_the_same_bytes() -> None:
     assert rules("v_and_b32_e32 v43, 0x3f0, v40\nds_write_b128 v43, v[4:7]") == []
 
 
+def test_two_writes_in_a_disassembly_are_not_proven_to_meet() -> None:
+    """It lacks the compiler's notes of registers without a value, which may stand for any place."""
+    code = "kernel:\n\tv_mov_b32_e32 v1, 0\n\tds_write_b32 v1, v2\n\tds_write_b32 v1, v3\n\ts_endpgm\n"
+    compiled = verify_assembly("\t.type\tkernel,@function\n" + code)
+    assert [one.rule for one in compiled.findings] == ["race"]
+    lines = code.splitlines()[1:]
+    placed = [f"{line} // {0x1000 + 8 * at:012X}: D81A0000 00000201" for at, line in enumerate(lines)]
+    report = verify_assembly("\n".join(["0000000000001000 <kernel>:", *placed]))
+    assert (report.findings, [one.rule for one in report.not_proven]) == ((), ["race"])
+
+
 _COPY = """s_mov_b32 m0, s8
 s_nop 0
 global_load_lds_dwordx4 v[12:13], off

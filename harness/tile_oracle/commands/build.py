@@ -13,7 +13,7 @@ from tile_oracle.build.builder import REFUSE, Builder
 from tile_oracle.build.kernel_source import TRITON, KernelSource, PoolSource
 from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
-from tile_oracle.commands.kernel_verify import verified_lines, verify_kernels
+from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernels
 from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, KernelError
@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--verify",
         action="store_true",
         help="AMD's GPUs: refuse kernels whose machine code lacks a wait or barrier, and count those for "
-        "which this is not proven; with any of them the exit status is 1",
+        "which this is not proven; with any of these the exit status is 3",
     )
     parser.add_argument(
         "-j", "--jobs", type=int, metavar="N", help="compilers at once (default: one per core)"
@@ -113,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Builds, reports, and returns 1 when a kernel did not compile, or with --verify is not proven to wait.
+    """Builds, reports, and returns 1 when a kernel did not compile, or what `verified_status` says.
     Raises HarnessError."""
     take_kernel_list(args)
     option = kernel_source_option(args.kernel_source, args.ck_tile, args.kernels)
@@ -145,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
         verified = verify_kernels(builder, (one.kernel for one in report.built), args.verify)
         said = verified_lines(verified) if verified else []
         print("\n".join([*left_out, *said, describe_report(report, builder)]))
-    return 1 if report.failed or not all(one.is_clean for one in verified) else 0
+    return 1 if report.failed else verified_status(verified)
 
 
 def _pool(args: argparse.Namespace, source: KernelSource | None) -> list[Kernel]:

@@ -26,7 +26,13 @@ from tile_oracle.commands.kernel_facts import (
     verdict_lines,
 )
 from tile_oracle.commands.kernel_pools import KindPool
-from tile_oracle.commands.kernel_verify import Verified, verified_document, verified_lines, verify_kernels
+from tile_oracle.commands.kernel_verify import (
+    Verified,
+    verified_document,
+    verified_lines,
+    verified_status,
+    verify_kernels,
+)
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import Kernel
@@ -47,9 +53,8 @@ class Inspected:
 
     @property
     def exit_status(self) -> int:
-        """1 when a kernel breaks the architecture's limits, does not compile or has findings."""
-        bad = find_offenders(self.found, self.arch) or not all(one.is_clean for one in self.verified)
-        return 1 if bad else 0
+        """1 when a kernel breaks the architecture's limits or does not compile, else that of --verify."""
+        return 1 if find_offenders(self.found, self.arch) else verified_status(self.verified)
 
     def document(self, args: argparse.Namespace) -> dict[str, object]:
         """What --facts and --verify found, for --json."""

@@ -15,6 +15,8 @@ from tile_oracle.verify.findings import Report
 from tile_oracle.verify.rules import RULES
 from tile_oracle.verify.verifier import verify_parsed
 
+NOT_PROVEN = 3
+"""Exit status where nothing is found, but not everything is proven."""
 _KERNELS_SHOWN = 10
 _FINDINGS_SHOWN = 3
 
@@ -32,6 +34,13 @@ class Verified:
         """Whether all code was analysed, and all waits are proven to be there."""
         report = self.report
         return report is not None and not (report.findings or report.not_proven or report.incomplete)
+
+
+def verified_status(found: Sequence[Verified]) -> int:
+    """The exit status: 1 with findings or code that could not be followed, NOT_PROVEN, or 0."""
+    bad = [one for one in found if not one.is_clean]
+    undecided = [one.report and not (one.report.findings or one.report.incomplete) for one in bad]
+    return 0 if not bad else NOT_PROVEN if all(undecided) else 1
 
 
 def verify_kernels(builder: Builder, kernels: Iterable[Kernel], wanted: bool = True) -> list[Verified]:

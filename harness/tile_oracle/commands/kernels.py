@@ -20,7 +20,7 @@ from tile_oracle.commands.kernel_pools import (
     wrapped,
     write_list,
 )
-from tile_oracle.commands.kernel_verify import file_lines, verified_document, verify_file
+from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
 from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel_filter import KernelFilter, filter_fields
@@ -126,9 +126,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify", action="store_true",
         help="compile the kernels for an AMD GPU and prove from their machine code that loads are waited "
-        "for, LDS writes complete before barriers, and wait states are kept; exit status 1 with findings "
-        "(with --list: all of them). With a path as NAME: verify that file, assembly, a code object or the "
-        "archive of a kernel in Triton",
+        "for, accesses to LDS are ordered, and wait states are kept; exit status 1 with findings (--list: "
+        "all of them), 3 if some kernels are not proven. With a path as NAME: verify that file, assembly, a "
+        "code object or the archive of a kernel in Triton",
     )  # fmt: skip
     parser.add_argument(
         "--sample", type=_count, metavar="N",
@@ -203,7 +203,7 @@ def _show_file(args: argparse.Namespace) -> int:
         print_json(verified_document([one]))
     else:
         print("\n".join(file_lines(one)))
-    return 0 if one.is_clean else 1
+    return verified_status([one])
 
 
 def _show_kernel(args: argparse.Namespace) -> int:

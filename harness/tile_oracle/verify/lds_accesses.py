@@ -41,12 +41,15 @@ def _kind(one: Instruction) -> str:
 @dataclass
 class LdsAccesses:
     """held: an access that is not ordered -> its states, and its counter's clock when it was issued last.
-    has_waves: whether the workgroup may have several waves. lds_bytes: None if unknown."""
+    has_waves: whether the workgroup may have several waves. lds_bytes: None if unknown.
+    disassembled: the text does not say which registers have no value on a path. Then two writes seem to meet
+    where a right program does not write."""
 
     code: Sequence[Instruction]
     footprints: Sequence[Footprint]
     has_waves: bool
     lds_bytes: int | None
+    disassembled: bool
     met: dict[tuple[int, int, bool], bool] = field(default_factory=dict)
     """Pairs of footprints -> whether they meet, which all states share."""
     held: dict[_Access, tuple[int, int]] = field(default_factory=dict)
@@ -65,7 +68,9 @@ class LdsAccesses:
     def thawed(self, frozen: _Frozen) -> LdsAccesses:
         """A copy with another state."""
         held = {(at, place): (states, -younger) for at, place, states, younger in frozen}
-        return LdsAccesses(self.code, self.footprints, self.has_waves, self.lds_bytes, self.met, held)
+        return LdsAccesses(
+            self.code, self.footprints, self.has_waves, self.lds_bytes, self.disassembled, self.met, held
+        )
 
     def _clock(self, at: int) -> int:
         return self.vm_clock if self.code[at].to_lds else self.lgkm_clock
@@ -109,9 +114,12 @@ class LdsAccesses:
             if UNKNOWN in (place, footprint):
                 yield Defect(rule, f"{what}, if the addresses meet: one is not known", cause, proven=False)
             elif self._meet(place, footprint, own_wave):
-                both = self.footprints[place].all_lanes or self.footprints[footprint].all_lanes
-                some = "" if both else ", if the same lanes are active: which are is not known"
-                yield Defect(rule, what + some, cause, proven=both)
+                lanes = self.footprints[place].all_lanes or self.footprints[footprint].all_lanes
+                some = "" if lanes else ", if the same lanes are active: which are is not known"
+                both_write = kind == _kind(self.code[cause]) == _WRITE
+                yield Defect(
+                    rule, what + some, cause, proven=lanes and not (both_write and self.disassembled)
+                )
 
     def _meet(self, first: int, second: int, own_wave: bool) -> bool:
         """Whether two footprints have a byte in common."""

@@ -23,6 +23,8 @@ from tile_oracle.verify.rules import (
 from tile_oracle.verify.wait_states import CHIPS, STRICTEST, Chip, WaitStates
 
 _WAVE = 64
+_MOST_NOT_PROVEN = 100
+"""Of a function. One is enough to know."""
 
 ARCHITECTURES = tuple(CHIPS)
 """The architectures that the tables cover. Code for another one is held to the strictest."""
@@ -110,7 +112,10 @@ class _Verification:
         self._segments: Segments = segments_of(function.settings, dynamic)
         self._paths = follow_lds(graph, code, function.most_threads, function.without_value)
         has_waves = not 0 < function.most_threads <= _WAVE
-        self._lds = LdsAccesses(code, self._paths.footprints, has_waves, self._segments.lds_bytes)
+        disassembled = any(one.address is not None for one in function.lines)
+        self._lds = LdsAccesses(
+            code, self._paths.footprints, has_waves, self._segments.lds_bytes, disassembled
+        )
 
     def findings(self) -> tuple[_Findings, _Findings]:
         """The findings, and what is not proven, sorted by line, one for each rule, line and cause."""
@@ -120,7 +125,7 @@ class _Verification:
             for at, defect in self._check(number, self._thaw(state)):
                 key = (defect.rule, at, defect.cause, defect.what if defect.cause is None else "")
                 where = found if defect.proven else undecided
-                if key not in where:
+                if key not in where and (defect.proven or len(undecided) < _MOST_NOT_PROVEN):
                     where[key] = self._finding(at, defect)
         undecided = {key: one for key, one in undecided.items() if key not in found}
         first, second = (
