@@ -48,7 +48,10 @@ def imports(module: str) -> frozenset[str]:
         elif isinstance(node, ast.Import):
             names = [n.name.partition(".")[2] for n in node.names if n.name.startswith("tile_oracle.")]
         elif isinstance(node, ast.Constant) and _MODULE.fullmatch(str(node.value)):
-            names = [str(node.value).partition(":")[0].partition(".")[2]]
+            place = str(node.value).partition(":")[0]
+            inside = place.partition(".")[2]
+            names = [f"{module.rpartition('.')[0]}.{inside}" if place.startswith(".") else inside]
+            names = [] if inside in WORKERS_PARTS else names
         else:
             continue
         found |= {name for name in names if name and file_of(name) is not None}
@@ -59,7 +62,8 @@ def is_descriptor(module: str) -> bool:
     return module.startswith("operations.") and module.endswith(".descriptor")
 
 
-_MODULE = re.compile(r"tile_oracle(?:\.\w+)+:\w+")
+_MODULE = re.compile(r"tile_oracle(?:\.\w+)+:\w+|\.\w+(?::\w+)?")
+"""The place of a part of a descriptor."""
 
 
 def _executed(tree: ast.AST) -> Iterator[ast.AST]:

@@ -412,7 +412,7 @@ def test_a_kernel_faster_than_the_device_can_be_is_wrong(
     evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "slow_device.py").write_text(
-        "from tile_oracle.device.roofline import Limits\n"
+        "from tile_oracle.arch.time_bound import Limits\n"
         "from tile_oracle.device.cpu import CpuDevice\n"
         "def open_device():\n"
         "    device = CpuDevice()\n"

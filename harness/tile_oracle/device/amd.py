@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
+from tile_oracle.arch.time_bound import gpu_limits
 from tile_oracle.device.gpu import GpuDevice
-from tile_oracle.device.gpu_limits import gpu_limits
 from tile_oracle.device.runtime.hip import open_hip
 from tile_oracle.errors import TargetError
 from tile_oracle.target.device_state import open_reader

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.device.roofline import Limits
+from tile_oracle.arch.time_bound import Limits
 from tile_oracle.problem import Problem
 from tile_oracle.target.base import DataFiles, DeviceInfo
 from tile_oracle.target.device_state import DeviceState

@@ -17,6 +17,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.arch.time_bound import Limits
 from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
 from tile_oracle.device.callers_data import CallersData
 from tile_oracle.device.gpu_abi import Unlaunchable
@@ -32,7 +33,6 @@ from tile_oracle.device.gpu_work import (
 )
 from tile_oracle.device.loaded_kernel import LoadedKernel, load_kernel
 from tile_oracle.device.loaded_run import Launches, Run
-from tile_oracle.device.roofline import Limits
 from tile_oracle.device.runtime.driver import Driver, RuntimeFailure, RuntimeMissing
 from tile_oracle.operation.on_gpu import on_gpu
 from tile_oracle.problem import Problem

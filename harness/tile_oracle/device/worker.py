@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from tile_oracle.arch.time_bound import impossible
 from tile_oracle.device.audit import Audit
 from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused
-from tile_oracle.device.roofline import impossible
 from tile_oracle.device.timing import Timing, summarise, time_kernel
 from tile_oracle.measure.guardian import CONTAINED
 from tile_oracle.measure.protocol import Channel, ChannelClosed, Message, OwnChannel

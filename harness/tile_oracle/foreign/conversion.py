@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from tile_oracle.device.gpu_limits import gpu_limits
-from tile_oracle.device.roofline import Limits
+from tile_oracle.arch.time_bound import Limits, gpu_limits
 from tile_oracle.errors import KernelError, ProblemError, RecordError
 from tile_oracle.foreign.contract import REFUSED, UNITS_MS, Field, number_of, status_named
 from tile_oracle.foreign.dialect import Dialect

@@ -25,7 +25,7 @@ from tile_oracle.foreign.contract import (
 )
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
-from tile_oracle.operations.gemm.kernel import GEMM_KERNEL_FIELDS, GemmKernel
+from tile_oracle.operations.gemm.kernel import GEMM_KERNEL_FIELDS
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.kernel import KERNEL_FIELDS
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
@@ -38,10 +38,11 @@ def _as_named(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def _padded_mem(kernel: Kernel) -> Kernel:
+def _padded_mem(kernel: Any) -> Kernel:
     """CK Tile's GEMMs with the pipeline mem pad all three axes, but benchmark programs name them without."""
-    is_mem = isinstance(kernel, GemmKernel) and kernel.pipeline == "mem"
-    return replace(kernel, pad_m=True, pad_n=True, pad_k=True) if is_mem else kernel
+    is_mem = getattr(kernel, "pipeline", "") == "mem"
+    padded: Kernel = replace(kernel, pad_m=True, pad_n=True, pad_k=True) if is_mem else kernel
+    return padded
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,8 @@ class Operation:
     gpu_source: its part of the translation units of kernels/gpu; None without kernels there.
     ck_tile: its part for CK Tile; None without adapted CK Tile kernels.
     on_device: its part in a worker process.
+    least_work: the operations that any known exact algorithm needs for a problem, and the bytes of the
+    operands that the result depends on, so that an impossible time is found; None: no time is.
     on_gpu: its part for launching kernels on a GPU; None if they run on no GPU.
     triton_view: what declarations of Triton kernels see of its problems; None without such kernels.
     arguments: both operands and the result of a problem, as arrays for `Registry.run`; None if it takes no
@@ -147,6 +149,7 @@ class Operation:
     gpu_source: Callable[[], GpuSource] | None = None
     ck_tile: Callable[[], CkTileUnits] | None = None
     on_device: Callable[[], OnDevice] | None = None
+    least_work: Callable[[Any], tuple[float, int]] | None = None
     on_gpu: Callable[[], OnGpu] | None = None
     triton_view: Callable[[], type[ProblemView]] | None = None
     arguments: Callable[[Any], tuple[Argument, Argument, Argument]] | None = None
@@ -177,6 +180,10 @@ class Operation:
         if self.on_device is None:
             raise OperationError(f"the operation {self.name} runs nowhere: its descriptor needs on_device")
         return self.on_device()
+
+    def work_bound(self, problem: Any) -> tuple[float, int]:
+        """Return `least_work` of a problem; zeros where it is None."""
+        return (0.0, 0) if self.least_work is None else self.least_work(problem)
 
     @cached_property
     def for_gpus(self) -> GpuSource | None:

@@ -32,12 +32,6 @@ class OnDevice(Protocol):
     ) -> ctypes.Structure:
         """The argument of `to_launch` of a cpu kernel. It has a member `workspace`, an address."""
 
-    def least_flops(self, problem: Any) -> float:
-        """Operations that any known exact algorithm needs."""
-
-    def bytes_read(self, problem: Any) -> int:
-        """Bytes of the operands that the result depends on."""
-
 
 class SumsOfProducts(OnDevice, Protocol):
     """An operation whose results are sums of products of two operands. It can be checked exactly, with

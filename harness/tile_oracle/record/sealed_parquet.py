@@ -66,10 +66,13 @@ def _sealed(plain: bytes) -> bytes:
 
 
 def read_table(
-    path: Path, columns: Sequence[str] | None = None, texts: Sequence[str] | None = None
+    path: Path,
+    columns: Sequence[str] | None = None,
+    texts: Sequence[str] | None = None,
+    lists: Sequence[str] = (),
 ) -> pa.Table:
     """The table in a file, or some of its columns (those that exist). texts: the columns of text that are
-    read as such; the others become dictionary arrays. None: all.
+    read as such; the others become dictionary arrays. None: all. lists: the columns that may hold lists.
 
     Raises RecordError if the file cannot be read, DamagedError if its content is not what was written or is
     not parquet.
@@ -81,6 +84,7 @@ def read_table(
         return read_parquet(
             pa.BufferReader(data),
             columns,
+            lists,
             read_dictionary=[] if texts is None else _other_texts(data, texts),
             page_checksum_verification=True,
         )

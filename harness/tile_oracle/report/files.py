@@ -261,7 +261,8 @@ def _read_selection(path: Path) -> tuple[tuple[Problem, ...] | None, pd.DataFram
     if not path.is_file():
         return None, None
     try:
-        table = read_table(path, ["problem", "ranking", "ranking_predicted_tflops"]).to_pydict()
+        ranked = ("ranking", "ranking_predicted_tflops")
+        table = read_table(path, ("problem", *ranked), lists=ranked).to_pydict()
         problems = tuple(problem_from_id(str(problem)) for problem in table["problem"])
     except (DamagedError, KeyError, pa.ArrowException, ProblemError) as error:
         reason = (str(error).splitlines() or ["unreadable"])[0][:200]

@@ -48,11 +48,11 @@ def test_a_set_comes_back_from_its_text(tmp_path: Path) -> None:
         ("M,N,K,Hi\n1,2,3,4\n", r"column 4, 'Hi', is unknown"),
         (
             "op,M,N,K\ngrouped_conv,1,2,3\n",
-            r"mine.csv:2: op = 'grouped_conv' in a file with the columns of gemm",
+            r"mine.csv:2: op = 'grouped_conv' in a file of GEMMs; known: grouped_conv, ",
         ),
         (
             "op,N,C,K,Hi,Wi,Y,X\ngemm,1,8,8,9,9,3,3\n",
-            r"op = 'gemm' in a file with the columns of grouped_conv",
+            r"op = 'gemm' in a file of convolutions; known: grouped_conv, ",
         ),
         ("M,N,K\n1,2,0\n", r"mine.csv:2: K = 0 is not an integer from 1"),
         ("M,N,K\n1,2,x\n", r"mine.csv:2: K = 'x' is not an integer"),

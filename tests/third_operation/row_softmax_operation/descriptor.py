@@ -33,5 +33,6 @@ SOFTMAX = Operation(
     refusals=deferred(".rules:refusals", __package__),
     cpu_source=cpu_source,
     on_device=part(".on_device", __package__),
+    least_work=lambda problem: (problem.rows * problem.columns, 4 * problem.rows * problem.columns),
     features=part(".features:FEATURES", __package__),
 )

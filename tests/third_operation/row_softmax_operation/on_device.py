@@ -112,11 +112,3 @@ def cpu_data(problem: SoftmaxProblem, seed: int) -> SoftmaxData:
 
 def cpu_arguments(problem: SoftmaxProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer) -> _Args:
     return _Args(operands[0].address, out.address, 0, problem.rows, problem.columns)
-
-
-def least_flops(problem: SoftmaxProblem) -> float:
-    return problem.rows * problem.columns
-
-
-def bytes_read(problem: SoftmaxProblem) -> int:
-    return 4 * problem.rows * problem.columns

@@ -37,6 +37,7 @@ ATTENTION = Operation(
     refusals=deferred(".rules:refusals", __package__),
     cpu_source=cpu_source,
     on_device=part(".on_device:WORKER", __package__),
+    least_work=deferred(".least_work:least_work", __package__),
     on_gpu=part(".on_device:WORKER", __package__),
     triton_view=part(".triton_view:AttentionView", __package__),
     terms={

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -24,9 +24,8 @@ from tile_oracle.device.cpu_bounded import BoundedCpuData
 from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
 from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
 from tile_oracle.device.runtime.driver import Driver
-from tile_oracle.number_formats import STORAGE, Array, decode, encode
+from tile_oracle.number_formats import Array, decode, encode
 from tile_oracle.operations.attention.problem import AttentionProblem
 
 _UNITS = {"bf16": 2.0**-8, "fp16": 2.0**-11}
@@ -145,14 +144,17 @@ class AttentionInWorker:
         def of_part(part: Rows, k: Exact, v: Exact) -> None:
             value[part], slack[part] = bounds_of_head(queries[part], k, v, visible[part], problem.dtype)
 
-        # NumPy computes without the interpreter's lock.
-        with ThreadPoolExecutor(min(_MOST_THREADS, len(os.sched_getaffinity(0)))) as threads:
+        cores = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
+        # NumPy computes without the interpreter's lock. A worker with one core starts no thread: between the
+        # runs of a kernel, the audit would take it for the kernel's.
+        with ThreadPoolExecutor(cores) if cores > 1 else nullcontext() as threads:
+            each = map if threads is None else threads.map
             for number in np.unique(slices):
                 stored = (one.rows(number * problem.seq_kv, (number + 1) * problem.seq_kv) for one in others)
                 k, v = (decode(one, problem.dtype).astype(np.float64) for one in stored)
                 (chosen,) = np.nonzero(slices == number)
                 parts = [chosen[i : i + _ROWS_AT_ONCE] for i in range(0, len(chosen), _ROWS_AT_ONCE)]
-                list(threads.map(partial(of_part, k=k, v=v), parts))
+                list(each(partial(of_part, k=k, v=v), parts))
         return rounded_bounds(value, slack, problem.dtype)
 
     def period(self, problem: AttentionProblem) -> int:
@@ -176,14 +178,6 @@ class AttentionInWorker:
         sizes = (problem.batch, problem.heads, problem.kv_heads, problem.seq_q, problem.seq_kv)
         addresses = (one.address for one in operands)
         return _Args(*addresses, out.address, None, *sizes, problem.head_dim**-0.5)
-
-    def least_flops(self, problem: AttentionProblem) -> float:
-        """Operations that any known exact algorithm needs."""
-        return problem.flops / FEWER_PRODUCTS_OF_MATRICES
-
-    def bytes_read(self, problem: AttentionProblem) -> int:
-        """Bytes of Q, K and V: each key is visible to the last query."""
-        return STORAGE[problem.dtype].itemsize * sum(map(math.prod, problem.operand_shapes[:-1]))
 
 
 WORKER = AttentionInWorker()

@@ -49,6 +49,7 @@ GEMM = Operation(
     gpu_source=part(".gpu_source", __package__),
     ck_tile=part(".ck_tile", __package__),
     on_device=part(".on_device", __package__),
+    least_work=deferred(".least_work:least_work", __package__),
     on_gpu=part(".on_gpu", __package__),
     triton_view=part(".triton_view:GemmView", __package__),
     arguments=arguments,

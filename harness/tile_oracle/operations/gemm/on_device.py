@@ -13,8 +13,7 @@ from tile_oracle.device.factors import Axes, FactorAxes
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.product_check import Vector, times, weighted_rows
 from tile_oracle.device.reference import Integers
-from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
-from tile_oracle.number_formats import STORAGE, Array
+from tile_oracle.number_formats import Array
 from tile_oracle.operations.gemm.pointwise import operands_swapped, pointwise_conv
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv import on_device as convolution
@@ -35,16 +34,6 @@ def cpu_arguments(
     if operands_swapped(problem):
         operands = operands[::-1]
     return convolution.cpu_arguments(pointwise_conv(problem), operands, out)
-
-
-def least_flops(problem: GemmProblem) -> float:
-    """Operations that any known exact algorithm needs."""
-    return problem.flops / FEWER_PRODUCTS_OF_MATRICES
-
-
-def bytes_read(problem: GemmProblem) -> int:
-    """Bytes of A and B."""
-    return STORAGE[problem.dtype].itemsize * (problem.M + problem.N) * problem.K
 
 
 def fold_axes(problem: GemmProblem) -> tuple[Axis, Axis]:

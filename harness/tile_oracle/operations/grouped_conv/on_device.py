@@ -16,13 +16,11 @@ from tile_oracle.device.cpu_data import ProblemData
 from tile_oracle.device.factors import Axes, FactorAxes
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.reference import Integers
-from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
-from tile_oracle.number_formats import STORAGE, Array
+from tile_oracle.number_formats import Array
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.operations.grouped_conv.weighted_product import first_of_row, weighted, weighted_product
 
 __all__ = [
-    "bytes_read",
     "columns_of_second",
     "cpu_arguments",
     "cpu_data",
@@ -31,16 +29,12 @@ __all__ = [
     "factor_axes",
     "first_of_row",
     "fold_axes",
-    "least_flops",
     "weighted",
     "weighted_product",
 ]
 
 Index = tuple[Any, ...]
 """An index along several axes of an array."""
-
-_FEWER_PRODUCTS = 4
-"""Reduction of multiplications by Winograd's algorithm, for filters with several taps."""
 
 _EXTENTS = (
     *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "Do", "Ho", "Wo"),
@@ -72,44 +66,6 @@ def cpu_arguments(
     for name in _EXTENTS:
         setattr(args, name, getattr(problem, name))
     return args
-
-
-def least_flops(problem: GroupedConvProblem) -> float:
-    """Operations that any known exact algorithm needs."""
-    taps = math.prod(problem.filter)
-    inside = math.prod(len(_meetings(problem, axis)) for axis in range(problem.ndim))
-    products = problem.N * problem.G * (problem.C // problem.G) * (problem.K // problem.G) * inside
-    return 2 * products / (_FEWER_PRODUCTS if taps > 1 else FEWER_PRODUCTS_OF_MATRICES)
-
-
-def bytes_read(problem: GroupedConvProblem) -> int:
-    """Bytes of the operands that the result depends on."""
-    size = STORAGE[problem.dtype].itemsize
-    p = problem
-    used = [[set(places) for places in zip(*_meetings(p, axis), strict=True)] for axis in range(p.ndim)]
-    if any(not axis for axis in used):
-        return 0
-    images = p.N * p.C * math.prod(len(axis[0]) for axis in used)
-    weights = p.K * (p.C // p.G) * math.prod(len(axis[1]) for axis in used)
-    results = p.N * p.K * math.prod(len(axis[2]) for axis in used)
-    first, second = {
-        "forward": (images, weights),
-        "bwd_data": (results, weights),
-        "bwd_weight": (images, results),
-    }[p.direction]
-    return size * (first + second)
-
-
-def _meetings(p: GroupedConvProblem, axis: int) -> list[tuple[int, int, int]]:
-    """(input, tap, output) positions along an axis that are combined inside the image."""
-    stride, pad, dilation = p.stride[axis], p.pad[axis], p.dilation[axis]
-    extent = p.input_spatial[axis]
-    return [
-        (place, tap, out)
-        for tap in range(p.filter[axis])
-        for out in range(p.output_spatial[axis])
-        if 0 <= (place := out * stride + tap * dilation - pad) < extent
-    ]
 
 
 def fold_axes(problem: GroupedConvProblem) -> tuple[Axis, Axis]:

@@ -19,7 +19,7 @@ from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.device.stray_values import unwritten
-from tile_oracle.number_formats import STORAGE, Array, decode, encode
+from tile_oracle.number_formats import Array, decode, encode
 from tile_oracle.operations.rowwise.problem import RowProblem
 
 TINY = 2.0**-125
@@ -120,11 +120,3 @@ class RowsInWorker:
         """The argument of `to_launch`."""
         weights = operands[1].address if len(operands) > 1 else None
         return _Args(operands[0].address, weights, out.address, None, problem.height, problem.width)
-
-    def least_flops(self, problem: RowProblem) -> float:
-        """Each element is used at least once."""
-        return float(problem.height * problem.width)
-
-    def bytes_read(self, problem: RowProblem) -> int:
-        """Bytes of matrix and weights."""
-        return problem.bytes - STORAGE[problem.dtype].itemsize * problem.height * problem.width

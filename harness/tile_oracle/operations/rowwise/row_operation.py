@@ -62,6 +62,7 @@ def row_operation(
         refusals=deferred(".rules:refusals", __package__),
         cpu_source=cpu_source,
         on_device=worker,
+        least_work=deferred(".least_work:least_work", __package__),
         on_gpu=worker,
         triton_view=triton_view,
         features=lambda: row_features(problem, rows, columns),

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
 
+from tile_oracle.arch.table import load_arch
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 
 MARGIN = 1.25
-FEWER_PRODUCTS_OF_MATRICES = 8 / 7
-"""One level of Strassen's algorithm."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,25 @@ class Limits:
     def least_ms(self, problem: Problem) -> float:
         """Lower bound for one run in milliseconds; 0 if nothing is known."""
         peak = self.flops_per_s.get(problem.dtype, 0.0) * MARGIN
-        arithmetic = least_flops(problem) / peak if peak else 0.0
+        operations, read = _least_work(cast("Hashable", problem))
+        arithmetic = operations / peak if peak else 0.0
         speed = self.memory_bytes_per_s * MARGIN
-        memory = max(0, bytes_read(problem) - self.cache_bytes) / speed if speed else 0.0
+        memory = max(0, read - self.cache_bytes) / speed if speed else 0.0
         return 1e3 * max(arithmetic, memory)
+
+
+def gpu_limits(name: str, compute_units: int) -> Limits:
+    """Return the limits of an architecture with a number of compute units; 0 means as many as in the table.
+
+    Without a peak in kernels/arch_specs.json there are no limits.
+    """
+    arch = load_arch(name)
+    if arch.peak is None:
+        return Limits()
+    hardware = arch.hardware
+    clocks = (compute_units or hardware.num_cus) * hardware.max_clock_mhz * 1e6
+    flops = {dtype: each * clocks for dtype, each in arch.peak.flops_a_cu_and_clock.items()}
+    return Limits(flops, arch.peak.memory_gb_s * 1e9, hardware.cache_bytes)
 
 
 def impossible(problem: Problem, limits: Limits, latency_ms: float) -> str | None:
@@ -53,18 +67,7 @@ def impossible(problem: Problem, limits: Limits, latency_ms: float) -> str | Non
     )
 
 
-def least_flops(problem: Problem) -> float:
-    """Operations that any known exact algorithm needs."""
-    return _needs(cast("Hashable", problem))[0]
-
-
-def bytes_read(problem: Problem) -> int:
-    """Bytes of the operands that the result depends on."""
-    return _needs(cast("Hashable", problem))[1]
-
-
 @lru_cache(maxsize=64)
-def _needs(problem: Any) -> tuple[float, int]:
-    """Both of a problem, which are asked for after every kernel."""
-    worker = operation_named(problem.op).worker
-    return worker.least_flops(problem), worker.bytes_read(problem)
+def _least_work(problem: Any) -> tuple[float, int]:
+    """`Operation.least_work` of a problem, which is asked for after every kernel."""
+    return operation_named(problem.op).work_bound(problem)

@@ -9,15 +9,16 @@ import pandas as pd
 import pytest
 
 from tile_oracle.arch import load_arch
+from tile_oracle.arch.time_bound import MARGIN, Limits, gpu_limits, impossible
 from tile_oracle.data_files import data_folder
-from tile_oracle.device.gpu_limits import gpu_limits
 from tile_oracle.device.reference import exact_output
-from tile_oracle.device.roofline import MARGIN, Limits, bytes_read, impossible, least_flops
+from tile_oracle.operation import operation_named
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem import problem_from_row
 from tile_oracle.target.cpu_info import cpu_peak_flops
 
+GROUPED_CONV = operation_named("grouped_conv")
 CONVS = [
     GroupedConvProblem.from_id(f"{direction}-{rest}")
     for direction in DIRECTIONS
@@ -29,7 +30,8 @@ CONVS = [
 def test_only_products_inside_the_image_count(problem: GroupedConvProblem) -> None:
     ones = [np.ones(shape, np.int32) for shape in problem.operand_shapes[:2]]
     products = int(exact_output(problem, *ones).astype(np.int64).sum())
-    assert least_flops(problem) == 2 * products / 4
+    operations, read = GROUPED_CONV.work_bound(problem)
+    assert operations == 2 * products / 4
     needed = 0
     for number in (0, 1):
         # The elements on which the result depends: a one among zeros changes it.
@@ -41,7 +43,7 @@ def test_only_products_inside_the_image_count(problem: GroupedConvProblem) -> No
             operands = (single, other) if number == 0 else (other, single)
             reached += bool(exact_output(problem, *operands).any())
         needed += reached
-    assert bytes_read(problem) == 4 * needed
+    assert read == 4 * needed
 
 
 def test_a_run_faster_than_the_arithmetic_or_the_memory_is_refused() -> None:
@@ -54,7 +56,7 @@ def test_a_run_faster_than_the_arithmetic_or_the_memory_is_refused() -> None:
     assert why is not None
     assert "faster than the device can be" in why
     thin = GemmProblem("bf16", "rcr", 1, 65536, 65536)
-    assert limits.least_ms(thin) == pytest.approx((bytes_read(thin) - 60 * 2**20) / (MARGIN * 4.8e12) * 1e3)
+    assert limits.least_ms(thin) == pytest.approx((2 * 65536 * 65537 - 60 * 2**20) / (MARGIN * 4.8e12) * 1e3)
 
 
 def test_without_known_peaks_nothing_is_refused() -> None:

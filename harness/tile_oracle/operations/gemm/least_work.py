@@ -1,0 +1,15 @@
+"""The least work of a GEMM (see `tile_oracle.operation.Operation.least_work`)."""
+
+from __future__ import annotations
+
+from tile_oracle.number_formats import STORAGE
+from tile_oracle.operations.gemm.problem import GemmProblem
+
+FEWER_PRODUCTS_OF_MATRICES = 8 / 7
+"""Reduction of multiplications by one level of Strassen's algorithm."""
+
+
+def least_work(problem: GemmProblem) -> tuple[float, int]:
+    """Return the operations of one level of Strassen's algorithm, and the bytes of A and B."""
+    size = STORAGE[problem.dtype].itemsize
+    return problem.flops / FEWER_PRODUCTS_OF_MATRICES, size * (problem.M + problem.N) * problem.K
