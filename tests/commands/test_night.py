@@ -60,6 +60,8 @@ def test_a_night_that_measured_nothing_has_not_passed(
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTEST_ADDOPTS", from_outside)
+    # pytest-benchmark switches itself off beside pytest-xdist, which may be what runs this test.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     asked = ["--problem-set", "small.csv", "--target", "cpu", "--state", str(state.folder)]
     assert main(["night", *asked, "--", *TWO_KERNELS, *options]) == Outcome.NOTHING_MEASURED
     (entry,) = read_history(state.history)

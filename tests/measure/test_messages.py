@@ -47,7 +47,7 @@ def test_valid_messages_are_accepted() -> None:
         {"done": "1"},
         {"done": {"a": 1}},
         {"done": True},
-        {"status": "device_lost"},
+        {"status": "crash"},
         {"status": ["ok"]},
         {"kernel_seconds": -1},
         {"kernel_seconds": math.inf},

@@ -212,9 +212,21 @@ def living_members(group: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("damage", ["text", "cut", "no_symbol", "missing"])
-def test_a_library_that_cannot_be_loaded_is_a_build_error(
-    damage: str, tmp_path: Path, evil_builder: Builder, open_supervisor: Callable[..., Supervisor]
+@pytest.mark.parametrize(
+    ("damage", "status"),
+    [
+        ("text", "build_error"),
+        ("cut", "build_error"),
+        ("no_symbol", "build_error"),
+        ("missing", "device_lost"),
+    ],
+)
+def test_a_library_that_cannot_be_loaded_is_a_build_error_and_a_lost_file_the_machines(
+    damage: str,
+    status: str,
+    tmp_path: Path,
+    evil_builder: Builder,
+    open_supervisor: Callable[..., Supervisor],
 ) -> None:
     binary = evil_builder.submit(GOOD).result().binary
     assert binary is not None
@@ -230,8 +242,9 @@ def test_a_library_that_cannot_be_loaded_is_a_build_error(
     target = EvilTarget(evil_builder, binaries={GOOD: path})
     supervisor = open_supervisor(target)
     measurements = list(supervisor.sweep(PROBLEM, built(supervisor, GOOD, evil_kernel("good", 2))))
-    assert [m.status for m in measurements] == ["build_error", "ok"]
-    assert "cannot be loaded: " in measurements[0].detail
+    assert [m.status for m in measurements] == [status, "ok"]
+    said = "this machine cannot load it: " if damage == "missing" else "cannot be loaded: "
+    assert said in measurements[0].detail
     assert ("to_launch" in measurements[0].detail) == (damage == "no_symbol")
 
 

@@ -28,7 +28,7 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.trees import TreeSettings
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.training import grow_network as module
-from tile_oracle.training.auxiliary_rows import auxiliary_records, not_of_shapes
+from tile_oracle.training.auxiliary_rows import auxiliary_rows, not_of_shapes
 from tile_oracle.training.compact import trade_off
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.fit import fit
@@ -258,8 +258,8 @@ def test_a_held_out_shape_is_left_out_in_every_type_and_layout() -> None:
 
 def test_another_type_of_another_size_does_not_teach() -> None:
     records = made_records(2)
-    with pytest.raises(ModelError, match="another data type of 2 bytes than fp16"):
-        auxiliary_records(records.assign(dtype="fp8"), {"arch": "sm_90", "dtype": "fp16"})
+    with pytest.raises(ModelError, match="must be of 2 bytes on sm_90, with another dtype than fp16"):
+        auxiliary_rows(records.assign(dtype="fp8"), records, {"arch": "sm_90", "dtype": "fp16"})
 
 
 def test_a_warm_start_and_a_smaller_model_are_refused(tmp_path: Path) -> None:
