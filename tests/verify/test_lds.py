@@ -322,3 +322,33 @@ ds_write_b8 v43, v4
 ds_read_u8 v5, v41{{}}"""
     assert rules(body.format("")) == ["race"]
     assert rules(body.format(" offset:4096")) == []
+
+
+def _steps_of_a_ring(add: str, count: int, last_bound: str = "s17", second: str = "0x1000") -> str:
+    """A loop of `count` steps, each if its number is below an unknown bound. Two buffers take turns."""
+    lines = ["s_mov_b32 s16, 0", "s_load_dword s17, s[4:5], 0x0", "s_load_dword s20, s[4:5], 0x4", _WAIT]
+    lines += ["loop:"]
+    for step in range(count):
+        bound = last_bound if step == count - 1 else "s17"
+        lines += [f"{add} s19, s16, {step}", f"s_cmp_ge_i32 s19, {bound}", f"s_cbranch_scc1 skip{step}"]
+        lines += ["s_bitcmp1_b32 s19, 0", f"s_cselect_b32 s18, {second}, 0"]
+        lines += ["v_add_u32_e32 v43, s18, v40", "v_add_u32_e32 v44, s18, v41", "ds_write_b128 v43, v[4:7]"]
+        lines += [_WAIT, "s_barrier", "ds_read_b128 v[8:11], v44", _WAIT, f"skip{step}:"]
+    lines += [f"s_add_i32 s16, s16, {count}", "s_cmp_lt_i32 s16, s17", "s_cbranch_scc1 loop"]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(("add", "count"), [("s_add_i32", 3), ("s_or_b32", 2), ("s_or_b32", 4)])
+def test_a_step_that_is_skipped_is_the_last(add: str, count: int) -> None:
+    """If step 1 is behind the bound, step 2 is, too: the next write is never to the buffer just read."""
+    assert rules(_steps_of_a_ring(add, count)) == []
+    assert rules(_steps_of_a_ring(add, count, second="0")) == ["race"]
+
+
+def test_steps_with_unrelated_bounds_may_be_skipped() -> None:
+    assert rules(_steps_of_a_ring("s_add_i32", 2, last_bound="s20")) == ["race"]
+
+
+def test_paths_that_are_too_many_to_tell_apart_are_not_findings() -> None:
+    """Two bounds and four steps in a loop: some of the paths may be impossible."""
+    assert undecided(_steps_of_a_ring("s_add_i32", 4, last_bound="s20")) == ["race"]

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tile_oracle.verify.instructions import NO_WAIT, Instruction
-from tile_oracle.verify.lds_paths import Footprint, least_end
+from tile_oracle.verify.lds_addresses import least_end
+from tile_oracle.verify.lds_paths import Footprint
 from tile_oracle.verify.rules import Defect
 
 IN_FLIGHT, IN_FLIGHT_SINCE_BARRIER, LANDED, LANDED_SINCE_BARRIER = 1, 2, 4, 8
@@ -43,13 +44,14 @@ class LdsAccesses:
     """held: an access that is not ordered -> its states, and its counter's clock when it was issued last.
     has_waves: whether the workgroup may have several waves. lds_bytes: None if unknown.
     disassembled: the text does not say which registers have no value on a path. Then two writes seem to meet
-    where a right program does not write."""
+    where a right program does not write. merged: as of `LdsPaths`."""
 
     code: Sequence[Instruction]
     footprints: Sequence[Footprint]
     has_waves: bool
     lds_bytes: int | None
     disassembled: bool
+    merged: bool
     met: dict[tuple[int, int, bool], bool] = field(default_factory=dict)
     """Pairs of footprints -> whether they meet, which all states share."""
     held: dict[_Access, tuple[int, int]] = field(default_factory=dict)
@@ -69,8 +71,9 @@ class LdsAccesses:
         """A copy with another state."""
         held = {(at, place): (states, -younger) for at, place, states, younger in frozen}
         return LdsAccesses(
-            self.code, self.footprints, self.has_waves, self.lds_bytes, self.disassembled, self.met, held
-        )
+            self.code, self.footprints, self.has_waves, self.lds_bytes, self.disassembled, self.merged,
+            self.met, held,
+        )  # fmt: skip
 
     def _clock(self, at: int) -> int:
         return self.vm_clock if self.code[at].to_lds else self.lgkm_clock
@@ -117,9 +120,9 @@ class LdsAccesses:
                 lanes = self.footprints[place].all_lanes or self.footprints[footprint].all_lanes
                 some = "" if lanes else ", if the same lanes are active: which are is not known"
                 both_write = kind == _kind(self.code[cause]) == _WRITE
-                yield Defect(
-                    rule, what + some, cause, proven=lanes and not (both_write and self.disassembled)
-                )
+                some += ", if the code takes this path: there are too many to tell" if self.merged else ""
+                certain = lanes and not self.merged and not (both_write and self.disassembled)
+                yield Defect(rule, what + some, cause, proven=certain)
 
     def _meet(self, first: int, second: int, own_wave: bool) -> bool:
         """Whether two footprints have a byte in common."""

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import functools
 import operator
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 
+from tile_oracle.verify.differences import Differences, comparison_before, forget, shift, shift_of
+from tile_oracle.verify.exec_masks import NARROWS, restored_mask, where_exec_is_full
 from tile_oracle.verify.graph import Block, Graph, strong_components
 from tile_oracle.verify.instructions import Instruction
 from tile_oracle.verify.lane_values import (
@@ -43,11 +44,14 @@ from tile_oracle.verify.lane_values import (
     numbers_of,
     operation_of,
 )
-from tile_oracle.verify.registers import EXEC, M0, SCALAR_REGISTERS, SCC, VCC, register_mask
+from tile_oracle.verify.lds_addresses import accesses_lds, address_register, lds_begins, least_end
+from tile_oracle.verify.registers import EXEC, M0, SCALAR_REGISTERS, SCC, register_mask
 
 _MOST_THREADS = 1024
 _MOST_COPIES_OF_A_BLOCK = 48
 """Where a block is entered with more sets of values, those that differ count as unknown."""
+_MOST_DIFFERENCES = 24
+"""Where a block is entered with more sets of differences of registers, further ones count as unknown."""
 _LDS_BYTES = 160 * 1024
 """The LDS of a gfx950 compute unit. Offsets up to 64 KiB more are still told apart."""
 _MOST_BYTES = _LDS_BYTES + (1 << 16)
@@ -55,16 +59,13 @@ _FIRST_UNDEFINED, _VECTOR_REGISTERS = 3, 512
 """v0 to v2 are a thread's numbers; other vector registers have no value at the beginning."""
 _IN_ACTIVE = 1 << 12
 """Added to a register's number: its value is that of the lanes which are active, others may have another."""
-_NARROWS = ("s_and_saveexec_b64", "s_and_b64", "s_andn2_b64")
-"""Instructions after which no lane is active that was not before."""
-_OFFSET = re.compile(r"offset([01]?):(\d+)")
-_BITS = re.compile(r"_(?:b|u|i|f)(8|16|32|64|96|128)")
-_COPIED_DWORDS = re.compile(r"dword(?:x([34]))?")
+_IN_SAVED, _SAVED = 2 << 12, 3 << 12
+"""Added to a wanted register's number: wanted in the lanes of a saved mask; the registers of that mask."""
 
 _EVERYTHING = SCALAR_REGISTERS | M0 | SCC | EXEC | (1 << _VECTOR_REGISTERS) - 1
 
-_Key = tuple[int, tuple[tuple[int, object], ...]]
-"""A block, and the values at its beginning."""
+_Key = tuple[int, tuple[tuple[int, object], ...], tuple[tuple[tuple[int, int], int], ...]]
+"""A block, and the values and differences of registers at its beginning."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,13 @@ class Footprint:
 @dataclass(frozen=True)
 class LdsPaths:
     """A graph with copies of blocks. accesses: of each block, index of an instruction that accesses LDS ->
-    number of its footprint in `footprints`; an address that is not known has none."""
+    number of its footprint in `footprints`; an address that is not known has none. merged: whether paths that
+    differ were merged, because there are too many; then some of these may be impossible."""
 
     graph: Graph
     accesses: tuple[Mapping[int, int], ...]
     footprints: tuple[Footprint, ...]
+    merged: bool = False
 
 
 def follow_lds(
@@ -104,7 +107,7 @@ def follow_lds(
     without_value: Mapping[int, Sequence[str]] = MappingProxyType({}),
 ) -> LdsPaths:
     """Follows all paths of a kernel. most_threads: of a workgroup; 0: unknown, then only constants are."""
-    if not any(_accesses_lds(one) for one in code):
+    if not any(accesses_lds(one) for one in code):
         return LdsPaths(graph, tuple({} for _ in graph.blocks), ())
     return _Paths(graph, code, most_threads, without_value).followed()
 
@@ -127,14 +130,29 @@ class _Paths:
         self._known_first = 1 if most_threads else 0
         """Mask of the vector registers that are known at the beginning: v0, the thread's number."""
         self._operations = [operation_of(one) for one in code]
-        self._full = _where_exec_is_full(graph, code)
+        self._full = where_exec_is_full(graph, code)
         self._masks = [
             (0, 0) if one is None else (_mask(one.read()), _mask(one.written)) for one in self._operations
         ]
-        decided = self._branches_that_are_known()
+        without_lds = self._loops_without_lds()
+        decided = self._branches_that_are_known() - without_lds
         for at in self._never_known():
             self._operations[at] = None
+        self._shifts = [shift_of(one) for one in code]
+        self._comparisons = {
+            block.end - 1: found
+            for block in graph.blocks
+            if block.end - 1 not in without_lds
+            and (found := comparison_before(block.end - 1, block.begin, code)) is not None
+        }
+        self._set_bits: set[int] = set()
+        """Indices of s_or_b32 whose result a branch compares. They add if the bits are clear."""
+        self._steps: dict[int, int] = {}
+        """Masks of registers that branches compare -> the largest constant that is added."""
+        self._compared = self._compared_at_blocks()
+        self._restored = functools.reduce(operator.or_, map(restored_mask, code), 0)
         self._wanted, self._executed = self._wanted_at_blocks(decided)
+        self._merged = False
         self._footprints: dict[Footprint, int] = {}
         self._values: dict[bytes, Value] = {}
 
@@ -142,7 +160,7 @@ class _Paths:
         """Explores all sets of values."""
         undefined = dict.fromkeys(range(_FIRST_UNDEFINED, _VECTOR_REGISTERS), self._nothing)
         number = {0: self._threads.number} if self._known_first else {}
-        first = self._key(0, {**number, **undefined, **dict.fromkeys(EXEC_NUMBERS, ALL)})
+        first = self._key(0, {**number, **undefined, **dict.fromkeys(EXEC_NUMBERS, ALL)}, {})
         waiting = [first]
         copies: dict[_Key, list[_Key]] = {}
         accesses: dict[_Key, dict[int, int]] = {}
@@ -165,7 +183,7 @@ class _Paths:
             for key in order
         )
         graph = Graph(blocks, self._graph.lost)
-        return LdsPaths(graph, tuple(accesses[key] for key in order), tuple(self._footprints))
+        return LdsPaths(graph, tuple(accesses[key] for key in order), tuple(self._footprints), self._merged)
 
     def _through(
         self, key: _Key, of_block: Mapping[int, Sequence[_Key]]
@@ -176,14 +194,26 @@ class _Paths:
             number: self._values[value] if isinstance(value, bytes) else value  # type: ignore[misc]
             for number, value in key[1]
         }
+        known = dict(key[2])
         accesses: dict[int, int] = {}
         for at in range(block.begin, block.end):
             one, operation = self._code[at], self._operations[at]
+            by = self._shifts[at]
+            if by is not None and at in self._set_bits:
+                value = values.get(*numbers_of(by[1]))
+                if isinstance(value, int) and not value & by[3]:
+                    by = *by[:2], by[3], by[3]
+            if one.leaves or not one.known:
+                known.clear()
+            elif by is not None and self._comparisons:
+                shift(known, *by)
+            elif known:
+                forget(known, one.writes | one.loads)
             for number in numbers_of(self._undefined.get(at, 0)):
                 values[number] = self._nothing
             if self._full[at]:
                 values.update(dict.fromkeys(EXEC_NUMBERS, ALL))
-            if _accesses_lds(one):
+            if accesses_lds(one):
                 footprint = self._footprint(one, values, at)
                 if footprint is not None:
                     accesses[at] = self._footprints.setdefault(footprint, len(self._footprints))
@@ -192,8 +222,27 @@ class _Paths:
             else:
                 operation = None
             self._forget(one, operation, values)
-        following = self._feasible(block, values)
-        return accesses, [self._narrowed(self._key(number, values), of_block) for number in following]
+        return accesses, [
+            self._narrowed(self._key(number, values, assumed), of_block)
+            for number, assumed in self._compared_branch(block, self._feasible(block, values), known)
+        ]
+
+    def _compared_branch(
+        self, block: Block, following: tuple[int, ...], known: Differences
+    ) -> Iterator[tuple[int, Differences]]:
+        """The successors that the differences of registers allow, with the differences there."""
+        comparison = self._comparisons.get(block.end - 1)
+        for number in following:
+            after = dict(known)
+            if comparison is not None and len(block.successors) == 2:
+                if_one = self._code[block.end - 1].line.mnemonic.endswith("1") == (
+                    number == block.successors[0]
+                )
+                there = comparison if if_one else comparison.negated()
+                if there.holds(after) is False:
+                    continue
+                there.assumed(after)
+            yield number, after
 
     def _execute(self, at: int, operation: Operation, values: Values) -> None:
         """Executes an instruction. Where it is not known which lanes are active, its result holds for these,
@@ -215,7 +264,7 @@ class _Paths:
             values.clear()
             return
         known = () if operation is None else operation.written
-        if one.writes & EXEC and one.line.mnemonic not in _NARROWS:
+        if one.writes & EXEC and one.line.mnemonic not in NARROWS:
             for number in [number for number in values if number >= _IN_ACTIVE]:
                 values.pop(number)
                 values.pop(number - _IN_ACTIVE, None)
@@ -223,8 +272,15 @@ class _Paths:
             if number not in known:
                 values.pop(number, None)
 
-    def _key(self, number: int, values: Values) -> _Key:
-        """The key of a block that is entered with these values."""
+    def _key(self, number: int, values: Values, known: Differences) -> _Key:
+        """The key of a block that is entered with these values and differences."""
+        compared = self._compared[number]
+        differences = []
+        for pair, most in sorted(known.items()):
+            # Larger differences count as this one. So a counter without an end has few of them.
+            furthest = 2 * max(self._steps.get(one, 1) for one in pair)
+            if not (pair[0] | pair[1]) & ~compared and most <= furthest:
+                differences.append((pair, max(most, -furthest)))
         parts: list[tuple[int, object]] = []
         for register, bits in self._wanted[number].items():
             value = values.get(register)
@@ -239,18 +295,23 @@ class _Paths:
             content = value.tobytes()
             self._values[content] = value
             parts.append((register, content))
-        return number, tuple(sorted(parts, key=lambda one: one[0]))
+        return number, tuple(sorted(parts, key=lambda one: one[0])), tuple(differences)
 
     def _narrowed(self, key: _Key, of_block: Mapping[int, Sequence[_Key]]) -> _Key:
         """The key; without the values that differ, where a block has too many copies."""
         there = of_block.get(key[0], ())
+        if key[2] and key not in there:
+            same = sum(other[1] == key[1] for other in there)
+            if same >= _MOST_DIFFERENCES:
+                key, self._merged = (key[0], key[1], ()), True
         if len(there) < _MOST_COPIES_OF_A_BLOCK or key in there:
             return key
+        self._merged = self._merged or bool(key[2])
         common = set(key[1])
         for other in there[_MOST_COPIES_OF_A_BLOCK - 1 :]:
             common &= set(other[1])
         first = set(there[0][1])
-        return key[0], tuple(sorted(common & first, key=lambda one: one[0]))
+        return key[0], tuple(sorted(common & first, key=lambda one: one[0])), ()
 
     def _feasible(self, block: Block, values: Values) -> tuple[int, ...]:
         """The successors that the values allow. If the waves differ, all of them."""
@@ -289,7 +350,7 @@ class _Paths:
         if any((start == -1).any() for start in starts):
             return None
         end = least_end(one)
-        if isinstance(values.get(*numbers_of(_address(one))), int):
+        if isinstance(values.get(*numbers_of(address_register(one))), int):
             end = max(int(start.max()) for start in starts) + width
         length = min(max(int(start.max()) for start in starts) + 1, _MOST_BYTES + 1) + width
         by_wave = []
@@ -313,7 +374,7 @@ class _Paths:
                 if one.conditional and not condition & unknown:
                     known.add(at)
                 unknown = self._unknown_after(at, unknown)
-        return known - self._loops_without_lds()
+        return known
 
     def _never_known(self) -> set[int]:
         """Indices of the instructions whose result depends on unknown data on all paths."""
@@ -364,16 +425,29 @@ class _Paths:
     def _loops_without_lds(self) -> set[int]:
         """Indices of the instructions in loops that neither access LDS nor wait at a barrier."""
         blocks = self._graph.blocks
-        edges = [
-            () if any(self._code[at].barrier for at in range(one.begin, one.end)) else one.successors
-            for one in blocks
+        uses = [
+            any(accesses_lds(one) or one.barrier for one in self._code[block.begin : block.end])
+            for block in blocks
         ]
         found: set[int] = set()
-        for loop in strong_components(edges):
-            inside = [at for number in loop for at in range(blocks[number].begin, blocks[number].end)]
-            is_loop = len(loop) > 1 or loop[0] in edges[loop[0]]
-            if is_loop and not any(_accesses_lds(self._code[at]) for at in inside):
-                found.update(inside)
+        waiting = [set(range(len(blocks)))]
+        while waiting:
+            part = waiting.pop()
+            edges = [
+                [other for other in block.successors if other in part] if block.number in part else []
+                for block in blocks
+            ]
+            for loop in strong_components(edges):
+                if len(loop) == 1 and loop[0] not in edges[loop[0]]:
+                    continue
+                if not any(uses[number] for number in loop):
+                    found.update(
+                        at for number in loop for at in range(blocks[number].begin, blocks[number].end)
+                    )
+                    continue
+                inside = set(loop)
+                entered = {other for one in blocks if one.number not in inside for other in one.successors}
+                waiting.append(inside - (entered or {loop[0]}))
         return found
 
     def _wanted_at_blocks(self, decided: set[int]) -> tuple[list[dict[int, int]], set[int]]:
@@ -404,42 +478,101 @@ class _Paths:
                     if one not in queued:
                         queued.add(one)
                         waiting.append(one)
+        for at, live in enumerate(wanted):
+            wanted[at] = {}
+            for register, bits in live.items():
+                if register < _SAVED:
+                    register %= _IN_ACTIVE
+                    wanted[at][register] = wanted[at].get(register, 0) | bits
         return wanted, executed
 
+    def _compared_at_blocks(self) -> list[int]:
+        """The mask of the registers at each block's beginning that a branch compares, also shifted."""
+        blocks = self._graph.blocks
+        compared, waiting = [0] * len(blocks), list(range(len(blocks)))
+        before: list[list[int]] = [[] for _ in blocks]
+        for block in blocks:
+            for following in block.successors:
+                before[following].append(block.number)
+        while waiting:
+            block = blocks[waiting.pop()]
+            live = functools.reduce(operator.or_, (compared[one] for one in block.successors), 0)
+            comparison = self._comparisons.get(block.end - 1)
+            if comparison is not None:
+                live |= comparison.first | comparison.second
+            for at in reversed(range(block.begin, block.end)):
+                one, by = self._code[at], self._shifts[at]
+                is_live = live & one.writes
+                live &= ~(one.writes | one.loads)
+                if by is not None and is_live:
+                    live |= by[1]
+                    for mask in by[:2]:
+                        self._steps[mask] = max(self._steps.get(mask, 1), abs(by[2]), abs(by[3]))
+                    if one.line.mnemonic == "s_or_b32":
+                        self._set_bits.add(at)
+            if live != compared[block.number]:
+                compared[block.number] = live
+                waiting += before[block.number]
+        return compared
+
     def _before(self, at: int, live: dict[int, int], decided: set[int], executed: set[int]) -> None:
-        """Changes the wanted bits behind an instruction to those before it."""
+        """Changes the wanted bits behind an instruction to those before it. Those that are wanted only in the
+        lanes which are active have numbers with `_IN_ACTIVE`: what other lanes had before does not matter.
+        Behind the end of a branch of some lanes they are those of the mask that its begin saved."""
         one, operation = self._code[at], self._operations[at]
-        partly = one.vector and not self._full[at]
-        results = operation.results if operation is not None else ()
-        if operation is not None and any(number in live for number in operation.written):
+        is_full = self._full[at]
+
+        def want(number: int, bits: int, in_active: bool = False) -> None:
+            number += _IN_ACTIVE if in_active and number < _VECTOR_REGISTERS else 0
+            live[number] = live.get(number, 0) | bits
+
+        if one.writes & EXEC and one.line.mnemonic not in NARROWS:
+            restored = restored_mask(one)
+            for number in [number - _IN_ACTIVE for number in live if number // _IN_ACTIVE == 1]:
+                bits = live.pop(number + _IN_ACTIVE)
+                want(number + _IN_SAVED if restored else number, bits)
+                if restored:
+                    want(number + _SAVED, restored)
+        if one.writes & self._restored:
+            saved = register_mask(one.line.operands[0]) if one.line.mnemonic == NARROWS[0] else 0
+            for number in [number - _SAVED for number in live if number >= _SAVED]:
+                if live[number + _SAVED] & one.writes:
+                    want(number, live.pop(number + _IN_SAVED), live.pop(number + _SAVED) == saved)
+        into_lane = operation is not None and operation.kind == "into lane"
+        written = numbers_of(one.writes | one.loads) if operation is None else operation.written
+        behind = {
+            number: live.get(number, 0) | live.get(number + _IN_ACTIVE, 0) | live.get(number + _IN_SAVED, 0)
+            for number in written
+        }
+        for number in () if into_lane else written:
+            live.pop(number + _IN_ACTIVE, None)
+            if is_full or number >= _VECTOR_REGISTERS:
+                for kind in (0, _IN_SAVED, _SAVED):
+                    live.pop(number + kind, None)
+        if operation is not None and any(behind.values()):
             executed.add(at)
-            bits = 0
-            for number in results:
-                bits |= live.get(number, 0)
-            if SCC_NUMBER in operation.written and live.get(SCC_NUMBER):
+            bits = functools.reduce(operator.or_, (behind[number] for number in operation.results), 0)
+            if behind.get(SCC_NUMBER):
                 bits = ALL
-            keeps = (partly and operation.kind != "mask") or operation.kind == "into lane"
-            for number in operation.written:
-                if not keeps:
-                    live.pop(number, None)
             for number, needed in operation.needed(bits):
-                live[number] = live.get(number, 0) | needed
-            if partly:
+                want(number, needed, one.vector and not into_lane and operation.kind != "lane")
+            if one.vector and not is_full:
                 live.update(dict.fromkeys(EXEC_NUMBERS, ALL))
-        elif operation is None and not partly:
-            for number in numbers_of(one.writes | one.loads):
-                live.pop(number, None)
-        if _accesses_lds(one):
-            for number in numbers_of(_address(one)):
-                live[number] = ALL
-            if not self._full[at]:
+        by = self._shifts[at]
+        if by is not None and at in self._set_bits:
+            want(numbers_of(by[1])[0], by[3])
+        if accesses_lds(one):
+            for number in numbers_of(address_register(one)):
+                want(number, ALL, True)
+            if not is_full:
                 live.update(dict.fromkeys(EXEC_NUMBERS, ALL))
         if at in decided:
             for number in numbers_of(one.reads):
                 live[number] = ALL
         for number in numbers_of(self._undefined.get(at, 0)):
-            live.pop(number, None)
-        if self._full[at]:
+            for kind in (0, _IN_ACTIVE, _IN_SAVED, _SAVED):
+                live.pop(number + kind, None)
+        if is_full:
             for number in EXEC_NUMBERS:
                 live.pop(number, None)
 
@@ -457,103 +590,3 @@ def _mask_of(names: Iterable[str]) -> int:
 
 def _mask(numbers: Iterable[int]) -> int:
     return functools.reduce(lambda mask, number: mask | 1 << number, numbers, 0)
-
-
-def _accesses_lds(one: Instruction) -> bool:
-    return one.lds_read or one.lds_write or one.to_lds
-
-
-def _address(one: Instruction) -> int:
-    """The mask of the register that an access's address in LDS is in."""
-    if one.to_lds:
-        return M0
-    operands = one.line.operands
-    place = 1 if one.loads and len(operands) > 1 else 0
-    return register_mask(operands[place]) if len(operands) > place else 0
-
-
-def lds_begins(one: Instruction, values: Values, threads: Threads) -> tuple[list[np.ndarray], int] | None:
-    """The first bytes that each thread accesses (`Value`), and the width; None if nothing is known."""
-    if "addtid" in one.line.mnemonic or "gds" in one.line.modifiers:
-        return None
-    (number,) = numbers_of(_address(one)) or (-1,)
-    base = values.get(number)
-    if base is None:
-        return None
-    offsets, width = _offsets(one)
-    lanes = np.broadcast_to(np.asarray(base, np.int64), (threads.waves * WAVE,))
-    if one.to_lds:
-        lanes = np.where(lanes < 0, lanes, lanes + threads.number % WAVE * width)
-    return [np.where(lanes < 0, lanes, lanes + offset) for offset in offsets], width
-
-
-def _offsets(one: Instruction) -> tuple[list[int], int]:
-    """The constant offsets of an access to LDS, and its bytes at each."""
-    line = one.line
-    found = {match[1]: int(match[2]) for word in line.modifiers if (match := _OFFSET.fullmatch(word))}
-    if one.to_lds:
-        match = _COPIED_DWORDS.search(line.mnemonic)
-        return [found.get("", 0)], 4 * int(match[1] or 1) if match else 4
-    bits = _BITS.search(line.mnemonic)
-    width = int(bits[1]) // 8 if bits else 4
-    if "read2" in line.mnemonic or "write2" in line.mnemonic:
-        scale = width * (64 if "st64" in line.mnemonic else 1)
-        return [found.get(which, 0) * scale for which in "01"], width
-    return [found.get("", 0)], width
-
-
-def least_end(one: Instruction) -> int:
-    """The end of the bytes that an access to LDS at an unknown address reaches at least."""
-    offsets, width = _offsets(one)
-    return max(offsets) + width
-
-
-def _where_exec_is_full(graph: Graph, code: Sequence[Instruction]) -> list[bool]:
-    """Whether all lanes are active, before each instruction, judged by the masks that compilers save.
-
-    A branch that lanes take differently saves exec, or what is missing in it (s_xor_b64), and ends with
-    s_or_b64 exec, exec, saved.
-    """
-    entry: dict[int, tuple[bool, frozenset[int]]] = {0: (True, frozenset())}
-    full = [False] * len(code)
-    waiting = [0]
-    while waiting:
-        number = waiting.pop()
-        block = graph.blocks[number]
-        state = entry[number]
-        for at in range(block.begin, block.end):
-            full[at] = state[0]
-            state = _exec_after(code[at], *state)
-        for following in block.successors:
-            there = entry.get(following)
-            joined = state if there is None else (there[0] and state[0], there[1] & state[1])
-            if joined != there:
-                entry[following] = joined
-                waiting.append(following)
-    return full
-
-
-def _exec_after(one: Instruction, full: bool, saved: frozenset[int]) -> tuple[bool, frozenset[int]]:
-    """(all lanes are active, masks of the register pairs that restore all lanes) behind an instruction."""
-    if not one.writes:
-        return full, saved
-    name, masks = one.line.mnemonic, [register_mask(operand) for operand in one.line.operands]
-    restores = any(mask in saved for mask in masks[1:])
-    if name.endswith("saveexec_b64"):
-        kept = {mask for mask in saved if not mask & masks[0]}
-        return name.startswith("s_or_") and (full or restores), frozenset(
-            kept | {masks[0]} if full or restores else kept
-        )
-    if one.writes & EXEC:
-        if name == "s_mov_b64":
-            return one.line.operands[1] == "-1" or restores, saved
-        if name in ("s_andn2_b64", "s_xor_b64") and full:
-            return False, saved | {masks[2]}
-        return name == "s_or_b64" and (full or restores), saved
-    if not one.writes & (SCALAR_REGISTERS | VCC):
-        return full, saved
-    # Lanes that left a loop are added to those that left it before.
-    stays = restores and ((name == "s_xor_b64" and EXEC in masks[1:]) or name == "s_or_b64")
-    begins = name == "s_mov_b64" and full and (masks[1:] == [EXEC] or one.line.operands[1] == "0")
-    kept = {mask for mask in saved if not mask & one.writes}
-    return full, frozenset(kept | {masks[0]} if stays or begins else kept)

@@ -114,7 +114,12 @@ class _Verification:
         has_waves = not 0 < function.most_threads <= _WAVE
         disassembled = any(one.address is not None for one in function.lines)
         self._lds = LdsAccesses(
-            code, self._paths.footprints, has_waves, self._segments.lds_bytes, disassembled
+            code,
+            self._paths.footprints,
+            has_waves,
+            self._segments.lds_bytes,
+            disassembled,
+            self._paths.merged,
         )
 
     def findings(self) -> tuple[_Findings, _Findings]:
