@@ -65,6 +65,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.budgets
 	$(BIN)/zizmor --offline --quiet .github
 
 # The documentation as a site in build/site. A warning is an error.
