@@ -172,7 +172,7 @@ def test_a_model_trained_on_a_run_is_found_and_judged(project: Project) -> None:
     subprocess.run(train, cwd=project.folder, check=True, capture_output=True)
     judged = project.pytest(*measured, "--run-name=judged", "-v")
     assert judged.status == Outcome.IN_SAMPLE, judged.output
-    assert "model: mine" in judged.lines
+    assert any(line.startswith("model: mine (") for line in judged.lines)
     verdict = json.loads((project.folder / "reports" / "judged" / "verdict.json").read_text())
     assert verdict["model"]["kind"] == "folder"
     selection = pd.read_parquet(project.folder / "reports" / "judged" / "selection.parquet")

@@ -10,6 +10,7 @@ import itertools
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -136,11 +137,10 @@ class WorkerLink:
         return self._worker.child.pid if self._worker is not None else None
 
     def _start(self) -> LiveWorker:
-        """Starts a worker; tries twice, since one failed call says nothing about the device. Raises Lost."""
-        try:
+        """Start a worker; try twice, since one failed call says nothing about the device. Raises Lost."""
+        with suppress(Lost):
             return self._start_once()
-        except Lost:
-            return self._start_once()
+        return self._start_once()
 
     def _start_once(self) -> LiveWorker:
         self.drop()

@@ -82,12 +82,13 @@ class EndHooks:
         """The session's outcomes and exit status. Here alone a session passes: what nothing has judged has an
         outcome that says so."""
         state = self.state
-        if state.device_missing and exitstatus != pytest.ExitCode.INTERNAL_ERROR:
+        missing = state.device_missing and exitstatus != pytest.ExitCode.INTERNAL_ERROR
+        if missing:  # the test that asked for the device has failed; nothing else is known
             state.outcomes, exitstatus = frozenset({Outcome.DEVICE_MISSING}), pytest.ExitCode.OK
         elif not state.conclusions and not state.outcomes:
             state.outcomes = frozenset({Outcome.NOTHING_MEASURED})
             state.trouble = state.trouble or self._why_nothing()
-        if exitstatus == pytest.ExitCode.TESTS_FAILED or session.testsfailed:
+        if exitstatus == pytest.ExitCode.TESTS_FAILED or (session.testsfailed and not missing):
             state.outcomes |= {Outcome.FAILED}
         elif exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             state.outcomes = state.outcomes - {Outcome.PASSED} or frozenset({Outcome.INCOMPLETE})
