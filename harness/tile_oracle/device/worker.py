@@ -104,6 +104,8 @@ class Worker:
             self._channel.send({"refused": str(error) or "not enough memory"})
             return
         self._problem, self._best_ms = problem, None
+        # It is kept, and imports what it needs now: a kernel may take the files away.
+        self._device.limits.least_ms(problem)
         assert self._audit is not None
         self._audit.note_inputs()
         if self._slot is not None:
