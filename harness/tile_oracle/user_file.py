@@ -45,12 +45,6 @@ def check_regular(handle: int, path: Path | str) -> None:
         raise OSError(errno.EINVAL, f"it is {what}, not a regular file", str(path))
 
 
-def refuse_special(path: Path | str) -> None:
-    """Raises OSError unless the path is a regular file. For readers that open files themselves."""
-    with open_regular(path):
-        pass
-
-
 def read_regular(path: Path | str) -> bytes:
     """The content of a file that tile-oracle has written, however large. Raises OSError as `open_regular`
     does."""

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from tile_oracle.errors import RecordError
 from tile_oracle.operation import Operation, find_operation, operation_names
-from tile_oracle.operations.grouped_conv.kernel import KERNEL_FIELDS
 from tile_oracle.operations.grouped_conv.problem import PROBLEM_FIELDS
 
 STATUSES = ("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy")
@@ -144,8 +143,7 @@ def _columns_of(operation: Operation) -> tuple[Column, ...]:
 
 
 PROBLEM_COLUMNS: tuple[str, ...] = PROBLEM_FIELDS
-KERNEL_COLUMNS: tuple[str, ...] = tuple(name for name in KERNEL_FIELDS if name not in PROBLEM_FIELDS)
-"""Of convolutions; `problem_columns` and `kernel_columns` return those of any operation."""
+"""Of convolutions; `problem_columns` returns those of any operation."""
 
 
 def problem_columns(op: str = "grouped_conv") -> tuple[str, ...]:

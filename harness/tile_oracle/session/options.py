@@ -324,8 +324,6 @@ class SessionOptions:
     rule: str = INTERVAL
     settle_budget_s: float | None = None
     kernels: str = ""
-    kernels_given: str = ""
-    """--kernels as it was given; `kernels` has no paths, and "" for a single source."""
     more_sources: tuple[str, ...] = ()
     """Kernel sources besides `kernel_source`: NAME or NAME=ARGUMENT."""
     library_algorithms: int = MOST_ALGORITHMS
@@ -422,7 +420,6 @@ def read_options(config: pytest.Config) -> SessionOptions:
         rule=value("--criteria"),
         settle_budget_s=_settle_budget(value("--settle-budget")),
         kernels=given.sources,
-        kernels_given=value("--kernels"),
         more_sources=given.more,
         library_algorithms=value("--library-algorithms"),
         fleet=value("--fleet"),

@@ -26,9 +26,6 @@ _WAVE = 64
 _MOST_NOT_PROVEN = 100
 """Of a function. One is enough to know."""
 
-ARCHITECTURES = tuple(CHIPS)
-"""The architectures that the tables cover. Code for another one is held to the strictest."""
-
 
 def verify_assembly(text: str) -> Report:
     """Verifies every function of a compiler's or disassembler's output.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from tile_oracle.number_formats import STORAGE
 from tile_oracle.operations.gemm.problem import GemmProblem
-
-FEWER_PRODUCTS_OF_MATRICES = 8 / 7
-"""Reduction of multiplications by one level of Strassen's algorithm."""
+from tile_oracle.operations.grouped_conv.least_work import FEWER_PRODUCTS_OF_MATRICES
 
 
 def least_work(problem: GemmProblem) -> tuple[float, int]:

@@ -10,7 +10,7 @@ from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 _FEWER_PRODUCTS = 4
 """Reduction of multiplications for filters with several taps: Winograd's F(4x4, 3x3), Lavin and Gray 2016."""
 
-_FEWER_PRODUCTS_OF_MATRICES = 8 / 7
+FEWER_PRODUCTS_OF_MATRICES = 8 / 7
 """Reduction of multiplications by one level of Strassen's algorithm."""
 
 
@@ -22,7 +22,7 @@ def least_work(problem: GroupedConvProblem) -> tuple[float, int]:
     if not all(meetings):
         return 0.0, 0
     products = p.N * p.G * (p.C // p.G) * (p.K // p.G) * math.prod(map(len, meetings))
-    fewer = _FEWER_PRODUCTS if math.prod(p.filter) > 1 else _FEWER_PRODUCTS_OF_MATRICES
+    fewer = _FEWER_PRODUCTS if math.prod(p.filter) > 1 else FEWER_PRODUCTS_OF_MATRICES
     used = [[set(places) for places in zip(*axis, strict=True)] for axis in meetings]
     images, taps, results = (math.prod(len(axis[part]) for axis in used) for part in range(3))
     images, weights, results = p.N * p.C * images, p.K * (p.C // p.G) * taps, p.N * p.K * results
