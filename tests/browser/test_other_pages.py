@@ -36,7 +36,7 @@ def test_the_page_fits_its_window(
     name: str, options: dict[str, Any], page_file: Path, open_page: Open, screenshots: Path
 ) -> None:
     page = open_page(page_file, **options)
-    page.screenshot(path=screenshots / f"{page_file.stem}-{name}.png", full_page=True)
+    page.screenshot(path=screenshots / f"{page_file.stem}-{name}.png")
     assert page.locator("svg.chart").first.is_visible()
     assert fits(page)
 
