@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ProblemSetError
+from tile_oracle.judge.slices import slices_of
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem_set import (
     MAX_FILE_BYTES,
@@ -22,7 +23,6 @@ from tile_oracle.problem_set import (
     load_problem_set,
     load_problem_sets,
 )
-from tile_oracle.problem_slices import slices_of
 
 SHORT = "N,C,K,Hi,Wi,Y,X\n"
 ROW = "1,8,16,9,9,3,3\n"

@@ -28,8 +28,8 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.oracle import final_measurements
 from tile_oracle.record.dataset import load_records
+from tile_oracle.record.final import final_measurements
 from tile_oracle.training.adapt import effects_of, loop_changes, remembered, safe_shifts
 from tile_oracle.training.score_scale import Codes, stated_scale
 from tools.command_line import run_tool

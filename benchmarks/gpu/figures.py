@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.record.final import final_measurements
 from tile_oracle.record.schema import ROUND_SWEEP
 
 RIGHT = ("ok", "noisy")
@@ -76,7 +77,7 @@ def throughput(records: pd.DataFrame, wall_s: float) -> Throughput:
 
 
 def oracles(records: pd.DataFrame) -> pd.DataFrame:
-    """tile_oracle.oracle.find_oracles, by problem id."""
+    """tile_oracle.judge.oracle.find_oracles, by problem id."""
     return find_oracles(final_measurements(records)).set_index("problem")
 
 

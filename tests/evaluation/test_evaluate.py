@@ -19,8 +19,8 @@ from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.judge.bootstrap import interval, mean_of, paired_interval, quantile_of
 from tile_oracle.model.noise import NoiseModel
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.oracle import problems_of
 from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.final import problems_of
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train

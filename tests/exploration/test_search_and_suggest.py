@@ -18,8 +18,8 @@ from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_p
 from tile_oracle.exploration.suggest_simulation import WAYS, simulate
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.oracle import problems_of
 from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.final import problems_of
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 

@@ -10,9 +10,10 @@ import pandas as pd
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import select
 from tile_oracle.judge.verdict import Verdict, judge
-from tile_oracle.oracle import final_measurements, find_oracles
-from tile_oracle.selection import select
+from tile_oracle.record.final import final_measurements
 
 PROBLEMS = some_problems(10)
 IDS = [problem.id for problem in PROBLEMS]

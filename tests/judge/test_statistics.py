@@ -17,6 +17,8 @@ from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria, Criterion
 from tile_oracle.judge.interval_criteria import interval_largest_loss
 from tile_oracle.judge.noise import Margin, margins
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import select
 from tile_oracle.judge.statistics import (
     Changes,
     Side,
@@ -28,8 +30,7 @@ from tile_oracle.judge.statistics import (
     with_sessions,
 )
 from tile_oracle.judge.verdict import Verdict, _compared, _drift_note, judge
-from tile_oracle.oracle import final_measurements, find_oracles
-from tile_oracle.selection import select
+from tile_oracle.record.final import final_measurements
 
 PROBLEMS = some_problems(20)
 IDS = [problem.id for problem in PROBLEMS]

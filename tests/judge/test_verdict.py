@@ -17,9 +17,10 @@ from tile_oracle.errors import GateError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.failures import failures_of
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import select
 from tile_oracle.judge.verdict import Verdict, judge
-from tile_oracle.oracle import final_measurements, find_oracles
-from tile_oracle.selection import select
+from tile_oracle.record.final import final_measurements
 
 
 def passed(verdict: Verdict) -> dict[str, bool | None]:

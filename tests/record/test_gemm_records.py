@@ -11,18 +11,19 @@ import pandas as pd
 import pytest
 
 from tile_oracle.errors import RecordError
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import fixed_choice, select, summarise
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GEMM_PROBLEM_FIELDS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.oracle import final_measurements, find_oracles, key_columns, problem_table, problems_of
 from tile_oracle.pool import gemm_pool
 from tile_oracle.record.dataset import load_records
+from tile_oracle.record.final import final_measurements, key_columns, problem_table, problems_of
 from tile_oracle.record.journal import Journal, write_part
 from tile_oracle.record.schema import arrow_schema, columns, kernel_columns, problem_columns
 from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.wording import short_kernel
-from tile_oracle.selection import fixed_choice, select, summarise
 
 PROBLEMS = [GemmProblem("bf16", layout, m, 64, 64) for layout in ("rcr", "rrr") for m in (1, 200)]
 MakeRow = Callable[..., dict[str, Any]]

@@ -8,12 +8,13 @@ import pytest
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
 from tile_oracle.errors import RecordError
-from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import select
+from tile_oracle.record.final import final_measurements
 from tile_oracle.record.schema import arrow_schema
 from tile_oracle.report.data import RankedBy, RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
 from tile_oracle.report.terminal import summary_lines
-from tile_oracle.selection import select
 
 PROBLEMS = some_problems(12)
 RUN = RunInfo("a-run")

@@ -19,8 +19,8 @@ from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.made_by import MadeBy
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import read_manifest
-from tile_oracle.oracle import problems_of
 from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.final import problems_of
 from tile_oracle.selector.ranker import NativeRanker
 from tile_oracle.training.adapt import (
     adapted,

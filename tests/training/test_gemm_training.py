@@ -39,8 +39,8 @@ from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.oracle import problems_of
 from tile_oracle.pool import gemm_pool
+from tile_oracle.record.final import problems_of
 from tile_oracle.record.schema import arrow_schema
 from tile_oracle.training.cross_validation import out_of_fold
 from tile_oracle.training.fit import fit

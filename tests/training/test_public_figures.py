@@ -11,7 +11,7 @@ from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.store import read_json
-from tile_oracle.oracle import problems_of
+from tile_oracle.record.final import problems_of
 from tile_oracle.training.compact import TOLERANCE_POINTS, Variant, recipe_of
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import check

@@ -10,15 +10,16 @@ import pytest
 from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.candidates import rank_recorded
 from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import select, summarise
 from tile_oracle.model.fitting_model import models_for, pool_of_model
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import read_rows
+from tile_oracle.record.final import final_measurements
 from tile_oracle.record.merge import merge_records
-from tile_oracle.selection import select, summarise
 
 BF16, FP16 = "gemm_bf16_sm_90", "gemm_fp16_sm_90"
 SETS = {

@@ -17,17 +17,18 @@ from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.candidates import without_refused
 from tile_oracle.evaluation.evaluate import rank_records
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import select, summarise
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.model_folder import read_booster_text
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
-from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import read_rows
+from tile_oracle.record.final import final_measurements
 from tile_oracle.record.merge import merge_records
-from tile_oracle.selection import select, summarise
 from tile_oracle.training.auxiliary_rows import not_of_shapes
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train

@@ -10,7 +10,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
 from tile_oracle.features.groups import group_codes
-from tile_oracle.selection import Efficiency, summarise
+from tile_oracle.judge.selection import Efficiency, summarise
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import selection_of
 from tile_oracle.training.fit import Effort, fit

@@ -39,13 +39,14 @@ from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.judge.criteria import FAIL, Criteria
 from tile_oracle.judge.noise import Margin, margins
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import select
 from tile_oracle.judge.verdict import Verdict, judge
 from tile_oracle.model.store import shipped_models
-from tile_oracle.oracle import final_measurements, find_oracles, key_columns, problems_of, records_op
 from tile_oracle.problem import Problem
 from tile_oracle.record.dataset import load_records
+from tile_oracle.record.final import final_measurements, key_columns, problems_of, records_op
 from tile_oracle.record.schema import ROUND_FINAL
-from tile_oracle.selection import select
 from tile_oracle.session.settle import rounds_ahead, uncertain_picks
 from tools.faults.campaign import Campaign, Outcome, main
 

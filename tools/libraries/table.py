@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import RecordError
-from tile_oracle.oracle import final_measurements
+from tile_oracle.judge.selection import TOP_K_COLUMNS
 from tile_oracle.record.dataset import load_records
-from tile_oracle.selection import TOP_K_COLUMNS
+from tile_oracle.record.final import final_measurements
 from tile_oracle.text_table import text_table
 
 

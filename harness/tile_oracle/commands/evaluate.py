@@ -18,8 +18,8 @@ from tile_oracle.evaluation.folder_predictor import load_predictor
 from tile_oracle.evaluation.picks_file import read_picks, read_picks_file
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
-from tile_oracle.oracle import problems_of
 from tile_oracle.record.dataset import load_records
+from tile_oracle.record.final import problems_of
 from tile_oracle.training.extrapolation import abstaining, extrapolating_picks, problems_outside
 from tile_oracle.training.trained_on import overlap
 from tile_oracle.training.training_range import TrainingRange

@@ -11,6 +11,7 @@ from pathlib import Path
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.errors import ProblemSetError
+from tile_oracle.judge.slices import slice_names, slices_of
 from tile_oracle.plain_text import as_text
 from tile_oracle.problem import Problem, kind_text
 from tile_oracle.problem_list.miopen_driver import driver_command
@@ -21,7 +22,6 @@ from tile_oracle.problem_set import (
     load_problem_set,
     reading_notes,
 )
-from tile_oracle.problem_slices import slice_names, slices_of
 from tile_oracle.text_table import text_table
 
 HELP = "list the problem sets, describe some of them, or convert a file of problems to CSV"

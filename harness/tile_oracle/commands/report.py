@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """Writes the files and prints the summary; returns 1 if the verdict is failed. Raises HarnessError."""
     from tile_oracle.errors import GateError
     from tile_oracle.judge.baseline_file import load_baseline
-    from tile_oracle.oracle import problems_of
     from tile_oracle.record.dataset import load_records
+    from tile_oracle.record.final import problems_of
     from tile_oracle.report.data import analyse
     from tile_oracle.report.files import read_inputs, verdict_document, write_report
     from tile_oracle.report.terminal import summary_lines

@@ -71,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _fitted(arch: str, paths: list[Path]) -> RooflineModel:
     from tile_oracle.model.roofline_fit import fit_roofline
-    from tile_oracle.oracle import records_op
     from tile_oracle.record.dataset import load_records
+    from tile_oracle.record.final import records_op
     from tile_oracle.training.training_rows import training_rows
 
     records = load_records(paths)

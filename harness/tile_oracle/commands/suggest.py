@@ -18,9 +18,9 @@ from tile_oracle.exploration.suggest_simulation import KNOWN_PROBLEMS, ROUNDS, W
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
-from tile_oracle.oracle import problems_of
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records
+from tile_oracle.record.final import problems_of
 from tile_oracle.spreadsheet import safe_cell
 
 HELP = "name the pairs to measure next, from the records so far"

@@ -20,8 +20,9 @@ import pandas as pd
 from tile_oracle.errors import GateError, RecordError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import load_baseline
-from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.record.dataset import load_records
+from tile_oracle.record.final import final_measurements
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.sealed_parquet import read_table
 from tile_oracle.record.twins import is_measured, measured_kernels

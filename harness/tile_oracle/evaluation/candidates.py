@@ -8,12 +8,12 @@ import pandas as pd
 from tile_oracle.arch import load_arch
 from tile_oracle.evaluation.evaluate import rank_all
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.judge.pair_numbers import pair_numbers
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.kernel.named import is_named
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.oracle import problems_of
-from tile_oracle.pair_numbers import pair_numbers
 from tile_oracle.problem import problem_from_id
+from tile_oracle.record.final import problems_of
 from tile_oracle.record.not_built import not_built
 from tile_oracle.training.neighbours import CONSTRAINT
 

@@ -13,9 +13,9 @@ from tile_oracle.evaluation.evaluate import Evaluation
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.bootstrap import Interval, mean_of, paired_interval, quantile_of
 from tile_oracle.judge.criteria import Criteria
+from tile_oracle.judge.selection import COVERED
 from tile_oracle.judge.verdict import Verdict, judge
-from tile_oracle.oracle import final_measurements
-from tile_oracle.selection import COVERED
+from tile_oracle.record.final import final_measurements
 
 SAME_POINTS = 0.1
 """Problems whose efficiency changed by no more than this (percentage points) count as the same."""

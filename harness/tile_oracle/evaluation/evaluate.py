@@ -15,15 +15,16 @@ from tile_oracle.evaluation.prediction_metrics import TargetMetrics, r2_of, targ
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.judge.bootstrap import Interval, Statistic, interval, mean_of, quantile_of
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import COVERED, TOP_K_COLUMNS, Efficiency, ranked_pairs, select, summarise
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.aliases import find_aliases
 from tile_oracle.model.noise import NoiseModel, enough_repeats, measured_noise
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operation import operation_named
-from tile_oracle.oracle import final_measurements, find_oracles, problems_of, records_op
 from tile_oracle.problem import Problem
 from tile_oracle.progress_line import steps
-from tile_oracle.selection import COVERED, TOP_K_COLUMNS, Efficiency, ranked_pairs, select, summarise
+from tile_oracle.record.final import final_measurements, problems_of, records_op
 from tile_oracle.training.training_rows import pair_columns_of, training_rows
 
 WORST = 10
@@ -46,7 +47,7 @@ HEADLINES: dict[str, Statistic] = {
 class Evaluation:
     """The evaluation of one model's rankings.
 
-    selection: one row per problem (tile_oracle.selection), with `reason`: why the pick is not the oracle.
+    selection: one row per problem (judge.selection), with `reason`: why the pick is not the oracle.
     headlines: efficiency in percent with bootstrap intervals. ceiling: mean and P10 (percent) that a perfect
     predictor of noise-free times would reach, given the noise. regression: r2 and rmse of TFLOPS and
     ln(TFLOPS), `bias` exp(mean error) - 1, and the share of pairs predicted within 10 % and 25 %. targets: r2

@@ -12,7 +12,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features.groups import fold_codes, group_codes
 from tile_oracle.judge.bootstrap import Interval, interval, mean_of, quantile_of
-from tile_oracle.selection import COVERED
+from tile_oracle.judge.selection import COVERED
 from tile_oracle.training.cross_validation_metrics import selection_of
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.folds import group_folds

@@ -13,8 +13,8 @@ import pandas as pd
 from tile_oracle.errors import KernelError, ModelError, first_line
 from tile_oracle.kernel import kernel_of_kind
 from tile_oracle.operation import operation_named
-from tile_oracle.oracle import problem_table
 from tile_oracle.problem import Problem
+from tile_oracle.record.final import problem_table
 from tile_oracle.record.schema import op_of
 from tile_oracle.table_file import csv_text
 

@@ -22,10 +22,11 @@ import pandas as pd
 
 from tile_oracle.errors import RecordError
 from tile_oracle.features.feature_table import Array
+from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation import Kind
-from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.problem import kind_text
+from tile_oracle.record.final import final_measurements
 
 _LEAST_GAIN = 1e-9
 """A swap must raise the mean efficiency by more than this, so that rounding cannot swap for ever."""

@@ -18,11 +18,12 @@ from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate, rank_records, without_unsupported
 from tile_oracle.evaluation.learning_curve import learning_curve
 from tile_oracle.evaluation.picks_file import read_picks
+from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import STUDY_FILE, json_bytes, read_json
-from tile_oracle.oracle import final_measurements, find_oracles, problems_of
+from tile_oracle.record.final import final_measurements, problems_of
 from tile_oracle.record.twins import is_measured
 from tile_oracle.training.cross_validation import predicted_pairs
 from tile_oracle.training.fit import Effort, fit

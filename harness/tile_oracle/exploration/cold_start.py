@@ -38,8 +38,8 @@ from tile_oracle.model.store import MANY_DEVICES, model_folders, shipped_models
 from tile_oracle.model.tree_targets import target_named
 from tile_oracle.model.trees import TreeData, TreeSettings, grow, mean_predictions
 from tile_oracle.operation import operation_named
-from tile_oracle.oracle import records_op
 from tile_oracle.problem import Problem
+from tile_oracle.record.final import records_op
 from tile_oracle.training.grow_network import PRIOR
 from tile_oracle.training.recipe import OWN, WITH_LAUNCH, Recipe, TreePart
 

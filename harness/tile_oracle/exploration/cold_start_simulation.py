@@ -18,7 +18,7 @@ from tile_oracle.exploration.cold_start import OPENING, ColdStart, Rows, one_ope
 from tile_oracle.exploration.suggest import suggest
 from tile_oracle.features.feature_table import Array
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.oracle import final_measurements, problems_of
+from tile_oracle.record.final import final_measurements, problems_of
 
 COLD_START, _, RANDOM = WAYS = ("cold start", "suggest", "random")
 

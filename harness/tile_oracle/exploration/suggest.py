@@ -28,8 +28,8 @@ from tile_oracle.kernel.named import is_named
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
 from tile_oracle.model.physics import explain_aliases, fit_physical, nearness
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.oracle import records_op
 from tile_oracle.problem import Problem
+from tile_oracle.record.final import records_op
 from tile_oracle.training.fit import Effort, Report, fit
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.training_rows import IMPORTANCE, training_rows

@@ -17,7 +17,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.exploration.suggest import suggest
 from tile_oracle.features.groups import group_codes
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.oracle import problems_of, records_op
+from tile_oracle.record.final import problems_of, records_op
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.training_rows import training_rows

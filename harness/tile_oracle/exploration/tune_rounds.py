@@ -26,8 +26,8 @@ from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.cold_start import ColdStart
 from tile_oracle.features.feature_table import Array
-from tile_oracle.oracle import final_measurements
 from tile_oracle.record.dataset import load_records
+from tile_oracle.record.final import final_measurements
 
 STATE = "tune.json"
 _ROUNDS = 10

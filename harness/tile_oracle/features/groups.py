@@ -8,7 +8,7 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.operation import operation_named
-from tile_oracle.oracle import records_op
+from tile_oracle.record.final import records_op
 
 GROUPINGS = ("problem", "family")
 """What defines a group: the whole problem key, or the key without batch and image size."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from tile_oracle.judge.noise import Margin, margins
-from tile_oracle.selection import COVERED
+from tile_oracle.judge.selection import COVERED
 
 
 def accepted_margins(

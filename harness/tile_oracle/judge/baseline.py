@@ -10,7 +10,7 @@ import pandas as pd
 from tile_oracle.errors import GateError
 from tile_oracle.judge.failures import failures_of
 from tile_oracle.judge.noise import Margin
-from tile_oracle.selection import COVERED, NOT_MEASURED, PICK_NOT_MEASURED, UNDECIDED
+from tile_oracle.judge.selection import COVERED, NOT_MEASURED, PICK_NOT_MEASURED, UNDECIDED
 
 EFFICIENCY_DECIMALS = 8
 """Decimals of an efficiency, in a baseline's file and in comparisons with it."""

@@ -33,11 +33,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tile_oracle.oracle import first_of_each
-from tile_oracle.pair_numbers import pair_numbers
+from tile_oracle.judge.oracle import first_of_each
+from tile_oracle.judge.pair_numbers import pair_numbers
+from tile_oracle.judge.selection import COVERED
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.twins import is_measured, measured_kernels
-from tile_oracle.selection import COVERED
 
 _PRIOR_DOF = 4.0
 _MEDIAN_ERROR = 0.93

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from tile_oracle.judge.baseline import Baseline
+from tile_oracle.judge.selection import COVERED
 from tile_oracle.judge.verdict import IN_SAMPLE, Verdict
-from tile_oracle.selection import COVERED
 
 NOTHING_JUDGED = "nothing judged"
 LEAST_UNSEEN = 0.5

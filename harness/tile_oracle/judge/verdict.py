@@ -37,6 +37,8 @@ from tile_oracle.judge.interval_criteria import (
     suspects,
 )
 from tile_oracle.judge.noise import Margin
+from tile_oracle.judge.selection import COVERED
+from tile_oracle.judge.selection import UNDECIDED as UNDECIDED_PICK
 from tile_oracle.judge.statistics import (
     Changes,
     Side,
@@ -46,8 +48,6 @@ from tile_oracle.judge.statistics import (
     with_accepted_picks,
     with_sessions,
 )
-from tile_oracle.selection import COVERED
-from tile_oracle.selection import UNDECIDED as UNDECIDED_PICK
 
 PASSED = "passed"
 FAILED = "failed"
@@ -131,7 +131,7 @@ def judge(
     accepted_now: Mapping[str, Margin] | None = None,
     settled_by: str = "",
 ) -> Verdict:
-    """Applies the criteria to a selection (tile_oracle.selection) and its final measurements.
+    """Applies the criteria to a selection (tile_oracle.judge.selection) and its final measurements.
 
     Mean, median and P10 are compared over the problems that have an efficiency in both runs, coverage over
     the problems in both sets. complete: whether every pair of the run was measured; if not, coverage is not

@@ -26,7 +26,7 @@ from tile_oracle.kernel import Kernel, parse_kernel_name, tiled
 from tile_oracle.model.aliases import Aliases, merge, own_fields
 from tile_oracle.model.noise import NoiseModel
 from tile_oracle.operation import operation_named, operations
-from tile_oracle.oracle import records_op
+from tile_oracle.record.final import records_op
 
 _MODEL_ERROR = 0.03
 _ROBUST_FROM = 1.5

@@ -24,8 +24,8 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import RecordError
-from tile_oracle.oracle import final_measurements
 from tile_oracle.record.dataset_file import content_keys, in_order
+from tile_oracle.record.final import final_measurements
 from tile_oracle.record.schema import arrow_schema, columns, op_of
 
 _OF_RUN = ["run", "problem", "kernel", "round"]

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from tile_oracle.errors import TargetError
+from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.kernel import Kernel, TiledKernel, tiled
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.operation import operation_named
-from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.problem import Problem, gemm_shape
+from tile_oracle.record.final import final_measurements
 
 _RIGHT = ("ok", "noisy")
 _AT_ONCE = 4

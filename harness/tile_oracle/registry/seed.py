@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.record.final import final_measurements
 from tile_oracle.registry.tuned import TunedEntry
 
 _NEEDED = ("target", "arch", "device", "toolchain", "source_hash")

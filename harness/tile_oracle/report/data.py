@@ -15,18 +15,19 @@ from tile_oracle.judge.accepted_picks import accepted_margins
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.noise import Margin, margins
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.ranking import RankingOrder
 from tile_oracle.judge.scope import part_to_judge
+from tile_oracle.judge.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
+from tile_oracle.judge.slices import slice_names, slices_of
 from tile_oracle.judge.verdict import Verdict, judge
 from tile_oracle.model.feature_share import PickReason
-from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.problem import Problem
-from tile_oracle.problem_slices import slice_names, slices_of
-from tile_oracle.ranking_order import RankingOrder
+from tile_oracle.record.final import final_measurements
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.lost_time import lost_times, time_weighted_percent
 from tile_oracle.report.sources import sources_by_problem
 from tile_oracle.report.timeline import Timeline, timeline_of
-from tile_oracle.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
 
 FOLDER = "folder"
 OUT_OF_FOLD = "out_of_fold"
@@ -180,9 +181,9 @@ class RunInfo:
 class ReportData:
     """The tables and metrics of one run. The functions named here document the columns.
 
-    final: as `settled` makes it. selection: tile_oracle.selection.select. kernels:
-    tile_oracle.selection.kernel_table. slices: slice_table. rankings: as given, or None. statuses: pairs by
-    status. fixed_mean_percent: mean efficiency of one kernel for all (tile_oracle.selection.fixed_choice).
+    final: as `settled` makes it. selection: judge.selection.select. kernels:
+    judge.selection.kernel_table. slices: slice_table. rankings: as given, or None. statuses: pairs by
+    status. fixed_mean_percent: mean efficiency of one kernel for all (judge.selection.fixed_choice).
     repeatability_percent: mean efficiency of the sweep's own winners, measured again, None where none
     were: differences between models above it are noise. margins: how well each pick's
     efficiency is known (tile_oracle.judge.noise).
@@ -259,7 +260,7 @@ class ReportData:
 
 
 def slice_table(problems: Iterable[Problem], selection: pd.DataFrame) -> pd.DataFrame:
-    """Efficiency of each kind of problem (tile_oracle.problem_slices; kinds overlap): `slice`, `problems`,
+    """Efficiency of each kind of problem (tile_oracle.judge.slices; kinds overlap): `slice`, `problems`,
     `covered`, `mean_percent`, `p10_percent`, `min_percent`, `oracle_over_median` (median TFLOPS ratio)."""
     problems = tuple(problems)
     names = {problem.id: slices_of(problem) for problem in problems}
@@ -314,7 +315,7 @@ _REPORTED = frozenset(
 
 
 def settled(records: pd.DataFrame) -> pd.DataFrame:
-    """tile_oracle.oracle.final_measurements, without the columns that neither reports nor settling read.
+    """record.final.final_measurements, without the columns that neither reports nor settling read.
     Raises RecordError."""
     final = final_measurements(records, _REPORTED)
     give_back()

@@ -18,16 +18,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.errors import KernelError
+from tile_oracle.judge.selection import COVERED
+from tile_oracle.judge.slices import slices_of
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import problem_from_id
-from tile_oracle.problem_slices import slices_of
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.lost_time import lost_times
-from tile_oracle.selection import COVERED
 
 MOST_ROWS = 16_000
 """Rows of all problems together: about 25 bytes each."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
+from tile_oracle.judge.selection import TOP_K
 from tile_oracle.report import charts, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.page_table import (
@@ -17,7 +18,6 @@ from tile_oracle.report.page_table import (
     numbers,
     times,
 )
-from tile_oracle.selection import TOP_K
 
 
 def efficiency(data: ReportData) -> View | None:

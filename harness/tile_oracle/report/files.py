@@ -99,7 +99,7 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
 
 
 def selection_bytes(data: ReportData) -> bytes:
-    """The selection as a parquet file, one row per problem: the columns of tile_oracle.selection.select, then
+    """The selection as a parquet file, one row per problem: the columns of judge.selection.select, then
     the lists `ranking` (all ranked kernels, best first) and `ranking_predicted_tflops`, null without a
     model."""
     table = data.selection.copy()

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import KernelError
+from tile_oracle.judge.slices import slice_names, slices_of
 from tile_oracle.kernel import NamedKernel, parse_kernel_name
 from tile_oracle.problem import problem_from_id
-from tile_oracle.problem_slices import slice_names, slices_of
 
 WITHIN = 0.05
 """A group is near the oracle on a problem if its best kernel has at least 95 % of the oracle's TFLOPS."""

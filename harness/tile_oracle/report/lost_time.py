@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tile_oracle.judge.selection import COVERED
+from tile_oracle.judge.slices import slice_names, slices_of
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.problem_slices import slice_names, slices_of
-from tile_oracle.selection import COVERED
 
 _LEAST_EXCESS, _PAIR_COST = 0.05, 0.03
 """Shares of the lost time: what a kind loses at least beyond its share of the problems to be named, and how

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from tile_oracle.judge.selection import COVERED
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
@@ -25,7 +26,6 @@ from tile_oracle.report.page_table import (
     whole,
 )
 from tile_oracle.report.terms import anchor, word_patterns
-from tile_oracle.selection import COVERED
 
 _WORST = 10
 _MOST_WRITTEN, _ROWS_WRITTEN = 15, 8

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from markupsafe import Markup, escape
 
 from tile_oracle.judge.verdict import FAILED, PASSED
-from tile_oracle.oracle import records_op
+from tile_oracle.record.final import records_op
 from tile_oracle.report import answers, charts, pictures, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.efficiency_views import choice, efficiency

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tile_oracle.oracle import find_oracles
+from tile_oracle.judge.oracle import find_oracles
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ import pandas as pd
 from tile_oracle.errors import ProblemError
 from tile_oracle.judge.criteria import FAIL, Criterion
 from tile_oracle.judge.failures import Failure
+from tile_oracle.judge.selection import Efficiency
 from tile_oracle.judge.verdict import FAILED, Verdict
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import kernel_prefix, problem_from_id
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.data import Beside, ReportData
-from tile_oracle.selection import Efficiency
 
 DETAIL_CHARACTERS = 160
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tile_oracle.errors import HarnessError
+from tile_oracle.judge.selection import first_choice_efficiency
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.report.data import Beside, ReportData
-from tile_oracle.selection import first_choice_efficiency
 from tile_oracle.session.models import ROOFLINE, VENDOR, ModelChoice, rank
 from tile_oracle.session.plan import Plan
 

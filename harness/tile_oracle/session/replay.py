@@ -30,7 +30,7 @@ _ALL = None
 class Replay:
     """One process's share of a replayed session.
 
-    A pair has the settled status of its records (oracle.final_measurements). The run's folder gets the
+    A pair has the settled status of its records (record.final.final_measurements). The run's folder gets the
     records themselves, all rounds, of the requested pairs.
     """
 

@@ -33,8 +33,8 @@ from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
 from tile_oracle.model.store import TRADEOFF_FILE, json_bytes
-from tile_oracle.oracle import problems_of
 from tile_oracle.problem import Problem
+from tile_oracle.record.final import problems_of
 from tile_oracle.training.cross_validation_metrics import picked_efficiencies
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.folds import group_folds

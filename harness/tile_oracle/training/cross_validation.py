@@ -14,8 +14,8 @@ from tile_oracle.features.groups import fold_codes, group_codes
 from tile_oracle.kernel import Kernel, kernel_from_row
 from tile_oracle.model.ranker import Ranker, constant_groups
 from tile_oracle.operation import operation_named
-from tile_oracle.oracle import records_op
 from tile_oracle.problem import problem_from_row
+from tile_oracle.record.final import records_op
 from tile_oracle.training.auxiliary_rows import is_auxiliary, not_of_shapes, own_rows, with_auxiliary
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.folds import group_folds

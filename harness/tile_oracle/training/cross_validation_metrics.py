@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.features.feature_table import Array
-from tile_oracle.oracle import find_oracles, problems_of, records_op
-from tile_oracle.selection import Efficiency, select, summarise
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import Efficiency, select, summarise
+from tile_oracle.record.final import problems_of, records_op
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,14 @@ class Check:
 
 
 def settled(rows: pd.DataFrame) -> pd.DataFrame:
-    """A training table as settled measurements (tile_oracle.oracle), all of them ok."""
+    """A training table as settled measurements (tile_oracle.record.final), all of them ok."""
     return rows.assign(
         op=records_op(rows), status="ok", detail="", remeasured=False, sweep_tflops=rows["tflops"]
     )
 
 
 def selection_of(rows: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
-    """The predictions' pick for each problem of a training table (tile_oracle.selection)."""
+    """The predictions' pick for each problem of a training table (tile_oracle.judge.selection)."""
     final = settled(rows)
     return select(problems_of(final), final, find_oracles(final), predictions)
 

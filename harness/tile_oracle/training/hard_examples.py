@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from tile_oracle.selection import summarise
+from tile_oracle.judge.selection import summarise
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import selection_of
 from tile_oracle.training.fit import Effort

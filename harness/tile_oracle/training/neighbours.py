@@ -15,7 +15,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
-from tile_oracle.oracle import final_measurements, records_op
+from tile_oracle.record.final import final_measurements, records_op
 
 CONSTRAINT = "constraint: "
 """Prefix of the detail of pairs that a kernel's declaration excludes."""

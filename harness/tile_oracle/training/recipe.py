@@ -14,7 +14,7 @@ from tile_oracle.model.network import NAME as NETWORK
 from tile_oracle.model.tree_targets import target_named
 from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
 from tile_oracle.operation import operation_named
-from tile_oracle.oracle import records_op
+from tile_oracle.record.final import records_op
 from tile_oracle.training.grow_network import NetworkSettings
 
 

@@ -32,7 +32,7 @@ from tile_oracle.model.store import (
 )
 from tile_oracle.model.trees import importances
 from tile_oracle.operation import operation_named
-from tile_oracle.oracle import records_op
+from tile_oracle.record.final import records_op
 from tile_oracle.training.auxiliary_rows import auxiliary_rows, with_auxiliary
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import Check, check, metrics_json

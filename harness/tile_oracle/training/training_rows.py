@@ -12,7 +12,7 @@ from tile_oracle.features.code_table import CODE_COLUMNS
 from tile_oracle.features.schemas import flops_of
 from tile_oracle.kernel.named import is_named
 from tile_oracle.operation import operation_named
-from tile_oracle.oracle import check_caches, records_op
+from tile_oracle.record.final import check_caches, records_op
 from tile_oracle.record.schema import kernel_columns, problem_columns
 
 IMPORTANCE = "importance"

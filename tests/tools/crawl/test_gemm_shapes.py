@@ -7,10 +7,10 @@ from functools import cache
 import pytest
 
 from tile_oracle.data_files import data_folder
+from tile_oracle.judge.slices import slices_of
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.gemm.slices import GEMM_SLICES
 from tile_oracle.problem_set import ProblemSet, format_problem_set, load_problem_set
-from tile_oracle.problem_slices import slices_of
 from tools.crawl.gemm_shapes import TRAINING_MODELS, VALIDATION_MODELS, gemm_sets
 
 

@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
+from tile_oracle.judge.slices import slices_of
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem_set import ProblemSet, load_problem_set
-from tile_oracle.problem_slices import slices_of
 from tools.crawl.select import kind_of
 
 KINDS = ("training", "held_out")

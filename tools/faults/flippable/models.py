@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.model.model_folder import read_booster, read_spec
 from tile_oracle.model.store import read_json, shipped_models
-from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.record.dataset import load_records
+from tile_oracle.record.final import final_measurements
 from tools.faults.flippable.kind import FileKind
 
 _MODEL = "grouped_conv_forward_bf16_gfx950"

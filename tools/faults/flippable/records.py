@@ -22,9 +22,9 @@ from tile_oracle.judge.criteria import Criteria
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.oracle import problems_of
 from tile_oracle.record.dataset import load_records, measurements_folder, read_rows
 from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.final import problems_of
 from tile_oracle.record.journal import Journal, write_part
 from tile_oracle.record.merge import merge_records
 from tile_oracle.record.run import MANIFEST, open_run, purpose_of

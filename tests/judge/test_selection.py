@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.errors import ModelError
-from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.oracle import final_measurements, find_oracles
-from tile_oracle.selection import (
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import (
     TOP_K,
     first_choice_efficiency,
     fixed_choice,
@@ -25,6 +23,9 @@ from tile_oracle.selection import (
     select,
     summarise,
 )
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.record.final import final_measurements
 
 PROBLEM, OTHER, THIRD = some_problems(3)
 KERNELS = some_kernels(12, PROBLEM)

@@ -6,7 +6,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.ranking_order import RankingOrder
+from tile_oracle.judge.ranking import RankingOrder
 
 NAMES = st.sampled_from(["a", "b", "ba", "c"])
 PAIRS = st.dictionaries(st.tuples(NAMES, NAMES), st.sampled_from([0.0, 1.0, 2.5]), max_size=12)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
-from tile_oracle.oracle import final_measurements, find_oracles, latencies_over_rounds
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.record.final import final_measurements, latencies_over_rounds
 
 PROBLEM = some_problems(1)[0]
 A, B = some_kernels(2, PROBLEM)

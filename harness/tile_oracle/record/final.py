@@ -1,4 +1,4 @@
-"""Reduces measurements to one final row per pair, and these to the oracle of every problem.
+"""Reduces measurements to one final row per pair.
 
 Tables are joined by the problem's id, which is the text form of its key. `final_measurements` refuses records
 whose id does not match their key columns.
@@ -190,47 +190,6 @@ def _median_of_known(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
     return np.asarray((ordered[row, (count - 1) // 2] + ordered[row, count // 2]) / 2)
 
 
-def find_oracles(final: pd.DataFrame) -> pd.DataFrame:
-    """The oracle of every problem of `final` (see `final_measurements`), one row per problem, sorted by id.
-
-    If leaders were measured again, the oracle is the best ok kernel among them: their second measurements are
-    unbiased, and a kernel outside the leaders could be faster only by chance. Otherwise it is the best ok
-    kernel. Ties in TFLOPS go to the name that sorts first.
-
-    Columns: `problem`, the `key_columns` that `final` has, `oracle_kernel`, `oracle_tflops`,
-    `oracle_latency_ms`, `oracle_remeasured`, `median_tflops` and `worst_tflops` (of the ok kernels),
-    `worst_kernel`, `sweep_winner` (best kernel of the sweep that is still ok), `sweep_winner_efficiency` (its
-    final TFLOPS / the oracle's: 1 if measuring again changed nothing), `kernels_measured` and
-    `kernels_<status>` (counts). A problem without an ok kernel has nulls and its counts.
-    """
-    keys = [name for name in key_columns(records_op(final)) if name in final]
-    oracles = final[["problem", *keys]].drop_duplicates("problem").set_index("problem")
-    measured = ["problem", "kernel", "tflops", "latency_ms", "remeasured", "sweep_tflops"]
-    ok = final.loc[final["status"] == "ok", measured]
-    again = ok[ok["remeasured"]]
-    eligible = pd.concat([again, ok[~ok["problem"].isin(again["problem"])]])
-    best = _first(eligible, "tflops", ascending=False)
-    worst = _first(ok, "tflops", ascending=True)
-    winner = _first(ok[ok["sweep_tflops"].notna()], "sweep_tflops", ascending=False)
-
-    oracles["oracle_kernel"] = best["kernel"].astype(object)
-    oracles["oracle_tflops"] = best["tflops"]
-    oracles["oracle_latency_ms"] = best["latency_ms"]
-    oracles["oracle_remeasured"] = best["remeasured"].astype("boolean")
-    oracles["median_tflops"] = ok.groupby("problem", observed=True)["tflops"].median()
-    oracles["worst_tflops"] = worst["tflops"]
-    oracles["worst_kernel"] = worst["kernel"].astype(object)
-    oracles["sweep_winner"] = winner["kernel"].astype(object)
-    ratio = winner["tflops"].reindex(oracles.index) / oracles["oracle_tflops"]
-    oracles["sweep_winner_efficiency"] = ratio.clip(upper=1.0)
-    counts = pd.crosstab(final["problem"], final["status"]).reindex(oracles.index)
-    oracles["kernels_measured"] = counts.sum(axis=1).astype("int64")
-    for status in STATUSES:
-        column = counts[status] if status in counts else pd.Series(0, index=oracles.index)
-        oracles[f"kernels_{status}"] = column.astype("int64")
-    return oracles.reset_index().sort_values("problem", ignore_index=True)
-
-
 def problem_table(problems: Iterable[Problem]) -> pd.DataFrame:
     """A table with `problem` (id), the key columns and `flops`, one row per distinct problem, in their order.
 
@@ -248,27 +207,6 @@ def problems_of(records: pd.DataFrame) -> tuple[Problem, ...]:
     """The distinct problems of a table of records, in order of first appearance."""
     first = records.drop_duplicates("problem")[list(problem_columns(records_op(records)))]
     return tuple(problem_from_row(row) for row in _rows(first))
-
-
-def _first(frame: pd.DataFrame, by: str, *, ascending: bool) -> pd.DataFrame:
-    """The first row of each problem when sorted by `by`; ties go to the kernel name that sorts first."""
-    return frame.iloc[first_of_each(frame["problem"], frame[by], frame["kernel"], ascending)].set_index(
-        "problem"
-    )
-
-
-def first_of_each(
-    groups: pd.Series, values: pd.Series, names: pd.Series, ascending: bool = True
-) -> npt.NDArray[np.int64]:
-    """The place of the first row of each group when sorted by value; ties go to the name that sorts first.
-    Sorts numbers, not names: the rows of a table have few different names."""
-    group, found = pd.factorize(groups)
-    name, _ = pd.factorize(names, sort=True)
-    value = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    order = np.lexsort((name, value if ascending else -value))
-    first = np.empty(len(found), dtype=np.int64)
-    first[group[order[::-1]]] = order[::-1]
-    return first
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -13,14 +13,9 @@ from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.errors import RecordError
+from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.oracle import (
-    KEY_COLUMNS,
-    final_measurements,
-    find_oracles,
-    problem_table,
-    problems_of,
-)
+from tile_oracle.record.final import KEY_COLUMNS, final_measurements, problem_table, problems_of
 from tile_oracle.record.schema import PROBLEM_COLUMNS, STATUSES, arrow_schema
 from tile_oracle.training.training_rows import training_rows
 

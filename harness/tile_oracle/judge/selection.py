@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import ModelError
+from tile_oracle.judge.ranking import RankingOrder
 from tile_oracle.operation import operation_named
-from tile_oracle.oracle import problem_table, records_op
 from tile_oracle.problem import Problem
-from tile_oracle.ranking_order import RankingOrder
+from tile_oracle.record.final import problem_table, records_op
 
 TOP_K = 10
 """Top-k efficiencies are computed for k = 1 to TOP_K."""
@@ -42,7 +42,7 @@ def select(
 ) -> pd.DataFrame:
     """One row per problem, in the given order, with oracle, pick and efficiency.
 
-    final, oracles: from tile_oracle.oracle. rankings: columns `problem` (id), `kernel` (name) and
+    final, oracles: from record.final and judge.oracle. rankings: columns `problem` (id), `kernel` (name) and
     `predicted_tflops`, one row per pair that the model ranked; None without a model. A problem's pick is the
     kernel with the highest prediction (ties: the name that sorts first), measured or not.
 
