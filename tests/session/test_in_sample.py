@@ -120,7 +120,7 @@ def judged(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judg
             session.replayed(problem, kernels)
         session.close(interrupted=False)
         (conclusion,) = conclude(session, "", selected)
-        return Judged(conclusion, session.options.allowed)
+        return Judged(conclusion, session.options.allow)
 
     yield judge
     for config in opened:

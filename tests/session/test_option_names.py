@@ -12,13 +12,13 @@ from tests.pytest_project import Project
 from tests.samples import ONE_AND_TWO_WORKERS
 from tests.session.recorded import SET, Recorded, make_recorded
 from tile_oracle.session.option_names import OPENING, PREFIX, in_full
-from tile_oracle.session.options import declared_options, option_flags
+from tile_oracle.session.options import OPTIONS
 
 OPTIONS_OF_OTHERS = "def pytest_addoption(parser):\n" + "".join(
     f"    parser.addoption('--{name}', action='store_true')\n"
-    if is_flag
+    if option.is_flag
     else f"    parser.addoption('--{name}', default='theirs')\n"
-    for name, is_flag in option_flags().items()
+    for name, option in OPTIONS.items()
 )
 """A conftest or plugin that has every option of ours."""
 TARGET_OF_OTHERS = "def pytest_addoption(parser):\n    parser.addoption('--target', default='esp32')\n"
@@ -108,16 +108,14 @@ def test_an_option_without_a_session_is_answered(bare: Project) -> None:
 
 def test_help_shows_every_option_as_it_can_be_given(bare: Project) -> None:
     plain = bare.pytest("--help").output
-    assert all(f"\n  --{name}" in plain for name in declared_options())
+    assert all(f"\n  --{name}" in plain for name in OPTIONS)
     bare.write("conftest.py", TARGET_OF_OTHERS)
     shared = bare.pytest("--help").output
     assert "\n  --tile-oracle-target=NAME" in shared
     assert "\n  --model=MODEL" in shared
 
 
-words = st.sampled_from(
-    [*(f"--{name}" for name in declared_options()), "--target=x", "-k", "tests", "--", "--x"]
-)
+words = st.sampled_from([*(f"--{name}" for name in OPTIONS), "--target=x", "-k", "tests", "--", "--x"])
 
 
 @given(st.lists(words))
@@ -128,7 +126,7 @@ def test_arguments_are_respelt_once_and_up_to_the_separator(args: list[str]) -> 
     end = args.index("--") if "--" in args else len(args)
     assert found[end:] == args[end:]
     for before, after in zip(args[:end], found, strict=False):
-        ours = before.startswith("--") and before.partition("=")[0][2:] in declared_options()
+        ours = before.startswith("--") and before.partition("=")[0][2:] in OPTIONS
         assert after == (PREFIX + before[2:] if ours else before)
 
 

@@ -108,7 +108,7 @@ def test_an_option_value_that_is_a_folder_does_not_move_the_reports(
     [
         ("--data-seed=-1", "--data-seed -1 is not from 0 to"),
         ("--data-seed=9223372036854775808", "--data-seed 9223372036854775808 is not from 0 to"),
-        ("--build-jobs=0", "--build-jobs 0: at least one compiler must run"),
+        ("--build-jobs=0", "--build-jobs 0 is not from 1 to"),
         ("--mean-tolerance=nan", "--mean-tolerance nan is not a number of points from 0 to 100"),
         ("--problem-tolerance=-1", "--problem-tolerance -1 is not"),
         ("--coverage-tolerance=101", "--coverage-tolerance 101 is not"),

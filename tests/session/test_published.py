@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded
-from tile_oracle.session.options import option_flags
 from tile_oracle.session.project_defaults import ProjectDefaultsError, default_arguments
 
 SHIPPED = ("--problem-set", SET, "--target", "replay")
@@ -62,7 +61,7 @@ def test_pyproject_s_defaults_are_overridden_by_the_command_line(make_project: C
 
 def arguments(folder: Path, table: str) -> list[str]:
     (folder / "pyproject.toml").write_text(f"[tool.tile-oracle]\n{table}\n")
-    return default_arguments(folder, option_flags())
+    return default_arguments(folder)
 
 
 def test_entries_are_the_options_of_the_command_line(tmp_path: Path) -> None:
@@ -94,9 +93,9 @@ def test_a_wrong_entry_is_named_in_one_line(tmp_path: Path, table: str, said: st
 
 
 def test_no_file_and_no_table_are_no_defaults(tmp_path: Path) -> None:
-    assert default_arguments(tmp_path, option_flags()) == []
+    assert default_arguments(tmp_path) == []
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
-    assert default_arguments(tmp_path, option_flags()) == []
+    assert default_arguments(tmp_path) == []
 
 
 @given(st.binary(max_size=60))
@@ -104,7 +103,7 @@ def test_any_file_gives_arguments_or_one_error(tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp("any")
     (folder / "pyproject.toml").write_bytes(b"[tool.tile-oracle]\n" + data)
     try:
-        found = default_arguments(folder, option_flags())
+        found = default_arguments(folder)
     except ProjectDefaultsError:
         return
     assert all(argument.startswith("--") for argument in found)

@@ -300,7 +300,7 @@ def _training(session: Session, choice: ModelChoice, own: pd.DataFrame, ids: set
     from tile_oracle.training.trained_on import overlap
 
     found = overlap(set(choice.folders.values()), own, ids)
-    counted = Outcome.IN_SAMPLE in session.options.allowed
+    counted = Outcome.IN_SAMPLE in session.options.allow
     return Training(found.problems, found.same_measurements, found.known, counted)
 
 
@@ -362,23 +362,6 @@ def _run_info(
         **device_conditions(own),
         **session.conditions(),
     }
-    asked = {
-        "--kernel-set": options.kernel_set,
-        "--kernel-filter": options.kernel_filter or "",
-        "--kernels": options.kernels,
-        "--target": options.target,
-        "--oracle": str(options.oracle or ""),
-        "--pairs": str(options.pairs or ""),
-        "--model": options.model,
-        "--kernel-budget": f"{1000 * options.kernel_budget_s:g}ms",
-        "--data-seed": str(options.data_seed),
-        "--sampling": options.sampling if options.samples is None else "",
-        "--samples": "" if options.samples is None else str(options.samples),
-        "--cold-cache": "yes" if options.cold_cache else "",
-        "--repick": "yes" if options.repick else "",
-        "--abstain": "yes" if options.abstain else "",
-        "--update-baseline": "yes" if options.update_baseline else "",
-    }
     return RunInfo(
         name=session.run.name,
         problem_set=part.name,
@@ -391,7 +374,7 @@ def _run_info(
         harness_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         environment={name: value for name, value in environment.items() if value},
-        options={name: value for name, value in asked.items() if value},
+        options=options.recorded(),
         folder=str(folder),
         baseline_file=str(baseline_place(choice, part, device, options, session.target))
         if device and has_model

@@ -95,7 +95,7 @@ class EndHooks:
         if state.outcomes != {Outcome.PASSED}:
             state.outcomes -= {Outcome.PASSED}
         if not only_shows(self.config):
-            session.exitstatus = status_of(state.outcomes, self.session.options.allowed, exitstatus)
+            session.exitstatus = status_of(state.outcomes, self.session.options.allow, exitstatus)
             decide_status(self.config, session.exitstatus)
 
     def _why_nothing(self) -> str:
@@ -240,7 +240,7 @@ class EndHooks:
         from tile_oracle.session.closing import status_line
 
         for conclusion in self.state.conclusions:
-            open_ones = conclusion.outcomes - self.session.options.allowed
+            open_ones = conclusion.outcomes - self.session.options.allow
             failed = Outcome.FAILED in open_ones
             terminalreporter.section(
                 as_text(f"tile-oracle: {conclusion.data.run.problem_set}"),
@@ -257,7 +257,7 @@ class EndHooks:
         for note in dict.fromkeys([*self.session.notes, *self.state.notes]):
             write_line(f"note: {note}")
         status = exit_status(terminalreporter)
-        if said := status_line(self.state.outcomes - self.session.options.allowed, status):
+        if said := status_line(self.state.outcomes - self.session.options.allow, status):
             write_line(said)
 
     def _write_outcomes(self, write_line: Callable[[str], None], conclusion: Conclusion) -> None:
@@ -265,7 +265,7 @@ class EndHooks:
 
         lines = closing_lines(
             conclusion,
-            self.session.options.allowed,
+            self.session.options.allow,
             list(self.config.invocation_params.args),
             not self.session.remeasures,
         )

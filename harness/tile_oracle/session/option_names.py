@@ -13,7 +13,7 @@ import pytest
 
 from tile_oracle.did_you_mean import most_like
 from tile_oracle.errors import HarnessError
-from tile_oracle.session.options import declared_options, option_flags
+from tile_oracle.session.options import OPTIONS
 from tile_oracle.session.pytest_private import (
     look_for_conftests_by,
     registered_names,
@@ -21,7 +21,7 @@ from tile_oracle.session.pytest_private import (
 )
 
 PREFIX = "--tile-oracle-"
-OPENING = ("problem-set", "oracle")
+OPENING = tuple(name for name, option in OPTIONS.items() if option.opens)
 """The options that make a pytest run a session."""
 _OPENING = frozenset(PREFIX + name for name in OPENING)
 _HELP = frozenset(("-h", "--help"))
@@ -66,11 +66,11 @@ class OptionNames:
         register_options(self._parser, {name: (PREFIX + name,) for name in OPENING})
         self._args[:] = in_full(expanded, [name for name in OPENING if f"--{name}" not in taken])
         if self._opens():
-            rest = [name for name in declared_options() if name not in OPENING]
+            rest = [name for name in OPTIONS if name not in OPENING]
             register_options(self._parser, {name: (PREFIX + name,) for name in rest})
             free = [name for name in rest if f"--{name}" not in taken]
             try:
-                defaults = default_arguments(self._config.rootpath, option_flags())
+                defaults = default_arguments(self._config.rootpath)
             except HarnessError as error:
                 raise pytest.UsageError(str(error)) from None
             self._args[:] = [*(PREFIX + one[2:] for one in defaults), *in_full(self._args, free)]
@@ -81,10 +81,7 @@ class OptionNames:
         in short and may be meant for either."""
         taken = {name for name in registered_names(self._parser) if not name.startswith(PREFIX)}
         if self._shows_help:
-            names = {
-                name: (f"--{name}" if f"--{name}" not in taken else PREFIX + name,)
-                for name in declared_options()
-            }
+            names = {name: (f"--{name}" if f"--{name}" not in taken else PREFIX + name,) for name in OPTIONS}
             register_options(self._parser, names)
             return
         for place, arg in enumerate(self._args):
@@ -95,7 +92,7 @@ class OptionNames:
             return
         given = {_name(arg) for arg in self._args}
         asked = {_name(arg) for arg in map(str, self._config.invocation_params.args)}
-        for name in declared_options():
+        for name in OPTIONS:
             if f"--{name}" in taken & asked and PREFIX + name not in given:
                 raise pytest.UsageError(
                     f"--{name} is also an option of another plugin or conftest: {PREFIX}{name} is "
@@ -107,7 +104,7 @@ class OptionNames:
 
     def _hint(self, taken: Collection[str]) -> None:
         """What pytest prints below a message about arguments that it does not know."""
-        known = [f"{start}{name}" for name in declared_options() for start in ("--", PREFIX)]
+        known = [f"{start}{name}" for name in OPTIONS for start in ("--", PREFIX)]
         given = [name for name in map(_name, self._args) if name.startswith("--") and name not in taken]
         misspelt = (most_like(name, known, cutoff=0.8) for name in given if name not in known)
         if meant := " ".join(name for name in misspelt if name is not None):
@@ -122,13 +119,13 @@ def register_options(parser: pytest.Parser, spelt: Mapping[str, tuple[str, ...]]
     """Registers options in one group of `pytest --help`. spelt: name -> how it can be given."""
     group = parser.getgroup("tile-oracle", _GROUP)
     for name, spellings in spelt.items():
-        group.addoption(*spellings, dest=_dest(name), **declared_options()[name])
+        group.addoption(*spellings, dest=_dest(name), **OPTIONS[name].attributes())
 
 
 def register_all_now(parser: pytest.Parser) -> None:
     """Registers every option, for a plugin that a conftest loads: nothing can be respelt any more."""
     taken = registered_names(parser)
-    for name in declared_options():
+    for name in OPTIONS:
         spellings = (one for one in (f"--{name}", PREFIX + name) if one not in taken)
         register_options(parser, {name: tuple(spellings)})
 
@@ -157,7 +154,7 @@ def _with_files(args: Sequence[str]) -> Iterator[str]:
 def in_full(args: Sequence[str], names: Collection[str] | None = None) -> list[str]:
     """The arguments, those of our options (of `names` alone, if given) in the spelling that always works."""
     end = args.index("--") if "--" in args else len(args)
-    ours = {f"--{name}" for name in (declared_options() if names is None else names)}
+    ours = {f"--{name}" for name in (OPTIONS if names is None else names)}
     return [
         _Respelt(PREFIX + arg[2:]) if place < end and _name(arg) in ours else arg
         for place, arg in enumerate(args)

@@ -66,7 +66,7 @@ class Session(ABC):
 
         Raises HarnessError for options that cannot be used.
         """
-        self.criteria = Criteria(**options.tolerances, rule=options.rule)
+        self.criteria = Criteria(**options.tolerances, rule=options.criteria)
         self.target, self.target_reason = target, target_reason
         self.options = options
         self.plan = self._make_plan()
