@@ -14,8 +14,8 @@ examples:
   python -m tools.study models/mine train.parquet --test measured.parquet
   python -m tools.study models/mine train.parquet --test measured.parquet --picks "published model=picks.csv"
 
-Trains the default and the published recipe on RECORDS, evaluates both on the test records, computes the
-learning curve, counts what the output check changed, and writes MODEL/study.json, from which
+Trains the default and the published recipe on RECORDS, evaluates both on the test records, counts what the
+output check changed, and writes MODEL/study.json, from which
 `python -m tools.results` makes the results page. The file holds no measurements.
 """
 
@@ -23,7 +23,7 @@ learning curve, counts what the output check changed, and writes MODEL/study.jso
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `python -m tools.study`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "Held-out metrics of our recipe and of the published one, and the learning curve."
+    parser.description = "Held-out metrics of our recipe and of the published one."
     parser.epilog = _EXAMPLES
     parser.add_argument("model", metavar="MODEL", type=Path, help="the model's folder")
     parser.add_argument("records", nargs="+", metavar="RECORDS", help="measurements to train on")
@@ -37,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FILE",
         help="a model's name and the CSV file of its picks for the test problems (repeatable)",
     )
-    parser.add_argument("--no-curve", action="store_true", help="skip the learning curve, the longest part")
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of everything random (default: %(default)s)"
     )
@@ -76,8 +75,6 @@ def run(args: argparse.Namespace) -> int:
             f"{name} {row['headlines'][name]['value']:.2f}" for name in ("mean", "median", "P10")
         )
         print(f"{row['name']}: {shown}, top 3 measured {row['measure_top']['top_3']['value']:.2f}")
-    for point in document.get("learning_curve", {"points": ()})["points"]:
-        print(f"{point['problems']:>6} training problems: mean {point['mean']['value']:.2f}")
     print(path)
     return 0
 

@@ -74,7 +74,12 @@ SLOW = [
         "--folds 2 --recipe log_time",
         "verdict agreement",
     ),
-    Case("tune --replay measured.parquet --measurements 4", "curve"),
+    Case(
+        "tune forward-fp32-n1-c16-k16-i9x9-f3x3-p1 --target cpu --kernel-set tiny --kernels 1 --budget 1s "
+        "--tuned tuned",
+        "problem kernel measured",
+        lines=True,
+    ),
 ]
 
 

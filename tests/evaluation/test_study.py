@@ -1,4 +1,4 @@
-"""Held-out metrics, the learning curve, and the effect of the output check."""
+"""Held-out metrics, and the effect of the output check."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import pytest
 
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.learning_curve import learning_curve
 from tile_oracle.evaluation.study import read_study, study, verification
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
-from tile_oracle.training.training_rows import training_rows
 from tools.study import main
 
 SMALL = recipe_named("log_time").with_trees(30)
@@ -36,20 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, halves: tuple[pd.DataFrame,
 
 
 @pytest.mark.slow
-def test_more_problems_teach_more_and_the_curve_is_the_same_each_time(
-    halves: tuple[pd.DataFrame, pd.DataFrame],
-) -> None:
-    rows = training_rows(halves[0]).table
-    points = learning_curve(SMALL, rows, "gfx950", sizes=(2, 8), n_splits=4)
-    assert [point.problems for point in points] == [2, 8, 15]
-    assert {point.judged for point in points} == {20}
-    assert points[-1].mean.value > points[0].mean.value + 1
-    assert learning_curve(SMALL, rows, "gfx950", sizes=(2, 8), n_splits=4) == points
-    with pytest.raises(ModelError, match="at least two of family"):
-        learning_curve(SMALL, rows[rows["problem"] == rows["problem"].iloc[0]], "gfx950")
-
-
-@pytest.mark.slow
 def test_the_study_judges_recipes_on_problems_that_they_have_not_seen(
     folder: Path, halves: tuple[pd.DataFrame, pd.DataFrame]
 ) -> None:
@@ -61,7 +45,6 @@ def test_the_study_judges_recipes_on_problems_that_they_have_not_seen(
     assert [row["name"] for row in found["rows"]] == ["tflops", "the model as shipped"]
     assert all(row["problems"] == 8 for row in found["rows"])
     assert found["rows"][0]["headlines"]["mean"]["value"] > 80
-    assert found["learning_curve"]["points"][-1]["problems"] == 16
     assert json.loads(json.dumps(found)) == found
 
 
@@ -92,10 +75,7 @@ def test_a_model_that_saw_the_test_is_not_judged_on_it(
     later = training["problem"].isin(training["problem"].unique()[10:])
     found = study(folder, training[~later], training[later], recipes=("tflops",))
     assert [row["name"] for row in found["rows"]] == ["tflops"]
-    assert "learning_curve" not in study(folder, training, training, curve=False)
-    nothing = study(folder, training, training)
-    assert nothing["rows"] == []
-    assert nothing["learning_curve"]["points"]
+    assert study(folder, training, training)["rows"] == []
 
 
 def test_verification_counts_oracles_that_nobody_looked_at() -> None:

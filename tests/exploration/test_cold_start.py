@@ -9,24 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.exploration.exhaustive import Exhaustive
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.cold_start import OPENING, one_operation, transferable
-from tile_oracle.exploration.cold_start_simulation import (
-    COLD_START,
-    RANDOM,
-    Exhaustive,
-    simulate_cold_start,
-)
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.dataset import load_records
-from tile_oracle.record.dataset_file import write_dataset
 
 
 @pytest.fixture(scope="module")
 def exhaustive() -> Exhaustive:
-    return Exhaustive(make_records(make_problems(24, seed=8), make_kernels()))
+    return Exhaustive.of(make_records(make_problems(24, seed=8), make_kernels()))
 
 
 def test_the_opening_gives_every_problem_two_kernels_the_best_by_the_prior_first(
@@ -73,16 +67,8 @@ def test_a_kernel_that_fails_everywhere_is_not_tried_again_and_again(exhaustive:
 
 
 @pytest.mark.slow
-def test_by_replay_it_loses_less_than_half_of_what_random_choice_loses(exhaustive: Exhaustive) -> None:
-    points = simulate_cold_start(exhaustive, 6, (COLD_START, RANDOM))
-    last = {point.way: point for point in points}
-    assert last[COLD_START].measurements == 6 * 24
-    assert last[COLD_START].regret_percent < 0.5 * last[RANDOM].regret_percent
-    for way in (COLD_START, RANDOM):
-        means = [point.mean_percent for point in points if point.way == way]
-        assert means == sorted(means)
-    with pytest.raises(ModelError, match="more than the 2 of the opening"):
-        simulate_cold_start(exhaustive, 2)
+def test_it_loses_less_than_half_of_what_random_choice_loses(exhaustive: Exhaustive) -> None:
+    assert exhaustive.regret(6) < exhaustive.random_regret(6) / 2
 
 
 def test_models_of_other_gpus_are_transferred_and_those_of_cpus_are_not() -> None:
@@ -93,25 +79,6 @@ def test_models_of_other_gpus_are_transferred_and_those_of_cpus_are_not() -> Non
     weight = problem_from_id("bwd_weight-bf16-n1-c64-k64-i56x56-f3x3-p1")
     with pytest.raises(ModelError, match="of 2 kinds"):
         one_operation([problem, weight])
-
-
-@pytest.mark.slow
-def test_the_command_shows_the_curve_and_writes_a_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    oracle = tmp_path / "oracle.parquet"
-    records = make_records(make_problems(12, seed=8), make_kernels())
-    write_dataset(records.assign(time=pd.Timestamp("2026-01-01", tz="UTC")), oracle)
-    asked = ["tune", "--replay", str(oracle), "--measurements", "3"]
-    assert main([*asked, "--json", "--html", str(tmp_path / "curve.html")]) == 0
-    curve = json.loads(capsys.readouterr().out)["curve"]
-    assert [one["way"] for one in curve] == [COLD_START] * 9 + [RANDOM] * 9
-    assert curve[8]["per_problem"] == 3
-    page = (tmp_path / "curve.html").read_text()
-    assert page.count("<svg") >= 1
-    assert "measurements a problem" in page
-    assert main(["tune", "forward_smoke", "--replay", str(oracle)]) == 2
-    assert "only one of them" in capsys.readouterr().err
 
 
 @pytest.mark.slow

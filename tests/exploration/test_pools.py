@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.exploration.exhaustive import Exhaustive
 from tile_oracle.exploration.cold_start import OPENING, ColdStart
-from tile_oracle.exploration.cold_start_simulation import COLD_START, RANDOM, Exhaustive, simulate_cold_start
 from tile_oracle.exploration.suggest import suggest
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
@@ -56,7 +56,7 @@ def records() -> pd.DataFrame:
 
 
 def test_a_cold_start_opens_with_what_the_roofline_calls_fastest(records: pd.DataFrame) -> None:
-    start = Exhaustive(records).start
+    start = Exhaustive.of(records).start
     chosen, _ = start.choose(np.full(len(start.table), np.nan), OPENING * start.problems)
     expected = pd.Series(RooflineModel("sm_90").log_time(start.table, {}))
     least = expected.groupby(start.problem_of).min()
@@ -65,7 +65,7 @@ def test_a_cold_start_opens_with_what_the_roofline_calls_fastest(records: pd.Dat
 
 def test_trees_correct_the_roofline(records: pd.DataFrame) -> None:
     """Where times are the roofline's, its first kernels are the best, and little is expected of others."""
-    start = Exhaustive(records).start
+    start = Exhaustive.of(records).start
     exact = np.exp(RooflineModel("sm_90").log_time(start.table, {}))
     known = np.full(len(start.table), np.nan)
     chosen, _ = start.choose(known, OPENING * start.problems)
@@ -94,9 +94,8 @@ def test_what_fails_for_a_kind_of_problem_is_not_tried_on_others_of_it() -> None
 
 
 def test_it_is_better_than_random_choice(records: pd.DataFrame) -> None:
-    points = simulate_cold_start(Exhaustive(records), 5, (COLD_START, RANDOM))
-    cold, random = (next(p for p in reversed(points) if p.way == way) for way in (COLD_START, RANDOM))
-    assert cold.regret_percent < random.regret_percent / 2
+    exhaustive = Exhaustive.of(records)
+    assert exhaustive.regret(5) < exhaustive.random_regret(5) / 2
 
 
 def test_kernels_that_agree_everywhere_are_no_aliases(records: pd.DataFrame) -> None:

@@ -15,7 +15,6 @@ from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
-from tile_oracle.exploration.suggest_simulation import WAYS, simulate
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.record.dataset_file import write_dataset
@@ -99,32 +98,6 @@ def test_suggestions_are_unmeasured_distinct_pairs(records: pd.DataFrame) -> Non
         suggest(measured, "gfx950", problems, make_kernels(), 0)
 
 
-def mean_by_way(records: pd.DataFrame, budget: int, starts: int) -> dict[str, float]:
-    found = simulate(records, "gfx950", budget, starts)
-    return {way: float(np.mean([one.mean_percent for one in found if one.way == way])) for way in WAYS}
-
-
-def test_suggested_measurements_teach_more_than_random_ones(public_training: pd.DataFrame) -> None:
-    """A simulation on public data: from 12 problems, four rounds of 60 pairs with either method."""
-    table = public_training[~public_training["run"].str.contains("repeat")]
-    reached = mean_by_way(table, 60, 3)
-    assert reached["suggested"] > reached["random"] + 0.5
-
-
-@pytest.mark.slow
-def test_a_simulation_is_the_same_twice_and_says_what_it_needs(records: pd.DataFrame) -> None:
-    said: list[str] = []
-    first = simulate(records, "gfx950", 10, 1, report=said.append)
-    assert [one.way for one in first] == ["suggested", "random"]
-    assert all(50 < one.mean_percent <= 100 for one in first)
-    assert simulate(records, "gfx950", 10, 1) == first
-    assert said[0].startswith("start 1 of 1, suggested: ")
-    with pytest.raises(ModelError, match="needs at least 24; the records have 23"):
-        simulate(records[records["problem"].isin(sorted(records["problem"].unique())[:23])], "gfx950")
-    with pytest.raises(ModelError, match="too few pairs for 4 rounds of 300"):
-        simulate(records, "gfx950", 300)
-
-
 def test_made_records_of_other_problems_are_not_needed() -> None:
     records = make_records(make_problems(25), make_kernels()[:4])
     found = suggest(records, "gfx950", make_problems(30)[25:], make_kernels()[:4], 3)
@@ -186,8 +159,6 @@ def test_the_command_takes_a_models_picks(
     assert [line.split() for line in shown[1:]] == written[["rank", "problem", "kernel"]].astype(
         str
     ).to_numpy().tolist()
-    assert main([*words, "--simulate"]) == 2
-    assert "leave --model out" in capsys.readouterr().err
     assert main([*words, "--adapt", "--budget", "4", "--json"]) == 0
     assert [row["problem"] for row in json.loads(capsys.readouterr().out)] == [one] * 4
     assert main([*words[:2], "--adapt"]) == 2

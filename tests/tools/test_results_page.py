@@ -52,7 +52,6 @@ def test_the_study_is_the_public_one() -> None:
     )
     assert rows["default"]["headlines"]["mean"]["value"] == pytest.approx(98.61, abs=0.05)
     assert found["verification"]["unverified_oracles"] == 29
-    assert [point["problems"] for point in found["learning_curve"]["points"]] == [8, 16, 32, 64, 128, 148]
 
 
 def test_models_without_a_study_and_with_a_gate(tmp_path: Path) -> None:
@@ -89,14 +88,6 @@ def test_auxiliary_data_are_stated_for_the_model_and_not_for_other_recipes(
         *[f"shipped: `{CPU}`"] * 3,
     ]
     assert f"| {manifest['valid_rows']:,} and 2,000 of other directions |" in taught[-1]
-    (curve,) = (line for line in lines if line.startswith("Learning curve"))
-    assert "without auxiliary training data" in curve
-    study = json.loads((folder / "study.json").read_text())
-    del study["learning_curve"]
-    (folder / "study.json").write_text(json.dumps(study))
-    seal_folder(folder, ModelError)
-    without = results_page(read_shipped(tmp_path)).splitlines()
-    assert next(line for line in lines if line not in without) == curve
 
 
 def test_a_folder_that_is_not_a_model_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -240,8 +240,6 @@ def _details(one: Shipped) -> list[str]:
         parts += _judged(study, judged)
     else:
         parts.append("There are no measurements of problems that the recipe was not trained on.")
-    if "learning_curve" in study:
-        parts += _curve(study, auxiliary=bool(one.manifest.get("taught_by")))
     return parts
 
 
@@ -321,20 +319,6 @@ def _with_auxiliary(one: Shipped, measurements: int) -> str:
         "directions" if set(taught_by) <= set(DIRECTIONS) else "data types",
     )
     return f"{measurements:,}" + (f" and {others:,} of other {kinds}" if others else "")
-
-
-def _curve(study: Mapping[str, Any], *, auxiliary: bool) -> list[str]:
-    curve = study["learning_curve"]
-    rows = [
-        (f"{point['problems']:,}", *(_interval(point[name]) for name in ("mean", "median", "p10")))
-        for point in curve["points"]
-    ]
-    return [
-        f"Learning curve: recipe {code(curve['recipe'])} trained on subsets of the training problems"
-        f"{', without auxiliary training data' if auxiliary else ''}, "
-        f"cross-validated by {text(curve['grouping'])} (each larger subset contains the smaller ones):",
-        _table(("training problems", "mean", "median", "P10"), rows),
-    ]
 
 
 def _hardware(one: Shipped) -> str:

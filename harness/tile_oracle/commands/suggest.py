@@ -7,14 +7,11 @@ import sys
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-import pandas as pd
-
 from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_predictor import load_predictor
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
-from tile_oracle.exploration.suggest_simulation import KNOWN_PROBLEMS, ROUNDS, WAYS, simulate
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
@@ -31,7 +28,6 @@ examples:
   tile-oracle suggest measured.parquet --problem-set forward_training --budget 500 --csv next.csv
   tile-oracle suggest measured.parquet --model models/mine --budget 9000 --csv next.csv
   tile-oracle suggest measured.parquet --model models/mine --adapt --budget 200 --csv few.csv
-  tile-oracle suggest measured.parquet --simulate --budget 60          are suggestions worth it here?
 
 The kernels are those of the records; the problems are those of the records or of a problem set. A pair is
 worth measuring when models fitted to resampled records disagree on it and it may be its problem's fastest.
@@ -54,13 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the resampling (default: %(default)s)")
     parser.add_argument("--csv", metavar="FILE", help="write the pairs as CSV")
-    add_json(parser, "the pairs, or the means of --simulate,")
-    parser.add_argument(
-        "--simulate",
-        action="store_true",
-        help="simulate instead: compare suggested pairs with as many random ones "
-        f"({KNOWN_PROBLEMS} problems known at first, {ROUNDS} rounds of --budget pairs, three starts)",
-    )
+    add_json(parser, "the pairs")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,12 +61,8 @@ def run(args: argparse.Namespace) -> int:
         raise ModelError(
             f"the records are of {len(archs)} architectures: {', '.join(archs) or 'none is named'}"
         )
-    if args.model and args.simulate:
-        raise ModelError("--simulate judges the suggestions of the records alone: leave --model out")
     if args.adapt and not args.model:
         raise ModelError("--adapt chooses pairs for a model: name it with --model")
-    if args.simulate:
-        return _simulate(records, archs[0], args.budget, as_json=args.json)
     problems = load_problem_set(args.problem_set).problems if args.problem_set else problems_of(records)
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
     if args.model:
@@ -116,16 +102,3 @@ def _worth(row: Mapping[Hashable, Any]) -> str:
 
 def _ranks(row: Mapping[Hashable, Any]) -> str:
     return f"{row['rank']:>4}"
-
-
-def _simulate(records: pd.DataFrame, arch: str, budget: int, *, as_json: bool) -> int:
-    say = sys.stderr if as_json else sys.stdout
-    found = simulate(records, arch, budget, report=lambda line: print(line, file=say, flush=True))
-    means = {way: [one.mean_percent for one in found if one.way == way] for way in WAYS}
-    means_percent = {way: sum(values) / len(values) for way, values in means.items()}
-    if as_json:
-        print_json({"budget": budget, "mean_percent": means_percent})
-        return 0
-    for way, mean in means_percent.items():
-        print(f"{way}: mean efficiency {mean:.2f} %")
-    return 0

@@ -9,7 +9,7 @@ import sys
 from tile_oracle.commands.json_output import progress_stream
 from tile_oracle.commands.pick import add_registry_arguments, open_registry, outside_note
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
-from tile_oracle.commands.tune_set import add_set_arguments, replay_set, seed_from_records, tune_set
+from tile_oracle.commands.tune_set import add_set_arguments, seed_from_records, tune_set
 from tile_oracle.errors import TargetError, TunedError
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
@@ -25,7 +25,6 @@ examples:
   tile-oracle tune my_shapes.csv --budget 2m --kernel-set full
   tile-oracle tune --from-records reports/my_run
   tile-oracle tune --problem-set forward_validation_300 --budget 30m      a new GPU, without a model
-  tile-oracle tune --replay oracle.parquet --measurements 10              what that reaches, by replay
 
 Tuned results are what `tile-oracle pick` and tile_oracle.registry.Registry use first. They are used only if
 device, toolchain and kernel source match the measurement; stale results are reported and not used.
@@ -57,14 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and keeps; 1 when a problem has no kernel that is ok. Raises HarnessError."""
-    of_set = bool(args.replay or args.problem_set)
-    if sum((bool(args.problems), bool(args.from_records), of_set)) != 1:
+    if sum((bool(args.problems), bool(args.from_records), bool(args.problem_set))) != 1:
         raise TunedError(
-            "give problems to measure, runs by --from-records, or a set by --problem-set or --replay, and "
-            "only one of them"
+            "give problems to measure, runs by --from-records, or a set by --problem-set, and only "
+            "one of them"
         )
-    if of_set:
-        return replay_set(args) if args.replay else tune_set(args)
+    if args.problem_set:
+        return tune_set(args)
     budget_s = duration_s("--budget", args.budget or "60s")
     problems = problems_of_arguments(args.problems)
     status = 0

@@ -1,4 +1,4 @@
-"""`tile-oracle tune --problem-set` and `--replay`: a cold start over a problem set."""
+"""`tile-oracle tune --problem-set`: a cold start over a problem set."""
 
 from __future__ import annotations
 
@@ -36,70 +36,9 @@ def add_set_arguments(parser: argparse.ArgumentParser) -> None:
         "--run-name", metavar="NAME", help="folder of the rounds below --report-dir; the same name resumes"
     )
     group.add_argument("--report-dir", metavar="DIR", type=Path, default=Path("reports"), help="(reports)")
-    group.add_argument(
-        "--replay",
-        metavar="ORACLE",
-        type=Path,
-        help="measure nothing: show the curve on records that have every pair, beside random choice",
-    )
-    group.add_argument(
-        "--measurements",
-        type=int,
-        default=10,
-        metavar="N",
-        help="with --replay: measurements a problem (default: %(default)s)",
-    )
-    group.add_argument("--with-suggest", action="store_true", help="with --replay: `suggest` beside it, slow")
     group.add_argument("--seed", type=int, default=0, help="seed of the choice (default: %(default)s)")
     add_json(group, "the curve of a set, or one object per tuned problem and line")
     group.add_argument("--html", metavar="FILE", type=Path, help="also write the curve as a page")
-
-
-def replay_set(args: argparse.Namespace) -> int:
-    """The simulated curve. Raises HarnessError."""
-    from tile_oracle.cores import usable_cores
-    from tile_oracle.exploration.cold_start_simulation import (
-        COLD_START,
-        RANDOM,
-        WAYS,
-        Exhaustive,
-        Point,
-        simulate_cold_start,
-    )
-    from tile_oracle.problem_set import load_problem_set
-
-    records = load_records([args.replay])
-    if args.problem_set:
-        ids = {problem.id for problem in load_problem_set(args.problem_set).problems}
-        records = records[records["problem"].isin(ids)]
-        if records.empty:
-            raise ModelError(f"{args.replay} has no problem of {args.problem_set}: leave --problem-set out")
-    exhaustive = Exhaustive(records, args.seed, usable_cores())
-    show = None if args.json else _show_point
-    if show is not None:
-        kernels = exhaustive.start.table["kernel"].nunique()
-        print(
-            f"{exhaustive.start.problems} problems x {kernels} kernels, {len(exhaustive.latency_ms):,} pairs"
-        )
-        print(f"{'':<12}{'measured':>10}{'a problem':>11}{'mean %':>9}{'P10 %':>9}{'regret %':>10}")
-    ways = WAYS if args.with_suggest else (COLD_START, RANDOM)
-    points: list[Point] = simulate_cold_start(exhaustive, args.measurements, ways, show)
-    rows = [
-        {
-            "way": one.way,
-            "measured": one.measurements,
-            "per_problem": one.per_problem,
-            "mean_percent": one.mean_percent,
-            "p10_percent": one.p10_percent,
-            "expected_regret_percent": one.expected_regret_percent,
-        }
-        for one in points
-    ]
-    if args.json:
-        print(json.dumps({"replayed": str(args.replay), "seed": args.seed, "curve": rows}))
-    if args.html:
-        _write_page(args.html, f"Regret of a cold start, replayed from {args.replay.name}", rows)
-    return 0
 
 
 def tune_set(args: argparse.Namespace) -> int:
@@ -146,9 +85,7 @@ def tune_set(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps({"folder": str(rounds.folder), "arch": arch, "curve": curve}))
         page = args.html or rounds.folder / "curve.html"
-        _write_page(
-            page, f"Cold start on {problem_set.name}, {arch}", [{"way": "measured", **p} for p in curve]
-        )
+        _write_page(page, f"Cold start on {problem_set.name}, {arch}", curve)
         runs = [str(rounds.folder / one.name) for one in rounds.rounds]
         say = sys.stderr if args.json else sys.stdout
         print(f"curve: {page}", file=say)
@@ -192,14 +129,6 @@ def _session_options(args: argparse.Namespace) -> list[str]:
     return options
 
 
-def _show_point(point: Any) -> None:
-    print(
-        f"{point.way:<12}{point.measurements:>10,}{point.per_problem:>11.1f}{point.mean_percent:>9.2f}"
-        f"{point.p10_percent:>9.2f}{point.regret_percent:>10.2f}",
-        flush=True,
-    )
-
-
 def _show_round(rounds: Any) -> None:
     one = rounds.rounds[-1]
     expected = one.expected_regret_percent
@@ -216,29 +145,17 @@ def _write_page(path: Path, title: str, rows: Sequence[Mapping[str, Any]]) -> No
 
     from tile_oracle.report.charts import Line, lines
 
-    ways = list(dict.fromkeys(str(row["way"]) for row in rows))
-    drawn = [
-        Line(
-            way,
-            [(row["per_problem"], 100 - row["mean_percent"]) for row in rows if row["way"] == way],
-            f"series-{number}",
-            True,
-        )
-        for number, way in enumerate(ways)
-    ]
-    most = max((row["per_problem"] for row in rows), default=1.0)
-    top = max((100 - row["mean_percent"] for row in rows), default=1.0)
+    points = [(row["per_problem"], 100 - row["mean_percent"]) for row in rows]
     chart = lines(
-        drawn,
-        x_range=(0.0, max(most, 1.0)),
-        y_range=(0.0, max(top, 1.0)),
+        [Line("measured", points, "series-0", True)],
+        x_range=(0.0, max([1.0, *(each for each, _ in points)])),
+        y_range=(0.0, max([1.0, *(regret for _, regret in points)])),
         x_name="measurements a problem",
         y_name="mean regret, %",
     )
     style = (
         "body{font:15px sans-serif;max-width:52em;margin:2em auto;color:#222;background:#fff}"
-        ".line{fill:none;stroke-width:2}.series-0{stroke:#1b6ac9;fill:#1b6ac9}"
-        ".series-1{stroke:#c9541b;fill:#c9541b}.series-2{stroke:#5b8f2f;fill:#5b8f2f}.line{fill:none}"
+        ".line{fill:none;stroke-width:2}.series-0{stroke:#1b6ac9;fill:#1b6ac9}.line{fill:none}"
         "text{font-size:11px;fill:#444;stroke:none}.axis,.grid{stroke:#ccc}.key{width:22px;height:8px}"
         ".legend{list-style:none;padding:0}"
     )

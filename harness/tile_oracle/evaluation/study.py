@@ -1,4 +1,4 @@
-"""The study of a model's recipe: held-out metrics, the published recipe for comparison, a learning curve.
+"""The study of a model's recipe: held-out metrics, and the published recipe for comparison.
 
 It is computed once, where the measurements are available, and kept as study.json in the model's folder. The
 results page is made from these files alone.
@@ -16,7 +16,6 @@ import pandas as pd
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate, rank_records, without_unsupported
-from tile_oracle.evaluation.learning_curve import learning_curve
 from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.kernel import parse_kernel_name
@@ -46,15 +45,12 @@ def study(
     picks: Mapping[str, Path] | None = None,
     sources: Mapping[str, str] | None = None,
     effort: Effort | None = None,
-    curve: bool = True,
 ) -> dict[str, Any]:
     """The study of a model folder: recipes trained on `training` and evaluated on `test`, both restricted to
     the folder's architecture, direction and data type.
 
-    Problems in both are left out of the test and counted. If none is left, the study has only the learning
-    curve. picks: name -> CSV file of a model's picks for the test problems. sources: names of the two record
-    sets. curve: whether to compute the learning curve, which takes the longest. Raises ModelError,
-    RecordError.
+    Problems in both are left out of the test and counted. picks: name -> CSV file of a model's picks for the
+    test problems. sources: names of the two record sets. Raises ModelError, RecordError.
     """
     effort = effort or Effort()
     spec = read_spec(folder)
@@ -76,14 +72,6 @@ def study(
     if len(test):
         document["rows"] = _judged(folder, spec.arch, rows, training, test, recipes, picks or {}, effort)
         document["verification"] = verification(test)
-    if curve:
-        chosen = recipe_named(spec.recipe or "default").for_rows(rows)
-        points = learning_curve(chosen, rows, spec.arch, effort=effort)
-        document["learning_curve"] = {
-            "recipe": chosen.name,
-            "grouping": "family",
-            "points": [point.as_json() for point in points],
-        }
     return {str(key): _rounded(value) for key, value in document.items()}
 
 
