@@ -8,9 +8,9 @@ from tile_oracle.arch import load_arch
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.kernel import kernel_from_row, parse_kernel_name
 from tile_oracle.kernel.named import NamedKernel
-from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.session.pair_id import pair_id, pair_of
 
 KIND = Kind.of("gemm", dtype="bf16", layout="rcr")

@@ -14,11 +14,11 @@ from tests.samples import sampled, slow
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.operation import Kind
 from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES, GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 from tile_oracle.pool import explain_pool, kernel_pool, list_rule_sets, load_rule_set, pool_for_problem
+from tile_oracle.pool.kernel_filter import KernelFilter
 
 KINDS = tuple(itertools.product(DIRECTIONS, DTYPES, (2, 3)))
 KIND_IDS = [f"{direction}-{dtype}-{ndim}d" for direction, dtype, ndim in KINDS]

@@ -18,11 +18,11 @@ from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolcha
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
-from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.operation import operation_named, operation_names
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of
+from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.progress_line import ProgressLine, clock

@@ -23,11 +23,11 @@ from tile_oracle.commands.kernel_pools import (
 from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
 from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
 from tile_oracle.errors import RuleError
-from tile_oracle.kernel_filter import KernelFilter, filter_fields
 from tile_oracle.operation import operation_names
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.pool import RuleSet, list_rule_sets, load_rule_set, rules_of
+from tile_oracle.pool.kernel_filter import KernelFilter, filter_fields
 
 _DTYPES = tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES)))
 

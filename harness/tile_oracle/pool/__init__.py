@@ -16,8 +16,8 @@ from tile_oracle.arch import Arch, load_arch
 from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import shown
 from tile_oracle.kernel import Kernel
-from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.operation import Kind, operation_named
+from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.pool.rules import (
     RuleSet,
     list_of_kernels,

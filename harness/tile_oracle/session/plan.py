@@ -9,8 +9,8 @@ from tile_oracle.build.kernel_source import NATIVE, PoolSource
 from tile_oracle.errors import LacksFieldError, ProblemSetError, RuleError
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel, NamedKernel
-from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of
+from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import ProblemSet, reading_notes
 from tile_oracle.session.options import SessionOptions

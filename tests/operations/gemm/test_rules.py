@@ -11,7 +11,6 @@ import pytest
 from tests.samples import sampled
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import RuleError
-from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
@@ -24,6 +23,7 @@ from tile_oracle.pool import (
     pool_for_problem,
     pool_of_kind,
 )
+from tile_oracle.pool.kernel_filter import KernelFilter
 
 KINDS = [("gfx950", dtype, layout) for dtype in ("bf16", "fp16", "fp8") for layout in GEMM_LAYOUTS]
 KINDS += [("cpu", dtype, layout) for dtype in ("bf16", "fp16", "fp32") for layout in ("rcr", "rrr", "crr")]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.kernel_filter import MAX_CHARACTERS, MAX_DEPTH, MAX_TOKENS, KernelFilter, filter_fields
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.pool import kernel_pool
+from tile_oracle.pool.kernel_filter import MAX_CHARACTERS, MAX_DEPTH, KernelFilter, filter_fields
 
 POOL = (
     *kernel_pool("forward", "bf16", 2, "gfx950", "full")[::97],
@@ -224,21 +224,22 @@ def test_equal_texts_are_equal_filters_and_can_be_pickled() -> None:
         ("tile_n / 2 == 3", 8, "'/' is not known; use // (whole division)"),
         ("9**9**9**9 == 1", 2, "'**' is not known"),
         ("tile_n == 1.5", 11, "not an integer"),
-        ("tile_n == 64k", 11, "not an integer"),
+        ("tile_n == 64k", 12, "invalid decimal literal; write for example tile_n >= 128"),
         ("tile_n == 12345678901", 11, "a number has at most 10 digits"),
-        ("tile_n ==", 10, "the filter ends too early: expected a field"),
-        ("(tile_n == 64", 14, "the filter ends too early: expected ')' to close '(' of column 1"),
-        ("[tile_n == 64)", 14, "unexpected ')': expected ']' to close '[' of column 1"),
-        ("tile_n == 64)", 13, "unexpected ')'"),
-        ("tile_n 64", 8, "unexpected '64'"),
+        ("tile_n ==", 10, "invalid syntax"),
+        ("(tile_n == 64", 1, "'(' was never closed"),
+        ("[tile_n == 64)", 14, "closing parenthesis ')' does not match opening parenthesis '['"),
+        ("tile_n == 64)", 13, "unmatched ')'"),
+        ("tile_n 64", 8, "invalid syntax"),
         ("tile_n == 'x", 11, "this text has no closing quote"),
         (r"name == 'a\'b'", 9, "this text has no closing quote"),
-        ("name.upper() == 'X'", 5, "unexpected character '.'"),
-        ("__import__('os').system('x')", 17, "unexpected character '.'"),
+        ("name.upper() == 'X'", 1, "not an expression of kernel filters"),
+        ("__import__('os').system('x')", 1, "not an expression of kernel filters"),
         ("__class__", 1, "a kernel has no field '__class__'"),
-        ("tile_n == 64; pad_m", 13, "unexpected character ';'"),
-        ("lambda: 1", 7, "unexpected character ':'"),
-        ("tile_n == 64 if pad_m else 3", 14, "unexpected 'if'"),
+        ("tile_n == 64; pad_m", 13, "invalid syntax"),
+        ("lambda: 1", 1, "not an expression of kernel filters"),
+        ("tile_n == 64 if pad_m else 3", 1, "not an expression of kernel filters"),
+        ("pad_m == True # and pad_n", 15, "unexpected character '#'"),
         ("tile_n == ٦٤", 11, "unexpected character"),
         ("dtype == 'bf17'", 10, "dtype is never 'bf17'; it is one of bf16, fp16, fp32"),
         ("'wave' != scheduler", 1, "scheduler is never 'wave'"),
@@ -268,13 +269,14 @@ def test_an_empty_filter_is_a_mistake(text: str) -> None:
         "not " * 1000 + "pad_m",
         "-" * 4000 + "1 == 1",
         "[" * 3000,
-        "(" * (MAX_DEPTH + 1) + "pad_m" + ")" * (MAX_DEPTH + 1),
+        "not " * MAX_DEPTH + "pad_m",
         "x" * 10_000_000,
-        "pad_m" + " and pad_m" * 300,
+        "pad_m" + " and pad_m" * 500,
         "9" * 4000 + " == 1",
+        "1" + " + 1" * MAX_DEPTH + " == 1",
         "name == '" + "x" * 1_000_000 + "'",
     ],
-    ids=["parens", "nots", "signs", "lists", "one too deep", "huge", "long", "digits", "text"],
+    ids=["parens", "nots", "signs", "lists", "one too deep", "huge", "long", "digits", "sum", "text"],
 )
 def test_too_deep_or_too_long_filters_are_refused(text: str) -> None:
     with pytest.raises(RuleError) as caught:
@@ -283,11 +285,9 @@ def test_too_deep_or_too_long_filters_are_refused(text: str) -> None:
 
 
 def test_the_deepest_and_the_longest_filter_still_work() -> None:
-    assert KernelFilter("(" * MAX_DEPTH + "pad_m" + ")" * MAX_DEPTH).matches(KERNEL)
-    longest = "pad_m" + " and pad_m" * (MAX_TOKENS // 2 - 1)
-    assert len(longest) < MAX_CHARACTERS
+    assert KernelFilter("not " * (MAX_DEPTH - 2) + "pad_m").matches(KERNEL)
+    longest = ("pad_m" + " and pad_m" * MAX_CHARACTERS)[: MAX_CHARACTERS - MAX_CHARACTERS % 10 - 5]
     assert KernelFilter(longest).matches(KERNEL)
-    assert KernelFilter("9999999999" + "*9999999999" * 298 + " > 1").matches(KERNEL)
 
 
 def test_a_division_by_zero_of_one_kernel_names_it() -> None:
