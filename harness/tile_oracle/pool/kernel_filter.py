@@ -27,8 +27,6 @@ from tile_oracle.errors import LacksFieldError, RuleError
 from tile_oracle.json_tree import shown
 from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel, NamedKernel
 from tile_oracle.operation import operation_named, operation_names
-from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
-from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 
 MAX_CHARACTERS = 4096
 MAX_DEPTH = 30
@@ -59,14 +57,6 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Mod: operator.mod,
 }  # fmt: skip
 
-_WORDS = {
-    "direction": DIRECTIONS,
-    "dtype": tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES))),
-    "layout": GEMM_LAYOUTS,
-    "scheduler": SCHEDULERS,
-    "epilogue": EPILOGUES,
-}
-
 _TEXT_SETTINGS = ("source", "function")
 _SETTINGS = dict.fromkeys(_TEXT_SETTINGS, _TEXT) | dict.fromkeys(
     ("num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim", "kpack"),
@@ -86,6 +76,16 @@ def filter_fields(op: str) -> dict[str, str]:
 def _all_fields() -> dict[str, str]:
     """The fields of all operations' kernels."""
     return {name: kind for op in operation_names() for name, kind in filter_fields(op).items()}
+
+
+@cache
+def _words(name: str) -> tuple[str, ...]:
+    """The texts that a field can have; none if they are not known."""
+    if name in (own := {"scheduler": SCHEDULERS, "epilogue": EPILOGUES}):
+        return own[name]
+    fields_of = (operation_named(op).kind_fields for op in operation_names())
+    words = (value for known in fields_of for value in known.get(name, ()) if isinstance(value, str))
+    return tuple(dict.fromkeys(words))
 
 
 @dataclass(frozen=True)
@@ -267,8 +267,8 @@ class _Reader:
         for word in other.literals:
             if name == "pipeline" and PIPELINE_NAME.fullmatch(word) is None:
                 what = f"{shown(word)} is not a pipeline; examples: compv3, mem, basic_v1"
-            elif word not in _WORDS.get(name, (word,)):
-                what = f"{name} is never {shown(word)}; it is one of {', '.join(_WORDS[name])}"
+            elif word not in (_words(name) or (word,)):
+                what = f"{name} is never {shown(word)}; it is one of {', '.join(_words(name))}"
             else:
                 continue
             self._fail(other.tree.col_offset, what)
