@@ -21,6 +21,9 @@ from tests.warm_python import run_warm
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "usage.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+ELSEWHERE = {"pool.md", "heuristic.md"}
+"""Pages whose commands other tests run (tests/pool/test_pool_page.py, test_heuristic_page.py)."""
+
 NOT_JUDGED = "--allow=no-baseline,cannot-tell,incomplete,nothing-judged"
 """The exit statuses of a shortened session; tests/session checks those of complete ones."""
 
@@ -95,7 +98,11 @@ def test_the_guide_shows_commands() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.name not in ELSEWHERE and commands(page)],
+    ids=lambda page: page.name,
+)
 def test_every_command_of_the_page_works(page: Path, reader: Path) -> None:
     for command in commands(page):
         if page.name == "README.md" and "--target replay" in command:

@@ -6,17 +6,15 @@ import json
 import shlex
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded
-from tests.session.ways_to_run import WAYS, Way, table
+from tests.session.ways_to_run import WAYS, Way
 from tile_oracle.session.outcome import Outcome, read_allowed
 
 REPLAY = ("--problem-set", SET, "--target", "replay")
-PAGE = Path(__file__).parents[2] / "docs" / "gate.md"
 JSON = "ended.json"
 
 
@@ -66,7 +64,3 @@ def test_the_table_has_no_pass_without_a_name() -> None:
             named = [name for name in way.outcomes.split() if name in way.arguments]
             assert named or way.arguments.startswith(("--collect-only", "--setup-plan", "--fixtures"))
             assert read_allowed(",".join(way.outcomes.split()))
-
-
-def test_the_documentation_has_the_table() -> None:
-    assert table() in PAGE.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Ways to run pytest on a recorded problem set, and how each ends: the table of docs/gate.md.
+"""Ways to run pytest on a recorded problem set, and how each ends (docs/gate.md).
 
 The set's sweep passes when pytest is left alone.
 """
@@ -225,24 +225,3 @@ WAYS = (
         ENDS_AT.format(hook="pytest_configure"),
     ),
 )
-
-
-def table() -> str:
-    """The table of docs/gate.md."""
-    green = sum(way.status == 0 for way in WAYS)
-    lines = [
-        f"{len(WAYS)} ways, of which {green} end with 0:",
-        "",
-        "| pytest is run with | exit status | outcomes |",
-        "|---|---|---|",
-    ]
-    lines += [f"| {way.said} | {way.status} | {_words(way)} |" for way in WAYS]
-    return "\n".join(lines)
-
-
-def _words(way: Way) -> str:
-    return ", ".join(one.replace("-", " ") for one in way.outcomes.split())
-
-
-if __name__ == "__main__":
-    print(table())
