@@ -3,7 +3,7 @@
     python -m tools.ck_tile_waits -o FOLDER [--only TEXT] [-j JOBS] [--rows] [--kept]
 
 The headers are those of .ci/ck_tile_headers.py. FOLDER keeps the assembly of each kernel, so a stopped run
-goes on; --kept compiles nothing. Prints the table of docs/ck_tile.md; with --rows a line for each kernel. The
+goes on; --kept compiles nothing. Prints a table; with --rows a line for each kernel. The
 exit status is 1 when a kernel was not verified.
 """
 
@@ -164,7 +164,7 @@ class Bench:
 
 
 def table(found: Sequence[Outcome]) -> list[str]:
-    """The table of docs/ck_tile.md."""
+    """Return a Markdown table: a row for each version, operation and pipeline."""
     rows = ["| version | operation | pipeline | kernels | findings |", "|---|---|---|---|---|"]
     for (folder, operation, pipeline), group in groupby(
         found, lambda one: (one.chosen.folder, one.chosen.operation, one.chosen.pipeline)

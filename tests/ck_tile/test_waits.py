@@ -15,7 +15,6 @@ from tile_oracle.errors import KernelError
 from tile_oracle.kernel import TiledKernel, parse_kernel_name
 from tools.ck_tile_waits import OF_EACH, VERSIONS, Bench, Chosen, Outcome, choices, table
 
-DOCS = Path(__file__).parents[2] / "docs" / "ck_tile.md"
 PIPELINES = {
     "ck-newer": {
         "gemm": {"basic_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async"},
@@ -34,7 +33,7 @@ PIPELINES = {
 
 
 @pytest.mark.parametrize("folder", VERSIONS)
-def test_two_kernels_of_every_pipeline_are_chosen_and_in_the_docs(headers: Path, folder: str) -> None:
+def test_two_kernels_of_every_pipeline_are_chosen(headers: Path, folder: str) -> None:
     chosen = list(choices(detect(find_headers(headers / folder)), folder))
     counted = Counter((one.operation, one.pipeline) for one in chosen)
     expected = {(op, pipeline) for op, pipelines in PIPELINES[folder].items() for pipeline in pipelines}
@@ -42,9 +41,7 @@ def test_two_kernels_of_every_pipeline_are_chosen_and_in_the_docs(headers: Path,
     assert set(counted.values()) == {OF_EACH}
     schedules = {one.kernel.scheduler for one in chosen if one.pipeline == "mem"}
     assert folder == "ck-older" or schedules == {"interwave", "intrawave"}
-    told = DOCS.read_text("utf-8")
-    for row in table([Outcome(one, rules={}) for one in chosen])[2:]:
-        assert row.rpartition(" | ")[0] in told, "make the table of the docs again"
+    assert len(table([Outcome(one, rules={}) for one in chosen])) == 2 + len(chosen) // OF_EACH
 
 
 def test_compv5_needs_an_epilogue_that_is_told_its_waves(headers: Path) -> None:
