@@ -16,7 +16,7 @@ from tests.installed.environment import MADE, run
 PROGRAM = """
     import time
 
-    from tile_oracle.data_files import data_folder
+    from tile_oracle.files.data_files import data_folder
     from tile_oracle.pool import pool_of_kind
     from tile_oracle.problem import problem_from_id
     from tile_oracle.selector import native_library

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ProblemSetError
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.slices import slices_of
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem_set import (

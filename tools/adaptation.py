@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tile_oracle.cores import usable_cores
 from tile_oracle.evaluation.folder_predictor import load_predictor
 from tile_oracle.exploration.adapting_pairs import PICKS, covering_problems
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import final_measurements
 from tile_oracle.training.adapt import effects_of, loop_changes, remembered, safe_shifts

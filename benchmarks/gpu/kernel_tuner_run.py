@@ -35,8 +35,8 @@ from tile_oracle.device.gpu_work import Buffer, DeviceWork
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import Arguments, Driver, Launch
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.number_formats import STORAGE
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.problem.number_formats import STORAGE
 from tile_oracle.problem_set import load_problem_sets
 
 ITERATIONS = 20

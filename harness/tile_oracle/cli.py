@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, cast
 
-from tile_oracle.did_you_mean import did_you_mean, most_like
 from tile_oracle.errors import HarnessError
-from tile_oracle.help_text import HelpFormatter
-from tile_oracle.plain_text import OutputFailed, plain_output
-from tile_oracle.progress_line import never_silent, waits_shown_on
+from tile_oracle.terminal.did_you_mean import did_you_mean, most_like
+from tile_oracle.terminal.help_text import HelpFormatter
+from tile_oracle.terminal.plain_text import OutputFailed, plain_output
+from tile_oracle.terminal.progress_line import never_silent, waits_shown_on
 from tile_oracle.version import __version__
 
 _DESCRIPTION = """\

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.plain_text import as_text
+from tile_oracle.terminal.plain_text import as_text
 
 
 class HarnessError(Exception):

@@ -75,10 +75,10 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if config.getoption("dist", "no") == "each":
         raise pytest.UsageError("--dist each would measure every pair once a worker: use -n with --dist load")
-    from tile_oracle.arrow_memory import keep_arrow_small
+    from tile_oracle.process.arrow_memory import keep_arrow_small
 
     keep_arrow_small()
-    from tile_oracle.collector import paused_collector
+    from tile_oracle.process.collector import paused_collector
     from tile_oracle.session.collecting import CollectionHooks
     from tile_oracle.session.distributing import DistributionHooks
     from tile_oracle.session.ending import EndHooks

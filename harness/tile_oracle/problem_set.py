@@ -18,9 +18,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from tile_oracle.data_files import data_folder
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import ProblemSetError, first_line
+from tile_oracle.files.data_files import data_folder
+from tile_oracle.files.spreadsheet import safe_cell
+from tile_oracle.files.user_file import open_regular
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem_list.aiter import aiter_problems, is_aiter_table
@@ -30,8 +31,7 @@ from tile_oracle.problem_list.list_file import MAX_LINE_BYTES, ListFile, quoted
 from tile_oracle.problem_list.miopen_driver import driver_problems, is_driver_list
 from tile_oracle.problem_list.problem_table import SOURCE_COLUMN, ProblemTable
 from tile_oracle.problem_list.tile_engine import engine_problems
-from tile_oracle.spreadsheet import safe_cell
-from tile_oracle.user_file import open_regular
+from tile_oracle.terminal.did_you_mean import did_you_mean
 
 MAX_ROWS = 1_000_000
 MAX_FILE_BYTES = 256 * 2**20

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.arch import Arch, known_archs, load_arch, read_archs
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import RuleError
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES, GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem

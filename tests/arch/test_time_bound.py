@@ -10,8 +10,8 @@ import pytest
 
 from tile_oracle.arch import load_arch
 from tile_oracle.arch.time_bound import MARGIN, Limits, gpu_limits, impossible
-from tile_oracle.data_files import data_folder
 from tile_oracle.device.reference import exact_output
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.operation import operation_named
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem

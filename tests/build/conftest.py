@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.build.builder import Builder
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 SMALL_FAMILY = """\

@@ -13,7 +13,7 @@ from tile_oracle.build.source import read_headers
 from tile_oracle.commands import build
 from tile_oracle.errors import BuildError, HarnessError, RuleError
 from tile_oracle.pool import kernel_pool
-from tile_oracle.progress_line import ProgressLine
+from tile_oracle.terminal.progress_line import ProgressLine
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from tile_oracle.build import source
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.code_facts import code_facts
 from tile_oracle.build.source import ABI_VERSION, gpu_code_refusal, headers_for, read_headers, source_for
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operations.gemm import gpu_source
 from tile_oracle.operations.gemm.kernel import parse_gemm_name

@@ -26,7 +26,6 @@ from tile_oracle.build.ck_tile.source import source_for
 from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain
 from tile_oracle.build.code_facts import code_facts
 from tile_oracle.cli import main
-from tile_oracle.cores import usable_cores
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem
@@ -35,6 +34,7 @@ from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvP
 from tile_oracle.pool import kernel_pool, rules_of
 from tile_oracle.pool.ck_builder import read_builder_configs
 from tile_oracle.problem import problem_from_id
+from tile_oracle.process.cores import usable_cores
 
 DOUBLE = Path(__file__).parents[1] / "build" / "ck_tile_double" / "build.py"
 

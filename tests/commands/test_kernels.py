@@ -15,9 +15,9 @@ from tile_oracle.arch import known_archs
 from tile_oracle.cli import main
 from tile_oracle.commands import kernels
 from tile_oracle.errors import KernelError, RuleError
-from tile_oracle.help_text import HelpFormatter
 from tile_oracle.pool import explain_pool, kernel_pool
 from tile_oracle.pool.kernel_filter import filter_fields
+from tile_oracle.terminal.help_text import HelpFormatter
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 _KIND = ("--direction", "forward", "--dtype", "bf16", "--ndim", "2")

@@ -10,8 +10,8 @@ import pytest
 
 from tile_oracle.commands import problems
 from tile_oracle.errors import HarnessError, ProblemSetError
-from tile_oracle.plain_text import plain_output
 from tile_oracle.problem_set import list_problem_sets, load_problem_set
+from tile_oracle.terminal.plain_text import plain_output
 
 
 @pytest.fixture

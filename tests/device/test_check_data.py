@@ -21,10 +21,10 @@ from tile_oracle.device.check_data import (
 from tile_oracle.device.factors import Exponents, exponents, factor_axes
 from tile_oracle.device.product_check import product_check
 from tile_oracle.device.reference import exact_output, exact_values
-from tile_oracle.number_formats import decode, encode
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import decode, encode
 
 _REST = (
     "bf16-n2-g3-c9-k21-i6x5-f3x2-s2x1-p1x0-d1x2",

@@ -8,7 +8,6 @@ import struct
 
 import pytest
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.device.gpu_abi import (
     ABI_VERSION,
     GpuArgs,
@@ -19,6 +18,7 @@ from tile_oracle.device.gpu_abi import (
     plan_launch,
     read_launch_info,
 )
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 

@@ -21,12 +21,12 @@ from tile_oracle.device import gpu, gpu_bounded
 from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import Launch, LibraryLaunch
-from tile_oracle.number_formats import STORAGE, Array, decode, encode
 from tile_oracle.operations.attention import on_device
 from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
 from tile_oracle.operations.softmax.problem import SoftmaxProblem
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
 
 Compute = Callable[[list[Array]], Array]
 """Operands in fp64 -> the result."""

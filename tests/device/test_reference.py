@@ -26,8 +26,8 @@ from tile_oracle.device.reference import (
     spot_points,
 )
 from tile_oracle.errors import ProblemError
-from tile_oracle.number_formats import STORAGE, decode, encode
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.problem.number_formats import STORAGE, decode, encode
 
 
 @st.composite

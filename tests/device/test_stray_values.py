@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tile_oracle.device.stray_values import nan_count
-from tile_oracle.number_formats import STORAGE, encode
+from tile_oracle.problem.number_formats import STORAGE, encode
 
 
 @pytest.mark.parametrize("dtype", STORAGE)

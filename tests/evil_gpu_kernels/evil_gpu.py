@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from tile_oracle.build.builder import Builder
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 _HEADER = Path(__file__).with_name("grouped_conv.hpp")

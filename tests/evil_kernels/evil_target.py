@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tile_oracle.build.builder import Builder, BuildResult
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 

@@ -21,7 +21,6 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tile_oracle import number_formats
 from tile_oracle.build.builder import Builder, BuildResult
 from tile_oracle.build.prebuild import prebuild
 from tile_oracle.device import check_data, reference
@@ -29,6 +28,7 @@ from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.problem import number_formats
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
 from tile_oracle.target.resolve import AMD_ARCHS
 

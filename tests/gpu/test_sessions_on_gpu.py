@@ -31,7 +31,7 @@ from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import SHORTLY, Finished, Project, twice
 from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.build.toolchain import zig_folder
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.target.device_state import why_not_readable
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
 from tile_oracle.target.lock_files import LOCK_DIR_VARIABLE

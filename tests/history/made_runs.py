@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tile_oracle.files.sealed_json import seal
 from tile_oracle.record.sealed_parquet import table_bytes
-from tile_oracle.sealed_json import seal
 
 KERNEL = "grouped_conv_forward_bf16_2d_64x64x64_compv{}_intrawave_v{}x{}x{}"
 FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.installed.environment import KINDS, MADE, run, wheel_of
 from tests.selector.made_problems import random_problems
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind
 from tile_oracle.selector import native_library, prebuilt_library
@@ -47,7 +47,7 @@ def test_the_wheel_for_any_platform_has_no_library() -> None:
 def test_an_installed_wheel_picks_like_the_sources_without_a_compiler(tmp_path: Path) -> None:
     problems = random_problems(FORWARD, 60, seed=9)
     program = f"""
-        from tile_oracle.data_files import data_folder
+        from tile_oracle.files.data_files import data_folder
         from tile_oracle.pool import pool_of_kind
         from tile_oracle.problem import Kind, problem_from_id
         from tile_oracle.selector.ranker import NativeRanker

@@ -27,7 +27,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.samples import sampled
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 KERNELS = data_folder("kernels") / "cpu"

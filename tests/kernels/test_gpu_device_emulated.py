@@ -26,11 +26,11 @@ from tile_oracle.device.gpu_work import Buffer, DeviceWork, operand_bytes
 from tile_oracle.device.reference import exact_output
 from tile_oracle.device.runtime.driver import Launch
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.number_formats import STORAGE, Array, decode, encode
 from tile_oracle.operations.gemm.kernel import parse_gemm_name
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
 
 PROBLEMS = (
     *(

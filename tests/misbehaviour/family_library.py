@@ -12,7 +12,7 @@ from evil_target import EvilTarget
 
 from tests.misbehaviour.families import INNOCENT, Family
 from tile_oracle.build.builder import Builder, BuildResult
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 _PRELUDE = Path(__file__).with_name("prelude.hpp")

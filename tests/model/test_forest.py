@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.selector.native_scorer import Constant, PerClass, PerKernel, Scorer
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.model.forest import Forest
 
 SHIPPED = data_folder("models") / "grouped_conv_forward_bf16_gfx950" / "model_correction.lgbm.gz"

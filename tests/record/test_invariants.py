@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import RecordError
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.record.dataset import load_records, read_rows
 from tile_oracle.record.dataset_file import records_table
 from tile_oracle.record.invariants import check_rows

@@ -20,10 +20,10 @@ from tile_oracle.build.builder import Builder
 from tile_oracle.device.reference import exact_output, integer_operands
 from tile_oracle.errors import OperandError, TargetError
 from tile_oracle.kernel import Kernel
-from tile_oracle.number_formats import decode, encode
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.problem.number_formats import decode, encode
 from tile_oracle.registry import Registry
 from tile_oracle.registry.operands import argument_names, axes
 from tile_oracle.registry.results import MEASURED, MODEL, TUNED

@@ -17,8 +17,8 @@ import pytest
 from tests.selector.made_problems import random_problems
 from tests.training.test_gemm_training import make_records as make_gemm_records
 from tile_oracle.cli import main
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem, problem_from_id

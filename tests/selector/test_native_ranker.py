@@ -20,10 +20,11 @@ from tests.samples import slow
 from tests.selector.made_problems import random_problems
 from tests.selector.test_traced_features import made_code
 from tests.training.test_gemm_training import make_records as make_gemm_records
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import pair_columns
+from tile_oracle.files.data_files import data_folder
+from tile_oracle.files.vouched_files import MANIFEST_FILE, seal_folder
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor
@@ -35,7 +36,6 @@ from tile_oracle.problem import Kind, Problem
 from tile_oracle.selector.ranker import NativeRanker
 from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
 from tile_oracle.training.train import train
-from tile_oracle.vouched_files import MANIFEST_FILE, seal_folder
 
 PROBLEMS = int(os.environ.get("TILE_ORACLE_SELECTOR_PROBLEMS", "400"))
 """Random problems per shipped model; docs/selector.md says what was run with more."""

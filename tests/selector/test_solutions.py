@@ -10,7 +10,7 @@ import pytest
 
 from tests.selector.test_export import MODEL, SELECTOR, compilers, made, needs_make
 from tile_oracle.cli import main
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem

@@ -19,8 +19,8 @@ from tests.pytest_project import Project
 from tests.samples import ONE_AND_TWO_WORKERS
 from tests.session.recorded import SET, Recorded, make_recorded, records_of, train_model
 from tile_oracle.commands.evaluate import rankings_of, training_lines
-from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.evaluate import evaluate
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.model.store import read_json
 from tile_oracle.record.dataset import load_records
 from tile_oracle.report.files import verdict_document

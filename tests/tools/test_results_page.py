@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import GateError, ModelError
-from tile_oracle.vouched_files import seal_baseline, seal_folder
+from tile_oracle.files.data_files import data_folder
+from tile_oracle.files.vouched_files import seal_baseline, seal_folder
 from tools.results.__main__ import main
 from tools.results.page import read_shipped, results_page
 

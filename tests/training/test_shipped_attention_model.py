@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.kernel.named import is_named, parse_named_kernel
 from tile_oracle.model.fitting_model import models_for

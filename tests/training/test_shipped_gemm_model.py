@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.candidates import rank_recorded
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select, summarise

@@ -13,10 +13,10 @@ import lightgbm
 import pandas as pd
 import pytest
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.candidates import without_refused
 from tile_oracle.evaluation.evaluate import rank_records
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select, summarise
 from tile_oracle.model.fitting_model import models_for

@@ -11,7 +11,7 @@ import pytest
 
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.model.aliases import no_aliases
 from tile_oracle.model.store import MANIFEST_FILE, OUT_OF_FOLD_FILE
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem

@@ -125,8 +125,8 @@ def of_case(unit: dict[str, Any], functions: list[Any], problem: Any, units: int
 
 def with_bounds(problem: Any) -> tuple[list[Tensor], Any, Any]:
     """Operands whose values are far from zero, and the least and largest right values."""
-    from tile_oracle.number_formats import decode
     from tile_oracle.operation.on_gpu import on_gpu
+    from tile_oracle.problem.number_formats import decode
 
     rows: Any = on_gpu(problem.op)
     random = np.random.default_rng(3)

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ProblemSetError
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.problem_set import format_problem_set
 from tools.crawl.select import (
     BAND_EDGES_GFLOP,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 from tile_oracle import cli
-from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.picks_file import read_picks
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.kernel_lists import instances_json, traits_json

@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tile_oracle.cores import usable_cores
 from tile_oracle.judge.accepted_picks import accepted_margins
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.baseline_file import load_baseline
@@ -44,6 +43,7 @@ from tile_oracle.judge.selection import select
 from tile_oracle.judge.verdict import Verdict, judge
 from tile_oracle.model.store import shipped_models
 from tile_oracle.problem import Problem
+from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import final_measurements, key_columns, problems_of, records_op
 from tile_oracle.record.schema import ROUND_FINAL

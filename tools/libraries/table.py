@@ -11,7 +11,7 @@ from tile_oracle.errors import RecordError
 from tile_oracle.judge.selection import TOP_K_COLUMNS
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import final_measurements
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.text_table import text_table
 
 
 def choice_table(folder: Path) -> str:

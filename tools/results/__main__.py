@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints or writes the page. Raises ModelError, GateError."""
-    from tile_oracle.atomic_file import write_atomically
     from tile_oracle.errors import ModelError
+    from tile_oracle.files.atomic_file import write_atomically
     from tile_oracle.model.store import shipped_models
     from tools.results.page import read_shipped, results_page
 

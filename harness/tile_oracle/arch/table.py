@@ -23,13 +23,13 @@ from tile_oracle.arch.specs import (
     RegisterLimit,
     Triple,
 )
-from tile_oracle.data_files import data_folder
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import RuleError
-from tile_oracle.json_tree import JsonTree, shown
+from tile_oracle.files.data_files import data_folder
+from tile_oracle.files.json_tree import JsonTree, shown
 from tile_oracle.kernel import EPILOGUES, SCHEDULERS
 from tile_oracle.kernel.fields import triple
 from tile_oracle.operation import operation_named, operation_names
+from tile_oracle.terminal.did_you_mean import did_you_mean
 
 _BUFFERING = ("optional", "required", "refused")
 _FP8_FORMATS = ("ocp", "fnuz")

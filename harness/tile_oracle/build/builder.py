@@ -22,9 +22,9 @@ from tile_oracle.build.kernel_source import KernelSource
 from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.build.source import Headers
 from tile_oracle.build.toolchain import Toolchain
-from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
+from tile_oracle.process.cores import usable_cores
 from tile_oracle.verify.findings import Report
 
 __all__ = ["NOTE", "REFUSE", "VERIFIABLE", "Binary", "BuildResult", "BuildStats", "Builder"]

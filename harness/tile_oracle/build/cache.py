@@ -34,7 +34,7 @@ from typing import Any
 
 from tile_oracle.build.use_marks import UseMarks
 from tile_oracle.errors import BuildError
-from tile_oracle.trusted_folder import check_part_trusted, check_trusted, make_folder
+from tile_oracle.files.trusted_folder import check_part_trusted, check_trusted, make_folder
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 _STALE_WORK_S = 24 * 3600.0

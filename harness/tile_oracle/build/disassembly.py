@@ -18,8 +18,8 @@ from tile_oracle.build.elf import AMDGPU, DAMAGED, DYNAMIC_SYMBOLS, SYMBOLS, Elf
 from tile_oracle.build.gpu_toolchain import rocm_folders
 from tile_oracle.build.toolchain import compiler_environment
 from tile_oracle.errors import BuildError
+from tile_oracle.files.user_file import read_bytes
 from tile_oracle.triton.archive import read_archive
-from tile_oracle.user_file import read_bytes
 from tile_oracle.verify.assembly import Assembly, parse_assembly
 
 _FAT_SECTION = ".hip_fatbin"

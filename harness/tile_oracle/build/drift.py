@@ -10,8 +10,8 @@ from pathlib import Path
 from tile_oracle.build.binary_identity import binary_identity
 from tile_oracle.build.prebuilt_folder import PrebuiltFolder, is_prebuilt_folder
 from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.files.user_file import read_bytes
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.user_file import read_bytes
 
 _MOST_LIST_BYTES = 64 << 20
 _BINARIES = (".so", ".hsaco", ".ptx", ".cubin", ".zip")

@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.build.binary import Binary
 from tile_oracle.build.isa import Cpu, missing_features
 from tile_oracle.build.source import DEVICE_WORK
 from tile_oracle.errors import BuildError
-from tile_oracle.trusted_folder import check_part_trusted, check_trusted
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.trusted_folder import check_part_trusted, check_trusted
 
 MANIFEST = "manifest.json"
 BINARIES = "binaries"

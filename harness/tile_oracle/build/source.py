@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tile_oracle.build.isa import GPU_MACHINES
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel, tiled
 from tile_oracle.operation import operation_named
 

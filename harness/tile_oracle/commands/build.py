@@ -15,7 +15,6 @@ from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
 from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernels
 from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
-from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named, operation_names
@@ -25,7 +24,8 @@ from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.problem_set import load_problem_sets
-from tile_oracle.progress_line import ProgressLine, clock
+from tile_oracle.process.cores import usable_cores
+from tile_oracle.terminal.progress_line import ProgressLine, clock
 
 HELP = "compile kernels ahead of time into a folder that another machine can use"
 

@@ -13,7 +13,7 @@ from tile_oracle.build.cache import default_cache_folder
 from tile_oracle.build.cache_use import IN_USE_S, EntryUse, Pruned, entries_in, prune
 from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.commands.options import add_build_dir
-from tile_oracle.progress_line import ProgressLine
+from tile_oracle.terminal.progress_line import ProgressLine
 
 HELP = "show what the cache of compiled kernels holds, and remove what is no longer used"
 

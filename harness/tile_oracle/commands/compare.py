@@ -113,7 +113,7 @@ def _measurements(args: argparse.Namespace) -> int:
 
 
 def _write(place: str, text: str) -> None:
-    from tile_oracle.atomic_file import write_atomically
+    from tile_oracle.files.atomic_file import write_atomically
 
     if place == "-":
         sys.stdout.write(text)

@@ -27,6 +27,7 @@ from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.commands.options import add_build_dir
 from tile_oracle.errors import HarnessError, KernelError
 from tile_oracle.features.schemas import op_of_model
+from tile_oracle.files.trusted_folder import check_trusted
 from tile_oracle.measure.child import what_holds
 from tile_oracle.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
 from tile_oracle.measure.containment import containment_for, own_cgroup, why_no_cgroup
@@ -38,7 +39,6 @@ from tile_oracle.target.device_state import DeviceState, open_reader, why_not_re
 from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
 from tile_oracle.target.lock_files import describe_lock_folder
 from tile_oracle.target.resolve import AMD_ARCHS, amd_targets
-from tile_oracle.trusted_folder import check_trusted
 from tile_oracle.version import __version__
 
 HELP = "show what this machine can run, what is missing, and how to get it"

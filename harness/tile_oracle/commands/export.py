@@ -6,7 +6,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import ModelError, RuleError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -17,6 +16,7 @@ from tile_oracle.pool import load_rule_set, pool_of_kind
 from tile_oracle.problem import kind_text
 from tile_oracle.selector.export import export_model, file_stem
 from tile_oracle.selector.solutions import SolutionNames, read_names
+from tile_oracle.terminal.did_you_mean import did_you_mean
 
 HELP = "write a model and its kernels as C++ sources that pick in microseconds"
 

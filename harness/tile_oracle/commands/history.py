@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the page and prints the table; 0. Raises RecordError."""
-    from tile_oracle.atomic_file import write_atomically
     from tile_oracle.errors import RecordError
+    from tile_oracle.files.atomic_file import write_atomically
     from tile_oracle.history.document import history_document
     from tile_oracle.history.group import groups_of
     from tile_oracle.history.page import history_html

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.foreign.summary import plain_name
 from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
-from tile_oracle.progress_line import steps
 from tile_oracle.record.schema import op_of
+from tile_oracle.terminal.progress_line import steps
 
 HELP = "convert published CSV or JSON results and benchmark logs into records"
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
+from tile_oracle.files.atomic_file import write_atomically
 
 STDOUT = "-"
 

@@ -33,11 +33,11 @@ from tile_oracle.commands.kernel_verify import (
     verified_status,
     verify_kernels,
 )
-from tile_oracle.cores import usable_cores
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import Kernel
-from tile_oracle.progress_line import ProgressLine
-from tile_oracle.text_table import text_table
+from tile_oracle.process.cores import usable_cores
+from tile_oracle.terminal.progress_line import ProgressLine
+from tile_oracle.terminal.text_table import text_table
 
 
 @dataclass(frozen=True)

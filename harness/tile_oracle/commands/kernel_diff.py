@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tile_oracle.build.drift import Drift, PoolVersion
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.text_table import text_table
 
 
 @dataclass(frozen=True)

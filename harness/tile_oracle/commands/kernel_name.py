@@ -12,7 +12,7 @@ from tile_oracle.errors import KernelError
 from tile_oracle.kernel import Kernel, kernel_of_kind, parse_kernel_name, tiled
 from tile_oracle.operation import operation_named
 from tile_oracle.pool import explain_pool_of_kind, list_rule_sets, load_rule_set
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.text_table import text_table
 
 
 def kernel_named(args: argparse.Namespace) -> tuple[Kernel, str]:

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RuleError
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.kernel import TiledKernel, tiled
 from tile_oracle.operation import Operation, operation_named
 from tile_oracle.pool import PoolExplanation, Refused, RuleSet, explain_pool_of_kind
 from tile_oracle.pool.ck_builder import SUFFIXES
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.problem import Kind, kind_text
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.text_table import text_table
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ def write_oracle(
 ) -> tuple[Path, list[str]]:
     """Merges the sources and writes their oracle to `out`, or into the model's folder; returns the path and
     lines that say what is in it. Raises RecordError."""
+    from tile_oracle.files.vouched_files import vouch_for_oracle
     from tile_oracle.judge.baseline_file import baseline_path
     from tile_oracle.model.store import oracle_file
     from tile_oracle.pool.rules import set_name
@@ -94,7 +95,6 @@ def write_oracle(
     from tile_oracle.record.oracle_file import oracle_bytes
     from tile_oracle.record.oracle_records import oracle_records
     from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
-    from tile_oracle.vouched_files import vouch_for_oracle
 
     merged, _ = merge_records(read_rows(source) for source in sources)
     ids = None if problem_set is None else {problem.id for problem in problem_set.problems}

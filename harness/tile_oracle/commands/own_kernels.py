@@ -18,7 +18,7 @@ from tile_oracle.errors import BuildError, RuleError
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.problem import kind_text
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.text_table import text_table
 
 _COLUMNS = {
     "registers": "vgprs",

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from tile_oracle.arch import load_arch
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.build.source_providers import kernel_source_option
 from tile_oracle.commands.json_output import add_json
 from tile_oracle.commands.options import add_build_dir, add_toolchain
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool.rules import rules_of

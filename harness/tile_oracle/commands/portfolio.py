@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tile_oracle.commands.json_output import STDOUT, add_json_file, put_json
 from tile_oracle.commands.options import add_records
 from tile_oracle.errors import RecordError
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.text_table import text_table
 
 if TYPE_CHECKING:
     from tile_oracle.evaluation.portfolio import PoolEfficiencies, Portfolio, Summary

@@ -13,6 +13,7 @@ from tile_oracle.commands.json_output import add_json
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.files.user_file import read_bytes
 from tile_oracle.kernel import Kernel, kernel_of_kind
 from tile_oracle.model.fitting_model import models_for, pool_of_model
 from tile_oracle.model.made_by import MadeBy, travel_note
@@ -22,7 +23,6 @@ from tile_oracle.operation import operation_named
 from tile_oracle.pool import listed_pool
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.training.training_range import TrainingRange
-from tile_oracle.user_file import read_bytes
 
 HELP = "rank the kernels for a problem with a model"
 

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.errors import ProblemSetError
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.judge.slices import slice_names, slices_of
-from tile_oracle.plain_text import as_text
 from tile_oracle.problem import Problem, kind_text
 from tile_oracle.problem_list.miopen_driver import driver_command
 from tile_oracle.problem_set import (
@@ -22,7 +21,8 @@ from tile_oracle.problem_set import (
     load_problem_set,
     reading_notes,
 )
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.plain_text import as_text
+from tile_oracle.terminal.text_table import text_table
 
 HELP = "list the problem sets, describe some of them, or convert a file of problems to CSV"
 

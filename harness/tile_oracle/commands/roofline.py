@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tile_oracle.arch import known_archs
 from tile_oracle.commands.json_output import add_json, print_json
 from tile_oracle.errors import ModelError
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.text_table import text_table
 
 if TYPE_CHECKING:
     from tile_oracle.model.roofline import RooflineModel

@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Seals the folders and says how many files each has. Raises HarnessError."""
     from tile_oracle.errors import GateError, ModelError
+    from tile_oracle.files.vouched_files import seal_baseline, seal_folder
     from tile_oracle.model.model_folder import repack
     from tile_oracle.model.store import SPEC_FILE, baseline_files, is_model_folder
-    from tile_oracle.vouched_files import seal_baseline, seal_folder
 
     for folder in args.models:
         if not is_model_folder(folder):

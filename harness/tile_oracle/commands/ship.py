@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
     from tile_oracle.errors import ModelError
     from tile_oracle.evaluation.study import study, write_study
     from tile_oracle.features.code_table import CodeTable
+    from tile_oracle.files.vouched_files import vouch_for
     from tile_oracle.model.store import TRAINING_FILE
     from tile_oracle.problem_set import load_problem_set
     from tile_oracle.record.dataset import read_rows
@@ -84,7 +85,6 @@ def run(args: argparse.Namespace) -> int:
     from tile_oracle.record.oracle_records import oracle_records, records_to_learn_from
     from tile_oracle.training.fit import Effort
     from tile_oracle.training.train import train
-    from tile_oracle.vouched_files import vouch_for
 
     started = time.monotonic()
     problem_set = load_problem_set(args.problem_set)

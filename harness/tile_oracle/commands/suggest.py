@@ -8,17 +8,17 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from tile_oracle.commands.json_output import add_json, print_json
-from tile_oracle.cores import usable_cores
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_predictor import load_predictor
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.files.spreadsheet import safe_cell
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.problem_set import load_problem_set
+from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import problems_of
-from tile_oracle.spreadsheet import safe_cell
 
 HELP = "name the pairs to measure next, from the records so far"
 

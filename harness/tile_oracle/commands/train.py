@@ -16,9 +16,9 @@ from tile_oracle.commands.json_output import add_json, print_json, progress_stre
 from tile_oracle.commands.options import add_records, add_training
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.files.table_file import csv_text
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.record.dataset import load_records
-from tile_oracle.table_file import csv_text
 from tile_oracle.training.compact import PYTHON_PICKS, choose_compact
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.commands.json_output import add_json
 from tile_oracle.commands.pick import open_registry
 from tile_oracle.errors import ModelError
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.record.dataset import load_records
 from tile_oracle.registry import Registry
 from tile_oracle.registry.seed import entries_of_records
@@ -43,10 +43,10 @@ def add_set_arguments(parser: argparse.ArgumentParser) -> None:
 
 def tune_set(args: argparse.Namespace) -> int:
     """Measures a problem set by rounds and keeps the best kernels. Raises HarnessError."""
-    from tile_oracle.cores import usable_cores
     from tile_oracle.exploration.cold_start import ColdStart, one_operation, transferable
     from tile_oracle.exploration.tune_rounds import TuneRounds
     from tile_oracle.problem_set import load_problem_set
+    from tile_oracle.process.cores import usable_cores
 
     budget_s = duration_s("--budget", args.budget or BUDGET)
     problem_set = load_problem_set(args.problem_set)

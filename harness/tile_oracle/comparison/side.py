@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import GateError, RecordError
+from tile_oracle.files.vouched_files import MANIFEST_FILE
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.judge.oracle import find_oracles
@@ -26,7 +27,6 @@ from tile_oracle.record.final import final_measurements
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.sealed_parquet import read_table
 from tile_oracle.record.twins import is_measured, measured_kernels
-from tile_oracle.vouched_files import MANIFEST_FILE
 
 Pair = tuple[str, str]
 """A problem's id and a kernel's name."""

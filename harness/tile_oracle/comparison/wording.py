@@ -12,7 +12,7 @@ from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.report.wording import microseconds
 from tile_oracle.static_page import clean
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.text_table import text_table
 
 SCHEMA = 1
 _SHOWN = 20

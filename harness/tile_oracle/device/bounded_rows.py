@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.number_formats import Array, decode, encode
+from tile_oracle.problem.number_formats import Array, decode, encode
 
 UNIT = 2.0**-24
 """Unit roundoff of fp32, in which kernels compute."""

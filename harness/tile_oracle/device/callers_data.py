@@ -11,8 +11,8 @@ from tile_oracle.device.base import CheckResult
 from tile_oracle.device.gpu_work import GUARD_BYTE, Buffer
 from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
-from tile_oracle.number_formats import STORAGE
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import STORAGE
 from tile_oracle.target.base import DataFiles
 
 

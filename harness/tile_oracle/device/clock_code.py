@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.passing_errors import unless_passing
+from tile_oracle.files.passing_errors import unless_passing
 
 _PAGE = 4096
 _CODE_BYTES = 2 * _PAGE

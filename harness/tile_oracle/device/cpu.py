@@ -23,9 +23,9 @@ from tile_oracle.device.cpu_data import CpuData, CpuTimed
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.native_clock import NativeClock, Turns
 from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
-from tile_oracle.number_formats import STORAGE, Array
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import STORAGE, Array
 from tile_oracle.target.base import DataFiles, DeviceInfo
 from tile_oracle.target.cpu_info import (
     cpu_name,

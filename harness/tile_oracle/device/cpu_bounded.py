@@ -12,8 +12,8 @@ from tile_oracle.device.bounded_rows import BoundedRows, Repeated, outside
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.stray_values import unwritten
 from tile_oracle.device.turns import whole_turns
-from tile_oracle.number_formats import STORAGE, Array
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import STORAGE, Array
 
 _ROUNDS = 4
 

@@ -33,8 +33,8 @@ from tile_oracle.device.product_check import ProductCheck, product_check
 from tile_oracle.device.reference import Expectation, expectation
 from tile_oracle.device.stray_values import nan_count, unwritten
 from tile_oracle.device.turns import STATES, OperandTurns, sign_turning, signs
-from tile_oracle.number_formats import STORAGE, Array, decode, encode
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
 
 FLUSH = "before a guard page"
 SKEWED = "one element beyond a 64-byte boundary"

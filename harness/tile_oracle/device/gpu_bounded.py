@@ -19,8 +19,8 @@ from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Within
 from tile_oracle.device.loaded_run import Launches
 from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.device.stray_values import POISON_BYTE
-from tile_oracle.number_formats import STORAGE, Array
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import STORAGE, Array
 
 _ROUNDS = 4
 """Different contents of the rows that change between batches."""

@@ -7,8 +7,8 @@ from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, operand_bytes
 from tile_oracle.device.runtime.driver import Driver, Launch
 from tile_oracle.device.stray_values import POISON_BYTE
-from tile_oracle.number_formats import STORAGE
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import STORAGE
 
 _SAMPLE = 1 << 18
 """Number of values that a precision check compares. The faults it looks for show everywhere."""

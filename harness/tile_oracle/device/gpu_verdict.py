@@ -10,8 +10,8 @@ import numpy as np
 from tile_oracle.device.base import CheckResult
 from tile_oracle.device.gpu_data import OperandSet
 from tile_oracle.device.gpu_work import DeviceWork, Findings, Verdict, Within
-from tile_oracle.number_formats import STORAGE, decode
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import STORAGE, decode
 
 _RUNS_TO_SEE_FLAKINESS = 4
 

@@ -25,8 +25,8 @@ from typing import Any
 from tile_oracle.device.clock_code import ClockCode
 from tile_oracle.device.guarded_memory import guarded_bytes, touched_guards
 from tile_oracle.device.native_clock import NOW
+from tile_oracle.files.passing_errors import unless_passing
 from tile_oracle.measure.guardian import CONTAINED
-from tile_oracle.passing_errors import unless_passing
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)

@@ -27,9 +27,9 @@ import numpy.typing as npt
 
 from tile_oracle.device.check_data import Integers
 from tile_oracle.device.factors import Exponents, factor_axes
-from tile_oracle.number_formats import Array, decode
 from tile_oracle.operation.on_device import sums_of_products
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import Array, decode
 
 _VALUES = 1 << 20
 _AT_ONCE = 1 << 20

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.device.factors import Exponents, factor_axes
-from tile_oracle.number_formats import Array, encode
 from tile_oracle.operation.on_device import sums_of_products
 from tile_oracle.problem import Problem, gemm_shape
+from tile_oracle.problem.number_formats import Array, encode
 
 Integers = npt.NDArray[np.integer[Any]]
 

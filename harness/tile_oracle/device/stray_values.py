@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.number_formats import numbers
+from tile_oracle.problem.number_formats import numbers
 
 POISON_BYTE = 0xFF
 """Fills outputs before a run. Every dtype reads it as NaN, and no kernel writes exactly it by accident."""

@@ -23,8 +23,8 @@ from tile_oracle.model.noise import NoiseModel, enough_repeats, measured_noise
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
-from tile_oracle.progress_line import steps
 from tile_oracle.record.final import final_measurements, problems_of, records_op
+from tile_oracle.terminal.progress_line import steps
 from tile_oracle.training.training_rows import pair_columns_of, training_rows
 
 WORST = 10

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import KernelError, ModelError, first_line
+from tile_oracle.files.table_file import csv_text
 from tile_oracle.kernel import kernel_of_kind
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.record.final import problem_table
 from tile_oracle.record.schema import op_of
-from tile_oracle.table_file import csv_text
 
 _NAMING = 3
 """Problem columns that a file must have, because without them rows would match problems by chance."""

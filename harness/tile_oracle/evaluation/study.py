@@ -13,10 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate, rank_records, without_unsupported
 from tile_oracle.evaluation.picks_file import read_picks
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.vouched_files import vouch_for
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.model_folder import read_spec
@@ -29,7 +30,6 @@ from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.trained_on import trained_on
 from tile_oracle.training.training_rows import training_rows
-from tile_oracle.vouched_files import vouch_for
 
 SCHEMA = 1
 DIGITS = 4

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.cold_start import ColdStart
 from tile_oracle.features.feature_table import Array
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import final_measurements
 

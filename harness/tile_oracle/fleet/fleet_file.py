@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError, first_line
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.sealed_json import check_seal, seal
+from tile_oracle.files.user_file import read_regular
 from tile_oracle.fleet.engine import Compiler
 from tile_oracle.fleet.health import Health
 from tile_oracle.fleet.progress import DeviceProgress
-from tile_oracle.sealed_json import check_seal, seal
-from tile_oracle.user_file import read_regular
 
 FLEET_FILE = "fleet.json"
 

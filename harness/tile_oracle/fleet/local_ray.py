@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.trusted_folder import check_trusted
+from tile_oracle.files.trusted_folder import check_trusted
 
 _NO_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _MARK = "TILE_ORACLE_LOCAL_RAY"

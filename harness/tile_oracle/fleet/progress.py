@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tile_oracle.fleet.dispatcher import Dispatcher
 from tile_oracle.fleet.messages import Opened, Result
-from tile_oracle.progress_line import clock
+from tile_oracle.terminal.progress_line import clock
 
 _WINDOW_S = 60.0
 _UPDATE_S = 1.0

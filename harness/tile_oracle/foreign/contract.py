@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tile_oracle.arch import known_archs, load_arch
-from tile_oracle.dtype_words import dtype_named
+from tile_oracle.problem.dtype_words import dtype_named
 
 Holds = Callable[[str, Any], bool]
 """Tells whether a row is what it must be, from a value's text in lower case and what it is compared with."""

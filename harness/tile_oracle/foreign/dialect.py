@@ -9,7 +9,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from tile_oracle.dtype_words import dtype_named
 from tile_oracle.errors import ProblemError
 from tile_oracle.foreign.contract import (
     ANOTHER,
@@ -30,6 +29,7 @@ from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.kernel import KERNEL_FIELDS
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Kind, Problem
+from tile_oracle.problem.dtype_words import dtype_named
 
 CONTRADICTS = "contradicts the kernel or dense matrices"
 

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tile_oracle.arch import load_arch
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.table_file import TableError, check_csv
+from tile_oracle.files.user_file import open_regular
 from tile_oracle.foreign import ck_dsl
 from tile_oracle.foreign.blas_results import is_blas_results, read_blas_results
 from tile_oracle.foreign.conversion import TOO_FAST, converted, least_ms_on
@@ -38,8 +40,6 @@ from tile_oracle.problem import problem_from_id
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.invariants import check_rows
 from tile_oracle.record.schema import arrow_schema, op_of
-from tile_oracle.table_file import TableError, check_csv
-from tile_oracle.user_file import open_regular
 
 
 def import_file(

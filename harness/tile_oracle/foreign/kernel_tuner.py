@@ -21,8 +21,8 @@ from tile_oracle.errors import RecordError
 from tile_oracle.foreign.contract import UNITS_MS
 from tile_oracle.foreign.pairs import PairRows
 from tile_oracle.kernel import kernel_from_row
-from tile_oracle.progress_line import steps
 from tile_oracle.record.final import final_measurements, records_op
+from tile_oracle.terminal.progress_line import steps
 
 CACHE_SCHEMA, T4_SCHEMA = "1.1.0", "1.0.0"
 

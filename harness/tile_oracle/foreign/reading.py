@@ -15,10 +15,10 @@ import pandas as pd
 import pyarrow as pa
 
 from tile_oracle.errors import RecordError
+from tile_oracle.files.table_file import read_parquet
+from tile_oracle.files.user_file import open_regular, read_bytes
 from tile_oracle.foreign.dialect import Dialect
 from tile_oracle.foreign.summary import Refusals, plain_name
-from tile_oracle.table_file import read_parquet
-from tile_oracle.user_file import open_regular, read_bytes
 
 _MAX_BYTES = 1 << 30
 _MAX_DEPTH = 12

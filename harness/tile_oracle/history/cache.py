@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import HarnessError
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.user_file import read_regular
 from tile_oracle.history.summary import REPORT, SELECTION, VERDICT, NameTable, RunSummary, summarize
-from tile_oracle.user_file import read_regular
 
 CACHE = ".tile-oracle-history"
 

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import RecordError, first_line
+from tile_oracle.files.sealed_json import check_seal
+from tile_oracle.files.user_file import read_regular
 from tile_oracle.pool.rules import set_name
 from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.journal import parts_in
 from tile_oracle.record.run import purpose_of
 from tile_oracle.record.sealed_parquet import read_table
-from tile_oracle.sealed_json import check_seal
-from tile_oracle.user_file import read_regular
 
 VERDICT, SELECTION, REPORT = "verdict.json", "selection.parquet", "report.html"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tile_oracle.history.group import FIGURES, ORACLE, PICK, Figure, Group, Mark, Trend
 from tile_oracle.history.steps import SIGNIFICANCE, Step
 from tile_oracle.static_page import clean
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.text_table import text_table
 
 _SHOWN_RUNS = 20
 _SHORT = 28

@@ -11,14 +11,14 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import GateError
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.sealed_json import check_seal
+from tile_oracle.files.user_file import read_bytes
+from tile_oracle.files.vouched_files import sealed_baseline
 from tile_oracle.judge.baseline import EFFICIENCY_DECIMALS, Baseline
 from tile_oracle.judge.failures import FAILURE_STATUSES
 from tile_oracle.judge.noise import Margin
-from tile_oracle.sealed_json import check_seal
-from tile_oracle.user_file import read_bytes
-from tile_oracle.vouched_files import sealed_baseline
 
 BASELINE_SCHEMA = 2
 _READ_SCHEMAS = (1, 2)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import GateError
+from tile_oracle.terminal.did_you_mean import did_you_mean
 
 PASS = "pass"
 FAIL = "fail"

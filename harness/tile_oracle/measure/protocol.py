@@ -15,7 +15,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from tile_oracle.json_bytes import decode_json, encode_json
+from tile_oracle.files.json_bytes import decode_json, encode_json
 
 Message = dict[str, Any]
 

@@ -16,9 +16,9 @@ from typing import Any
 import pandas as pd
 
 from tile_oracle.errors import ModelError
+from tile_oracle.files.vouched_files import MANIFEST_FILE
 from tile_oracle.model.store import TRAINING_FILE, read_manifest
 from tile_oracle.record.dataset import load_records
-from tile_oracle.vouched_files import MANIFEST_FILE
 
 MADE_BY_KEY = "made_by"
 """In train_manifest.json: {"toolchains": {identity: rows}, "devices": {...}, "drivers": {...}}."""

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ModelError
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.user_file import read_bytes
+from tile_oracle.files.vouched_files import check_bytes
 from tile_oracle.model import packed_trees
 from tile_oracle.model.forest import Forest
 from tile_oracle.model.model_text import check_model_text, why_not_a_sum
 from tile_oracle.model.store import SPEC_FILE, booster_file, read_json
 from tile_oracle.operation import operations
-from tile_oracle.user_file import read_bytes
-from tile_oracle.vouched_files import check_bytes
 
 if TYPE_CHECKING:
     import lightgbm as lgb

@@ -46,7 +46,7 @@ from tile_oracle.model.store import (
 from tile_oracle.model.tree_targets import Target, target_named
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, Problem
-from tile_oracle.progress_line import steps
+from tile_oracle.terminal.progress_line import steps
 
 if TYPE_CHECKING:
     import lightgbm as lgb

@@ -13,11 +13,11 @@ from pathlib import Path
 from tile_oracle.arch import load_arch
 from tile_oracle.build.cache import default_cache_folder
 from tile_oracle.errors import ModelError
+from tile_oracle.files.vouched_files import MANIFEST_FILE
 from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.model.roofline import NAME, RooflineModel
 from tile_oracle.model.store import ROOFLINE_FILE, SPEC_FILE, is_model_folder, json_bytes, write_folder
 from tile_oracle.operation import Kind, operation_named
-from tile_oracle.vouched_files import MANIFEST_FILE
 
 OPERATIONS = ("gemm",)
 

@@ -29,12 +29,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.data_files import data_folder
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import ModelError
-from tile_oracle.sealed_json import check_seal, without_seal
-from tile_oracle.user_file import read_bytes
-from tile_oracle.vouched_files import FILES, MANIFEST_FILE, check_bytes, sha256_of, vouched_manifest
+from tile_oracle.files.data_files import data_folder
+from tile_oracle.files.sealed_json import check_seal, without_seal
+from tile_oracle.files.user_file import read_bytes
+from tile_oracle.files.vouched_files import FILES, MANIFEST_FILE, check_bytes, sha256_of, vouched_manifest
+from tile_oracle.terminal.did_you_mean import did_you_mean
 
 SPEC_FILE = "feature_spec.json"
 PHYSICAL_FILE = "physical_time.json"

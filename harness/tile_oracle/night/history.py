@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
-from tile_oracle.spreadsheet import safe_cell
-from tile_oracle.table_file import csv_text
-from tile_oracle.text_table import text_table
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.spreadsheet import safe_cell
+from tile_oracle.files.table_file import csv_text
+from tile_oracle.terminal.text_table import text_table
 
 
 @dataclass(frozen=True)

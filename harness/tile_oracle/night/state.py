@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
+from tile_oracle.files.atomic_file import write_atomically
 
 _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?")
 

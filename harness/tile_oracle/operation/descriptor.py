@@ -16,7 +16,7 @@ from tile_oracle.operation.kind import Kind
 if TYPE_CHECKING:
     from tile_oracle.arch import Arch
     from tile_oracle.features.operation_features import OperationFeatures
-    from tile_oracle.json_tree import JsonTree
+    from tile_oracle.files.json_tree import JsonTree
     from tile_oracle.kernel import Kernel
     from tile_oracle.operation.ck_tile import CkTileUnits
     from tile_oracle.operation.gpu_source import GpuSource

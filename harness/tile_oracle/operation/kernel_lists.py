@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tile_oracle.operation.descriptor import RuleBlock
 
 if TYPE_CHECKING:
-    from tile_oracle.json_tree import JsonTree
+    from tile_oracle.files.json_tree import JsonTree
     from tile_oracle.pool.ck_builder_line import BuilderLine
 
 INSTANCES, TRAITS = "instances", "trait_config"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tile_oracle.device.guarded_memory import GuardedBuffer
     from tile_oracle.device.product_check import Vector
     from tile_oracle.device.reference import Integers
-    from tile_oracle.number_formats import Array
+    from tile_oracle.problem.number_formats import Array
 
 
 class OnDevice(Protocol):

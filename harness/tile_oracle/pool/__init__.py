@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from tile_oracle.arch import Arch, load_arch
 from tile_oracle.errors import RuleError
-from tile_oracle.json_tree import shown
+from tile_oracle.files.json_tree import shown
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.pool.kernel_filter import KernelFilter

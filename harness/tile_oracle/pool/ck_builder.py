@@ -19,9 +19,9 @@ from pathlib import Path
 
 from tile_oracle.arch import known_archs
 from tile_oracle.errors import RuleError
-from tile_oracle.json_tree import shown
+from tile_oracle.files.json_tree import shown
+from tile_oracle.files.user_file import read_bytes
 from tile_oracle.pool.ck_builder_line import BuilderLine, Form, UnreadableLineError, read_line
-from tile_oracle.user_file import read_bytes
 
 BUILDER_SETS = ("profiler", "tests")
 """The folders of config files, and the names of their rule sets."""

@@ -22,11 +22,11 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import LacksFieldError, RuleError
-from tile_oracle.json_tree import shown
+from tile_oracle.files.json_tree import shown
 from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel, NamedKernel
 from tile_oracle.operation import operation_named, operation_names
+from tile_oracle.terminal.did_you_mean import did_you_mean
 
 MAX_CHARACTERS = 4096
 MAX_DEPTH = 30

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tile_oracle.arch import Arch, known_archs
 from tile_oracle.errors import KernelError
-from tile_oracle.json_tree import JsonTree
+from tile_oracle.files.json_tree import JsonTree
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.operation import Kind
 from tile_oracle.operation.descriptor import RuleBlock

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tile_oracle.arch import Triple
-from tile_oracle.json_tree import JsonTree
+from tile_oracle.files.json_tree import JsonTree
 from tile_oracle.kernel import PIPELINE_NAME
 
 _T = TypeVar("_T")

@@ -45,10 +45,9 @@ from functools import lru_cache
 from pathlib import Path
 from stat import S_ISREG
 
-from tile_oracle.data_files import data_folder
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import RuleError
-from tile_oracle.json_tree import JsonTree, shown
+from tile_oracle.files.data_files import data_folder
+from tile_oracle.files.json_tree import JsonTree, shown
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.operation import Kind, operation_named, operations
 from tile_oracle.operation.descriptor import RuleBlock
@@ -61,6 +60,7 @@ from tile_oracle.pool.ck_builder import (
     read_builder_file,
 )
 from tile_oracle.pool.named_kernels import KERNELS, listed_kinds, read_named_kernels
+from tile_oracle.terminal.did_you_mean import did_you_mean
 
 _LISTED_OP = "grouped_conv"
 """The operation of kernel lists and CK Builder config files, which do not name it."""

@@ -17,13 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tile_oracle.arch import known_archs
-from tile_oracle.dtype_words import dtype_named
 from tile_oracle.errors import ProblemError
+from tile_oracle.files.spreadsheet import cell_text, safe_cell
 from tile_oracle.foreign.contract import MORE, UNUSED, Field, against
 from tile_oracle.foreign.dialect import GEMM_FIELDS
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GemmProblem
+from tile_oracle.problem.dtype_words import dtype_named
 from tile_oracle.problem_list.list_file import ListFile, quoted
-from tile_oracle.spreadsheet import cell_text, safe_cell
 
 _SIZES = ("M", "N", "K")
 _OF_AITER = frozenset({"cu_num", "kernelName", "q_dtype_w", "outdtype", "scaleAB", "bpreshuffle", "libtype"})

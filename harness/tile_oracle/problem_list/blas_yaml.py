@@ -14,11 +14,11 @@ from math import prod
 from pathlib import Path
 
 from tile_oracle.errors import ProblemSetError
+from tile_oracle.files.user_file import read_bytes
 from tile_oracle.operations.gemm.blas_call import FUNCTIONS, READ
 from tile_oracle.problem_list.blas_bench import is_blas_list
 from tile_oracle.problem_list.list_file import ListFile, quoted
 from tile_oracle.problem_list.plain_yaml import Yaml, YamlTrouble, read_yaml
-from tile_oracle.user_file import read_bytes
 
 MAX_BYTES = 16 * 2**20
 MAX_CALLS = 250_000

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.arrow_memory import give_back
 from tile_oracle.errors import RecordError
+from tile_oracle.files.vouched_files import check_file
 from tile_oracle.kernel.fields import LATER_FIELDS
-from tile_oracle.progress_line import steps, wait
+from tile_oracle.process.arrow_memory import give_back
 from tile_oracle.record.derived_columns import TFLOPS, with_tflops
 from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.invariants import check_rows
@@ -27,7 +27,7 @@ from tile_oracle.record.journal import (
 )
 from tile_oracle.record.schema import STAY_TEXT, arrow_schema, columns, compact_schema, op_of
 from tile_oracle.record.sealed_parquet import read_table
-from tile_oracle.vouched_files import check_file
+from tile_oracle.terminal.progress_line import steps, wait
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.arrow_memory import give_back
-from tile_oracle.atomic_file import make_folder, write_atomically
 from tile_oracle.errors import RecordError, first_line
+from tile_oracle.files.atomic_file import make_folder, write_atomically
+from tile_oracle.files.user_file import open_regular
 from tile_oracle.operation import operation_of_columns
+from tile_oracle.process.arrow_memory import give_back
 from tile_oracle.record.schema import arrow_schema, compact_schema, op_of
 from tile_oracle.record.sealed_parquet import DamagedError, bytes_of_tables, checked_bytes, table_bytes
-from tile_oracle.user_file import open_regular
 
 if TYPE_CHECKING:
     import pandas as pd

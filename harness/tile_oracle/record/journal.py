@@ -30,8 +30,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.atomic_file import make_folder, read_all, sync_folder, write_and_rename, write_atomically
 from tile_oracle.errors import RecordError, first_line
+from tile_oracle.files.atomic_file import (
+    make_folder,
+    read_all,
+    sync_folder,
+    write_and_rename,
+    write_atomically,
+)
+from tile_oracle.files.user_file import open_regular
 from tile_oracle.record.journal_line import JournalLines, decode_line, decode_lines, encode_line
 from tile_oracle.record.sealed_parquet import (
     DamagedError,
@@ -40,7 +47,6 @@ from tile_oracle.record.sealed_parquet import (
     read_table,
     table_bytes,
 )
-from tile_oracle.user_file import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tile_oracle.json_bytes import decode_json
+from tile_oracle.files.json_bytes import decode_json
 
 _CHECKSUM_BYTES = 8
 

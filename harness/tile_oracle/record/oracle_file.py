@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.progress_line import wait
 from tile_oracle.record.dataset_file import in_order, records_table, with_about
 from tile_oracle.record.derived_columns import without_tflops
 from tile_oracle.record.schema import op_of
 from tile_oracle.record.sealed_parquet import table_bytes
+from tile_oracle.terminal.progress_line import wait
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.atomic_file import make_folder, sync_folder, write_atomically
 from tile_oracle.errors import RecordError
+from tile_oracle.files.atomic_file import make_folder, sync_folder, write_atomically
+from tile_oracle.files.sealed_json import check_seal, seal
+from tile_oracle.files.user_file import read_regular
 from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.journal import (
@@ -29,8 +31,6 @@ from tile_oracle.record.journal import (
 )
 from tile_oracle.record.owner import RunLock, join, own
 from tile_oracle.record.sealed_parquet import DamagedError, read_table
-from tile_oracle.sealed_json import check_seal, seal
-from tile_oracle.user_file import read_regular
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MANIFEST = "run.json"

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.errors import RecordError, first_line
-from tile_oracle.table_file import TableError, read_parquet
-from tile_oracle.user_file import read_regular
+from tile_oracle.files.table_file import TableError, read_parquet
+from tile_oracle.files.user_file import read_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa

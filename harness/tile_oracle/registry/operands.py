@@ -7,8 +7,8 @@ The memory layout is that of kernels/cpu/abi.h: C order, channels last, the grou
     bwd_weight   x, dy -> dw     dw like w
     gemm         a, b  -> c      row-major (r) or column-major (c), by the problem's layout
 
-fp32 is float32 and fp16 is float16. bf16 is passed as its bits in uint16 (`tile_oracle.number_formats.encode`
-converts floats to bits, `decode` bits to floats).
+fp32 is float32 and fp16 is float16. bf16 is passed as its bits in uint16
+(`tile_oracle.problem.number_formats.encode` converts floats to bits, `decode` bits to floats).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import OperandError
-from tile_oracle.number_formats import STORAGE
 from tile_oracle.operation import operation_named
 from tile_oracle.operation.descriptor import Argument
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import STORAGE
 from tile_oracle.target.base import DataFiles
 
 Array = npt.NDArray[Any]
@@ -82,7 +82,7 @@ def checked_operand(problem: Problem, name: str, value: object, shape: tuple[int
     storage = STORAGE.get(problem.dtype)
     if storage is None:
         raise OperandError(f"{problem.dtype} arrays cannot be given: there are {', '.join(STORAGE)}")
-    bits = ", the bits of bf16 (tile_oracle.number_formats.encode)" if problem.dtype == "bf16" else ""
+    bits = ", the bits of bf16 (tile_oracle.problem.number_formats.encode)" if problem.dtype == "bf16" else ""
     if not isinstance(value, np.ndarray):
         raise OperandError(f"{name} is a {type(value).__name__}: give a numpy array of {storage.name}{bits}")
     if value.dtype != storage:

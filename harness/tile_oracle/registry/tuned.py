@@ -20,12 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.build.cache import default_cache_folder
 from tile_oracle.errors import KernelError, TunedError
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.user_file import open_regular
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import Problem
-from tile_oracle.user_file import open_regular
 from tile_oracle.version import __version__
 
 SCHEMA = 1

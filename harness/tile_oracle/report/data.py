@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tile_oracle.arrow_memory import give_back
 from tile_oracle.judge.accepted_picks import accepted_margins
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
@@ -23,6 +22,7 @@ from tile_oracle.judge.slices import slice_names, slices_of
 from tile_oracle.judge.verdict import Verdict, judge
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem
+from tile_oracle.process.arrow_memory import give_back
 from tile_oracle.record.final import final_measurements
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.lost_time import lost_times, time_weighted_percent

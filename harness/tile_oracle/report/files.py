@@ -11,8 +11,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ProblemError, RecordError
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.sealed_json import check_seal, seal
+from tile_oracle.files.user_file import read_regular
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_document, parse_baseline
 from tile_oracle.judge.criteria import Criteria
@@ -32,8 +34,6 @@ from tile_oracle.report.data import (
 )
 from tile_oracle.report.html import report_html
 from tile_oracle.report.markdown import summary_markdown
-from tile_oracle.sealed_json import check_seal, seal
-from tile_oracle.user_file import read_regular
 
 SELECTION = "selection.parquet"
 VERDICT = "verdict.json"

@@ -10,8 +10,8 @@ from typing import Protocol
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from tile_oracle.plain_text import as_text
 from tile_oracle.report import charts
+from tile_oracle.terminal.plain_text import as_text
 
 _CLASSES = ("first", "second", "third")
 _SHOWN_FROM_PERCENT = 50.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tile_oracle.report import wording
 from tile_oracle.report.data import HELD, THROTTLED, ReportData
 from tile_oracle.report.sources import source_figures
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.text_table import text_table
 
 _NAMED_FAILURES = 3
 _LABEL_WIDTH = 14

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas import op_of_model
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, kind_text

@@ -22,10 +22,10 @@ from tile_oracle.build.cache import BuildCache, CacheEntry, check_runs_code, con
 from tile_oracle.build.process import CompilerProcesses, Ended
 from tile_oracle.build.source import Headers
 from tile_oracle.build.toolchain import ZigToolchain, find_toolchain
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError
-from tile_oracle.progress_line import wait
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.selector import prebuilt_library
+from tile_oracle.terminal.progress_line import wait
 
 _log = logging.getLogger(__name__)
 

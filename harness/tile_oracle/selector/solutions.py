@@ -12,11 +12,11 @@ from pathlib import Path
 
 from tile_oracle.errors import KernelError, ModelError
 from tile_oracle.features.schemas import op_of_model
+from tile_oracle.files.user_file import read_bytes
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import check_kind
 from tile_oracle.model.store import read_manifest
-from tile_oracle.user_file import read_bytes
 
 _NAMED = 3
 _MOST_BYTES = 64 << 20

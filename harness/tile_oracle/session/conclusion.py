@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.arrow_memory import give_back
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import GateError, RecordError
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.judge.baseline import make_baseline
 from tile_oracle.judge.baseline_file import save_baseline
 from tile_oracle.judge.scope import NOTHING_JUDGED
@@ -28,6 +27,7 @@ from tile_oracle.judge.verdict import (
 )
 from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.problem_set import ProblemSet
+from tile_oracle.process.arrow_memory import give_back
 from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import names_in
 from tile_oracle.record.not_built import not_built

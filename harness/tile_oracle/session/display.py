@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TextIO
 
 import pytest
 
-from tile_oracle.plain_text import as_text
 from tile_oracle.session.progress import ProgressLine
 from tile_oracle.session.pytest_private import (
     forget_line,
@@ -18,6 +17,7 @@ from tile_oracle.session.pytest_private import (
     show_no_percentages,
     terminal_columns,
 )
+from tile_oracle.terminal.plain_text import as_text
 
 if TYPE_CHECKING:
     from tile_oracle.session.pytest_private import TerminalReporter

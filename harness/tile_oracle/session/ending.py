@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tile_oracle.collector import leave_to_the_end_of_the_process, paused_collector
 from tile_oracle.errors import HarnessError
-from tile_oracle.plain_text import as_text
-from tile_oracle.progress_line import clock
+from tile_oracle.process.collector import leave_to_the_end_of_the_process, paused_collector
 from tile_oracle.session.command_line import CommandLine, decide_status, only_shows
 from tile_oracle.session.options import option_value
 from tile_oracle.session.outcome import Outcome, status_of
 from tile_oracle.session.pytest_private import add_junit_property, exit_status, terminal_columns
 from tile_oracle.session.state import SessionState
+from tile_oracle.terminal.plain_text import as_text
+from tile_oracle.terminal.progress_line import clock
 
 if TYPE_CHECKING:
     from tile_oracle.session.conclusion import Conclusion

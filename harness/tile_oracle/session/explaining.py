@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.cores import usable_cores
 from tile_oracle.errors import HarnessError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.process.cores import usable_cores
 from tile_oracle.session.models import ModelChoice
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.build.kernel_source import NATIVE, KernelSource
-from tile_oracle.cores import usable_cores
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.service import MeasureService
@@ -20,6 +19,7 @@ from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.problem_set import load_problem_sets
+from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.run import Run, RunLog
 from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.models import Picks

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.arch import load_arch
-from tile_oracle.cores import usable_cores
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
@@ -24,11 +22,13 @@ from tile_oracle.model.store import (
 )
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import ProblemSet
+from tile_oracle.process.cores import usable_cores
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan
 from tile_oracle.session.vendor_model import first_choice, vendor_rankings
 from tile_oracle.target.base import Target
 from tile_oracle.target.replay import NAME as REPLAY
+from tile_oracle.terminal.did_you_mean import did_you_mean
 from tile_oracle.vendor.libraries import is_library_name
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.did_you_mean import most_like
 from tile_oracle.errors import HarnessError
 from tile_oracle.session.options import OPTIONS
 from tile_oracle.session.pytest_private import (
@@ -19,6 +18,7 @@ from tile_oracle.session.pytest_private import (
     registered_names,
     say_with_usage_errors,
 )
+from tile_oracle.terminal.did_you_mean import most_like
 
 PREFIX = "--tile-oracle-"
 OPENING = tuple(name for name, option in OPTIONS.items() if option.opens)

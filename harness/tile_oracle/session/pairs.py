@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tile_oracle.errors import KernelError, ProblemError, RuleError
+from tile_oracle.files.spreadsheet import cell_text
+from tile_oracle.files.table_file import csv_text
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.spreadsheet import cell_text
-from tile_oracle.table_file import csv_text
 
 
 def read_pairs(path: Path, pools: Mapping[str, Sequence[Kernel]]) -> dict[str, frozenset[str]]:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tile_oracle.progress_line import clock
 from tile_oracle.session.time_left import Measured, Work, fit_pair_time, time_left_s
+from tile_oracle.terminal.progress_line import clock
 
 _NOT_GOOD = ("build_error", "wrong", "flaky", "crash", "timeout", "device_lost")
 _LEAST_SUBJECT = 12

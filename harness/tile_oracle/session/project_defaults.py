@@ -5,9 +5,9 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import HarnessError
 from tile_oracle.session.options import OPTIONS
+from tile_oracle.terminal.did_you_mean import did_you_mean
 
 _TABLE = "tool.tile-oracle"
 

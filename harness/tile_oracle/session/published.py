@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.report.files import SUMMARY, verdict_document
 from tile_oracle.report.wording import one_line
 from tile_oracle.session.conclusion import Conclusion

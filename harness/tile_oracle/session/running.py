@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError
-from tile_oracle.plain_text import as_text
 from tile_oracle.session import benchmark_bridge
 from tile_oracle.session.companions import check_companions
 from tile_oracle.session.items import params_of
 from tile_oracle.session.state import SessionState
 from tile_oracle.session.suite_names import SUITE_ID
+from tile_oracle.terminal.plain_text import as_text
 
 if TYPE_CHECKING:
     from tile_oracle.kernel import Kernel

@@ -24,7 +24,6 @@ from tile_oracle.judge.noise import Margin
 from tile_oracle.judge.selection import UNDECIDED
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
-from tile_oracle.progress_line import clock
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.twins import measured_kernels
@@ -33,6 +32,7 @@ from tile_oracle.report.wording import count
 from tile_oracle.session.conclusion import analyse_set
 from tile_oracle.session.live import LiveSession
 from tile_oracle.session.models import NONE
+from tile_oracle.terminal.progress_line import clock
 
 _LEAST_BUDGET_S = 60.0
 _SHARE_OF_SESSION = 0.10

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tile_oracle.progress_line import waits_shown_on
+from tile_oracle.terminal.progress_line import waits_shown_on
 
 
 @contextmanager

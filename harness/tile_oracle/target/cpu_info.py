@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tile_oracle.build.isa import cpuinfo_text
-from tile_oracle.passing_errors import unless_passing
+from tile_oracle.files.passing_errors import unless_passing
 from tile_oracle.target.control_group import memory_left_bytes
 
 

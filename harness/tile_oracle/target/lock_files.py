@@ -27,8 +27,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.passing_errors import unless_passing
-from tile_oracle.trusted_folder import may_change
+from tile_oracle.files.passing_errors import unless_passing
+from tile_oracle.files.trusted_folder import may_change
 
 LOCK_DIR_VARIABLE = "TILE_ORACLE_LOCK_DIR"
 SHARED_FOLDER = Path("/run/tile-oracle")

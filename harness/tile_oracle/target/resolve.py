@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from tile_oracle.build.kernel_source import CK_TILE
 from tile_oracle.build.source_providers import find_source_provider
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import TargetError
 from tile_oracle.target.base import Target, TargetOptions
 from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
+from tile_oracle.terminal.did_you_mean import did_you_mean
 
 AMD_ARCHS = ("gfx950", "gfx942", "gfx90a")
 """The targets with AMD GPUs, the newest first."""

@@ -34,6 +34,8 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.groups import group_codes
+from tile_oracle.files.user_file import read_bytes
+from tile_oracle.files.vouched_files import FILES, MANIFEST_FILE, check_bytes
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.made_by import MADE_BY_KEY, MadeBy
 from tile_oracle.model.physics import nearness
@@ -44,8 +46,6 @@ from tile_oracle.problem import problem_from_id
 from tile_oracle.training.score_scale import ADAPTED_KEY, Codes, measured_scale, stated_scale, within
 from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests, trained_on
 from tile_oracle.training.training_rows import training_rows
-from tile_oracle.user_file import read_bytes
-from tile_oracle.vouched_files import FILES, MANIFEST_FILE, check_bytes
 
 LEAST_MEASUREMENTS = 20
 """Fewer pairs say nothing about variances."""

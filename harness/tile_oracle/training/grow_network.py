@@ -20,11 +20,11 @@ import numpy.typing as npt
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from tile_oracle.cores import usable_cores
 from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.schemas.configuration import CONFIGURATION
 from tile_oracle.model.network import LEAK, Category, Inputs, Layer, Network, NetworkMember, stored
+from tile_oracle.process.cores import usable_cores
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

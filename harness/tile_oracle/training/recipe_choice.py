@@ -22,7 +22,7 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.groups import fold_codes
 from tile_oracle.operation import operation_named
 from tile_oracle.record.final import records_op
-from tile_oracle.text_table import text_table
+from tile_oracle.terminal.text_table import text_table
 from tile_oracle.training.auxiliary_rows import own_rows
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import selection_of

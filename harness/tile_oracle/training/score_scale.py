@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array
+from tile_oracle.files.table_file import read_parquet
+from tile_oracle.files.user_file import open_regular
 from tile_oracle.model.physics import nearness
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, TRAINING_FILE, read_manifest
 from tile_oracle.record.dataset import load_records
-from tile_oracle.table_file import read_parquet
 from tile_oracle.training.training_rows import training_rows
-from tile_oracle.user_file import open_regular
 
 Codes = npt.NDArray[np.int64]
 

@@ -13,6 +13,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.groups import GROUPINGS
+from tile_oracle.files.vouched_files import MANIFEST_FILE
 from tile_oracle.kernel.named import is_named
 from tile_oracle.model.model_folder import ModelSpec, packed_booster
 from tile_oracle.model.network import NetworkMember
@@ -43,7 +44,6 @@ from tile_oracle.training.recipe import Recipe, recipe_named, suited_recipe
 from tile_oracle.training.recipe_choice import CANDIDATES, MANIFEST_KEY, SuitedRecipe, choose_recipe
 from tile_oracle.training.training_rows import training_rows, with_importance
 from tile_oracle.training.warm_start import WarmStart
-from tile_oracle.vouched_files import MANIFEST_FILE
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ import pandas as pd
 import pyarrow as pa
 
 from tile_oracle.errors import HarnessError, ModelError
+from tile_oracle.files.table_file import read_parquet
+from tile_oracle.files.user_file import open_regular
+from tile_oracle.files.vouched_files import MANIFEST_FILE
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, TRAINING_FILE, read_manifest
 from tile_oracle.record.dataset import load_records, with_texts
-from tile_oracle.table_file import read_parquet
 from tile_oracle.training.training_rows import training_rows
-from tile_oracle.user_file import open_regular
-from tile_oracle.vouched_files import MANIFEST_FILE
 
 PROBLEMS_KEY = "problems"
 """In train_manifest.json: problem id -> digest of its training rows (`problem_digests`)."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.build.binary import Binary
 from tile_oracle.errors import BuildError
+from tile_oracle.files.atomic_file import write_atomically
 
 SUFFIX = ".algorithm"
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.kernel.named import NamedKernel, parse_named_kernel
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.problem import Problem

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.atomic_file import write_atomically
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.verify.findings import Finding, FunctionReport, Report
 
 _FILE = "verified.json"

@@ -23,14 +23,14 @@ import numpy as np
 
 from tile_oracle.build.source import source_for
 from tile_oracle.build.toolchain import compiler_environment, find_toolchain
-from tile_oracle.data_files import data_folder
 from tile_oracle.device.gpu_abi import LaunchInfo, gpu_args, plan_launch, read_launch_info
 from tile_oracle.device.reference import exact_output, integer_operands
 from tile_oracle.device.runtime.driver import Arguments, Geometry
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel
-from tile_oracle.number_formats import STORAGE, Array, encode
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import STORAGE, Array, encode
 
 HERE = Path(__file__).parent
 HEADERS = data_folder("kernels") / "gpu"

@@ -11,11 +11,11 @@ from tests.pytest_project import SHORTLY, Project
 from tile_oracle.device.bounded_rows import outside
 from tile_oracle.errors import KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.number_formats import Array, decode, encode
 from tile_oracle.operation import operation_named
 from tile_oracle.operations.attention.on_device import WORKER
 from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.problem import problem_from_id
+from tile_oracle.problem.number_formats import Array, decode, encode
 from tile_oracle.problem_set import load_problem_set
 
 STEP = 32

@@ -17,11 +17,11 @@ from tile_oracle.build.source import source_for
 from tile_oracle.device import reference
 from tile_oracle.device.cpu import CpuDevice, open_device
 from tile_oracle.device.reference import exact_output, exact_values, expectation, integer_operands
-from tile_oracle.number_formats import decode
 from tile_oracle.operations.gemm.kernel import GemmKernel, parse_gemm_name
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.cpu_source import CPU_PIPELINES
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.problem.number_formats import decode
 
 BASE = parse_gemm_name("gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_16x16x64_1x1x1_4x16x1")
 SIZES = [(1, 64, 64), (33, 1, 70), (20, 30, 1), (1, 1, 1), (17, 47, 131), (64, 48, 128)]

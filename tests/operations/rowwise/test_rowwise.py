@@ -12,7 +12,6 @@ from tests.pytest_project import SHORTLY, Project
 from tile_oracle.device.bounded_rows import outside
 from tile_oracle.errors import KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.number_formats import Array, decode, encode
 from tile_oracle.operation import operation_named
 from tile_oracle.operations.rms_norm import on_device as rms_norm
 from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
@@ -20,6 +19,7 @@ from tile_oracle.operations.rowwise.on_device import Definition, mismatch
 from tile_oracle.operations.softmax import on_device as softmax
 from tile_oracle.operations.softmax.problem import SoftmaxProblem
 from tile_oracle.problem import problem_from_id
+from tile_oracle.problem.number_formats import Array, decode, encode
 from tile_oracle.problem_set import load_problem_set
 
 Computed = Callable[[Sequence[Array]], Array]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from row_softmax_operation.kernel import SoftmaxKernel
 from tile_oracle.arch import Arch, known_archs
-from tile_oracle.json_tree import JsonTree
+from tile_oracle.files.json_tree import JsonTree
 from tile_oracle.operation import Kind
 
 

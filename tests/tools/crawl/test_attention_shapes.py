@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.problem_set import format_problem_set, load_problem_set
 from tools.crawl.attention_shapes import attention_sets
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.problem_set import format_problem_set, load_problem_set
 from tools.crawl.gemm_further import further_gemm_sets
 from tools.crawl.gemm_more import VOCABULARIES, more_gemm_sets

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tile_oracle.data_files import data_folder
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.slices import slices_of
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.gemm.slices import GEMM_SLICES

@@ -16,8 +16,8 @@ from tile_oracle.build.ck_tile.toolchain import CkTileToolchain, find_ck_tile_to
 from tile_oracle.build.isa import Isa
 from tile_oracle.build.kernel_source import CK_TILE, NOT_IN_SOURCE
 from tile_oracle.build.source import Headers, read_headers
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem

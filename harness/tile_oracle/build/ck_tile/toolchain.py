@@ -27,7 +27,7 @@ from tile_oracle.build.toolchain import (
     zig_folder,
 )
 from tile_oracle.errors import BuildError
-from tile_oracle.trusted_folder import check_trusted
+from tile_oracle.files.trusted_folder import check_trusted
 
 HIP_HEADERS = "TILE_ORACLE_HIP_HEADERS"
 """The environment variable that names a folder made by .ci/ck_tile_headers.py."""

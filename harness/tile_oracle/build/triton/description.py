@@ -12,10 +12,10 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.build.source import Headers
 from tile_oracle.build.triton.child_process import ask_child, triton_version
 from tile_oracle.errors import BuildError, HarnessError
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.kernel.named import NamedKernel, parse_named_kernel
 from tile_oracle.problem import Problem
 from tile_oracle.triton.expression import Tree, checked

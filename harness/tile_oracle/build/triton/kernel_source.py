@@ -21,8 +21,8 @@ from tile_oracle.build.triton.description import (
     read_description,
 )
 from tile_oracle.build.triton.toolchain import TritonToolchain, find_triton
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.kernel.named import parse_named_kernel
 from tile_oracle.problem import Kind, Problem

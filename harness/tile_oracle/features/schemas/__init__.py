@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.operation_features import OperationFeatures
@@ -27,6 +26,7 @@ from tile_oracle.features.schemas.grouped_conv_published import (
 from tile_oracle.features.schemas.launch_columns import LAUNCH_FEATURES
 from tile_oracle.features.schemas.physical_terms import GEMM_TERMS, GROUPED_CONV_TERMS
 from tile_oracle.operation import operation_named, operation_of_columns, operations
+from tile_oracle.terminal.did_you_mean import did_you_mean
 
 GROUPED_CONV_OWN_2 = GROUPED_CONV_OWN.extended("grouped_conv_own_2", CODE_FEATURES, CODE_INPUTS)
 GROUPED_CONV_OWN_3 = GROUPED_CONV_OWN_2.extended("grouped_conv_own_3", LAUNCH_FEATURES)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from zlib import crc32
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.features.schemas.own_columns import PIPELINES
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.kernel.named import is_named
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from tile_oracle.number_formats import STORAGE
 from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.operations.grouped_conv.least_work import FEWER_PRODUCTS_OF_MATRICES
+from tile_oracle.problem.number_formats import STORAGE
 
 
 def least_work(problem: AttentionProblem) -> tuple[float, int]:

@@ -25,8 +25,8 @@ from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
 from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.runtime.driver import Driver
-from tile_oracle.number_formats import Array, decode, encode
 from tile_oracle.operations.attention.problem import AttentionProblem
+from tile_oracle.problem.number_formats import Array, decode, encode
 
 _UNITS = {"bf16": 2.0**-8, "fp16": 2.0**-11}
 """Unit roundoff of the weights before the second product."""

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.number_formats import STORAGE
 from tile_oracle.operation import Kind
 from tile_oracle.problem.fields import FlatProblem
+from tile_oracle.problem.number_formats import STORAGE
 
 ATTENTION_DTYPES = ("bf16", "fp16")
 HEAD_DIMS = (64, 128, 256)

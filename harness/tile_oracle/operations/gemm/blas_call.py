@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from tile_oracle.dtype_words import dtype_named
 from tile_oracle.errors import ProblemError
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GemmProblem
+from tile_oracle.problem.dtype_words import dtype_named
 
 _FLOW = re.compile(r"\s*-\s*\{(?P<members>.*)\}\s*(?:#.*)?")
 _MEMBER = re.compile(r"""([A-Za-z_]\w*)\s*:\s*("[^"]*"|'[^']*'|\[[^\]]*\]|[^,\s]+)""")

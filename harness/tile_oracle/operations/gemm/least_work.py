@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tile_oracle.number_formats import STORAGE
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.least_work import FEWER_PRODUCTS_OF_MATRICES
+from tile_oracle.problem.number_formats import STORAGE
 
 
 def least_work(problem: GemmProblem) -> tuple[float, int]:

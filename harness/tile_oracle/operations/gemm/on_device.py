@@ -13,10 +13,10 @@ from tile_oracle.device.factors import Axes, FactorAxes
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.product_check import Vector, times, weighted_rows
 from tile_oracle.device.reference import Integers
-from tile_oracle.number_formats import Array
 from tile_oracle.operations.gemm.pointwise import operands_swapped, pointwise_conv
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv import on_device as convolution
+from tile_oracle.problem.number_formats import Array
 
 _BLOCK = 1 << 20
 """Products computed at a time."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tile_oracle.arch import Arch, known_archs
 from tile_oracle.errors import KernelError, RuleError
-from tile_oracle.json_tree import JsonTree
+from tile_oracle.files.json_tree import JsonTree
 from tile_oracle.kernel.fields import EPILOGUES, SCHEDULERS
 from tile_oracle.operation.kind import Kind
 from tile_oracle.operations.gemm.kernel import GemmKernel

@@ -22,7 +22,7 @@ from typing import Any
 
 from tile_oracle.arch import Arch, known_archs
 from tile_oracle.errors import KernelError, RuleError
-from tile_oracle.json_tree import JsonTree
+from tile_oracle.files.json_tree import JsonTree
 from tile_oracle.operation.descriptor import RuleBlock
 from tile_oracle.operation.kernel_lists import INSTANCES, TRAITS, KernelList
 from tile_oracle.operation.kind import Kind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tile_oracle.number_formats import STORAGE
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.problem.number_formats import STORAGE
 
 _FEWER_PRODUCTS = 4
 """Reduction of multiplications for filters with several taps: Winograd's F(4x4, 3x3), Lavin and Gray 2016."""

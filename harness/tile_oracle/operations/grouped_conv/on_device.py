@@ -16,9 +16,9 @@ from tile_oracle.device.cpu_data import ProblemData
 from tile_oracle.device.factors import Axes, FactorAxes
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.reference import Integers
-from tile_oracle.number_formats import Array
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.operations.grouped_conv.weighted_product import first_of_row, weighted, weighted_product
+from tile_oracle.problem.number_formats import Array
 
 __all__ = [
     "columns_of_second",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tile_oracle.arch import Arch, Triple, known_archs
 from tile_oracle.errors import KernelError, RuleError
-from tile_oracle.json_tree import JsonTree
+from tile_oracle.files.json_tree import JsonTree
 from tile_oracle.kernel.fields import EPILOGUES, SCHEDULERS
 from tile_oracle.operation.kind import Kind
 from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_VECTORS, SPECIALIZATIONS, GroupedConvKernel

@@ -10,8 +10,8 @@ import numpy as np
 
 from tile_oracle.device.check_data import Integers
 from tile_oracle.device.product_check import Vector, times, weighted_rows
-from tile_oracle.number_formats import Array, decode
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.problem.number_formats import Array, decode
 
 
 def weighted(problem: GroupedConvProblem, out: Array, weights: Vector) -> Vector:

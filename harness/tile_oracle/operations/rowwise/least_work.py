@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tile_oracle.number_formats import STORAGE
 from tile_oracle.operations.rowwise.problem import RowProblem
+from tile_oracle.problem.number_formats import STORAGE
 
 
 def least_work(problem: RowProblem) -> tuple[float, int]:

@@ -19,8 +19,8 @@ from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.device.stray_values import unwritten
-from tile_oracle.number_formats import Array, decode, encode
 from tile_oracle.operations.rowwise.problem import RowProblem
+from tile_oracle.problem.number_formats import Array, decode, encode
 
 TINY = 2.0**-125
 """Absolute error of an intermediate result that is flushed to zero."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tile_oracle.arch import Arch, known_archs
-from tile_oracle.json_tree import JsonTree
+from tile_oracle.files.json_tree import JsonTree
 from tile_oracle.operation import Kind
 from tile_oracle.operations.rowwise.kernel import RowKernel
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import RuleError
-from tile_oracle.json_tree import MAX_FILE_BYTES, JsonTree, shown
+from tile_oracle.files.json_tree import MAX_FILE_BYTES, JsonTree, shown
 
 
 @pytest.mark.parametrize(

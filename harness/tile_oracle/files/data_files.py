@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tile_oracle.errors import HarnessError
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 _CHECKOUT = _PACKAGE.parent.parent
 
 

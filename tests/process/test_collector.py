@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from tile_oracle.collector import paused_collector
+from tile_oracle.process.collector import paused_collector
 
 
 def test_it_goes_on_afterwards_also_after_an_error() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import os
-from tile_oracle.arrow_memory import keep_arrow_small
+from tile_oracle.process.arrow_memory import keep_arrow_small
 {before}
 keep_arrow_small()
 import pyarrow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.atomic_file import write_atomically
+from tile_oracle.files.atomic_file import write_atomically
 
 
 def test_the_file_holds_the_data_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_leftovers_of_a_killed_writer_are_removed_by_the_next_write(tmp_path: Pa
     path = tmp_path / "a.json"
     # Killed with the file aside written and not renamed.
     script = (
-        "import os, pathlib, signal, sys; from tile_oracle.atomic_file import write_atomically; "
+        "import os, pathlib, signal, sys; from tile_oracle.files.atomic_file import write_atomically; "
         "pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
         "write_atomically(pathlib.Path(sys.argv[1]), b'lost')"
     )

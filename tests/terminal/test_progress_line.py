@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle import progress_line
-from tile_oracle.progress_line import (
+from tile_oracle.terminal import progress_line
+from tile_oracle.terminal.progress_line import (
     ProgressLine,
     _Wait,
     clock,
@@ -114,7 +114,7 @@ def test_a_short_wait_is_silent() -> None:
 ENVIRONMENT = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
 SCRIPT = """
 import sys
-from tile_oracle import progress_line
+from tile_oracle.terminal import progress_line
 progress_line._QUIET_S = 0.0
 from tile_oracle.cli import main
 sys.exit(main(sys.argv[1:]))

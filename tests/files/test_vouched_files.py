@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import GateError, ModelError, RecordError
-from tile_oracle.vouched_files import (
+from tile_oracle.files.vouched_files import (
     MANIFEST_FILE,
     check_bytes,
     check_file,

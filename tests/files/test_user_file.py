@@ -14,7 +14,7 @@ from tile_oracle.build.disassembly import read_assembly
 from tile_oracle.commands.train import _weights
 from tile_oracle.errors import HarnessError
 from tile_oracle.evaluation.picks_file import read_picks
-from tile_oracle.user_file import read_bytes
+from tile_oracle.files.user_file import read_bytes
 
 
 def test_a_regular_file_is_read_by_its_name_and_through_a_link(tmp_path: Path) -> None:

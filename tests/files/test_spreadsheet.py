@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tile_oracle.files.spreadsheet import cell_text, safe_cell
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem_set import format_problem_set, load_problem_set
-from tile_oracle.spreadsheet import cell_text, safe_cell
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\tx", "\rx", "-"])

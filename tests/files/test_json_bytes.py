@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tile_oracle.json_bytes import decode_json, encode_json
+from tile_oracle.files.json_bytes import decode_json, encode_json
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import tile_oracle
-from tile_oracle.did_you_mean import did_you_mean, most_like
+from tile_oracle.terminal.did_you_mean import did_you_mean, most_like
 
 KNOWN = ("pipeline", "scheduler", "tile_n")
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.errors import HarnessError
-from tile_oracle.plain_text import as_text
+from tile_oracle.terminal.plain_text import as_text
 
 HOSTILE = "::error::no\x1b[2J\u202e##[warning]x"
 letters = st.text(

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tile_oracle.did_you_mean import did_you_mean
 from tile_oracle.errors import RuleError
-from tile_oracle.user_file import open_regular
+from tile_oracle.files.user_file import open_regular
+from tile_oracle.terminal.did_you_mean import did_you_mean
 
 _T = TypeVar("_T")
 

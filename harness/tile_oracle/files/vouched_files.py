@@ -1,6 +1,6 @@
 """SHA-256 digests of files, stored in another file in the same folder and checked when the files are read.
 
-Two kinds of JSON file hold digests of others. Both are sealed themselves (tile_oracle.sealed_json):
+Two kinds of JSON file hold digests of others. Both are sealed themselves (tile_oracle.files.sealed_json):
 
     train_manifest.json    `files`: name -> SHA-256 of the files in the same model folder
     NAME.json              `records_sha256`: SHA-256 of NAME.parquet, the oracle of this baseline
@@ -18,10 +18,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import HarnessError
-from tile_oracle.sealed_json import check_seal, is_sealed, seal
-from tile_oracle.user_file import open_regular, read_bytes
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.sealed_json import check_seal, is_sealed, seal
+from tile_oracle.files.user_file import open_regular, read_bytes
 
 MANIFEST_FILE = "train_manifest.json"
 FILES = "files"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tile_oracle.user_file import read_bytes
+from tile_oracle.files.user_file import read_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.help_text import fit
+from tile_oracle.terminal.help_text import fit
 
 
 def test_paragraphs_are_filled() -> None:

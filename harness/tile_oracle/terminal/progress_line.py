@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TextIO, TypeVar, cast
 
-from tile_oracle.plain_text import as_text
+from tile_oracle.terminal.plain_text import as_text
 
 _PLAIN_INTERVAL_S = 10.0
 _QUIET_S = 2.0

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.errors import GateError
-from tile_oracle.sealed_json import check_seal, is_sealed, seal, without_seal
+from tile_oracle.files.sealed_json import check_seal, is_sealed, seal, without_seal
 
 _DOCUMENT = {"schema": 2, "efficiencies": {"b": 0.123456, "a": None}, "names": ["x", "y"], "on": True}
 _LEAVES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text()

@@ -1,0 +1,1 @@
+"""This process: its memory, collector and cores."""

@@ -1,0 +1,1 @@
+"""Text for people: messages, tables, help, progress."""
