@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
+from tile_oracle.commands.arguments import add_arguments
+from tile_oracle.commands.table import COMMANDS, GROUPS, Command, called_today, named_command
 from tile_oracle.errors import HarnessError
 from tile_oracle.terminal.did_you_mean import did_you_mean, most_like
 from tile_oracle.terminal.help_text import HelpFormatter
@@ -36,80 +37,6 @@ first steps:
 """
 
 
-class Command(Protocol):
-    """What a module of tile_oracle.commands offers."""
-
-    HELP: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declares the command's arguments."""
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Runs the command and returns the exit status. Raises HarnessError."""
-
-
-_GROUPS: dict[str, dict[str, str]] = {
-    "Measure": {
-        "doctor": "show what this machine can run, what is missing, and how to get it",
-        "build": "compile kernels ahead of time into a folder that another machine can use",
-        "cache": "show what the cache of compiled kernels holds, and remove what is no longer used",
-        "import": "convert published CSV or JSON results and benchmark logs into records",
-        "export-records": "write records as Kernel Tuner's cache files or as T4 results",
-        "merge": "merge the records of several runs and machines into one file",
-        "night": "measure and judge by night, from a scheduler: resumes, keeps baselines and a history",
-        "oracle": "make the oracle file that sessions replay from recorded measurements",
-    },
-    "Look": {
-        "problems": "list the problem sets, describe some of them, or convert a file of problems to CSV",
-        "kernels": "list and count the kernels of a rule set, explain refusals and names",
-        "report": "make the report of a run again from its parquet files",
-        "history": "show all runs of a folder over time: figures, what changed, and steps told from noise",
-        "features": "list the feature schemas, or compute the features of a problem and a kernel",
-    },
-    "Train and judge": {
-        "train": "train a model that picks kernels, from recorded measurements",
-        "roofline": "write the analytic model of GEMM, which needs no measurements, as a model folder",
-        "portfolio": "choose the few kernels of a pool that come closest to all of them",
-        "evaluate": "judge a model's picks by recorded measurements",
-        "compare": "compare two runs, oracle files or baselines by their times, or two models",
-        "retrain-check": "validate the current model, train a new one, validate it, compare",
-        "suggest": "name the pairs to measure next, from the records so far",
-        "search": "search an architecture's kernels for those that a model expects to be fast",
-    },
-    "Ship and use": {
-        "ship": "train a model on records and put model, oracle and baseline into one folder",
-        "seal": "write SHA-256 digests of model folders' files, so that damage to them is noticed",
-        "export": "write a model and its kernels as C++ sources that pick in microseconds",
-        "predict": "rank the kernels for a problem with a model",
-        "pick": "pick the kernel for a problem: tuned, by a model, or by measuring",
-        "tune": "measure the pool for problems and keep the best kernels for picking",
-    },
-}
-"""Group -> command -> its line in the overview. The module of that name has the rest."""
-
-_COMMANDS = {name: line for group in _GROUPS.values() for name, line in group.items()}
-
-_MODULES = {"import": "import_records"}  # `import` is a Python keyword
-
-
-_GOES_ON = {
-    "build": "what is compiled is in the cache, and the same command goes on from there",
-    "kernels": "what is compiled is in the cache, and the same command goes on from there",
-    "cache": "what was removed stays removed; the same command goes on",
-    "night": "the same command continues this night",
-    "tune": "what was measured is kept; with --problem-set the same command goes on from there",
-    "export-records": "files that were written stay; the same command writes all of them",
-    "seal": "folders that were sealed stay sealed; the same command seals the others",
-}
-"""Command -> what becomes of its work after Ctrl-C. The others start again."""
-
-_OWN_PROGRESS = ("night", "ship")
-"""Commands whose pytest writes to the same terminal."""
-
-_TOOLS = ("crawl", "results", "study", "ablation")
-"""Commands of earlier versions that are now tools of a checkout."""
-
-
 _SHELLS = ("bash", "zsh", "tcsh")
 
 
@@ -130,63 +57,68 @@ class _Parser(argparse.ArgumentParser):
         return most_like(name, self._option_string_actions, cutoff=0.7) if name.startswith("--") else None
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        if action.dest == "command" and value not in _COMMANDS:
-            hint = did_you_mean(str(value), _COMMANDS, "`tile-oracle --help` lists the commands")
+        if action.dest == "command" and value not in (action.choices or ()):
+            known = (*COMMANDS, *(action.choices or ()))
+            hint = did_you_mean(str(value), known, f"`{self.prog} --help` lists the commands")
             raise argparse.ArgumentError(None, f"there is no command {str(value)[:100]!r}: {hint}")
         super()._check_value(action, value)
 
 
-def make_parser(only: str | None = None, *, whole: bool = False) -> argparse.ArgumentParser:
+def make_parser(only: Command | None = None, *, whole: bool = False) -> argparse.ArgumentParser:
     """The parser. Of the commands' modules only that of `only` is imported; whole: all of them."""
     parser = _Parser(prog="tile-oracle", description=_DESCRIPTION, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"tile-oracle {__version__}")
     parser.add_argument(
         "--print-completion", choices=_SHELLS, help="print a completion script for this shell (docs/usage.md)"
     )
-    groups = (
-        f"{what}:\n" + "\n".join(f"  {name:<14}  {line}" for name, line in group.items())
-        for what, group in _GROUPS.items()
-    )
-    parser.epilog = "\n\n".join([*groups, _FIRST_STEPS])
-    commands = parser.add_subparsers(
-        metavar="COMMAND", dest="command", required=True, help="one of those below"
-    )
-    for name in _COMMANDS:
-        if name != only and not whole:
-            commands.add_parser(name)
+    parser.epilog = "\n\n".join([*(f"{what}:\n{_overview(of)}" for what, of in GROUPS.items()), _FIRST_STEPS])
+    places = {"": _commands_of(parser)}
+    for command in COMMANDS.values():
+        group, _, word = command.name.rpartition(" ")
+        if group not in places:
+            own = _overview(one for one in COMMANDS.values() if one.name.startswith(f"{group} "))
+            place = _add(places[""], group, whole, description=f"commands:\n{own}", help="several commands")
+            places[group] = _commands_of(place)
+        if command is not only and not whole:
+            places[group].add_parser(word)
             continue
-        module = command_module(name)
-        text = {"description": module.HELP, "formatter_class": HelpFormatter}
-        if whole:
-            text["help"] = _COMMANDS[name]  # shtab completes the commands that have it; --help has groups
-        sub = commands.add_parser(name, **cast(Any, text))
-        module.add_arguments(sub)
+        module = command.load()
+        about = getattr(module, "ABOUT", command.line)
+        sub = _add(places[group], word, whole, description=about, epilog=module.EXAMPLES, help=command.line)
+        add_arguments(sub, module.ARGUMENTS)
         sub.set_defaults(run=module.run)
     return parser
 
 
-def command_names() -> tuple[str, ...]:
-    """All commands, in the order of the overview."""
-    return tuple(_COMMANDS)
+def _overview(commands: Iterable[Command]) -> str:
+    return "\n".join(f"  {one.name:<14}  {one.line}" for one in commands)
 
 
-def command_module(name: str) -> Command:
-    """The module of a command."""
-    module = _MODULES.get(name, name.replace("-", "_"))
-    return cast(Command, importlib.import_module("tile_oracle.commands." + module))
+def _commands_of(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    return parser.add_subparsers(
+        metavar="COMMAND", dest="command", required=True, help="one of those that --help lists"
+    )
+
+
+def _add(
+    place: argparse._SubParsersAction[argparse.ArgumentParser], name: str, whole: bool, **text: str
+) -> argparse.ArgumentParser:
+    if not whole:
+        del text["help"]  # shtab completes the commands that have it; --help lists them by groups
+    return place.add_parser(name, formatter_class=HelpFormatter, **cast(Any, text))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status. A HarnessError, or a stdout that takes nothing, is one
     line on stderr and status 2."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    given = called_today(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
-    named = next((word for word in given if word in _COMMANDS), "")
+    named = named_command(given)
     try:
         with plain_output():
             try:
-                return _run(given)
+                return _run(given, named)
             finally:
                 if sys.stdout is not None:
                     sys.stdout.flush()
@@ -196,43 +128,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):
             return 0  # the reader (`| head`) has seen enough
         with suppress(OSError):
-            name = f"tile-oracle {named}".rstrip()
+            name = f"tile-oracle {named.name}" if named else "tile-oracle"
             print(f"{name}: standard output cannot be written: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"interrupted: {_GOES_ON.get(named, 'the same command starts again')}", file=sys.stderr)
+        print(f"interrupted: {named.goes_on if named else Command.goes_on}", file=sys.stderr)
         return 130
 
 
-def _run(arguments: list[str]) -> int:
-    if arguments and arguments[0] in _TOOLS:
-        print(
-            f"tile-oracle {arguments[0]}: run `python -m tools.{arguments[0]}` in a checkout of the project",
-            file=sys.stderr,
-        )
-        return 2
+def _run(arguments: list[str], named: Command | None) -> int:
     if arguments and arguments[0].startswith("--print-completion"):
         return _print_completion(arguments)
     # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
-    named = next((word for word in arguments if word in _COMMANDS), None)
     args = make_parser(named).parse_args(arguments)
+    assert named is not None
     try:
-        with _shown_progress(args.command):
+        with _shown_progress(named):
             return int(args.run(args))
     except HarnessError as error:
-        print(f"tile-oracle {args.command}: {error}", file=sys.stderr)
+        print(f"tile-oracle {named.name}: {error}", file=sys.stderr)
         return 2
 
 
 @contextmanager
-def _shown_progress(command: str) -> Iterator[None]:
+def _shown_progress(command: Command) -> Iterator[None]:
     if sys.stderr is None:
         yield
-    elif command in _OWN_PROGRESS:
+    elif command.own_progress:
         with waits_shown_on(sys.stderr):
             yield
     else:
-        with waits_shown_on(sys.stderr), never_silent(f"tile-oracle {command}", sys.stderr):
+        with waits_shown_on(sys.stderr), never_silent(f"tile-oracle {command.name}", sys.stderr):
             yield
 
 

@@ -11,6 +11,7 @@ from tile_oracle.build import native
 from tile_oracle.build.prebuild import Progress
 from tile_oracle.build.source import read_headers
 from tile_oracle.commands import build
+from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import BuildError, HarnessError, RuleError
 from tile_oracle.pool import kernel_pool
 from tile_oracle.terminal.progress_line import ProgressLine
@@ -25,7 +26,7 @@ def quick_kernels(monkeypatch: pytest.MonkeyPatch, include: Path, tmp_path: Path
 
 def tile_oracle_build(*words: object) -> int:
     parser = argparse.ArgumentParser()
-    build.add_arguments(parser)
+    add_arguments(parser, build.ARGUMENTS)
     return build.run(parser.parse_args([str(word) for word in words]))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.commands import problems
+from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import HarnessError, ProblemSetError
 from tile_oracle.problem_set import list_problem_sets, load_problem_set
 from tile_oracle.terminal.plain_text import plain_output
@@ -18,7 +19,7 @@ from tile_oracle.terminal.plain_text import plain_output
 def said(capsys):
     def said(*arguments: str) -> str:
         parser = argparse.ArgumentParser()
-        problems.add_arguments(parser)
+        add_arguments(parser, problems.ARGUMENTS)
         with plain_output():
             assert problems.run(parser.parse_args(arguments)) == 0
         return capsys.readouterr().out
@@ -108,6 +109,6 @@ def test_unwritable_output(said, tmp_path: Path, monkeypatch, arguments: list[st
 
 def test_an_unknown_set_is_an_error() -> None:
     parser = argparse.ArgumentParser()
-    problems.add_arguments(parser)
+    add_arguments(parser, problems.ARGUMENTS)
     with pytest.raises(ProblemSetError, match="no problem set is called 'nope'"):
         problems.run(parser.parse_args(["nope"]))

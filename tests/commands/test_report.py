@@ -12,6 +12,7 @@ import pytest
 
 from tests.report.records_factory import some_problems, some_run
 from tile_oracle.commands import report
+from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import GateError, RecordError
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.baseline_file import save_baseline
@@ -42,7 +43,7 @@ def the_report(folder: Path) -> ReportData:
 
 def call(*words: str | Path) -> int:
     parser = argparse.ArgumentParser()
-    report.add_arguments(parser)
+    add_arguments(parser, report.ARGUMENTS)
     return report.run(parser.parse_args([str(word) for word in words]))
 
 

@@ -16,25 +16,22 @@ from pathlib import Path
 import pytest
 
 from tests.measured_tables import gfx950_folder
+from tile_oracle.cli import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "heuristic.md"
 _FENCE = re.compile(r"^```(sh|gfx950)(?:_status_(\d))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_MODULES = {"import": "import_records", "retrain-check": "retrain_check"}
 
 
 def run(line: str) -> int:
-    """Runs one command line through its module."""
-    program, name, *words = shlex.split(line)
-    if program == "python":
-        path, *words = words
-        path = {"tools.ablation": "tools.ablation.__main__"}.get(path, path)
-    else:
-        assert program == "tile-oracle"
-        path = "tile_oracle.commands." + _MODULES.get(name, name)
+    """Runs one command line in this process."""
+    program, *words = shlex.split(line)
+    if program == "tile-oracle":
+        return main(words)
+    path = {"tools.ablation": "tools.ablation.__main__"}.get(words[1], words[1])
     module = importlib.import_module(path)
-    parser = argparse.ArgumentParser(prog=f"{program} {name}")
+    parser = argparse.ArgumentParser(prog=f"{program} {path}")
     module.add_arguments(parser)
-    return int(module.run(parser.parse_args(words)))
+    return int(module.run(parser.parse_args(words[2:])))
 
 
 def test_every_command_of_the_page(

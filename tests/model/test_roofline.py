@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.roofline import add_arguments, run
+from tile_oracle.commands.arguments import add_arguments
+from tile_oracle.commands.roofline import ARGUMENTS, run
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Array
@@ -240,7 +241,7 @@ def test_a_damaged_folder_gets_one_line(tmp_path: Path) -> None:
 
 def test_the_command_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    add_arguments(parser, ARGUMENTS)
     assert run(parser.parse_args(["-o", str(tmp_path / "m"), "--arch", "gfx950", "--dtype", "fp8"])) == 0
     assert "fp8 on gfx950" in capsys.readouterr().out
     assert Predictor.load(tmp_path / "m").spec.dtype == "fp8"

@@ -19,6 +19,7 @@ from tile_oracle.commands import predict as predict_command
 from tile_oracle.commands import search as search_command
 from tile_oracle.commands import suggest as suggest_command
 from tile_oracle.commands import train as train_command
+from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import evaluate, rank_records
 from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
@@ -324,7 +325,7 @@ def test_recorded_unsupported_pairs_are_not_ranked(tmp_path: Path) -> None:
 
 def said(command: object, *arguments: str) -> str:
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)  # type: ignore[attr-defined]
+    add_arguments(parser, command.ARGUMENTS)  # type: ignore[attr-defined]
     out = io.StringIO()
     with redirect_stdout(out):
         assert command.run(parser.parse_args(arguments)) == 0  # type: ignore[attr-defined]

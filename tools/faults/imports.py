@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tile_oracle import cli
+from tile_oracle.commands.table import COMMANDS
 from tile_oracle.errors import HarnessError
 from tools.faults.campaign import Campaign, Outcome, main
 from tools.faults.importable import KINDS, FileKind
@@ -186,8 +186,8 @@ def run(count: int, seed: int) -> Outcome:
     samples = {kind.name: kind.sample() for kind in KINDS}
     counts: Counter[str] = Counter()
     failures: list[str] = []
-    for command in ("import", "problems", "kernels"):
-        cli.command_module(command)  # once, not in every process
+    for command in ("runs import", "problems", "pool list"):
+        COMMANDS[command].load()  # once, not in every process
     for kind in KINDS:
         outcome, detail = read_apart(kind, samples[kind.name], kind.file)
         if outcome != "read":

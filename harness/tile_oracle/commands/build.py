@@ -13,8 +13,8 @@ from tile_oracle.build.builder import REFUSE, Builder
 from tile_oracle.build.kernel_source import TRITON, KernelSource, PoolSource
 from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
+from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, TOOLCHAIN, argument, flag, take_kernel_list
 from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernels
-from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named, operation_names
@@ -27,9 +27,7 @@ from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.terminal.progress_line import ProgressLine, clock
 
-HELP = "compile kernels ahead of time into a folder that another machine can use"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   tile-oracle build -o kernels-v3 --isa x86-64-v3                   the default pool: forward, bf16, 2D
   tile-oracle build -o kernels-v3 --isa x86-64-v3 --problem-set forward_smoke,bwd_data_smoke
@@ -39,7 +37,7 @@ examples:
   tile-oracle build -o ck --arch gfx950 --ck-tile composable_kernel --kernel-set profiler
                                                                     CK Tile's own kernels
   tile-oracle build -o mine --arch sm_90 --kernels my_kernels.py    kernels written in Triton
-  tile-oracle build -o few --arch sm_90 --kernels few.json          the list of `tile-oracle portfolio`
+  tile-oracle build -o few --arch sm_90 --kernels few.json          the list of `tile-oracle pool portfolio`
 
 instruction sets:
   native (this machine's), x86-64, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a, armv8.2-a, armv8.4-a,
@@ -50,66 +48,40 @@ _LOGS_SHOWN = 10
 _LOG_LINES_SHOWN = 8
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle build`."""
-    parser.description = (
-        "Compiles all kernels of a pool into a folder with a manifest. Kernels that do not compile are\n"
-        "listed with the end of the compiler's log, and make the exit status 1."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to fill")
-    parser.add_argument(
-        "--kernel-set", default="default", metavar="NAME", help="rule set (default: %(default)s)"
-    )
-    parser.add_argument("--kernel-filter", metavar="EXPRESSION", help="only kernels for which this holds")
-    parser.add_argument(
-        "--problem-set", metavar="NAMES", help="build for the kinds of problems in these sets"
-    )
-    parser.add_argument(
-        "--op", choices=operation_names(), help=f"operation (default: {operation_names()[0]})"
-    )
-    parser.add_argument("--direction", metavar="WORDS", help=f"of {', '.join(DIRECTIONS)} (default: forward)")
-    parser.add_argument(
-        "--layout", metavar="WORDS", help=f"GEMM: of {', '.join(GEMM_LAYOUTS)} (default: rcr)"
-    )
-    parser.add_argument(
-        "--dtype", metavar="WORDS", help=f"of {', '.join(DTYPES)}, of GEMM also fp8 (default: bf16)"
-    )
-    parser.add_argument("--ndim", metavar="NUMBERS", help="of 2, 3 (default: 2)")
-    parser.add_argument(
-        "--arch", default="cpu", help="cpu, gfx950, gfx942, gfx90a or sm_90 (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--isa", default="native", metavar="NAME", help="instruction set (default: %(default)s)"
-    )
-    add_toolchain(parser)
-    parser.add_argument(
+ABOUT = (
+    "Compiles all kernels of a pool into a folder with a manifest. Kernels that do not compile are\n"
+    "listed with the end of the compiler's log, and make the exit status 1."
+)
+ARGUMENTS = (
+    argument("-o --output", "DIR", "the folder to fill", type=Path, required=True),
+    argument("--kernel-set", "NAME", "rule set", default="default"),
+    argument("--kernel-filter", "EXPRESSION", "only kernels for which this holds"),
+    argument("--problem-set", "NAMES", "build for the kinds of problems in these sets"),
+    argument("--op", None, f"operation (default: {operation_names()[0]})", choices=operation_names()),
+    argument("--direction", "WORDS", f"of {', '.join(DIRECTIONS)} (default: forward)"),
+    argument("--layout", "WORDS", f"GEMM: of {', '.join(GEMM_LAYOUTS)} (default: rcr)"),
+    argument("--dtype", "WORDS", f"of {', '.join(DTYPES)}, of GEMM also fp8 (default: bf16)"),
+    argument("--ndim", "NUMBERS", "of 2, 3 (default: 2)"),
+    argument("--arch", None, "cpu, gfx950, gfx942, gfx90a or sm_90", default="cpu"),
+    argument("--isa", "NAME", "instruction set", default="native"),
+    TOOLCHAIN,
+    argument(
         "--ck-tile",
+        "DIR",
+        "build CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install",
         type=Path,
-        metavar="DIR",
-        help="build CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install",
-    )
-    parser.add_argument(
-        "--kernel-source", metavar="NAME[=ARGUMENT]", help="build the kernels of an installed kernel source"
-    )
-    add_kernels(parser)
-    parser.add_argument(
+    ),
+    argument("--kernel-source", "NAME[=ARGUMENT]", "build the kernels of an installed kernel source"),
+    KERNELS,
+    flag(
         "--verify",
-        action="store_true",
-        help="AMD's GPUs: refuse kernels whose machine code lacks a wait or barrier, and count those for "
+        "AMD's GPUs: refuse kernels whose machine code lacks a wait or barrier, and count those for "
         "which this is not proven; with any of these the exit status is 3",
-    )
-    parser.add_argument(
-        "-j", "--jobs", type=int, metavar="N", help="compilers at once (default: one per core)"
-    )
-    add_build_dir(parser)
-    parser.add_argument(
-        "--compile-timeout",
-        type=float,
-        default=300.0,
-        metavar="S",
-        help="time limit for one kernel, seconds (default: %(default)g)",
-    )
+    ),
+    argument("-j --jobs", "N", "compilers at once (default: one per core)", type=int),
+    BUILD_DIR,
+    argument("--compile-timeout", "S", "time limit for one kernel, seconds", type=float, default=300.0),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,13 +11,11 @@ from pathlib import Path
 
 from tile_oracle.build.cache import default_cache_folder
 from tile_oracle.build.cache_use import IN_USE_S, EntryUse, Pruned, entries_in, prune
-from tile_oracle.commands.json_output import add_json, print_json
-from tile_oracle.commands.options import add_build_dir
+from tile_oracle.commands.arguments import BUILD_DIR, argument, flag, json_flag
+from tile_oracle.commands.json_output import print_json
 from tile_oracle.terminal.progress_line import ProgressLine
 
-HELP = "show what the cache of compiled kernels holds, and remove what is no longer used"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   tile-oracle cache                                 how many entries, how large, when last used
   tile-oracle cache --prune --unused-for 30d        remove what no session has used for 30 days
@@ -33,24 +31,29 @@ _BYTES = {"": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _SECONDS = {"h": 3600.0, "d": _DAY_S, "w": 7 * _DAY_S}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle cache`."""
-    parser.epilog = _EXAMPLES
-    add_build_dir(parser)
-    parser.add_argument("--prune", action="store_true", help="remove entries, as the next two options say")
-    parser.add_argument(
-        "--unused-for",
-        type=_duration,
-        metavar="TIME",
-        help="remove entries unused for this long: 12h, 30d, 8w",
-    )
-    parser.add_argument(
-        "--keep", type=_size, metavar="SIZE", help="remove the oldest entries above this size: 500MiB, 2GiB"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="with --prune: only list what would be removed"
-    )
-    add_json(parser, "the contents")
+def _duration(text: str) -> float:
+    return _scaled(text, _SECONDS, "a time such as 12h, 30d or 8w")
+
+
+def _size(text: str) -> int:
+    return int(_scaled(text, _BYTES, "a size such as 500MiB or 2GiB, or a number of bytes"))
+
+
+def _scaled(text: str, units: dict[str, float] | dict[str, int], what: str) -> float:
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in units:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+    return float(match[1]) * units[match[2]]
+
+
+ARGUMENTS = (
+    BUILD_DIR,
+    flag("--prune", "remove entries, as the next two options say"),
+    argument("--unused-for", "TIME", "remove entries unused for this long: 12h, 30d, 8w", type=_duration),
+    argument("--keep", "SIZE", "remove the oldest entries above this size: 500MiB, 2GiB", type=_size),
+    flag("--dry-run", "with --prune: only list what would be removed"),
+    json_flag("the contents"),
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -126,18 +129,3 @@ def _said(done: Pruned, dry_run: bool) -> str:
 def _amount(entries: Sequence[EntryUse]) -> str:
     mib = sum(entry.bytes for entry in entries) / 2**20
     return f"{len(entries):,} entr{'ies' if len(entries) != 1 else 'y'}, {mib:,.1f} MiB"
-
-
-def _duration(text: str) -> float:
-    return _scaled(text, _SECONDS, "a time such as 12h, 30d or 8w")
-
-
-def _size(text: str) -> int:
-    return int(_scaled(text, _BYTES, "a size such as 500MiB or 2GiB, or a number of bytes"))
-
-
-def _scaled(text: str, units: dict[str, float] | dict[str, int], what: str) -> float:
-    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([a-z]*)", text.strip().lower())
-    if match is None or match[2] not in units:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-    return float(match[1]) * units[match[2]]

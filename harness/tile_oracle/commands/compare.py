@@ -1,4 +1,4 @@
-"""`tile-oracle compare`: two runs, oracle files or baselines by their times; two models with --records."""
+"""`tile-oracle runs compare`: two sets of measurements, or two models."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import argparse
 import sys
 from pathlib import Path
 
-from tile_oracle.commands.json_output import add_json_file, put_json
+from tile_oracle.commands.arguments import argument, json_file
+from tile_oracle.commands.json_output import put_json
 from tile_oracle.errors import HarnessError, RecordError
-
-HELP = "compare two runs, oracle files or baselines by their times, or two models"
 
 FAIL_ON = ("slower", "cannot-tell", "oracle-changed", "pick-changed", "lost", "failing", "gone")
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle compare reports/monday reports/tuesday
-  tile-oracle compare baselines/old.json reports/tuesday --by pick --fail-on slower,failing
-  tile-oracle compare driver_1.parquet driver_2.parquet --html compare.html --markdown compare.md
-  tile-oracle compare models/old models/new --records measured.parquet
+  tile-oracle runs compare reports/monday reports/tuesday
+  tile-oracle runs compare baselines/old.json reports/tuesday --by pick --fail-on slower,failing
+  tile-oracle runs compare driver_1.parquet driver_2.parquet --html compare.html --markdown compare.md
+  tile-oracle runs compare models/old models/new --records measured.parquet
 
 Without --records, OLD and NEW are measurements: a run's folder, an oracle file or other records, or a
 baseline. Every problem that both have is faster, slower, the same or cannot be told; intervals are 95 %.
@@ -31,34 +30,28 @@ failed.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle compare`."""
-    parser.description = "Compares two sets of measurements problem by problem, or two models on one set."
-    parser.epilog = _EXAMPLES
-    parser.add_argument("old", metavar="OLD", help="a run, records, an oracle file or a baseline; or a model")
-    parser.add_argument("new", metavar="NEW", help="the same for the new side")
-    parser.add_argument(
-        "--records", nargs="+", metavar="RECORDS", help="compare models, judged by these measurements"
-    )
-    parser.add_argument(
-        "--by", choices=("oracle", "pick"), default="oracle", help="whose time is compared (default: oracle)"
-    )
-    parser.add_argument(
+ABOUT = "Compares two sets of measurements problem by problem, or two models on one set."
+ARGUMENTS = (
+    argument("old", "OLD", "a run, records, an oracle file or a baseline; or a model"),
+    argument("new", "NEW", "the same for the new side"),
+    argument("--records", "RECORDS", "compare models, judged by these measurements", nargs="+"),
+    argument(
+        "--by", None, "whose time is compared (default: oracle)", choices=("oracle", "pick"), default="oracle"
+    ),
+    argument(
         "--same",
+        "PERCENT",
+        "a problem whose interval lies within this change is the same (default: 1)",
         type=float,
         default=1.0,
-        metavar="PERCENT",
-        help="a problem whose interval lies within this change is the same (default: 1)",
-    )
-    parser.add_argument(
-        "--fail-on",
-        default="",
-        metavar="WHAT,...",
-        help=f"exit with 1 if any of these was found: {', '.join(FAIL_ON)}",
-    )
-    add_json_file(parser, "the comparison")
-    parser.add_argument("--markdown", metavar="FILE", help="write the comparison as Markdown; - prints it")
-    parser.add_argument("--html", metavar="FILE", help="write the comparison as a page")
+    ),
+    argument(
+        "--fail-on", "WHAT,...", f"exit with 1 if any of these was found: {', '.join(FAIL_ON)}", default=""
+    ),
+    json_file("the comparison"),
+    argument("--markdown", "FILE", "write the comparison as Markdown; - prints it"),
+    argument("--html", "FILE", "write the comparison as a page"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`tile-oracle compare --records`: compares an old model with a new one; the exit status is the verdict."""
+"""`tile-oracle runs compare --records`: an old model and a new one."""
 
 from __future__ import annotations
 

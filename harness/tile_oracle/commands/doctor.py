@@ -23,8 +23,8 @@ from tile_oracle.build.cuda_programs import find_cuda_program
 from tile_oracle.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_toolchain_names, rocm_folders
 from tile_oracle.build.isa import GPU_MACHINES
 from tile_oracle.build.toolchain import find_toolchain
-from tile_oracle.commands.json_output import add_json, print_json
-from tile_oracle.commands.options import add_build_dir
+from tile_oracle.commands.arguments import BUILD_DIR, argument, json_flag
+from tile_oracle.commands.json_output import print_json
 from tile_oracle.errors import HarnessError, KernelError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.files.trusted_folder import check_trusted
@@ -41,9 +41,7 @@ from tile_oracle.target.lock_files import describe_lock_folder
 from tile_oracle.target.resolve import AMD_ARCHS, amd_targets
 from tile_oracle.version import __version__
 
-HELP = "show what this machine can run, what is missing, and how to get it"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   tile-oracle doctor                         every target: device, compiler, what is missing
   tile-oracle doctor --ck-tile /opt/rocm     the same, and what can be measured of this CK Tile
@@ -86,17 +84,16 @@ class TargetFindings:
         return all(finding.state != BAD for finding in self.findings if finding.what == DEVICE)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle doctor`."""
-    parser.epilog = _EXAMPLES
-    add_build_dir(parser)
-    parser.add_argument(
+ARGUMENTS = (
+    BUILD_DIR,
+    argument(
         "--ck-tile",
+        "DIR",
+        "a checkout of Composable Kernel or a ROCm install to look at (default: ROCm's, if it is there)",
         type=Path,
-        metavar="DIR",
-        help="a checkout of Composable Kernel or a ROCm install to look at (default: ROCm's, if it is there)",
-    )
-    add_json(parser, "the findings")
+    ),
+    json_flag("the findings"),
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -226,7 +223,7 @@ def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
     yield Finding(GOOD if presence.usable else BAD, DEVICE, _counted(presence))
     yield _compiler(lambda: find_gpu_toolchain("auto", arch).identity)
     if arch in AMD_ARCHS and _loses_waits(_identity("auto", arch) or ""):
-        own = "tile-oracle's kernels work around it; check yours: tile-oracle kernels --verify FILE"
+        own = "tile-oracle's kernels work around it; check yours: tile-oracle pool list --verify FILE"
         yield Finding(NOTE, _WAITS, f"{_LOST}; {own}")
     names = gpu_toolchain_names(GPU_MACHINES[arch])[1:]
     others = {name: identity for name in names if (identity := _identity(name, arch)) is not None}

@@ -1,4 +1,4 @@
-"""`tile-oracle evaluate`: how well a model picks, on recorded measurements."""
+"""`tile-oracle model evaluate`: how well a model picks, on recorded measurements."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.commands.json_output import STDOUT, add_json_file, put_json
-from tile_oracle.commands.options import add_records
+from tile_oracle.commands.arguments import RECORDS, argument, flag, json_file
+from tile_oracle.commands.json_output import STDOUT, put_json
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.candidates import rank_recorded
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
@@ -24,13 +24,11 @@ from tile_oracle.training.extrapolation import abstaining, extrapolating_picks, 
 from tile_oracle.training.trained_on import overlap
 from tile_oracle.training.training_range import TrainingRange
 
-HELP = "judge a model's picks by recorded measurements"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle evaluate models/mine measured.parquet
-  tile-oracle evaluate models/mine measured.parquet --trained-on train.parquet --json figures.json
-  tile-oracle evaluate picks.csv measured.parquet          a published file of picks in place of a model
+  tile-oracle model evaluate models/mine measured.parquet
+  tile-oracle model evaluate models/mine measured.parquet --trained-on train.parquet --json figures.json
+  tile-oracle model evaluate picks.csv measured.parquet          a published file of picks in place of a model
 
 efficiency: TFLOPS of the pick / of the oracle. Figures in [ ] are 95 % bootstrap intervals over the
 problems. The ceiling is what always picking the truly fastest kernel would reach, given the noise of the
@@ -41,32 +39,23 @@ the pick's prediction and for the target of each member of the model.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle evaluate`."""
-    parser.description = (
-        "Ranks the measured kernels of every recorded problem and compares picks with oracles."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument("model", metavar="MODEL", help="a model folder, or a CSV file of picks")
-    add_records(parser)
-    parser.add_argument(
+ABOUT = "Ranks the measured kernels of every recorded problem and compares picks with oracles."
+ARGUMENTS = (
+    argument("model", "MODEL", "a model folder, or a CSV file of picks"),
+    RECORDS,
+    argument(
         "--trained-on",
+        "RECORDS",
+        "the model's training records: marks problems outside their range",
         nargs="+",
-        metavar="RECORDS",
-        help="the model's training records: marks problems outside their range",
-    )
-    parser.add_argument(
-        "--abstain",
-        action="store_true",
-        help="the model picks nothing for problems outside of what it was trained on",
-    )
-    parser.add_argument(
-        "--worst", type=int, default=10, metavar="N", help="problems to show (default: %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap (default: %(default)s)")
-    add_json_file(parser, "all metrics")
-    parser.add_argument("--parquet", metavar="FILE", help="write one row per problem as parquet")
-    parser.add_argument("--figures", metavar="FILE", help="write one row per metric as parquet")
+    ),
+    flag("--abstain", "the model picks nothing for problems outside of what it was trained on"),
+    argument("--worst", "N", "problems to show", type=int, default=10),
+    argument("--seed", None, "seed of the bootstrap", type=int, default=0),
+    json_file("all metrics"),
+    argument("--parquet", "FILE", "write one row per problem as parquet"),
+    argument("--figures", "FILE", "write one row per metric as parquet"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`tile-oracle export`: a model and its kernels as C++ that needs neither Python nor LightGBM."""
+"""`tile-oracle model export`: a model and its kernels as C++ that needs neither Python nor LightGBM."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tile_oracle.commands.arguments import argument, one_of
 from tile_oracle.errors import ModelError, RuleError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -18,14 +19,12 @@ from tile_oracle.selector.export import export_model, file_stem
 from tile_oracle.selector.solutions import SolutionNames, read_names
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
-HELP = "write a model and its kernels as C++ sources that pick in microseconds"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle export grouped_conv_forward_bf16_gfx950 -o selector
-  tile-oracle export models/mine -o selector
-  tile-oracle export models/mine -o selector --kernel-set default
-  tile-oracle export models/mine -o selector --kernels names.txt
+  tile-oracle model export grouped_conv_forward_bf16_gfx950 -o selector
+  tile-oracle model export models/mine -o selector
+  tile-oracle model export models/mine -o selector --kernel-set default
+  tile-oracle model export models/mine -o selector --kernels names.txt
   make -C selector && selector/build/pick selector/forward_bf16_2d.selector N=8 C=64 K=64 Hi=56 Wi=56
 
 The kernels are those that the model was trained on, unless a rule set or a file of names (one per line) is
@@ -35,20 +34,18 @@ its README.md explains how to use it.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle export`."""
-    parser.description = (
-        "Writes a folder with the model, its candidate kernels and C++ that picks among them: the same\n"
-        "answers as `tile-oracle predict`, bit for bit."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument("model", metavar="MODEL", help="model folder, or the name of a shipped model")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--kernel-set", metavar="SET", help="the kernels of a rule set, for the model's problems"
-    )
-    which.add_argument("--kernels", metavar="FILE", help="file of kernel names, one per line")
+ABOUT = (
+    "Writes a folder with the model, its candidate kernels and C++ that picks among them: the same\n"
+    "answers as `tile-oracle predict`, bit for bit."
+)
+ARGUMENTS = (
+    argument("model", "MODEL", "model folder, or the name of a shipped model"),
+    argument("-o --output", "DIR", "folder to write", required=True),
+    one_of(
+        argument("--kernel-set", "SET", "the kernels of a rule set, for the model's problems"),
+        argument("--kernels", "FILE", "file of kernel names, one per line"),
+    ),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`tile-oracle export-records`: writes records in the formats of other tuners."""
+"""`tile-oracle runs export`: writes records in the formats of other tuners."""
 
 from __future__ import annotations
 
@@ -6,33 +6,31 @@ import argparse
 import json
 from pathlib import Path
 
-HELP = "write records as Kernel Tuner's cache files or as T4 results"
+from tile_oracle.commands.arguments import argument
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle export-records reports/RUN --format kernel-tuner -o caches
-  tile-oracle export-records measured.parquet --format t4 -o results
+  tile-oracle runs export reports/RUN --format kernel-tuner -o caches
+  tile-oracle runs export measured.parquet --format t4 -o results
 
 A configuration is the values of a kernel's fields; the kernel's name stands beside them. Records have no
-times of compilation, verification, search and framework: the files state 0. `tile-oracle import` reads the
-files again.
+times of compilation, verification, search and framework: the files state 0. `tile-oracle runs import` reads
+the files again.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle export-records`."""
-    parser.description = (
-        "Kernel Tuner tunes one problem at a time, so each problem has a file, FOLDER/ID.json."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument("records", nargs="+", metavar="RECORDS", help="runs' folders or parquet files")
-    parser.add_argument(
+ABOUT = "Kernel Tuner tunes one problem at a time, so each problem has a file, FOLDER/ID.json."
+ARGUMENTS = (
+    argument("records", "RECORDS", "runs' folders or parquet files", nargs="+"),
+    argument(
         "--format",
-        required=True,
+        None,
+        "cache files of Kernel Tuner (schema 1.1.0), or results in the T4 format (schema 1.0.0)",
         choices=("kernel-tuner", "t4"),
-        help="cache files of Kernel Tuner (schema 1.1.0), or results in the T4 format (schema 1.0.0)",
-    )
-    parser.add_argument("-o", "--out", required=True, type=Path, metavar="FOLDER", help="where the files go")
+        required=True,
+    ),
+    argument("-o --out", "FOLDER", "where the files go", type=Path, required=True),
+)
 
 
 def run(args: argparse.Namespace) -> int:

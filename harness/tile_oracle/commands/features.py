@@ -1,11 +1,12 @@
-"""`tile-oracle features`: the feature schemas, and the features of a pair."""
+"""`tile-oracle model features`: the feature schemas, and the features of a pair."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from tile_oracle.commands.json_output import add_json, print_json
+from tile_oracle.commands.arguments import argument, json_flag
+from tile_oracle.commands.json_output import print_json
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
@@ -13,26 +14,23 @@ from tile_oracle.features.schemas import SCHEMAS, op_of_model, schema_named
 from tile_oracle.kernel import kernel_of_kind
 from tile_oracle.problem import problem_from_id
 
-HELP = "list the feature schemas, or compute the features of a problem and a kernel"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle features                                 all schemas
-  tile-oracle features grouped_conv_97                 its columns, in order, with their meaning
-  tile-oracle features grouped_conv_97 --problem forward-bf16-n1-c64-k64-i56x56-f3x3-p1 \\
+  tile-oracle model features                                 all schemas
+  tile-oracle model features grouped_conv_97                 its columns, in order, with their meaning
+  tile-oracle model features grouped_conv_97 --problem forward-bf16-n1-c64-k64-i56x56-f3x3-p1 \\
       --kernel grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle features`."""
-    parser.description = "A schema is one table of names and formulas. Published schemas never change."
-    parser.epilog = _EXAMPLES
-    parser.add_argument("schema", nargs="?", metavar="SCHEMA", help="name of a schema")
-    parser.add_argument("--problem", metavar="ID", help="problem id")
-    parser.add_argument("--kernel", metavar="NAME", help="kernel name, full or short")
-    parser.add_argument("--arch", default="gfx950", metavar="ARCH", help="(default: %(default)s)")
-    add_json(parser)
+ABOUT = "A schema is one table of names and formulas. Published schemas never change."
+ARGUMENTS = (
+    argument("schema", "SCHEMA", "name of a schema", nargs="?"),
+    argument("--problem", "ID", "problem id"),
+    argument("--kernel", "NAME", "kernel name, full or short"),
+    argument("--arch", "ARCH", "", default="gfx950"),
+    json_flag(),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,51 +1,43 @@
-"""`tile-oracle history`: all runs of a folder over time, as a page, a table or JSON."""
+"""`tile-oracle runs history`: all runs of a folder over time, as a page, a table or JSON."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from tile_oracle.commands.json_output import STDOUT, add_json_file, put_json
-
-HELP = "show all runs of a folder over time: figures, what changed, and steps told from noise"
+from tile_oracle.commands.arguments import argument, flag, json_file
+from tile_oracle.commands.json_output import STDOUT, put_json
 
 PAGE = "history.html"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle history                            reads reports/, writes reports/history.html
-  tile-oracle history ~/nights/forward           the state folder of `tile-oracle night`
-  tile-oracle history --github artefacts         artefacts of a workflow, downloaded side by side
-  tile-oracle history reports --json             everything as JSON, to the terminal's output
+  tile-oracle runs history                            reads reports/, writes reports/history.html
+  tile-oracle runs history ~/nights/forward           the state folder of `tile-oracle night`
+  tile-oracle runs history --github artefacts         artefacts of a workflow, downloaded side by side
+  tile-oracle runs history reports --json             everything as JSON, to the terminal's output
 
 Only complete runs are searched for steps. A step has a 95 % interval of its size, an interval of the time at
 which it began, and a p-value (permutation test); above 0.01 it is open. docs/history.md has the methods.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle history`."""
-    parser.description = (
-        "Reads the reports of all runs below FOLDER and writes one page over them: one series for each "
-        "problem set, kernel set and architecture, replays apart. Prints the newest runs and the steps."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "folder", nargs="?", type=Path, metavar="FOLDER", help="where the runs are (default: reports)"
-    )
-    parser.add_argument(
+ABOUT = (
+    "Reads the reports of all runs below FOLDER and writes one page over them: one series for each "
+    "problem set, kernel set and architecture, replays apart. Prints the newest runs and the steps."
+)
+ARGUMENTS = (
+    argument("folder", "FOLDER", "where the runs are (default: reports)", type=Path, nargs="?"),
+    argument(
         "--github",
+        "DIR",
+        "read unpacked artefacts that lie side by side in DIR; a run in several of them counts once",
         type=Path,
-        metavar="DIR",
-        help="read unpacked artefacts that lie side by side in DIR; a run in several of them counts once",
-    )
-    parser.add_argument(
-        "-o", "--out", type=Path, metavar="PAGE", help=f"where the page goes (default: FOLDER/{PAGE})"
-    )
-    add_json_file(parser, "the history")
-    parser.add_argument(
-        "--no-cache", action="store_true", help="read every run again, and keep no summaries in FOLDER"
-    )
+    ),
+    argument("-o --out", "PAGE", f"where the page goes (default: FOLDER/{PAGE})", type=Path),
+    json_file("the history"),
+    flag("--no-cache", "read every run again, and keep no summaries in FOLDER"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`tile-oracle import`: converts measurements of other tools into a parquet file of records."""
+"""`tile-oracle runs import`: converts measurements of other tools into a parquet file of records."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from tile_oracle.commands.arguments import argument, flag
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.foreign.importers import import_file, write_records
@@ -17,13 +18,11 @@ from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
 from tile_oracle.record.schema import op_of
 from tile_oracle.terminal.progress_line import steps
 
-HELP = "convert published CSV or JSON results and benchmark logs into records"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle import benchmark.csv --arch gfx950 -o gfx950.parquet     and gfx950_problems.csv
-  tile-oracle import a.csv b.json run.log --arch gfx950 -o all.parquet
-  tile-oracle import benchmark.csv --arch gfx950 --trust-unverified -o as_published.parquet
+  tile-oracle runs import benchmark.csv --arch gfx950 -o gfx950.parquet     and gfx950_problems.csv
+  tile-oracle runs import a.csv b.json run.log --arch gfx950 -o all.parquet
+  tile-oracle runs import benchmark.csv --arch gfx950 --trust-unverified -o as_published.parquet
 
 required in each row: a kernel name (kernel, kernel_name or name), the dimensions N C K Hi Wi Y X (and, where
 they are not 1 or 0, G, strides, pads, dilations), and latency_ms (or latency_us, time(ns), ...).
@@ -43,45 +42,34 @@ warp_tile_k as well.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle import`."""
-    parser.description = (
-        "Reads published benchmark CSV, JSON and parquet results, raw benchmark logs (JSON among other "
-        "lines), files of Kernel Tuner and NVBench, what hipblaslt-bench and rocblas-bench print, "
-        "and tile-oracle's records. Rows that contradict themselves, their kernel or the device are refused "
-        "and counted, with the first of each reason. Rows that say that their result is not right, or whose "
-        "non_zero count shows that the kernel did not write its output, get the status wrong."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="CSV, JSON, log, parquet file, or a run's folder"
-    )
-    parser.add_argument(
-        "--arch", required=True, metavar="ARCH", help="architecture that was measured, such as gfx950"
-    )
-    parser.add_argument(
-        "-o",
-        "--out",
-        required=True,
-        metavar="OUT",
-        help="parquet file to write; its problems are written beside it, as gfx950_problems.csv is for "
+ABOUT = (
+    "Reads published benchmark CSV, JSON and parquet results, raw benchmark logs (JSON among other "
+    "lines), files of Kernel Tuner and NVBench, what hipblaslt-bench and rocblas-bench print, "
+    "and tile-oracle's records. Rows that contradict themselves, their kernel or the device are refused "
+    "and counted, with the first of each reason. Rows that say that their result is not right, or whose "
+    "non_zero count shows that the kernel did not write its output, get the status wrong."
+)
+ARGUMENTS = (
+    argument("files", "FILE", "CSV, JSON, log, parquet file, or a run's folder", nargs="+"),
+    argument("--arch", "ARCH", "architecture that was measured, such as gfx950", required=True),
+    argument(
+        "-o --out",
+        "OUT",
+        "parquet file to write; its problems are written beside it, as gfx950_problems.csv is for "
         "gfx950.parquet",
-    )
-    parser.add_argument(
+        required=True,
+    ),
+    argument(
         "--dtype",
+        None,
+        "data type of a sweep of CK DSL (default: what the file's name says)",
         choices=("bf16", "fp16", "fp32"),
-        help="data type of a sweep of CK DSL (default: what the file's name says)",
-    )
-    parser.add_argument(
-        "--device",
-        metavar="NAME",
-        help="take the rows of this device from a file of several; all: they are of one model",
-    )
-    parser.add_argument(
-        "--trust-unverified",
-        action="store_true",
-        help="keep rows that left their output unwritten as ok, as published results do",
-    )
+    ),
+    argument(
+        "--device", "NAME", "take the rows of this device from a file of several; all: they are of one model"
+    ),
+    flag("--trust-unverified", "keep rows that left their output unwritten as ok, as published results do"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`tile-oracle kernels --facts` and `--verify`: compiles kernels, and reports on their code."""
+"""`tile-oracle pool list --facts` and `--verify`: compiles kernels, and reports on their code."""
 
 from __future__ import annotations
 

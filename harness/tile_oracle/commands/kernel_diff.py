@@ -1,4 +1,4 @@
-"""`tile-oracle kernels --diff A B`: what changed between two versions of a pool."""
+"""`tile-oracle pool list --diff A B`: what changed between two versions of a pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tile-oracle kernels --facts`: the GPU resources of a pool's kernels, read from their binaries."""
+"""`tile-oracle pool list --facts`: the GPU resources of a pool's kernels, read from their binaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tile-oracle kernels NAME`: a kernel's fields, and which architectures allow it."""
+"""`tile-oracle pool list NAME`: a kernel's fields, and which architectures allow it."""
 
 from __future__ import annotations
 

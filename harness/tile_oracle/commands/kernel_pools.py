@@ -1,4 +1,4 @@
-"""`tile-oracle kernels`: the pools of a rule set, counted, listed, and what the architectures refuse."""
+"""`tile-oracle pool list`: the pools of a rule set, counted, listed, and what the architectures refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tile-oracle kernels --verify`: runs the verifier on the machine code of a pool, or on a file."""
+"""`tile-oracle pool list --verify`: runs the verifier on the machine code of a pool, or on a file."""
 
 from __future__ import annotations
 

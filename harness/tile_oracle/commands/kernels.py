@@ -1,4 +1,4 @@
-"""`tile-oracle kernels`: the kernels of a rule set, the refused ones with reasons, the meaning of a name."""
+"""`tile-oracle pool list`: the kernels of a rule set, the refused ones, and names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from pathlib import Path
 
 from tile_oracle.arch import known_archs, load_arch
 from tile_oracle.build.drift import drift, read_version
-from tile_oracle.commands.json_output import add_json, print_json
+from tile_oracle.commands.arguments import (
+    BUILD_DIR,
+    KERNELS,
+    TOOLCHAIN,
+    argument,
+    count,
+    flag,
+    json_flag,
+    take_kernel_list,
+)
+from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_code import show_code
 from tile_oracle.commands.kernel_diff import diff_document, diff_lines
 from tile_oracle.commands.kernel_name import explain_kernel, kernel_document, kernel_named
@@ -21,7 +31,6 @@ from tile_oracle.commands.kernel_pools import (
     write_list,
 )
 from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
-from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain, take_kernel_list
 from tile_oracle.errors import RuleError
 from tile_oracle.operation import operation_names
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
@@ -31,32 +40,30 @@ from tile_oracle.pool.kernel_filter import KernelFilter, filter_fields
 
 _DTYPES = tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES)))
 
-HELP = "list and count the kernels of a rule set, explain refusals and names"
-
 _EXAMPLES = """\
 examples:
-  tile-oracle kernels                                      counts of the default set, each architecture
-  tile-oracle kernels --kernel-set full --arch gfx950      counts of another set, one architecture
-  tile-oracle kernels --arch cpu --direction forward --dtype bf16 --ndim 2
+  tile-oracle pool list                                      counts of the default set, each architecture
+  tile-oracle pool list --kernel-set full --arch gfx950      counts of another set, one architecture
+  tile-oracle pool list --arch cpu --direction forward --dtype bf16 --ndim 2
                                                            one kind of problem: a table of tile x pipeline
-  tile-oracle kernels --arch gfx950 --kernel-filter "tile_n >= 128 and pipeline == 'compv5'" --list
+  tile-oracle pool list --arch gfx950 --kernel-filter "tile_n >= 128 and pipeline == 'compv5'" --list
                                                            the names that pass a filter, one per line
-  tile-oracle kernels --arch gfx950 --refused              what the rules propose and gfx950 refuses
-  tile-oracle kernels --op gemm --arch gfx950              GEMM kernels by data type and layout
-  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m==16 and pipeline=='compv4'" --facts
+  tile-oracle pool list --arch gfx950 --refused              what the rules propose and gfx950 refuses
+  tile-oracle pool list --op gemm --arch gfx950              GEMM kernels by data type and layout
+  tile-oracle pool list --arch gfx950 --dtype bf16 --kernel-filter "tile_m==16 and pipeline=='compv4'" --facts
                                                            compile them: registers, LDS, spills, occupancy
-  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m==16 and pipeline=='compv4'" --verify
+  tile-oracle pool list --arch gfx950 --kernel-filter "tile_m==16 and pipeline=='compv4'" --verify
                                                            compile them, and verify the waits in their code
-  tile-oracle kernels --arch gfx950 --kernel-set full --dtype fp16 --verify --sample 3
+  tile-oracle pool list --arch gfx950 --kernel-set full --dtype fp16 --verify --sample 3
                                                            the same for some kernels of a large set
-  tile-oracle kernels --kernels my_kernels.py --arch gfx950 --facts
+  tile-oracle pool list --kernels my_kernels.py --arch gfx950 --facts
                                                            kernels written in Triton: compile them, resources
-  tile-oracle kernels --kernels my_kernels.py --arch gfx950 --verify --sample 20
+  tile-oracle pool list --kernels my_kernels.py --arch gfx950 --verify --sample 20
                                                            and their waits
-  tile-oracle kernels --verify kernel.s                    the same for a compiler's assembly or a code object
-  tile-oracle kernels --diff kernels-old kernels-new       what changed between two folders of tile-oracle
+  tile-oracle pool list --verify kernel.s   the same for a compiler's assembly or a code object
+  tile-oracle pool list --diff kernels-old kernels-new       what changed between two folders of tile-oracle
                                                            build, build caches or lists of names
-  tile-oracle kernels grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
+  tile-oracle pool list grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
                                                            a name's fields, and which architectures allow it
 
 a rule set of your own (--kernel-set mine.json; the shipped ones are kernels/rules/*.json):
@@ -67,96 +74,79 @@ fields of a filter:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle kernels`."""
-    parser.description = (
-        "Counts the kernels of a rule set by architecture and kind of problem; for one kind, by tile and\n"
-        "pipeline. Also lists names, explains refusals, and explains a kernel's name."
-    )
-    of_gemm = "\nfields of GEMM kernels:\n" + wrapped(filter_fields("gemm"), width=90)
-    parser.epilog = _EXAMPLES + wrapped(filter_fields("grouped_conv"), width=90) + of_gemm
-    parser.add_argument(
+ABOUT = (
+    "Counts the kernels of a rule set by architecture and kind of problem; for one kind, by tile and\n"
+    "pipeline. Also lists names, explains refusals, and explains a kernel's name."
+)
+EXAMPLES = f"""{_EXAMPLES}{wrapped(filter_fields("grouped_conv"), width=90)}
+fields of GEMM kernels:
+{wrapped(filter_fields("gemm"), width=90)}"""
+ARGUMENTS = (
+    argument(
         "name",
+        "NAME",
+        "a kernel's full or short name: explain it; with --verify: a file to verify",
         nargs="?",
-        metavar="NAME",
-        help="a kernel's full or short name: explain it; with --verify: a file to verify",
-    )
-    parser.add_argument(
-        "--arch", metavar="ARCH", help=f"one of {', '.join(known_archs())} (default: all of the set)"
-    )
-    parser.add_argument(
-        "--op", choices=operation_names(), default="grouped_conv", help="operation (default: %(default)s)"
-    )
-    parser.add_argument("--direction", choices=DIRECTIONS, help="of convolutions (default: all three)")
-    parser.add_argument("--layout", choices=GEMM_LAYOUTS, help="of GEMMs (default: all four)")
-    parser.add_argument("--dtype", choices=_DTYPES, help="default: all")
-    parser.add_argument("--ndim", type=int, choices=(2, 3), help="rank of a convolution (default: both)")
-    parser.add_argument(
-        "--kernel-set", default="default", metavar="SET",
-        help=f"{', '.join(list_rule_sets())}, or the path of a .json or a .conf file (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
+    ),
+    argument("--arch", "ARCH", f"one of {', '.join(known_archs())} (default: all of the set)"),
+    argument("--op", None, "operation", choices=operation_names(), default="grouped_conv"),
+    argument("--direction", None, "of convolutions (default: all three)", choices=DIRECTIONS),
+    argument("--layout", None, "of GEMMs (default: all four)", choices=GEMM_LAYOUTS),
+    argument("--dtype", None, "default: all", choices=_DTYPES),
+    argument("--ndim", None, "rank of a convolution (default: both)", type=int, choices=(2, 3)),
+    argument(
+        "--kernel-set",
+        "SET",
+        f"{', '.join(list_rule_sets())}, or the path of a .json or a .conf file",
+        default="default",
+    ),
+    argument(
         "--ck-tile",
+        "DIR",
+        "a checkout of Composable Kernel, whose CK Builder configs the sets profiler and tests are",
         type=Path,
-        metavar="DIR",
-        help="a checkout of Composable Kernel, whose CK Builder configs the sets profiler and tests are",
-    )
-    add_kernels(parser)
-    parser.add_argument("--kernel-filter", metavar="EXPR", help="only the kernels for which this is true")
-    parser.add_argument("--list", action="store_true", help="print the names, one per line")
-    parser.add_argument(
-        "--refused",
-        action="store_true",
-        help="explain which kernels the architectures refuse (with --list: one line per kernel)",
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE",
-        help="write the kernels to a file: a dispatcher's instance list (.json), or names, one per line "
-        "(.txt)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--traits", action="store_true", help="with -o FILE.json: write tile_engine's trait list instead"
-    )
-    parser.add_argument(
-        "--facts", action="store_true",
-        help="compile the kernels for the GPU --arch and show the resources that each tile and pipeline "
+    ),
+    KERNELS,
+    argument("--kernel-filter", "EXPR", "only the kernels for which this is true"),
+    flag("--list", "print the names, one per line"),
+    flag("--refused", "explain which kernels the architectures refuse (with --list: one line per kernel)"),
+    argument(
+        "-o --output",
+        "FILE",
+        "write the kernels to a file: a dispatcher's instance list (.json), or names, one per line (.txt)",
+        type=Path,
+    ),
+    flag("--traits", "with -o FILE.json: write tile_engine's trait list instead"),
+    flag(
+        "--facts",
+        "compile the kernels for the GPU --arch and show the resources that each tile and pipeline "
         "uses; exit status 1 when a kernel spills, uses scratch memory, needs too much LDS or does not "
         "compile (with --list: a row for each kernel)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--verify", action="store_true",
-        help="compile the kernels for an AMD GPU and prove from their machine code that loads are waited "
+    ),
+    flag(
+        "--verify",
+        "compile the kernels for an AMD GPU and prove from their machine code that loads are waited "
         "for, accesses to LDS are ordered, and wait states are kept; exit status 1 with findings (--list: "
         "all of them), 3 if some kernels are not proven. With a path as NAME: verify that file, assembly, a "
         "code object or the archive of a kernel in Triton",
-    )  # fmt: skip
-    parser.add_argument(
-        "--sample", type=_count, metavar="N",
-        help="--facts and --verify for N of the kernels, chosen at random",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=int, default=1, metavar="S",
-        help="--sample chooses others with another S (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--diff", nargs=2, type=Path, metavar=("A", "B"),
-        help="compare two versions of a pool: folders of tile-oracle build, build caches (--build-dir), or "
+    ),
+    argument("--sample", "N", "--facts and --verify for N of the kernels, chosen at random", type=count),
+    argument("--seed", "S", "--sample chooses others with another S", type=int, default=1),
+    argument(
+        "--diff",
+        ("A", "B"),
+        "compare two versions of a pool: folders of tile-oracle build, build caches (--build-dir), or "
         "text files with one kernel name per line; exit status 1 when they differ",
-    )  # fmt: skip
-    add_json(parser, "everything that is shown, complete,")
-    parser.add_argument("--markdown", action="store_true", help="--facts as a Markdown table")
-    add_toolchain(parser)
-    parser.add_argument(
-        "-j", "--jobs", type=_count, metavar="N", help="compilers at once (default: one per core)"
-    )
-    add_build_dir(parser)
-    parser.add_argument(
-        "--first",
-        type=_count,
-        default=20,
-        metavar="N",
-        help="reasons or names shown (default: %(default)s)",
-    )
+        type=Path,
+        nargs=2,
+    ),
+    json_flag("everything that is shown, complete,"),
+    flag("--markdown", "--facts as a Markdown table"),
+    TOOLCHAIN,
+    argument("-j --jobs", "N", "compilers at once (default: one per core)", type=count),
+    BUILD_DIR,
+    argument("--first", "N", "reasons or names shown", type=count, default=20),
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -229,9 +219,3 @@ def _pool_lines(rule_set: RuleSet, pools: list[KindPool], args: argparse.Namespa
     if args.refused:
         return [explain_refusals(rule_set, pools, first=args.first)]
     return [count_kernels(rule_set, pools, filtered=args.kernel_filter is not None), *rule_set.notes]
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
-    return int(text)

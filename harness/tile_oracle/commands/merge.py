@@ -1,21 +1,19 @@
-"""`tile-oracle merge`: records of several runs and machines -> one file."""
+"""`tile-oracle runs merge`: records of several runs and machines -> one file."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from tile_oracle.commands.json_output import add_json, print_json, progress_stream
-from tile_oracle.commands.options import add_records
+from tile_oracle.commands.arguments import RECORDS, argument, flag, json_flag
+from tile_oracle.commands.json_output import print_json, progress_stream
 
-HELP = "merge the records of several runs and machines into one file"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle merge reports/monday reports/tuesday -o measured.parquet
-  tile-oracle merge measured.parquet reports/wednesday -o measured.parquet    add to an existing file
-  tile-oracle merge from_machine_a from_machine_b -o measured.parquet         copies of run folders
-  tile-oracle merge --align oracle.parquet reports/new_kernels -o both.parquet   a pool that grew
+  tile-oracle runs merge reports/monday reports/tuesday -o measured.parquet
+  tile-oracle runs merge measured.parquet reports/wednesday -o measured.parquet    add to an existing file
+  tile-oracle runs merge from_machine_a from_machine_b -o measured.parquet         copies of run folders
+  tile-oracle runs merge --align oracle.parquet reports/new_kernels -o both.parquet   a pool that grew
 
 Order and repetition of the arguments do not matter. A measurement that is given twice is kept once. A pair
 that several runs measured keeps all its rows. A device_lost row is dropped if the same run measured the pair
@@ -24,25 +22,21 @@ kept, counted and shown.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle merge`."""
-    parser.description = (
-        "Reads run folders, folders of parts and parquet files of records, including runs in progress and "
-        "killed runs, and writes one parquet file atomically. Equal rows give equal bytes."
-    )
-    parser.epilog = _EXAMPLES
-    add_records(parser)
-    parser.add_argument(
-        "-o", "--out", required=True, metavar="FILE", type=Path, help="the .parquet file to write"
-    )
-    parser.add_argument(
+ABOUT = (
+    "Reads run folders, folders of parts and parquet files of records, including runs in progress and "
+    "killed runs, and writes one parquet file atomically. Equal rows give equal bytes."
+)
+ARGUMENTS = (
+    RECORDS,
+    argument("-o --out", "FILE", "the .parquet file to write", type=Path, required=True),
+    flag(
         "--align",
-        action="store_true",
-        help="scale the times of a problem's other runs to its largest run, by the kernels that both "
+        "scale the times of a problem's other runs to its largest run, by the kernels that both "
         "measured: devices and days differ by some percent",
-    )
-    parser.add_argument("--quiet", action="store_true", help="only the summary")
-    add_json(parser, "the summary")
+    ),
+    flag("--quiet", "only the summary"),
+    json_flag("the summary"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

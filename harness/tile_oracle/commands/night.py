@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tile_oracle.commands.arguments import argument
 from tile_oracle.errors import HarnessError
 from tile_oracle.judge.verdict import NO_MODEL
 from tile_oracle.night.history import Entry, add_to_history, history_lines, read_history
@@ -23,9 +24,7 @@ from tile_oracle.night.state import NightState, Unfinished
 from tile_oracle.session.option_names import PREFIX
 from tile_oracle.session.outcome import STEP_SUMMARY, Outcome
 
-HELP = "measure and judge by night, from a scheduler: resumes, keeps baselines and a history"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   tile-oracle night --problem-set forward_validation_300 --target gfx950 --state ~/nights/forward \\
       -- --ck-tile ~/composable_kernel --kernel-set profiler --budget 6h
@@ -43,33 +42,31 @@ _MAX_SUMMARY_BYTES = 900_000
 """GitHub takes 1 MiB a step."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle night`."""
-    parser.description = (
-        "Runs pytest on a named target. The folder --state keeps baselines, a history and the runs. A night "
-        "that was killed, or stopped at the end of its budget, is continued by the next one."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument("--problem-set", required=True, metavar="SETS", help="as pytest's --problem-set")
-    parser.add_argument(
+ABOUT = (
+    "Runs pytest on a named target. The folder --state keeps baselines, a history and the runs. A night "
+    "that was killed, or stopped at the end of its budget, is continued by the next one."
+)
+ARGUMENTS = (
+    argument("--problem-set", "SETS", "as pytest's --problem-set", required=True),
+    argument(
         "--target",
+        "NAME",
+        "the device: gfx950, gfx942, gfx90a, sm_90 or cpu; the night fails if it is missing",
         required=True,
-        metavar="NAME",
-        help="the device: gfx950, gfx942, gfx90a, sm_90 or cpu; the night fails if it is missing",
-    )
-    parser.add_argument("--state", required=True, metavar="DIR", help="what nights share; outside a checkout")
-    parser.add_argument(
-        "--kept", metavar="DIR", help="where baselines and history are, a clone for one (default: STATE/kept)"
-    )
-    parser.add_argument(
+    ),
+    argument("--state", "DIR", "what nights share; outside a checkout", required=True),
+    argument("--kept", "DIR", "where baselines and history are, a clone for one (default: STATE/kept)"),
+    argument(
         "--unfinished",
+        None,
+        "what to do with a night that is not complete (default: resume)",
         choices=("resume", "anew"),
         default="resume",
-        help="what to do with a night that is not complete (default: resume)",
-    )
-    parser.add_argument("--keep", type=int, default=14, metavar="N", help="nights to keep (default: 14)")
-    parser.add_argument("--summary", metavar="FILE", help="append the summary, as Markdown, to this file")
-    parser.add_argument("options", nargs="*", metavar="-- OPTIONS", help="further options of pytest")
+    ),
+    argument("--keep", "N", "nights to keep (default: 14)", type=int, default=14),
+    argument("--summary", "FILE", "append the summary, as Markdown, to this file"),
+    argument("options", "-- OPTIONS", "further options of pytest", nargs="*"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

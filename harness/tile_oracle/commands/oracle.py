@@ -1,4 +1,4 @@
-"""`tile-oracle oracle`: records -> the oracle file that sessions replay."""
+"""`tile-oracle runs oracle`: records -> the oracle file that sessions replay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.commands.options import add_records
+from tile_oracle.commands.arguments import RECORDS, argument, one_of
 from tile_oracle.errors import RecordError
 
 if TYPE_CHECKING:
@@ -15,13 +15,11 @@ if TYPE_CHECKING:
 
     from tile_oracle.problem_set import ProblemSet
 
-HELP = "make the oracle file that sessions replay from recorded measurements"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle oracle reports/my_run -o oracle.parquet
+  tile-oracle runs oracle reports/my_run -o oracle.parquet
   pytest --problem-set forward_validation_300 --oracle=oracle.parquet
-  tile-oracle oracle measured.parquet --model models/mine --problem-set forward_validation_300
+  tile-oracle runs oracle measured.parquet --model models/mine --problem-set forward_validation_300
 
 With --model the file is written where `pytest --target replay` looks for it: into the model's folder, beside
 the baseline (MODEL/DEVICE/PROBLEM SET/KERNEL SET.parquet). The file has every row of the records, all rounds
@@ -30,23 +28,20 @@ It omits busy_ms, which no replay reads, and tflops, which is computed from late
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle oracle`."""
-    parser.description = "Writes a compact parquet file of the records; equal records give equal bytes."
-    parser.epilog = _EXAMPLES
-    add_records(parser)
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("-o", "--out", metavar="FILE", type=Path, help="the .parquet file to write")
-    where.add_argument("--model", metavar="FOLDER", type=Path, help="the model's folder to ship it with")
-    parser.add_argument(
-        "--problem-set", metavar="SET", help="only the problems of this set (needed with --model)"
-    )
-    parser.add_argument(
-        "--kernel-set",
-        metavar="RULES",
-        help="the pool that was measured (default: as the runs recorded it, else default)",
-    )
-    parser.add_argument("--device", metavar="NAME", help="only the records of this device")
+ABOUT = "Writes a compact parquet file of the records; equal records give equal bytes."
+ARGUMENTS = (
+    RECORDS,
+    one_of(
+        argument("-o --out", "FILE", "the .parquet file to write", type=Path),
+        argument("--model", "FOLDER", "the model's folder to ship it with", type=Path),
+        required=True,
+    ),
+    argument("--problem-set", "SET", "only the problems of this set (needed with --model)"),
+    argument(
+        "--kernel-set", "RULES", "the pool that was measured (default: as the runs recorded it, else default)"
+    ),
+    argument("--device", "NAME", "only the records of this device"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

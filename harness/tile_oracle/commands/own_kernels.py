@@ -1,4 +1,4 @@
-"""`tile-oracle kernels --kernels FILE`: the kernels of a source that has its own, their resources, waits."""
+"""`tile-oracle pool list --kernels FILE`: the kernels of a source that has its own."""
 
 from __future__ import annotations
 

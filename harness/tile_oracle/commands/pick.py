@@ -13,9 +13,18 @@ from typing import Any, cast
 
 from tile_oracle.arch import load_arch
 from tile_oracle.build.source_providers import kernel_source_option
-from tile_oracle.commands.json_output import add_json
-from tile_oracle.commands.options import add_build_dir, add_toolchain
-from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
+from tile_oracle.commands.arguments import (
+    BUILD_DIR,
+    DEFAULT_KERNEL_SET,
+    MODEL,
+    PROBLEMS,
+    TOOLCHAIN,
+    Argument,
+    argument,
+    flag,
+    json_flag,
+)
+from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.model.store import folder_of_model
@@ -23,15 +32,12 @@ from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool.rules import rules_of
 from tile_oracle.problem import Problem
 from tile_oracle.problem_list.aiter import Winner, tuned_table
-from tile_oracle.registry import Budget, Pick, Registry
+from tile_oracle.registry import Budget, Pick, Registry, results
 from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates
-from tile_oracle.registry.results import MODEL
 from tile_oracle.session.options import duration_s
 from tile_oracle.target import TargetOptions
 
-HELP = "pick the kernel for a problem: tuned, by a model, or by measuring"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   tile-oracle pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950
   tile-oracle pick N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1 --arch gfx950 --top 3
@@ -44,77 +50,59 @@ architecture that this machine need not have, only models pick.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle pick`."""
-    parser.description = "Prints the pick for each problem, what it is based on, and how long picking took."
-    parser.epilog = _EXAMPLES
-    parser.add_argument("problems", nargs="+", metavar="PROBLEM", help=PROBLEM_HELP)
-    parser.add_argument("--top", type=int, default=1, metavar="K", help="picks shown (default: %(default)s)")
-    add_json(parser, "one object per problem and line")
-    parser.add_argument(
-        "--aiter",
-        metavar="FILE",
-        type=Path,
-        help="also write the picks of GEMMs as a tuned table of AITER (CSV)",
+def registry_arguments(*, arch: bool = True) -> tuple[Argument, ...]:
+    """What a registry is made from: target, pool, model, folders. arch: --arch is among them."""
+    pool = "; default: `default` on a target, and with --arch the model's training kernels" if arch else ""
+    return (
+        argument("--target", "NAME", "auto, cpu, gfx950, gfx942, gfx90a or sm_90", default="auto"),
+        *([_ARCH] if arch else []),
+        argument(
+            "--kernel-set",
+            "NAME",
+            f"the pool, or a list of kernels (.json){pool}",
+            default=None if arch else DEFAULT_KERNEL_SET,
+        ),
+        argument(
+            "--ck-tile",
+            "DIR",
+            "on gfx950: pick among CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm "
+            "install; kernels that it has no code for are no candidates",
+            type=Path,
+        ),
+        argument(
+            "--kernel-source",
+            "NAME[=ARGUMENT]",
+            "the same for a kernel source that is installed (--ck-tile DIR is ck_tile=DIR)",
+        ),
+        flag("--abstain", "the model picks nothing for problems outside of what it was trained on"),
+        MODEL,
+        argument("--tuned", "DIR", "folder of tuned results (default: yours)", type=Path),
+        argument(
+            "--engine",
+            None,
+            "how the model is evaluated: native code, compiled once, or Python",
+            choices=ENGINES,
+            default=AUTO,
+        ),
+        BUILD_DIR,
+        TOOLCHAIN,
     )
-    parser.add_argument(
-        "--measure",
-        metavar="TIME",
-        help="if no model fits, measure the pool for this long (10s, 2m) and keep the result",
-    )
-    add_registry_arguments(parser)
 
 
-def add_registry_arguments(parser: argparse.ArgumentParser, *, arch: bool = True) -> None:
-    """What a registry is made from: target, pool, model, folders."""
-    parser.add_argument(
-        "--target",
-        default="auto",
-        metavar="NAME",
-        help="auto, cpu, gfx950, gfx942, gfx90a or sm_90 (default: %(default)s)",
-    )
-    if arch:
-        parser.add_argument(
-            "--arch", metavar="ARCH", help="pick for this architecture, which this machine need not have"
-        )
-    parser.add_argument(
-        "--kernel-set",
-        default=None if arch else "default",
-        metavar="NAME",
-        help="the pool, or a list of kernels (.json)"
-        + ("; default: `default` on a target, and with --arch the model's training kernels" if arch else ""),
-    )
-    parser.add_argument(
-        "--ck-tile",
-        type=Path,
-        metavar="DIR",
-        help="on gfx950: pick among CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm "
-        "install; kernels that it has no code for are no candidates",
-    )
-    parser.add_argument(
-        "--kernel-source",
-        metavar="NAME[=ARGUMENT]",
-        help="the same for a kernel source that is installed (--ck-tile DIR is ck_tile=DIR)",
-    )
-    parser.add_argument(
-        "--abstain",
-        action="store_true",
-        help="the model picks nothing for problems outside of what it was trained on",
-    )
-    parser.add_argument(
-        "--model",
-        metavar="FOLDER",
-        help="model folder, or the name of one in models/ or of a shipped one (default: the one that fits)",
-    )
-    parser.add_argument("--tuned", type=Path, metavar="DIR", help="folder of tuned results (default: yours)")
-    parser.add_argument(
-        "--engine",
-        default=AUTO,
-        choices=ENGINES,
-        help="how the model is evaluated: native code, compiled once, or Python (default: %(default)s)",
-    )
-    add_build_dir(parser)
-    add_toolchain(parser)
+_ARCH = argument("--arch", "ARCH", "pick for this architecture, which this machine need not have")
+
+
+ABOUT = "Prints the pick for each problem, what it is based on, and how long picking took."
+ARGUMENTS = (
+    PROBLEMS,
+    argument("--top", "K", "picks shown", type=int, default=1),
+    json_flag("one object per problem and line"),
+    argument("--aiter", "FILE", "also write the picks of GEMMs as a tuned table of AITER (CSV)", type=Path),
+    argument(
+        "--measure", "TIME", "if no model fits, measure the pool for this long (10s, 2m) and keep the result"
+    ),
+    *registry_arguments(),
+)
 
 
 def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry:
@@ -224,7 +212,7 @@ def outside_note(problem: Problem, candidates: Candidates) -> list[str]:
 
 def _kernels_outside(picks: list[Pick], candidates: Candidates) -> list[str]:
     """A line when the first pick is the model's and of a kernel that it was not trained on."""
-    if not picks or picks[0].source != MODEL:
+    if not picks or picks[0].source != results.MODEL:
         return []
     reason = candidates.kernel_outside(picks[0].kernel)
     return [f"extrapolates: {reason}"] if reason else []

@@ -1,4 +1,4 @@
-"""`tile-oracle portfolio`: the kernels that are worth their compile time."""
+"""`tile-oracle pool portfolio`: the kernels that are worth their compile time."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.commands.json_output import STDOUT, add_json_file, put_json
-from tile_oracle.commands.options import add_records
+from tile_oracle.commands.arguments import RECORDS, argument, json_file
+from tile_oracle.commands.json_output import STDOUT, put_json
 from tile_oracle.errors import RecordError
 from tile_oracle.terminal.text_table import text_table
 
 if TYPE_CHECKING:
     from tile_oracle.evaluation.portfolio import PoolEfficiencies, Portfolio, Summary
 
-HELP = "choose the few kernels of a pool that come closest to all of them"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle portfolio reports/my_run                           sets of 4, 8, 16, 32 and 64 kernels
-  tile-oracle portfolio training.parquet --judge unseen.parquet  and how they do on other problems
-  tile-oracle portfolio training.parquet --reach 98 -o few.json  the smallest set with a mean of 98 %
+  tile-oracle pool portfolio reports/my_run                           sets of 4, 8, 16, 32 and 64 kernels
+  tile-oracle pool portfolio training.parquet --judge unseen.parquet  and how they do on other problems
+  tile-oracle pool portfolio training.parquet --reach 98 -o few.json  the smallest set with a mean of 98 %
   tile-oracle build -o few --arch sm_90 --kernels few.json       build these kernels only
   pytest --problem-set forward_validation_300 --kernels few.json
 
@@ -37,43 +35,35 @@ _SIZES = "4,8,16,32,64"
 _REACH_PERCENT = 99.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle portfolio`."""
-    parser.description = (
-        "Chooses sets of kernels by the mean efficiency of their fastest kernel: greedily, with swaps. The\n"
-        "bound is an upper limit of the mean of every set of that size on the same problems."
-    )
-    parser.epilog = _EXAMPLES
-    add_records(parser)
-    parser.add_argument(
-        "--sizes", default=_SIZES, metavar="N,...", help="sizes to show (default: %(default)s)"
-    )
-    parser.add_argument(
+ABOUT = (
+    "Chooses sets of kernels by the mean efficiency of their fastest kernel: greedily, with swaps. The\n"
+    "bound is an upper limit of the mean of every set of that size on the same problems."
+)
+ARGUMENTS = (
+    RECORDS,
+    argument("--sizes", "N,...", "sizes to show", default=_SIZES),
+    argument(
         "--judge",
+        "RECORDS",
+        "records of other problems, on which the sets are judged, too (may be repeated)",
         action="append",
+        type=Path,
         default=[],
-        type=Path,
-        metavar="RECORDS",
-        help="records of other problems, on which the sets are judged, too (may be repeated)",
-    )
-    parser.add_argument(
-        "--reach",
-        type=float,
-        default=_REACH_PERCENT,
-        metavar="PERCENT",
-        help="the mean efficiency that counts as enough (default: %(default)g)",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="write the kernels as a list for --kernels: of every kind the smallest set that reaches "
+    ),
+    argument(
+        "--reach", "PERCENT", "the mean efficiency that counts as enough", type=float, default=_REACH_PERCENT
+    ),
+    argument(
+        "-o --output",
+        "FILE",
+        "write the kernels as a list for --kernels: of every kind the smallest set that reaches "
         "--reach, or the set of --size",
-    )
-    parser.add_argument("--size", type=int, metavar="N", help="the size of the sets that -o writes")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the curves")
-    add_json_file(parser, "everything")
+        type=Path,
+    ),
+    argument("--size", "N", "the size of the sets that -o writes", type=int),
+    argument("--html", "FILE", "write a page with the curves", type=Path),
+    json_file("everything"),
+)
 
 
 @dataclass(frozen=True)
@@ -280,7 +270,7 @@ def _write_list(
     listed = [name for name in names if may_be_listed(parse_kernel_name(name))]
     if not listed:
         raise RecordError("all chosen kernels are a library's algorithms, which a list cannot name")
-    about = f"tile-oracle portfolio: {', '.join(parts)}"
+    about = f"tile-oracle pool portfolio: {', '.join(parts)}"
     _write(path, named_kernels_json(listed, archs, about))
     left_out = len(names) - len(listed)
     more = f"; {left_out} are a library's algorithms and not in the list" if left_out else ""

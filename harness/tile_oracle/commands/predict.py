@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tile_oracle.arch import load_arch
 from tile_oracle.build.prebuilt_folder import PrebuiltFolder
-from tile_oracle.commands.json_output import add_json
-from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
+from tile_oracle.commands.arguments import ARCH_OF_MODEL, MODEL, PROBLEMS, argument, json_flag, one_of
+from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.user_file import read_bytes
@@ -24,10 +24,8 @@ from tile_oracle.pool import listed_pool
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.training.training_range import TrainingRange
 
-HELP = "rank the kernels for a problem with a model"
-
 _MOST_BYTES = 64 << 20
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   tile-oracle predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950
   tile-oracle predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --model models/mine --top 5
@@ -41,42 +39,31 @@ architecture's rules refuse for the problem is still listed, with the reason. `t
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle predict`."""
-    parser.description = (
-        "Prints the kernels for each problem, best first, with all predictions: the TFLOPS that decide the "
-        "order, and the TFLOPS, latency or bandwidth that each member of the model predicts."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument("problems", nargs="+", metavar="PROBLEM", help=PROBLEM_HELP)
-    parser.add_argument(
-        "--model",
-        metavar="FOLDER",
-        help="model folder, or the name of one in models/ or of a shipped one (default: the one that fits)",
-    )
-    parser.add_argument(
-        "--arch",
-        default="gfx950",
-        metavar="ARCH",
-        help="architecture of the model (default: %(default)s)",
-    )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--kernels",
-        metavar="FILE",
-        help="kernels to rank: a file of names, one per line, or a list that sessions take (.json)",
-    )
-    which.add_argument("--kernel-set", metavar="NAME", help="rank this pool")
-    parser.add_argument(
+ABOUT = (
+    "Prints the kernels for each problem, best first, with all predictions: the TFLOPS that decide the "
+    "order, and the TFLOPS, latency or bandwidth that each member of the model predicts."
+)
+ARGUMENTS = (
+    PROBLEMS,
+    MODEL,
+    ARCH_OF_MODEL,
+    one_of(
+        argument(
+            "--kernels",
+            "FILE",
+            "kernels to rank: a file of names, one per line, or a list that sessions take (.json)",
+        ),
+        argument("--kernel-set", "NAME", "rank this pool"),
+    ),
+    argument(
         "--build-dir",
-        metavar="DIR",
-        help="prebuilt kernels (`tile-oracle build`): a model that reads metrics of binaries reads theirs "
+        "DIR",
+        "prebuilt kernels (`tile-oracle build`): a model that reads metrics of binaries reads theirs "
         "instead of those in its folder",
-    )
-    parser.add_argument(
-        "--top", type=int, default=10, metavar="N", help="kernels to show (default: %(default)s)"
-    )
-    add_json(parser, "one object per problem and line")
+    ),
+    argument("--top", "N", "kernels to show", type=int, default=10),
+    json_flag("one object per problem and line"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,11 +7,6 @@ from collections.abc import Sequence
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem_set import is_path, list_problem_sets, load_problem_set, problem_from_dimensions
 
-PROBLEM_HELP = (
-    "problem id, dimensions (N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1), a set's name or a file of "
-    "problems"
-)
-
 
 def problems_of_arguments(words: Sequence[str]) -> list[Problem]:
     """The problems that the words mean, each once. Raises ProblemError and ProblemSetError."""

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tile_oracle.commands.json_output import add_json, print_json
+from tile_oracle.commands.arguments import argument, flag, json_flag
+from tile_oracle.commands.json_output import print_json
 from tile_oracle.errors import ProblemSetError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.judge.slices import slice_names, slices_of
@@ -24,9 +25,7 @@ from tile_oracle.problem_set import (
 from tile_oracle.terminal.plain_text import as_text
 from tile_oracle.terminal.text_table import text_table
 
-HELP = "list the problem sets, describe some of them, or convert a file of problems to CSV"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   tile-oracle problems                              all shipped sets, one line each
   tile-oracle problems forward_smoke                what is in one set, and where it comes from
@@ -50,28 +49,21 @@ _ALWAYS_SHOWN = ("M", "N", "C", "K", "G", "Hi", "Wi", "Y", "X")
 _QUANTILES = (("min", 0.0), ("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("max", 1.0))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle problems`."""
-    parser.description = (
-        "A table of the shipped problem sets or, given names or paths, each of them in detail. A file is a "
-        "CSV table, a list of MIOpenDriver command lines, a log or YAML file of rocBLAS and hipBLASLt, or a "
-        "Python file with tile_engine's problems, "
-        "which is parsed and never executed."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "sets", nargs="*", metavar="NAME", help="name of a shipped set, or path of a file of problems"
-    )
-    parser.add_argument("-o", "--out", metavar="FILE.csv", help="write the problems as one problem set")
-    parser.add_argument("--dtype", metavar="NAME", help="write them in this data type (with -o or --miopen)")
-    parser.add_argument(
-        "--miopen", action="store_true", help="print each problem as a command line of MIOpenDriver"
-    )
-    parser.add_argument("--ids", action="store_true", help="print only the ids of the problems, one a line")
-    add_json(parser, "the sets, with all problems of those that are named,")
-    parser.add_argument(
-        "--first", type=int, default=10, metavar="N", help="problems to show of a set (default: %(default)s)"
-    )
+ABOUT = (
+    "A table of the shipped problem sets or, given names or paths, each of them in detail. A file is a "
+    "CSV table, a list of MIOpenDriver command lines, a log or YAML file of rocBLAS and hipBLASLt, or a "
+    "Python file with tile_engine's problems, "
+    "which is parsed and never executed."
+)
+ARGUMENTS = (
+    argument("sets", "NAME", "name of a shipped set, or path of a file of problems", nargs="*"),
+    argument("-o --out", "FILE.csv", "write the problems as one problem set"),
+    argument("--dtype", "NAME", "write them in this data type (with -o or --miopen)"),
+    flag("--miopen", "print each problem as a command line of MIOpenDriver"),
+    flag("--ids", "print only the ids of the problems, one a line"),
+    json_flag("the sets, with all problems of those that are named,"),
+    argument("--first", "N", "problems to show of a set", type=int, default=10),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`tile-oracle report`: make the report files of a run again from its measurements."""
+"""`tile-oracle runs report`: make the report files of a run again from its measurements."""
 
 from __future__ import annotations
 
@@ -6,31 +6,27 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from tile_oracle.commands.json_output import add_json, print_json
+from tile_oracle.commands.arguments import argument, json_flag
+from tile_oracle.commands.json_output import print_json
 
-HELP = "make the report of a run again from its parquet files"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle report reports/2026-01-02T03-04-05
-  tile-oracle report reports/nightly --baseline baselines/mine.json
-  tile-oracle report reports/killed_run             a run that ended before its report: oracles, no picks
+  tile-oracle runs report reports/2026-01-02T03-04-05
+  tile-oracle runs report reports/nightly --baseline baselines/mine.json
+  tile-oracle runs report reports/killed_run             a run that ended before its report: oracles, no picks
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle report`."""
-    parser.description = (
-        "Writes selection.parquet, verdict.json, summary.md and report.html of RUN and prints the summary. "
-        "The model's rankings, the criteria and the baseline are those of the run's own report."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument("run_folder", metavar="RUN", type=Path, help="the run's folder, such as reports/NAME")
-    parser.add_argument(
-        "--baseline", type=Path, metavar="FILE", help="judge by this baseline (default: the one of the run)"
-    )
-    parser.add_argument("--width", type=int, default=100, metavar="N", help="columns of the printed summary")
-    add_json(parser, "the content of verdict.json")
+ABOUT = (
+    "Writes selection.parquet, verdict.json, summary.md and report.html of RUN and prints the summary. "
+    "The model's rankings, the criteria and the baseline are those of the run's own report."
+)
+ARGUMENTS = (
+    argument("run_folder", "RUN", "the run's folder, such as reports/NAME", type=Path),
+    argument("--baseline", "FILE", "judge by this baseline (default: the one of the run)", type=Path),
+    argument("--width", "N", "columns of the printed summary", type=int, default=100),
+    json_flag("the content of verdict.json"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`tile-oracle roofline`: writes the analytic model of GEMM as a model folder."""
+"""`tile-oracle model roofline`: writes the analytic model of GEMM as a model folder."""
 
 from __future__ import annotations
 
@@ -8,45 +8,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile_oracle.arch import known_archs
-from tile_oracle.commands.json_output import add_json, print_json
+from tile_oracle.commands.arguments import argument, json_flag
+from tile_oracle.commands.json_output import print_json
 from tile_oracle.errors import ModelError
 from tile_oracle.terminal.text_table import text_table
 
 if TYPE_CHECKING:
     from tile_oracle.model.roofline import RooflineModel
 
-HELP = "write the analytic model of GEMM, which needs no measurements, as a model folder"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle roofline -o models/gemm_roofline --arch sm_90
-  tile-oracle evaluate models/gemm_roofline reports/my_run         judge it
-  tile-oracle roofline -o models/fitted --arch sm_90 --fit reports/my_run
+  tile-oracle model roofline -o models/gemm_roofline --arch sm_90
+  tile-oracle model evaluate models/gemm_roofline reports/my_run         judge it
+  tile-oracle model roofline -o models/fitted --arch sm_90 --fit reports/my_run
                                             with constants fitted to records, also those of other dtypes
 
 `pytest --model roofline` judges it without a folder.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle roofline`."""
-    parser.description = (
-        "Writes a model folder that predicts the time of a GEMM kernel of any source from its tile and from\n"
-        "the peak rates of the architecture (docs/gemm.md)."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument("-o", "--out", required=True, type=Path, metavar="FOLDER", help="the folder to write")
-    parser.add_argument("--arch", required=True, help=f"of {', '.join(known_archs())}")
-    parser.add_argument("--dtype", default="bf16", help="data type (default: %(default)s)")
-    parser.add_argument(
+ABOUT = (
+    "Writes a model folder that predicts the time of a GEMM kernel of any source from its tile and from\n"
+    "the peak rates of the architecture (docs/gemm.md)."
+)
+ARGUMENTS = (
+    argument("-o --out", "FOLDER", "the folder to write", type=Path, required=True),
+    argument("--arch", None, f"of {', '.join(known_archs())}", required=True),
+    argument("--dtype", None, "data type", default="bf16"),
+    argument(
         "--fit",
+        "RECORDS",
+        "fit the constants to these records (may be repeated; default: the shipped constants)",
         action="append",
-        default=[],
         type=Path,
-        metavar="RECORDS",
-        help="fit the constants to these records (may be repeated; default: the shipped constants)",
-    )
-    add_json(parser, "the constants")
+        default=[],
+    ),
+    json_flag("the constants"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`tile-oracle seal`: SHA-256 digests of the files of model folders."""
+"""`tile-oracle model seal`: SHA-256 digests of the files of model folders."""
 
 from __future__ import annotations
 
@@ -8,34 +8,32 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-HELP = "write SHA-256 digests of model folders' files, so that damage to them is noticed"
+from tile_oracle.commands.arguments import argument, flag
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle seal models/mine          a folder without digests, or one changed by hand
-  tile-oracle seal --pack models/mine   the same trees in smaller files
+  tile-oracle model seal models/mine          a folder without digests, or one changed by hand
+  tile-oracle model seal --pack models/mine   the same trees in smaller files
 
 `train`, `study`, `ship`, `oracle` and `--update-baseline` write digests themselves. This command is for
 folders of older versions and for files changed on purpose. It trusts the files as they are: check them first.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle seal`."""
-    parser.description = (
-        "Writes the digest of every file of a model folder into its train_manifest.json, and into each of "
-        "its baselines the digest of the oracle beside it. A manifest of an older version also gets the "
-        "list of training problems, from training.parquet or out_of_fold.parquet, and the compilers, devices "
-        "and drivers of its training.parquet. Nothing else changes."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
+ABOUT = (
+    "Writes the digest of every file of a model folder into its train_manifest.json, and into each of "
+    "its baselines the digest of the oracle beside it. A manifest of an older version also gets the "
+    "list of training problems, from training.parquet or out_of_fold.parquet, and the compilers, devices "
+    "and drivers of its training.parquet. Nothing else changes."
+)
+ARGUMENTS = (
+    flag(
         "--pack",
-        action="store_true",
-        help="first store the same trees in files a fifth smaller: .lgbm.gz become .lgbm.zst, which only "
+        "first store the same trees in files a fifth smaller: .lgbm.gz become .lgbm.zst, which only "
         "tile-oracle reads",
-    )
-    parser.add_argument("models", nargs="+", metavar="MODEL", type=Path, help="a model folder")
+    ),
+    argument("models", "MODEL", "a model folder", type=Path, nargs="+"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

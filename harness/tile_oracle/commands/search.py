@@ -1,11 +1,12 @@
-"""`tile-oracle search`: kernels that a model expects to be fast, in the pool or not."""
+"""`tile-oracle pool search`: kernels that a model expects to be fast, in the pool or not."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from tile_oracle.commands.json_output import add_json, print_json
+from tile_oracle.commands.arguments import argument, json_flag
+from tile_oracle.commands.json_output import print_json
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
 from tile_oracle.model.fitting_model import models_for
@@ -14,41 +15,29 @@ from tile_oracle.model.store import folder_of_model, json_bytes, model_places, r
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import problem_from_id
 
-HELP = "search an architecture's kernels for those that a model expects to be fast"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --budget 500
-  tile-oracle search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --state s.json      continues from s.json
-  tile-oracle search gemm-bf16-rcr-m16-n4096-k4096 --model models/my_gemm
+  tile-oracle pool search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --budget 500
+  tile-oracle pool search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --state s.json      continues from s.json
+  tile-oracle pool search gemm-bf16-rcr-m16-n4096-k4096 --model models/my_gemm
 
 Every proposed kernel is one that the architecture's rules allow. `measured` says whether the model saw
 measurements of that kernel; for others the prediction is an extrapolation.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle search`."""
-    parser.description = "Random sampling or discrete differential evolution, reproducible by the seed."
-    parser.epilog = _EXAMPLES
-    parser.add_argument("problem", metavar="PROBLEM", help="problem id")
-    parser.add_argument("--model", metavar="FOLDER", help="model folder (default: the shipped one that fits)")
-    parser.add_argument(
-        "--arch",
-        default="gfx950",
-        metavar="ARCH",
-        help="architecture of the shipped model (default: %(default)s)",
-    )
-    parser.add_argument("--strategy", choices=STRATEGIES, default="evolution", help="(default: %(default)s)")
-    parser.add_argument(
-        "--budget", type=int, default=500, metavar="N", help="kernels in all (default: %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
-    parser.add_argument(
-        "--top", type=int, default=10, metavar="N", help="kernels to show (default: %(default)s)"
-    )
-    parser.add_argument("--state", metavar="FILE", help="JSON file to continue from and to save to")
-    add_json(parser, "the kernels")
+ABOUT = "Random sampling or discrete differential evolution, reproducible by the seed."
+ARGUMENTS = (
+    argument("problem", "PROBLEM", "problem id"),
+    argument("--model", "FOLDER", "model folder (default: the shipped one that fits)"),
+    argument("--arch", "ARCH", "architecture of the shipped model", default="gfx950"),
+    argument("--strategy", None, "", choices=STRATEGIES, default="evolution"),
+    argument("--budget", "N", "kernels in all", type=int, default=500),
+    argument("--seed", None, "", type=int, default=0),
+    argument("--top", "N", "kernels to show", type=int, default=10),
+    argument("--state", "FILE", "JSON file to continue from and to save to"),
+    json_flag("the kernels"),
+)
 
 
 _KNOWN = {True: "measured", False: "not measured", None: "the model does not list its training kernels"}

@@ -1,4 +1,4 @@
-"""`tile-oracle ship`: records -> a model folder with everything that a replayed session gates."""
+"""`tile-oracle model ship`: records -> a model folder with everything that a replayed session gates."""
 
 from __future__ import annotations
 
@@ -15,59 +15,52 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tile_oracle.problem_set import ProblemSet
-from tile_oracle.commands.options import add_records, add_training
+from tile_oracle.commands.arguments import RECORDS, argument, flag, training_arguments
 
-HELP = "train a model on records and put model, oracle and baseline into one folder"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle ship reports/training reports/validation --problem-set forward_validation_300 -o models/mine
+  tile-oracle model ship reports/training reports/validation --problem-set forward_smoke -o models/mine
   pytest --problem-set forward_validation_300 --target replay --model mine          gates the shipped model
-  tile-oracle ship f.parquet --also d.parquet --problem-set forward_validation_300 -o models/f --recipe launch
+  tile-oracle model ship f.parquet --also d.parquet --problem-set forward_smoke -o models/f --recipe launch
 
 The problems of --problem-set are held out: the model is trained on all other recorded problems, and judged
-on these. The folder gets the model (as from `tile-oracle train`), its training records (training.parquet,
-without those of --also, from which the same command makes the same model), the oracle of the held-out
-problems (`tile-oracle oracle`), study.json (what the recipe reaches on these problems), and the baseline of a
-replayed session of the model.
+on these. The folder gets the model (as from `tile-oracle model train`), its training records
+(training.parquet, without those of --also, from which the same command makes the same model), the oracle of
+the held-out problems (`tile-oracle runs oracle`), study.json (what the recipe reaches on these problems), and
+the baseline of a replayed session of the model.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle ship`."""
-
-    parser.description = "Makes a model folder that `pytest --target replay` can gate, from records."
-    parser.epilog = _EXAMPLES
-    add_records(parser)
-    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", type=Path, help="the model folder")
-    parser.add_argument(
+ABOUT = "Makes a model folder that `pytest --target replay` can gate, from records."
+ARGUMENTS = (
+    RECORDS,
+    argument("-o --out", "FOLDER", "the model folder", type=Path, required=True),
+    argument(
         "--problem-set",
+        "SET",
+        "the held-out problems: the model is judged on them and not trained on them",
         required=True,
-        metavar="SET",
-        help="the held-out problems: the model is judged on them and not trained on them",
-    )
-    parser.add_argument("--kernel-set", metavar="RULES", help="the pool (default: as the runs recorded it)")
-    parser.add_argument("--device", metavar="NAME", help="only the records of this device")
-    parser.add_argument(
+    ),
+    argument("--kernel-set", "RULES", "the pool (default: as the runs recorded it)"),
+    argument("--device", "NAME", "only the records of this device"),
+    flag(
         "--in-sample",
-        action="store_true",
-        help="also train on the problems of --problem-set, for lack of other records. The verdict "
+        "also train on the problems of --problem-set, for lack of other records. The verdict "
         "then does not measure how well the model does on new problems",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--also",
-        action="append",
-        default=[],
-        metavar="RECORDS",
-        type=Path,
-        help="records of other directions (without directions: of another data type of the same size), or of "
+        "RECORDS",
+        "records of other directions (without directions: of another data type of the same size), or of "
         "another compiler or device, as auxiliary training data (may be repeated); rows of held-out "
         "shapes are left out",
-    )
-    add_training(parser)
-    parser.add_argument(
-        "--no-study", action="store_true", help="do not write study.json, which takes the longest"
-    )
+        action="append",
+        type=Path,
+        default=[],
+    ),
+    *training_arguments(),
+    flag("--no-study", "do not write study.json, which takes the longest"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

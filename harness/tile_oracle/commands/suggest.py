@@ -1,4 +1,4 @@
-"""`tile-oracle suggest`: which pairs to measure next."""
+"""`tile-oracle runs suggest`: which pairs to measure next."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from tile_oracle.commands.json_output import add_json, print_json
+from tile_oracle.commands.arguments import argument, flag, json_flag, seed
+from tile_oracle.commands.json_output import print_json
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_predictor import load_predictor
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
@@ -20,14 +21,12 @@ from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import problems_of
 
-HELP = "name the pairs to measure next, from the records so far"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle suggest measured.parquet --budget 100
-  tile-oracle suggest measured.parquet --problem-set forward_training --budget 500 --csv next.csv
-  tile-oracle suggest measured.parquet --model models/mine --budget 9000 --csv next.csv
-  tile-oracle suggest measured.parquet --model models/mine --adapt --budget 200 --csv few.csv
+  tile-oracle runs suggest measured.parquet --budget 100
+  tile-oracle runs suggest measured.parquet --problem-set forward_training --budget 500 --csv next.csv
+  tile-oracle runs suggest measured.parquet --model models/mine --budget 9000 --csv next.csv
+  tile-oracle runs suggest measured.parquet --model models/mine --adapt --budget 200 --csv few.csv
 
 The kernels are those of the records; the problems are those of the records or of a problem set. A pair is
 worth measuring when models fitted to resampled records disagree on it and it may be its problem's fastest.
@@ -37,20 +36,17 @@ from: its first picks of the problems that have the most kernels of many problem
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle suggest`."""
-    parser.description = "The most informative pairs: an ensemble is unsure of them, or a model picks them."
-    parser.epilog = _EXAMPLES
-    parser.add_argument("records", nargs="+", metavar="RECORDS", help="what is measured already")
-    parser.add_argument("--budget", type=int, default=50, metavar="N", help="pairs (default: %(default)s)")
-    parser.add_argument("--problem-set", metavar="NAME", help="set or file of problems to choose from")
-    parser.add_argument("--model", metavar="FOLDER", help="suggest the first unmeasured picks of this model")
-    parser.add_argument(
-        "--adapt", action="store_true", help="with --model: the pairs that `train --adapt` learns most from"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the resampling (default: %(default)s)")
-    parser.add_argument("--csv", metavar="FILE", help="write the pairs as CSV")
-    add_json(parser, "the pairs")
+ABOUT = "The most informative pairs: an ensemble is unsure of them, or a model picks them."
+ARGUMENTS = (
+    argument("records", "RECORDS", "what is measured already", nargs="+"),
+    argument("--budget", "N", "pairs", type=int, default=50),
+    argument("--problem-set", "NAME", "set or file of problems to choose from"),
+    argument("--model", "FOLDER", "suggest the first unmeasured picks of this model"),
+    flag("--adapt", "with --model: the pairs that `train --adapt` learns most from"),
+    seed("seed of the resampling"),
+    argument("--csv", "FILE", "write the pairs as CSV"),
+    json_flag("the pairs"),
+)
 
 
 def run(args: argparse.Namespace) -> int:

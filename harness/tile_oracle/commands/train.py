@@ -1,4 +1,4 @@
-"""`tile-oracle train`: records -> a model folder."""
+"""`tile-oracle model train`: records -> a model folder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tile_oracle.commands.json_output import add_json, print_json, progress_stream
-from tile_oracle.commands.options import add_records, add_training
+from tile_oracle.commands.arguments import RECORDS, argument, flag, json_flag, training_arguments
+from tile_oracle.commands.json_output import print_json, progress_stream
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.table_file import csv_text
@@ -28,18 +28,16 @@ from tile_oracle.training.train import RecipeSearch, TrainedModel, train
 if TYPE_CHECKING:
     from tile_oracle.training.adapt import Shifts
 
-HELP = "train a model that picks kernels, from recorded measurements"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
-  tile-oracle train reports/my_run -o models/mine                     the recipe that does best on the records
-  tile-oracle train reports/a reports/b --arch gfx950 -o models/m     several runs together
-  tile-oracle train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
-  tile-oracle train run.parquet -o models/s --compact                 the smallest model that is as good
-  tile-oracle train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
-  tile-oracle train run.parquet -o models/w --weights mine.csv        columns problem,weight
-  tile-oracle train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
-  tile-oracle train few.parquet -o models/a --adapt models/mine       corrects a model for another compiler
+  tile-oracle model train reports/my_run -o models/mine   the recipe that does best on the records
+  tile-oracle model train reports/a reports/b --arch gfx950 -o models/m     several runs together
+  tile-oracle model train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
+  tile-oracle model train run.parquet -o models/s --compact                 the smallest model that is as good
+  tile-oracle model train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
+  tile-oracle model train run.parquet -o models/w --weights mine.csv        columns problem,weight
+  tile-oracle model train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
+  tile-oracle model train few.parquet -o models/a --adapt models/mine   corrects a model for another compiler
 
 Records of GEMM train the same recipes on GEMM's features (published: 72); there the recipe default is
 ln(time) with four seeds. Recipes that read metrics of binaries store them in the folder: see
@@ -47,87 +45,68 @@ docs/heuristic.md.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle train`."""
-    parser.description = (
-        "Trains a model on the ok measurements of runs (folders or parquet files), cross-validates it by "
-        "problem and by family, and writes a model folder: models, feature_spec.json, train_manifest.json, "
-        "cv_metrics_*.json, feature_importances_*.json.\n\nrecipes:\n"
-        + "\n".join(f"  {recipe.name:<18} {recipe.meaning}" for recipe in RECIPES.values())
-    )
-    parser.epilog = _EXAMPLES
-    add_records(parser)
-    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="the model folder to write")
-    parser.add_argument(
-        "--arch", metavar="ARCH", help="train on the rows of this architecture (default: the only one)"
-    )
-    parser.add_argument(
-        "--direction", metavar="DIRECTION", help="forward, bwd_data or bwd_weight (default: the only one)"
-    )
-    parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16, ... (default: the only one)")
-    add_training(parser, without_recipe="compared by cross-validation on the records")
-    parser.add_argument(
-        "--target",
-        metavar="NAME,...",
-        help="further published targets to predict: tflops, latency, bandwidth",
-    )
-    parser.add_argument(
+ABOUT = (
+    "Trains a model on the ok measurements of runs (folders or parquet files), cross-validates it by "
+    "problem and by family, and writes a model folder: models, feature_spec.json, train_manifest.json, "
+    "cv_metrics_*.json, feature_importances_*.json.\n\nrecipes:\n"
+    + "\n".join(f"  {recipe.name:<18} {recipe.meaning}" for recipe in RECIPES.values())
+)
+ARGUMENTS = (
+    RECORDS,
+    argument("-o --out", "FOLDER", "the model folder to write", required=True),
+    argument("--arch", "ARCH", "train on the rows of this architecture (default: the only one)"),
+    argument("--direction", "DIRECTION", "forward, bwd_data or bwd_weight (default: the only one)"),
+    argument("--dtype", "DTYPE", "bf16, fp16, ... (default: the only one)"),
+    *training_arguments(without_recipe="compared by cross-validation on the records"),
+    argument("--target", "NAME,...", "further published targets to predict: tflops, latency, bandwidth"),
+    argument(
         "--weights",
-        metavar="FILE",
-        help="CSV file with weight and problem (id), kernel (name) or both: the weight of these rows "
-        "(else 1)",
-    )
-    parser.add_argument(
+        "FILE",
+        "CSV file with weight and problem (id), kernel (name) or both: the weight of these rows (else 1)",
+    ),
+    argument(
         "--also",
-        action="append",
-        default=[],
-        metavar="RECORDS",
-        help="records of other directions (without directions: of another data type of the same size), or of "
+        "RECORDS",
+        "records of other directions (without directions: of another data type of the same size), or of "
         "another compiler or device, as auxiliary training data (may be repeated): kernels of one "
         "family behave alike. The model is not judged by them",
-    )
-    parser.add_argument(
-        "--warm-start", metavar="FOLDER", help="grow further trees on every target of an existing model"
-    )
-    parser.add_argument(
+        action="append",
+        default=[],
+    ),
+    argument("--warm-start", "FOLDER", "grow further trees on every target of an existing model"),
+    argument(
         "--adapt",
-        metavar="FOLDER",
-        help="train no trees: correct an existing model by these records, of another compiler, device or "
+        "FOLDER",
+        "train no trees: correct an existing model by these records, of another compiler, device or "
         "driver, with a shift of every kernel's score",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--build-dir",
-        metavar="DIR",
-        help="with --adapt: prebuilt kernels (`tile-oracle build`); metrics of their binaries correct "
+        "DIR",
+        "with --adapt: prebuilt kernels (`tile-oracle build`); metrics of their binaries correct "
         "kernels that the records have not measured",
-    )
-    parser.add_argument(
-        "--warm-trees",
-        type=int,
-        default=200,
-        metavar="N",
-        help="trees to add to each booster (default: %(default)s)",
-    )
-    parser.add_argument(
+    ),
+    argument("--warm-trees", "N", "trees to add to each booster", type=int, default=200),
+    argument(
         "--hard-examples",
+        "ROUNDS",
+        "repeat with more weight on badly picked problems, keep the best round (mostly the first)",
         type=int,
         default=0,
-        metavar="ROUNDS",
-        help="repeat with more weight on badly picked problems, keep the best round (mostly the first)",
-    )
-    parser.add_argument(
+    ),
+    flag(
         "--compact",
-        action="store_true",
-        help="cross-validate smaller variants of the recipe first and train the smallest that loses at most "
+        "cross-validate smaller variants of the recipe first and train the smallest that loses at most "
         "0.1 points; the table goes into size_tradeoff.json (takes about fifteen times a plain training)",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--baseline",
-        metavar="SET",
-        help="also write the cross-validated efficiencies as a baseline for the records under this set name",
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress, only the summary")
-    add_json(parser, "the summary")
+        "SET",
+        "also write the cross-validated efficiencies as a baseline for the records under this set name",
+    ),
+    flag("--quiet", "no progress, only the summary"),
+    json_flag("the summary"),
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -204,7 +183,7 @@ def _gain(shifts: Shifts, model: str) -> str:
     if gain is None or gain.points is None:
         return (
             f"the model's own pick was measured for {gain.judged if gain else 0} problems, too few to judge "
-            f"a correction; `tile-oracle suggest RECORDS --model {model} --adapt` chooses pairs that do"
+            f"a correction; `tile-oracle runs suggest RECORDS --model {model} --adapt` chooses pairs that do"
         )
     return (
         f"the picks' efficiency by {gain.points:+.1f} points, 90 %: {gain.low:+.1f} to {gain.high:+.1f}, "

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 
+from tile_oracle.commands.arguments import PROBLEMS, QUIET, argument
 from tile_oracle.commands.json_output import progress_stream
-from tile_oracle.commands.pick import add_registry_arguments, open_registry, outside_note
-from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
-from tile_oracle.commands.tune_set import add_set_arguments, seed_from_records, tune_set
+from tile_oracle.commands.pick import open_registry, outside_note, registry_arguments
+from tile_oracle.commands.problem_arguments import problems_of_arguments
+from tile_oracle.commands.tune_set import COLD_START_ARGUMENTS, seed_from_records, tune_set
 from tile_oracle.errors import TargetError, TunedError
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
@@ -17,9 +19,7 @@ from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.registry import Registry
 from tile_oracle.session.options import duration_s
 
-HELP = "measure the pool for problems and keep the best kernels for picking"
-
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   tile-oracle tune forward-fp32-n1-c64-k64-i28x28-f1x1 --budget 20s --target cpu
   tile-oracle tune my_shapes.csv --budget 2m --kernel-set full
@@ -31,27 +31,18 @@ device, toolchain and kernel source match the measurement; stale results are rep
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle tune`."""
-    parser.description = (
-        "Measures kernels (in the model's order where one fits) until the budget of each problem ends."
-    )
-    parser.epilog = _EXAMPLES
-    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help=PROBLEM_HELP)
-    parser.add_argument(
-        "--budget", metavar="TIME", help="time for each problem (default: 60s), or for --problem-set"
-    )
-    parser.add_argument("--kernels", type=int, metavar="N", help="measure at most N kernels (default: all)")
-    parser.add_argument(
-        "--from-records",
-        nargs="+",
-        default=(),
-        metavar="RUN",
-        help="keep the oracles of runs, without measuring anything",
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress, only the results")
-    add_set_arguments(parser)
-    add_registry_arguments(parser, arch=False)
+ABOUT = "Measures kernels (in the model's order where one fits) until the budget of each problem ends."
+ARGUMENTS = (
+    replace(PROBLEMS, attributes={**PROBLEMS.attributes, "nargs": "*"}),
+    argument("--budget", "TIME", "time for each problem (default: 60s), or for --problem-set"),
+    argument("--kernels", "N", "measure at most N kernels (default: all)", type=int),
+    argument(
+        "--from-records", "RUN", "keep the oracles of runs, without measuring anything", nargs="+", default=()
+    ),
+    QUIET,
+    COLD_START_ARGUMENTS,
+    *registry_arguments(arch=False),
+)
 
 
 def run(args: argparse.Namespace) -> int:

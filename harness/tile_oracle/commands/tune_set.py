@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from tile_oracle.commands.json_output import add_json
+from tile_oracle.commands.arguments import Group, argument, json_flag, seed
 from tile_oracle.commands.pick import open_registry
 from tile_oracle.errors import ModelError
 from tile_oracle.files.atomic_file import write_atomically
@@ -23,22 +23,22 @@ BUDGET = "30m"
 """Default budget of a problem set."""
 
 
-def add_set_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of a cold start."""
-    group = parser.add_argument_group("a problem set without a model (cold start)")
-    group.add_argument(
-        "--problem-set",
-        metavar="SET",
-        help="measure what teaches most about all problems of a set together, within one --budget "
-        f"(default: {BUDGET})",
-    )
-    group.add_argument(
-        "--run-name", metavar="NAME", help="folder of the rounds below --report-dir; the same name resumes"
-    )
-    group.add_argument("--report-dir", metavar="DIR", type=Path, default=Path("reports"), help="(reports)")
-    group.add_argument("--seed", type=int, default=0, help="seed of the choice (default: %(default)s)")
-    add_json(group, "the curve of a set, or one object per tuned problem and line")
-    group.add_argument("--html", metavar="FILE", type=Path, help="also write the curve as a page")
+COLD_START_ARGUMENTS = Group(
+    (
+        argument(
+            "--problem-set",
+            "SET",
+            "measure what teaches most about all problems of a set together, within one --budget (default: "
+            f"{BUDGET})",
+        ),
+        argument("--run-name", "NAME", "folder of the rounds below --report-dir; the same name resumes"),
+        argument("--report-dir", "DIR", "where the rounds are kept", type=Path, default=Path("reports")),
+        seed("seed of the choice"),
+        json_flag("the curve of a set, or one object per tuned problem and line"),
+        argument("--html", "FILE", "also write the curve as a page", type=Path),
+    ),
+    "a problem set without a model (cold start)",
+)
 
 
 def tune_set(args: argparse.Namespace) -> int:

@@ -1,0 +1,152 @@
+"""The arguments of commands as data, and those that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.commands.json_output import STDOUT
+from tile_oracle.errors import RuleError
+
+DEFAULT_KERNEL_SET = "default"
+"""The kernel set where none is given."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A positional argument, or an option with its spellings. attributes: as argparse takes them."""
+
+    names: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+    def add_to(self, parser: argparse._ActionsContainer) -> None:
+        """Declares the argument."""
+        parser.add_argument(*self.names, **self.attributes)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Arguments below a heading or, without one, of which a command line has at most one."""
+
+    arguments: tuple[Argument, ...]
+    title: str = ""
+    required: bool = field(default=False, kw_only=True)
+
+    def add_to(self, parser: argparse._ActionsContainer) -> None:
+        """Declares the arguments."""
+        group = (
+            parser.add_argument_group(self.title)
+            if self.title
+            else parser.add_mutually_exclusive_group(required=self.required)
+        )
+        for one in self.arguments:
+            one.add_to(group)
+
+
+def argument(names: str, metavar: str | tuple[str, ...] | None, help: str, **more: Any) -> Argument:
+    """An argument. names: its spellings, separated by spaces. The help ends with the default, if any."""
+    default = more.get("default")
+    if default not in (None, "", [], ()) and "(default: " not in help:
+        help += f" (default: {default:g})" if isinstance(default, float) else f" (default: {default})"
+    attributes = {"metavar": metavar, "help": help.replace("%", "%%"), **more}
+    return Argument(tuple(names.split()), {name: one for name, one in attributes.items() if one is not None})
+
+
+def flag(names: str, help: str) -> Argument:
+    """An option without a value."""
+    return Argument(tuple(names.split()), {"action": "store_true", "help": help.replace("%", "%%")})
+
+
+def one_of(*arguments: Argument, required: bool = False) -> Group:
+    """Arguments that exclude each other."""
+    return Group(arguments, required=required)
+
+
+def add_arguments(parser: argparse.ArgumentParser, arguments: Iterable[Argument | Group]) -> None:
+    """Declares arguments in their order."""
+    for one in arguments:
+        one.add_to(parser)
+
+
+def json_flag(what: str = "what is shown") -> Argument:
+    """A switch: JSON replaces the text."""
+    return flag("--json", f"print {what} as JSON, and nothing else")
+
+
+def json_file(what: str) -> Argument:
+    """The same with an optional file, beside which the text is printed."""
+    text = f"{what} as JSON: printed instead of the text or, given a FILE, written there"
+    return argument("--json", "FILE", text, nargs="?", const=STDOUT)
+
+
+RECORDS = argument("records", "RECORDS", "a run's folder, or a parquet file of records", nargs="+", type=Path)
+BUILD_DIR = argument("--build-dir", "DIR", "cache of compiled kernels (default: the user's)", type=Path)
+KERNELS = argument(
+    "--kernels",
+    "FILE",
+    "kernels that are written in Triton: a Python file that declares them (tile_oracle.triton), or "
+    "triton: those that ship; or a .json file of --kernel-set, such as a list of `portfolio`",
+)
+TOOLCHAIN = argument(
+    "--toolchain",
+    "NAME",
+    "auto, ziglang, clang++ or a compiler's path; on cpu also g++, for AMD's GPUs rocm and hipcc, for sm_90 "
+    "nvcc",
+    default="auto",
+)
+PROBLEMS = argument(
+    "problems",
+    "PROBLEM",
+    "problem id, dimensions (N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1), a set's name or a file of "
+    "problems",
+    nargs="+",
+)
+MODEL = argument(
+    "--model",
+    "FOLDER",
+    "model folder, or the name of one in models/ or of a shipped one (default: the one that fits)",
+)
+ARCH_OF_MODEL = argument("--arch", "ARCH", "architecture of the model", default="gfx950")
+QUIET = flag("--quiet", "no progress, only the results")
+
+
+def count(text: str) -> int:
+    """A number from 0, as argparse reads it."""
+    if not text.isdecimal() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
+    return int(text)
+
+
+def seed(of: str) -> Argument:
+    """A seed, 0 if none is given."""
+    return argument("--seed", "N", of, type=int, default=0)
+
+
+def training_arguments(folds: int = 5, without_recipe: str = "") -> tuple[Argument, ...]:
+    """Training settings. without_recipe: what the command does without --recipe, if it is not the best known
+    recipe."""
+    from tile_oracle.training.recipe import RECIPES, SUITED
+
+    recipe = f"features, target and training settings (default: {without_recipe or SUITED})"
+    return (
+        argument("--recipe", "RECIPE", recipe, choices=sorted(RECIPES)),
+        argument("--folds", "N", "cross-validation folds", type=int, default=folds),
+        seed("same records and seed: same model bytes"),
+        argument("--threads", "N", "threads of LightGBM", type=int, default=1),
+    )
+
+
+def take_kernel_list(args: argparse.Namespace) -> None:
+    """Moves a .json file of --kernels to --kernel-set, which reads it. A list of kernels in Triton alone is
+    about those that ship. Raises RuleError if both options are given."""
+    if args.kernels is None or not args.kernels.endswith(".json"):
+        return
+    if args.kernel_set != DEFAULT_KERNEL_SET:
+        raise RuleError(f"--kernels {args.kernels} and --kernel-set {args.kernel_set}: leave one out")
+    from tile_oracle.pool import sources_of_list
+
+    native, _ = sources_of_list(args.kernels)
+    args.kernels, args.kernel_set = None if native else "triton", args.kernels

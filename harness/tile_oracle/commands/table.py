@@ -1,0 +1,152 @@
+"""The commands of `tile-oracle`: their names, groups and lines in the overview."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from tile_oracle.commands.arguments import Argument, Group
+
+
+class CommandModule(Protocol):
+    """What a module of tile_oracle.commands has. It may also have ABOUT, a description longer than the line
+    of the overview."""
+
+    EXAMPLES: str
+    ARGUMENTS: tuple[Argument | Group, ...]
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Runs the command and returns the exit status. Raises HarnessError."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of `tile-oracle`."""
+
+    name: str
+    """One word, or a group's and the command's within it."""
+    line: str
+    """Its line in the overview."""
+    module: str = ""
+    """Its module in tile_oracle.commands, if it is not called as the command."""
+    goes_on: str = "the same command starts again"
+    """What becomes of its work after Ctrl-C."""
+    own_progress: bool = False
+    """Whether the pytest that it starts writes to the same terminal."""
+
+    def load(self) -> CommandModule:
+        """Imports the module."""
+        name = self.module or self.name.split()[-1]
+        return cast(CommandModule, importlib.import_module(f"tile_oracle.commands.{name}"))
+
+
+_CACHED = "what is compiled is in the cache, and the same command goes on from there"
+
+GROUPS: dict[str, tuple[Command, ...]] = {
+    "This machine": (
+        Command("doctor", "show what this machine can run, what is missing, and how to get it"),
+        Command(
+            "build",
+            "compile kernels ahead of time into a folder that another machine can use",
+            goes_on=_CACHED,
+        ),
+        Command(
+            "cache",
+            "show what the cache of compiled kernels holds, and remove what is no longer used",
+            goes_on="what was removed stays removed; the same command goes on",
+        ),
+        Command(
+            "night",
+            "measure and judge by night, from a scheduler: resumes, keeps baselines and a history",
+            goes_on="the same command continues this night",
+            own_progress=True,
+        ),
+    ),
+    "Problems and kernels": (
+        Command("problems", "list problem sets, describe some of them, or convert a file of problems to CSV"),
+        Command(
+            "pool list",
+            "list and count the kernels of a rule set, explain refusals and names",
+            "kernels",
+            goes_on=_CACHED,
+        ),
+        Command("pool portfolio", "choose the few kernels of a pool that come closest to all of them"),
+        Command("pool search", "search an architecture's kernels for those that a model expects to be fast"),
+    ),
+    "Measured runs": (
+        Command("runs report", "make the report of a run again from its parquet files"),
+        Command(
+            "runs history",
+            "show all runs of a folder over time: figures, what changed, and steps told from noise",
+        ),
+        Command("runs compare", "compare two runs, oracle files or baselines by their times, or two models"),
+        Command("runs merge", "merge the records of several runs and machines into one file"),
+        Command("runs oracle", "make the oracle file that sessions replay from recorded measurements"),
+        Command(
+            "runs import",
+            "convert published CSV or JSON results and benchmark logs into records",
+            "import_records",
+        ),
+        Command(
+            "runs export",
+            "write records as Kernel Tuner's cache files or as T4 results",
+            "export_records",
+            goes_on="files that were written stay; the same command writes all of them",
+        ),
+        Command("runs suggest", "name the pairs to measure next, from the records so far"),
+    ),
+    "Models": (
+        Command("model train", "train a model that picks kernels, from recorded measurements"),
+        Command(
+            "model roofline",
+            "write the analytic model of GEMM, which needs no measurements",
+        ),
+        Command("model evaluate", "judge a model's picks by recorded measurements"),
+        Command("model features", "list the feature schemas, or compute the features of a pair"),
+        Command(
+            "model ship",
+            "train a model on records and put model, oracle and baseline into one folder",
+            own_progress=True,
+        ),
+        Command(
+            "model seal",
+            "write SHA-256 digests of model folders' files, so that damage to them is noticed",
+            goes_on="folders that were sealed stay sealed; the same command seals the others",
+        ),
+        Command("model export", "write a model and its kernels as C++ sources that pick in microseconds"),
+    ),
+    "Picks": (
+        Command("predict", "rank the kernels for a problem with a model"),
+        Command("pick", "pick the kernel for a problem: tuned, by a model, or by measuring"),
+        Command(
+            "tune",
+            "measure the pool for problems and keep the best kernels for picking",
+            goes_on="what was measured is kept; with --problem-set the same command goes on from there",
+        ),
+    ),
+}
+"""Heading of the overview -> its commands."""
+
+COMMANDS = {one.name: one for group in GROUPS.values() for one in group}
+
+_EARLIER = {name.split()[-1]: name for name in COMMANDS} | {
+    "kernels": "pool list",
+    "export": "model export",
+    "export-records": "runs export",
+}
+"""Earlier name of a command, which scripts may use -> its name."""
+
+
+def called_today(words: Sequence[str]) -> list[str]:
+    """The words of a command line, with an earlier name of a command replaced."""
+    first = words[0] if words else ""
+    known = {name.split()[0] for name in COMMANDS}
+    return list(words) if first in known or first not in _EARLIER else [*_EARLIER[first].split(), *words[1:]]
+
+
+def named_command(words: Sequence[str]) -> Command | None:
+    """The command that a command line begins with."""
+    return COMMANDS.get(words[0] if words else "") or COMMANDS.get(" ".join(words[:2]))
