@@ -29,8 +29,8 @@ from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.target.gpu import GpuTarget
-from tile_oracle.target.gpu_presence import Presence
+from tile_oracle.target.sources import Compiled
+from tile_oracle.target.target import Target
 
 ROOT = Path(__file__).parents[2]
 DOUBLE = ROOT / "tests" / "build" / "ck_tile_double"
@@ -306,31 +306,23 @@ def test_other_headers_are_another_key(tmp_path: Path) -> None:
             runs_here=False,
             source=CkTileSource("gfx950", api),
         ) as builder:
-            identities.append((builder.source_identity, builder.headers.digest))
+            identities.append((builder.source_identity, builder.source.headers.digest))
     assert identities[0][0] != identities[1][0]
     assert identities[0][1] != identities[1][1]
-
-
-class DoubleTarget(GpuTarget):
-    name = "gfx950"
-    arch = "gfx950"
-    device_module = "tile_oracle.device.gfx950"
-    visible_variable = "HIP_VISIBLE_DEVICES"
 
 
 def test_the_target_refuses_what_is_not_in_this_ck_tile(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS
-    from tile_oracle.target.base import TargetOptions
 
     monkeypatch.setenv(HIP_HEADERS, str(double.hip_folder(folder)))
-    options = TargetOptions("ziglang", folder / "cache", 1)
     source = CkTileSource("gfx950", double.double_api())
-    target = DoubleTarget(options, Presence(True, "a double"), source)
+    builder = Builder("gfx950", "ziglang", folder / "cache", 1, source=source)
+    target = Target("gfx950", "gfx950", [Compiled(builder)])
     try:
         conv = GroupedConvProblem("forward", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3)
-        assert target.implementation == "ck_tile"
+        assert target.owner(parse_kernel_name(FORWARD)).implementation == "ck_tile"
         assert target.refusal(parse_kernel_name(FORWARD), conv) is None
         reason = target.refusal(parse_kernel_name(FORWARD.replace("compv3", "mem")), conv)
         assert reason is not None

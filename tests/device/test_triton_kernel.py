@@ -198,7 +198,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path, damage: str) -> None:
 
 
 def test_the_worker_imports_neither_triton_nor_torch() -> None:
-    imports = "import sys, tile_oracle.device.worker, tile_oracle.device.sm_90; "
+    imports = "import sys, tile_oracle.device.worker, tile_oracle.device.nvidia; "
     code = imports + "print({'triton', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

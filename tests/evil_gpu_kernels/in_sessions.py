@@ -17,20 +17,21 @@ from tile_oracle.build.builder import Builder
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 from tile_oracle.session import plan
-from tile_oracle.target import gpu
+from tile_oracle.target import resolve
+from tile_oracle.target.target import Target
 
 
-def _nothing_refused(self: gpu.GpuTarget, kernel: Kernel, problem: Problem) -> str | None:
+def _nothing_refused(self: Target, kernel: Kernel, problem: Problem) -> str | None:
     return None
 
 
 def _misbehave() -> None:
-    gpu.Builder = partial(Builder, include=Path(os.environ["EVIL_GPU_HEADERS"]))  # type: ignore[misc,assignment]
+    resolve.Builder = partial(Builder, include=Path(os.environ["EVIL_GPU_HEADERS"]))  # type: ignore[misc,assignment]
     asked = os.environ.get("EVIL_GPU_POOL")
     if asked is not None:
         pool = tuple(evil_gpu_kernel(mode, variant) for mode, variant in json.loads(asked))
         plan.pool_of_kind = lambda kind, **_: pool  # type: ignore[assignment]
-        gpu.GpuTarget.refusal = _nothing_refused  # type: ignore[method-assign]
+        Target.refusal = _nothing_refused  # type: ignore[method-assign]
 
 
 _misbehave()

@@ -16,6 +16,8 @@ from tile_oracle.build.builder import Builder, BuildResult
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.target.sources import Compiled, finished
+from tile_oracle.target.target import Target
 
 _HEADER = Path(__file__).with_name("grouped_conv.hpp")
 
@@ -51,18 +53,12 @@ def make_include(folder: Path) -> Path:
     return folder
 
 
-class EvilTarget:
-    """tile_oracle.target.base.Target over the evil kernels.
+class EvilTarget(Target):
+    """A target over the evil kernels.
 
     binaries: kernels whose binary is replaced by another file, for faults that no build lets pass. builder:
     shared between targets; it stays open.
     """
-
-    name = "cpu"
-    arch = "cpu"
-    device_module = "tile_oracle.device.cpu"
-    device_name = ""
-    implementation = "native"
 
     def __init__(
         self,
@@ -70,7 +66,7 @@ class EvilTarget:
         timeout_s: float = 2.0,
         binaries: dict[GroupedConvKernel, Path] | None = None,
     ) -> None:
-        self.builder = builder
+        super().__init__("cpu", "cpu", [Compiled(builder)])
         self.limit_s = timeout_s
         self.binaries = binaries or {}
 
@@ -78,20 +74,12 @@ class EvilTarget:
         return None
 
     def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
-        future = self.builder.submit(kernel)
+        future = super().build(kernel)
         if kernel not in self.binaries:
             return future
         built = future.result()
         assert built.binary is not None
-        other: Future[BuildResult] = Future()
-        other.set_result(replace(built, binary=replace(built.binary, path=self.binaries[kernel])))
-        return other
-
-    def source_identity(self) -> str:
-        return self.builder.source_identity
-
-    def device_options(self) -> dict[str, str]:
-        return {}
+        return finished(replace(built, binary=replace(built.binary, path=self.binaries[kernel])))
 
     def timeout_s(self, problem: GroupedConvProblem) -> float:
         return self.limit_s
@@ -111,4 +99,4 @@ def stand_in_for_cpu(folder: Path, timeout_s: float = 2.0) -> None:
     """From now on `--target cpu` of this process means the evil kernels, built below `folder`."""
     from tile_oracle.target import resolve
 
-    resolve._TARGETS["cpu"] = lambda options: EvilTarget(evil_builder(folder), timeout_s)
+    resolve.open_target = lambda arch, options: EvilTarget(evil_builder(folder), timeout_s)

@@ -12,7 +12,7 @@ import pytest
 from tests.pytest_project import KERNELS, PROBLEMS, Project
 from tile_oracle.errors import HarnessError
 from tile_oracle.fleet.builds import Builds
-from tile_oracle.fleet.device_runner import DeviceRunner, WithShipments
+from tile_oracle.fleet.device_runner import DeviceRunner, Shipments
 from tile_oracle.fleet.messages import Binaries, DeviceSettings, Ended, Message, Result, Row, Shipment, Work
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -20,7 +20,8 @@ from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import decode_line
 from tile_oracle.target import TargetOptions
-from tile_oracle.target.cpu import CpuTarget
+from tile_oracle.target.resolve import open_target
+from tile_oracle.target.target import Target
 
 PROBLEM: Problem = problem_from_id(PROBLEMS[0])
 TWO: list[Kernel] = [parse_kernel_name(f"grouped_conv_forward_fp32_2d_{name}") for name in KERNELS]
@@ -32,13 +33,13 @@ def cache(make_project: Callable[[], Project]) -> Path:
 
 
 @pytest.fixture
-def here(cache: Path) -> Iterator[CpuTarget]:
-    target = CpuTarget(TargetOptions(build_dir=cache))
+def here(cache: Path) -> Iterator[Target]:
+    target = open_target("cpu", TargetOptions(build_dir=cache))
     yield target
     target.close()
 
 
-def built(target: CpuTarget, ship: Callable[[Shipment], Any]) -> Binaries:
+def built(target: Target, ship: Callable[[Shipment], Any]) -> Binaries:
     """The binaries of both kernels as a device of another machine gets them."""
     builds = Builds(target, ship)
     if not builds.want("both", PROBLEM, TWO):
@@ -51,14 +52,12 @@ def built(target: CpuTarget, ship: Callable[[Shipment], Any]) -> Binaries:
     return builds.binaries(TWO, remote=True)
 
 
-def test_a_machine_without_the_binaries_gets_them_and_compiles_nothing(
-    here: CpuTarget, tmp_path: Path
-) -> None:
+def test_a_machine_without_the_binaries_gets_them_and_compiles_nothing(here: Target, tmp_path: Path) -> None:
     shipped: list[Shipment] = []
     binaries = built(here, lambda shipment: shipped.append(shipment) or len(shipped) - 1)
     assert set(binaries.shipped) == {kernel.name for kernel in TWO}
-    there = WithShipments(CpuTarget(TargetOptions(build_dir=tmp_path / "other", jobs=1)), shipped.__getitem__)
-    there.take(binaries)
+    there = open_target("cpu", TargetOptions(build_dir=tmp_path / "other", jobs=1))
+    Shipments(there, shipped.__getitem__).take(binaries)
     for kernel in TWO:
         ours, theirs = here.build(kernel).result().binary, there.build(kernel).result().binary
         assert ours is not None
@@ -70,12 +69,12 @@ def test_a_machine_without_the_binaries_gets_them_and_compiles_nothing(
     there.close()
 
 
-def test_what_cannot_be_shipped_is_compiled_there(here: CpuTarget, tmp_path: Path) -> None:
+def test_what_cannot_be_shipped_is_compiled_there(here: Target, tmp_path: Path) -> None:
     other: list[Shipment | None] = []
     binaries = built(here, lambda shipment: other.append(shipment._replace(key="0" * 64)) or len(other) - 1)
     other[1] = None  # its node has died
-    there = WithShipments(CpuTarget(TargetOptions(build_dir=tmp_path / "other")), other.__getitem__)
-    there.take(binaries)
+    there = open_target("cpu", TargetOptions(build_dir=tmp_path / "other"))
+    Shipments(there, other.__getitem__).take(binaries)
     for kernel in TWO:
         assert there.build(kernel).result().binary is not None
     assert there.builder is not None
@@ -83,10 +82,10 @@ def test_what_cannot_be_shipped_is_compiled_there(here: CpuTarget, tmp_path: Pat
     there.close()
 
 
-def test_a_kernel_that_does_not_build_is_not_tried_again(here: CpuTarget) -> None:
-    there = WithShipments(here, lambda reference: None)
-    there.take(Binaries(failed={TWO[0].name: "error: no such register"}))
-    result = there.build(TWO[0]).result()
+def test_a_kernel_that_does_not_build_is_not_tried_again(here: Target) -> None:
+    shipments = Shipments(here, lambda reference: None)
+    shipments.take(Binaries(failed={TWO[0].name: "error: no such register"}))
+    result = here.build(TWO[0]).result()
     assert (result.status, result.log) == ("build_error", "error: no such register")
 
 

@@ -17,7 +17,7 @@ from tile_oracle.fleet.messages import Ended, Row, Work
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import problem_from_id
 from tile_oracle.target import TargetOptions
-from tile_oracle.target.cpu import CpuTarget
+from tile_oracle.target.resolve import open_target
 from tools.faults.ray_cluster import RayCluster
 
 pytest.importorskip("ray")
@@ -53,7 +53,7 @@ def entries(cache: Path) -> set[str]:
 def test_kernels_are_compiled_once_over_the_nodes_and_shipped_to_the_devices(
     two_nodes: RayCluster, tmp_path: Path
 ) -> None:
-    here = CpuTarget(TargetOptions(build_dir=tmp_path / "driver"))
+    here = open_target("cpu", TargetOptions(build_dir=tmp_path / "driver"))
     fleet = engine_on(two_nodes)
     builds = Builds(here, fleet.ship, fleet.compilers(here.source_identity()))
     every = kernels(*KERNELS, *(name.replace("x64_", f"x{k}_") for name in KERNELS for k in (16, 32, 48)))
@@ -91,7 +91,7 @@ def test_kernels_are_compiled_once_over_the_nodes_and_shipped_to_the_devices(
 def test_nodes_that_would_build_other_binaries_build_none_and_the_driver_builds_all(
     two_nodes: RayCluster, tmp_path: Path
 ) -> None:
-    here = CpuTarget(TargetOptions(build_dir=tmp_path / "driver"))
+    here = open_target("cpu", TargetOptions(build_dir=tmp_path / "driver"))
     fleet = engine_on(two_nodes)
     builds = Builds(here, fleet.ship, fleet.compilers("another toolchain's"))
     two = kernels(*KERNELS)
@@ -111,7 +111,7 @@ def test_kernels_that_actors_do_not_return_are_compiled_by_the_driver(
     two_nodes: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_compilers, "_LONGEST_S", 0.0)
-    here = CpuTarget(TargetOptions(build_dir=tmp_path / "driver"))
+    here = open_target("cpu", TargetOptions(build_dir=tmp_path / "driver"))
     fleet = engine_on(two_nodes)
     builds = Builds(here, fleet.ship, fleet.compilers(here.source_identity()))
     two = kernels(*KERNELS)

@@ -14,14 +14,14 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
-from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.isa import AMD_ARCHS
 from tile_oracle.build.prebuild import prebuild
 from tile_oracle.device import check_data, reference
 from tile_oracle.measure.supervisor import Supervisor
@@ -29,8 +29,9 @@ from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import number_formats
-from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
-from tile_oracle.target.resolve import AMD_ARCHS
+from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
+from tile_oracle.target.sources import Compiled
+from tile_oracle.target.target import Target
 
 EVIL = Path(__file__).parent.parent / "evil_gpu_kernels" / "evil_gpu.py"
 PREBUILT = os.environ.get("TILE_ORACLE_GPU_TEST_KERNELS")
@@ -61,25 +62,14 @@ def two_stage(mode: str) -> GroupedConvKernel:
     return kernel
 
 
-class GpuUnderTest:
-    """tile_oracle.target.base.Target over the kernels of tests/evil_gpu_kernels."""
+class GpuUnderTest(Target):
+    """A target over the kernels of tests/evil_gpu_kernels."""
 
-    def __init__(self, name: str, builder: Builder) -> None:
-        self.name = self.arch = name
-        self.device_module = f"tile_oracle.device.{name}"
-        self.builder = builder
+    def __init__(self, name: str, builder: Builder, presence: Presence) -> None:
+        super().__init__(name, name, [Compiled(builder)], presence=presence)
 
     def refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
         return None
-
-    def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
-        return self.builder.submit(kernel)
-
-    def source_identity(self) -> str:
-        return self.builder.source_identity
-
-    def device_options(self) -> dict[str, str]:
-        return {"work": str(self.builder.device_work().path)}
 
     def timeout_s(self, problem: GroupedConvProblem) -> float:
         return 4.0
@@ -96,7 +86,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuUnderTest]:
         pytest.skip("; ".join(presence.why for presence in there.values()))
     prebuilt = Path(PREBUILT) if PREBUILT else None
     with evil.evil_gpu_builder(tmp_path_factory.mktemp("evil"), name, prebuilt) as builder:
-        yield GpuUnderTest(name, builder)
+        yield GpuUnderTest(name, builder, there[name])
 
 
 @pytest.fixture
@@ -176,7 +166,7 @@ def test_the_devices_reference_is_exact(problem: GroupedConvProblem, target: Gpu
     from tile_oracle.device.gpu_work import Buffer, DeviceWork
 
     driver = open_driver(target.name)
-    work = DeviceWork(driver, target.builder.device_work().path)
+    work = DeviceWork(driver, target.sources[0].builder.device_work().path)
     storage = number_formats.STORAGE[problem.dtype]
     counts = [math.prod(shape) for shape in problem.operand_shapes]
     buffers = [Buffer(driver, count * storage.itemsize) for count in counts]

@@ -14,6 +14,7 @@ from tests.misbehaviour.families import INNOCENT, Family
 from tile_oracle.build.builder import Builder, BuildResult
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.target.sources import finished
 
 _PRELUDE = Path(__file__).with_name("prelude.hpp")
 _MOST_VARIANTS = 100
@@ -65,7 +66,7 @@ def library_source(families: Sequence[Family]) -> str:
 
 
 class FamilyTarget(EvilTarget):
-    """tile_oracle.target.base.Target over the families; kernels of a family differ only in their variant."""
+    """A target over the families; kernels of a family differ only in their variant."""
 
     def __init__(self, folder: Path, families: Sequence[Family], timeout_s: float = 2.0) -> None:
         self.families = (INNOCENT, *families)
@@ -86,6 +87,7 @@ class FamilyTarget(EvilTarget):
     def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
         """All kernels come from one binary: the one of the first family's first variant."""
         family = self.families[kernel.tile_m - 1]
+        assert self.builder is not None
         built = self.builder.submit(self.kernel(INNOCENT)).result()
         if built.binary is None:
             raise AssertionError(built.log)
@@ -94,10 +96,9 @@ class FamilyTarget(EvilTarget):
             path.parent.mkdir(parents=True, exist_ok=True)
             # A copy, not a link: the loader takes two names of one file for the same library.
             shutil.copy(built.binary.path, path)
-        done: Future[BuildResult] = Future()
-        done.set_result(replace(built, kernel=kernel, binary=replace(built.binary, path=path)))
-        return done
+        return finished(replace(built, kernel=kernel, binary=replace(built.binary, path=path)))
 
     def close(self) -> None:
         """Stops the compiler. Safe to call twice."""
+        assert self.builder is not None
         self.builder.close()

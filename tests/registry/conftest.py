@@ -16,7 +16,8 @@ from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.registry import Budget, Registry
 from tile_oracle.target import TargetOptions
-from tile_oracle.target.cpu import CpuTarget
+from tile_oracle.target.resolve import open_target
+from tile_oracle.target.target import Target
 
 DTYPES = {
     ("forward", 2): "bf16",
@@ -58,15 +59,17 @@ def few_kernels() -> list[Kernel]:
 
 
 @pytest.fixture(scope="session")
-def cpu_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CpuTarget]:
+def cpu_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """One target, so that a kernel is compiled once in a session."""
-    target = CpuTarget(TargetOptions(toolchain="ziglang", build_dir=tmp_path_factory.mktemp("kernels")))
+    target = open_target(
+        "cpu", TargetOptions(toolchain="ziglang", build_dir=tmp_path_factory.mktemp("kernels"))
+    )
     yield target
     target.close()
 
 
 @pytest.fixture
-def make_registry(cpu_target: CpuTarget, tmp_path: Path) -> Iterator[Callable[..., Registry]]:
+def make_registry(cpu_target: Target, tmp_path: Path) -> Iterator[Callable[..., Registry]]:
     """Registries of the CPU, their tuned results in a folder of the test."""
     opened: list[Registry] = []
 

@@ -29,7 +29,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Path, 
         baseline_dir=own, kernel_set="tiny", kernel_filter=None, cold_cache=False, abstain=False
     )
     options.set_name = options.kernel_set
-    options.kernels = options.kernel_source = ""
+    options.kernels, options.kernel_sources = "", ("native",)
     return options, own, shipped
 
 

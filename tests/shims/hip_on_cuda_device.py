@@ -9,7 +9,7 @@ from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.runtime.hip import open_hip
 
 
-def open_device(work: str, library: str) -> GpuDevice:
+def open_device(arch: str, work: str, visible: str, library: str) -> GpuDevice:
     """Called by the worker."""
     ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # what the library forwards to
     return GpuDevice(open_hip(library=library), Path(work), 132)

@@ -57,9 +57,9 @@ def test_ck_tile_is_for_its_own_gpus(tmp_path: Path) -> None:
     with pytest.raises(
         TargetError, match="--ck-tile is for --target gfx950 or gfx942 or gfx90a, not for cpu"
     ):
-        resolve_target("cpu", TargetOptions(kernel_source=f"ck_tile={tmp_path}"))
+        resolve_target("cpu", TargetOptions(sources=(f"ck_tile={tmp_path}",)))
     with pytest.raises(BuildError, match="holds no CK Tile"):
-        resolve_target("auto", TargetOptions(kernel_source=f"ck_tile={tmp_path}"))
+        resolve_target("auto", TargetOptions(sources=(f"ck_tile={tmp_path}",)))
 
 
 def test_options_that_cannot_be_used_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.build.builder import Builder
-from tile_oracle.build.kernel_source import PoolSource
+from tile_oracle.build.kernel_source import KernelSource
 from tile_oracle.build.source_providers import kernels_option, open_kernel_source
 from tile_oracle.cli import main
 from tile_oracle.verify.verifier import verify_assembly
@@ -24,7 +24,7 @@ _WAIT = r"\ts_waitcnt .*vmcnt\(\d+\).*"
 _BARRIER = r"\ts_barrier"
 
 
-def _assembly(source: PoolSource, name: str, folder: Path) -> str:
+def _assembly(source: KernelSource, name: str, folder: Path) -> str:
     """The first variant that copies to LDS."""
     kernel = next(one for kind in source.kinds for one in source.pool(kind) if re.fullmatch(name, one.name))
     with Builder("gfx950", build_dir=folder, runs_here=False, source=source) as builder:
@@ -37,8 +37,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("triton")
     shipped = open_kernel_source("gfx950", kernels_option("triton"))
     own = open_kernel_source("gfx950", kernels_option(str(ODD)))
-    assert isinstance(shipped, PoolSource)
-    assert isinstance(own, PoolSource)
     found = {name: _assembly(shipped, pattern, folder) for name, pattern in SHIPPED.items()}
     return found | {"odd": _assembly(own, ".*odd.*", folder)}
 

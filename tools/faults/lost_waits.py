@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tile_oracle.build.builder import Builder
-from tile_oracle.build.kernel_source import PoolSource
 from tile_oracle.build.source_providers import kernels_option, open_kernel_source
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.verify.assembly import parse_assembly
@@ -261,8 +260,7 @@ def kernels(folder: Path) -> Iterator[tuple[str, str]]:
         for name in NATIVE:
             yield name, builder.assembly(parse_kernel_name(name))
     source = open_kernel_source(ARCH, kernels_option("triton"))
-    assert isinstance(source, PoolSource)
-    shipped = [one for kind in source.kinds for one in source.pool(kind) if TRITON.fullmatch(one.name)]
+    shipped = [one for kind in source.kinds or () for one in source.pool(kind) if TRITON.fullmatch(one.name)]
     with Builder(ARCH, build_dir=folder, runs_here=False, source=source) as builder:
         for kernel in random.Random(1).sample(shipped, min(MOST_TRITON, len(shipped))):
             variants = builder.assembly(kernel).split(_TARGET)[1:]

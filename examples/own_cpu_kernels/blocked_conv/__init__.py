@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -22,7 +21,6 @@ class BlockedConv(CpuFamily):
     """The headers in include/ behind kernels/cpu/abi.h."""
 
     kinds = (KIND,)
-    notes = ()
 
     def pool(self, kind: Kind) -> tuple[Kernel, ...]:
         """The candidates for a kind of problem."""
@@ -48,12 +46,6 @@ class BlockedConv(CpuFamily):
             f"#define CHANNELS {values['channels']}\n#define PIXELS {values['pixels']}\n"
             '#include "blocked_conv.hpp"\n'
         )
-
-    def expect(self, problems: Sequence[Problem]) -> None:
-        """Needs no preparation."""
-
-    def describe_in(self, folder: Path) -> None:
-        """Opening the source from a prebuilt folder needs only this package."""
 
 
 class Provider:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 from tile_oracle.build.binary import Binary, BuildResult
-from tile_oracle.build.cache import BuildCache, CacheEntry, default_cache_folder
+from tile_oracle.build.cache import BuildCache, CacheEntry, content_key, default_cache_folder
 from tile_oracle.build.code_verifier import CodeVerifier
 from tile_oracle.build.compiler import Compiler
 from tile_oracle.build.compiler_message import compiler_message
@@ -33,7 +34,7 @@ class BinaryMaker:
         Raises BuildError for a folder that cannot be used.
         """
         self._equipment = equipment
-        self._arch = equipment.compiled_from.arch
+        self._arch = equipment.source.arch
         self._timeout_s = timeout_s
         self._verifier = verifier
         toolchain, folder = equipment.toolchain, equipment.prebuilt
@@ -44,14 +45,16 @@ class BinaryMaker:
         self.cache = BuildCache(build_dir, suffix, source_suffix(self._arch))
         self._compiler: Compiler | None = None
         if toolchain is not None:
-            self._compiler = Compiler(
-                equipment.compiled_from, toolchain, equipment.isa, self.cache, timeout_s
-            )
+            self._compiler = Compiler(equipment.source, toolchain, equipment.isa, self.cache, timeout_s)
 
     @property
     def identity(self) -> str:
         """Hash of everything but the kernel that determines a binary."""
-        return self._equipment.source.identity if self._compiler is None else self._compiler.identity
+        if self._compiler is not None:
+            return self._compiler.identity
+        folder = self._equipment.prebuilt
+        assert folder is not None
+        return content_key(asdict(folder.facts))
 
     def source_hash(self, kernel: Kernel) -> str:
         """The `source_hash` that the kernel's binary has or would have; see `Builder.source_hash`."""

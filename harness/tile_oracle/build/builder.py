@@ -20,7 +20,6 @@ from tile_oracle.build.isa import Isa
 from tile_oracle.build.job_queue import Job, JobQueue
 from tile_oracle.build.kernel_source import KernelSource
 from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
-from tile_oracle.build.source import Headers
 from tile_oracle.build.toolchain import Toolchain
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
@@ -98,11 +97,6 @@ class Builder:
         self.toolchain: Toolchain | None = found.toolchain
         self.flags: tuple[str, ...] = found.flags
         self.source: KernelSource = found.source
-        self.origin: KernelSource = found.compiled_from
-        """The sources to compile."""
-        self.compiled_from = found.compiled_from.identity
-        """Identity of the sources to compile. `source` may be a prebuilt folder of them instead."""
-        self.headers: Headers = found.compiled_from.headers
         self.notes: list[str] = found.notes
         """Messages to show to the user once, such as a stale folder."""
         self._timeout_s = timeout_s

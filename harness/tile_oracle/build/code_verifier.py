@@ -9,6 +9,7 @@ from pathlib import Path
 from tile_oracle.build.binary import Binary, BuildResult
 from tile_oracle.build.cache import CacheEntry
 from tile_oracle.build.gpu_toolchain import ASSEMBLY
+from tile_oracle.build.isa import AMD_ARCHS
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.verify.findings import Report
@@ -18,7 +19,7 @@ from tile_oracle.verify.verifier import verify_assembly
 NOTE, REFUSE = "note", "refuse"
 """What a builder does with findings: store them, or refuse the kernel."""
 
-VERIFIABLE = ("gfx950", "gfx942", "gfx90a")
+VERIFIABLE = AMD_ARCHS
 """Architectures whose machine code can be verified."""
 
 

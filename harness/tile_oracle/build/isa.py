@@ -185,7 +185,9 @@ def _check_extensions(name: str, extensions: list[str], known: Collection[str]) 
 GPU_MACHINES: Mapping[str, str] = MappingProxyType(
     {"gfx950": "amdgcn", "gfx942": "amdgcn", "gfx90a": "amdgcn", "sm_90": "nvptx"}
 )
-"""GPU architecture -> the compiler's target machine."""
+"""GPU architecture -> the compiler's target machine. Each is a target."""
+AMD_ARCHS = tuple(arch for arch, machine in GPU_MACHINES.items() if machine == "amdgcn")
+"""The targets with AMD GPUs, the newest first."""
 
 
 def isa_for(arch: str, name: str) -> Isa:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.build.binary import Binary
 from tile_oracle.build.code_object import what_is_wrong_for_gpu
 from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
 from tile_oracle.build.inspect import inspect_binary, what_is_wrong
@@ -28,32 +27,18 @@ _DEVICE_WORK_NEEDED = ("to_compare", "to_reference", "to_fill_integers")
 
 
 @dataclass(frozen=True)
-class CpuFamily:
+class CpuFamily(KernelSource):
     """kernels/cpu. Also a base class for other sources whose libraries implement kernels/cpu/abi.h."""
 
     arch: str
     headers: Headers
     implementation: str = NATIVE
 
-    @property
-    def identity(self) -> str:
-        return self.headers.digest
-
-    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        """None: the architecture's rules already cover what kernels/cpu can do."""
-        return None
-
     def unit(self, kernel: Kernel) -> str:
         return source_for(kernel, self.arch)
 
-    def prebuilt(self, name: str, unit: str) -> Binary | None:
-        return None
-
     def find_toolchain(self, name: str) -> Toolchain:
         return find_toolchain(name)
-
-    def check_unchanged(self) -> None:
-        """Does nothing: the headers are in memory."""
 
     def launch_identity(self, kernel: Kernel) -> str | None:
         """ "": the binary holds its launch, in to_launch or to_launch_info."""
@@ -85,3 +70,15 @@ def native_source(arch: str, include: Path | None = None) -> KernelSource:
     """
     headers = read_headers(include) if include is not None else headers_for(arch)
     return GpuFamily(arch, headers) if arch in GPU_MACHINES else CpuFamily(arch, headers)
+
+
+class _Provider:
+    """See tile_oracle.build.source_providers.SourceProvider. There is no argument."""
+
+    archs = (*GPU_MACHINES, "cpu")
+
+    def __call__(self, arch: str, argument: str) -> KernelSource:
+        return native_source(arch)
+
+
+open_native = _Provider()

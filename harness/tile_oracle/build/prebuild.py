@@ -73,7 +73,7 @@ def prebuilt_facts(builder: Builder) -> PrebuiltFacts:
         features=builder.isa.features,
         flags=builder.flags,
         harness_version=__version__,
-        headers=builder.compiled_from,
+        headers=builder.source.identity,
         isa=builder.isa.name,
         machine=builder.isa.machine,
         toolchain=builder.toolchain.identity,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tile_oracle.build.binary_identity import binary_identity
-from tile_oracle.build.kernel_source import KernelSource, StatesLaunch
+from tile_oracle.build.kernel_source import KernelSource
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
 
@@ -18,8 +18,6 @@ def run_identity(source: KernelSource, kernel: Kernel, binary: Path) -> RunIdent
 
     None where that cannot be known: for a damaged binary, and for a source that does not state its launches.
     """
-    if not isinstance(source, StatesLaunch):
-        return None
     try:
         launch = source.launch_identity(kernel)
         return None if launch is None else (binary_identity(binary), launch)

@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol, cast
 
-from tile_oracle.build.kernel_source import CK_TILE, TRITON, KernelSource
+from tile_oracle.build.kernel_source import CK_TILE, NATIVE, TRITON, KernelSource
 from tile_oracle.errors import BuildError
 
 ENTRY_POINTS = "tile_oracle.kernel_sources"
@@ -32,7 +32,7 @@ class SourceProvider(Protocol):
 
 def kernel_source_option(given: str | None, ck_tile: Path | None, kernels: str | None = None) -> str:
     """NAME[=ARGUMENT] of `--kernel-source`, or of its forms for CK Tile (`--ck-tile DIR`) and for Triton
-    (`--kernels FILE`); else "".
+    (`--kernels FILE`); else `native`.
 
     Raises BuildError when several are given.
     """
@@ -44,7 +44,7 @@ def kernel_source_option(given: str | None, ck_tile: Path | None, kernels: str |
     there = [name for name, value in options.items() if value]
     if len(there) > 1:
         raise BuildError(f"{there[0]} and {there[1]} exclude each other: leave one out")
-    return next(filter(None, options.values()), "")
+    return next(filter(None, options.values()), NATIVE)
 
 
 def kernels_option(kernels: str) -> str:
@@ -52,15 +52,21 @@ def kernels_option(kernels: str) -> str:
     return TRITON if kernels == TRITON else f"{TRITON}={kernels}"
 
 
-def open_kernel_source(arch: str, option: str) -> KernelSource | None:
-    """Opens the source of NAME[=ARGUMENT]; None for "", the project's own kernels. Raises BuildError."""
+def open_kernel_source(arch: str, option: str) -> KernelSource:
+    """Opens the source of NAME[=ARGUMENT]. Raises BuildError."""
     name, _, argument = option.partition("=")
-    return find_source_provider(name)(arch, argument) if option else None
+    return find_source_provider(name)(arch, argument)
 
 
 def find_source_provider(name: str) -> SourceProvider:
-    """The provider of CK Tile, of Triton or of an installed distribution. Raises BuildError for an unknown
-    name."""
+    """The provider of the project's own kernels, of CK Tile, of Triton or of an installed distribution.
+
+    Raises BuildError for an unknown name.
+    """
+    if name == NATIVE:
+        from tile_oracle.build.native import open_native
+
+        return open_native
     if name == CK_TILE:
         from tile_oracle.build.ck_tile.kernel_source import open_ck_tile
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import REFUSE, Builder
-from tile_oracle.build.kernel_source import TRITON, KernelSource, PoolSource
+from tile_oracle.build.kernel_source import NATIVE, TRITON, KernelSource
 from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
 from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, TOOLCHAIN, argument, flag, take_kernel_list
@@ -102,13 +102,13 @@ def run(args: argparse.Namespace) -> int:
         source=source,
         verify=REFUSE if args.verify else "",
     ) as builder:
-        kernels, left_out = _in_source(source, kernels) if source is not None else (kernels, [])
+        native = source.implementation == NATIVE
+        kernels, left_out = (kernels, []) if native else _in_source(source, kernels)
         with ProgressLine(sys.stderr) as line:
             report = prebuild(builder, kernels, args.output, lambda p: line.show(describe_progress(p)))
-        if isinstance(source, PoolSource):
-            source.describe_in(args.output)
-            left_out = [*source.notes, *left_out]
-        elif source is None and (more := list_of_kernels(args.kernel_set).triton):
+        source.describe_in(args.output)
+        left_out = [*source.notes, *left_out]
+        if native and (more := list_of_kernels(args.kernel_set).triton):
             left_out = [
                 *left_out,
                 f"{len(more)} of {args.kernel_set} are in Triton and need a folder of their own: tile-oracle "
@@ -120,10 +120,10 @@ def run(args: argparse.Namespace) -> int:
     return 1 if report.failed else verified_status(verified)
 
 
-def _pool(args: argparse.Namespace, source: KernelSource | None) -> list[Kernel]:
+def _pool(args: argparse.Namespace, source: KernelSource) -> list[Kernel]:
     where = None if args.kernel_filter is None else KernelFilter(args.kernel_filter)
     kernels: list[Kernel] = []
-    if isinstance(source, PoolSource):
+    if source.kinds is not None:
         return own_kernels(source, args, where)
     rules = rules_of(args.kernel_set, args.ck_tile)
     for kind in _kinds(args, load_rule_set(rules).kinds):
@@ -131,19 +131,19 @@ def _pool(args: argparse.Namespace, source: KernelSource | None) -> list[Kernel]
     return kernels
 
 
-def own_kernels(source: PoolSource, args: argparse.Namespace, where: KernelFilter | None) -> list[Kernel]:
+def own_kernels(source: KernelSource, args: argparse.Namespace, where: KernelFilter | None) -> list[Kernel]:
     """The kernels of a source that has its own: all, or those for the asked kinds of problems.
 
     Raises BuildError when there are none.
     """
-    listed = list_of_kernels(args.kernel_set)
+    listed, known_kinds = list_of_kernels(args.kernel_set), source.kinds or ()
     problem_set = getattr(args, "problem_set", None)
     if problem_set is not None:
         kinds = _kinds(args)
         source.expect(load_problem_sets(problem_set).problems)
     else:
         asked = {name: getattr(args, name) for name in ("direction", "layout", "dtype", "ndim")}
-        kinds = [kind for kind in source.kinds if _is_asked(kind, asked)]
+        kinds = [kind for kind in known_kinds if _is_asked(kind, asked)]
     if listed.triton:
         of_list = {kernel.kind for kernel in listed.triton}
         kinds = [kind for kind in kinds if kind in of_list]
@@ -158,7 +158,7 @@ def own_kernels(source: PoolSource, args: argparse.Namespace, where: KernelFilte
             f"--kernels {args.kernels} has none of the kernels in Triton that {args.kernel_set} lists"
         )
     if not kernels:
-        known = ", ".join(map(kind_text, source.kinds))
+        known = ", ".join(map(kind_text, known_kinds))
         raise BuildError(f"there is no such kernel in {args.kernels}: it has kernels for {known}")
     return kernels
 

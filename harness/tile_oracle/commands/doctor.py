@@ -21,7 +21,7 @@ from tile_oracle.build.ck_tile.source import source_for
 from tile_oracle.build.ck_tile.toolchain import find_ck_tile_toolchain
 from tile_oracle.build.cuda_programs import find_cuda_program
 from tile_oracle.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_toolchain_names, rocm_folders
-from tile_oracle.build.isa import GPU_MACHINES
+from tile_oracle.build.isa import AMD_ARCHS, GPU_MACHINES
 from tile_oracle.build.toolchain import find_toolchain
 from tile_oracle.commands.arguments import BUILD_DIR, argument, json_flag
 from tile_oracle.commands.json_output import print_json
@@ -38,7 +38,7 @@ from tile_oracle.pool import kernel_pool
 from tile_oracle.target.device_state import DeviceState, open_reader, why_not_readable
 from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
 from tile_oracle.target.lock_files import describe_lock_folder
-from tile_oracle.target.resolve import AMD_ARCHS, amd_targets
+from tile_oracle.target.resolve import amd_targets
 from tile_oracle.version import __version__
 
 EXAMPLES = """\

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tile_oracle.arch import Arch, load_arch
 from tile_oracle.arch.occupancy import archs_with_occupancy
 from tile_oracle.build.builder import NOTE, VERIFIABLE, Builder
-from tile_oracle.build.kernel_source import PoolSource
+from tile_oracle.build.kernel_source import KernelSource
 from tile_oracle.build.source import gpu_code_refusal
 from tile_oracle.commands.build import describe_progress
 from tile_oracle.commands.json_output import print_json
@@ -69,7 +69,7 @@ class Inspected:
 
 
 def inspect_kernels(
-    kernels: Sequence[Kernel], arch: Arch, args: argparse.Namespace, source: PoolSource | None = None
+    kernels: Sequence[Kernel], arch: Arch, args: argparse.Namespace, source: KernelSource | None = None
 ) -> Inspected:
     """Compiles the kernels, or the sample that --sample asks for, and reads and verifies their code.
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 from tile_oracle.arch import load_arch
 from tile_oracle.build.builder import VERIFIABLE
-from tile_oracle.build.kernel_source import PoolSource
+from tile_oracle.build.kernel_source import KernelSource
 from tile_oracle.build.source_providers import kernels_option, open_kernel_source
 from tile_oracle.commands.build import own_kernels
 from tile_oracle.commands.json_output import print_json
@@ -42,7 +42,7 @@ def show_own_kernels(args: argparse.Namespace) -> int:
     if args.verify and load_arch(args.arch).name not in VERIFIABLE:
         raise RuleError(f"--verify is for {', '.join(VERIFIABLE)}: nothing reads the code of {args.arch}")
     source = open_kernel_source(load_arch(args.arch).name, kernels_option(args.kernels))
-    if not isinstance(source, PoolSource):
+    if source.kinds is None:
         raise BuildError(f"--kernels {args.kernels} has no kernels of its own")
     where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
     kernels = own_kernels(source, args, where)
@@ -75,7 +75,7 @@ def show_own_kernels(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show_facts(source: PoolSource, kernels: list[Kernel], args: argparse.Namespace) -> int:
+def _show_facts(source: KernelSource, kernels: list[Kernel], args: argparse.Namespace) -> int:
     code = inspect_kernels(kernels, load_arch(args.arch), args, source)
     if args.json:
         print_json({"arch": code.arch.name, "notes": source.notes, **code.document(args)})

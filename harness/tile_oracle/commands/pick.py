@@ -120,7 +120,7 @@ def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry
         options=TargetOptions(
             toolchain=args.toolchain,
             build_dir=args.build_dir,
-            kernel_source=kernel_source_option(args.kernel_source, args.ck_tile),
+            sources=(kernel_source_option(args.kernel_source, args.ck_tile),),
         ),
         abstain=args.abstain,
     )

@@ -21,7 +21,7 @@ from tile_oracle.fleet.messages import Binaries, Shipment
 from tile_oracle.fleet.shipments import keep, shipment_of
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
-from tile_oracle.target.base import Target, part_of
+from tile_oracle.target.target import Target
 
 
 class Builds:
@@ -63,7 +63,7 @@ class Builds:
         return not missing
 
     def _begin(self, kernel: Kernel) -> Future[BuildResult]:
-        builder = part_of(self._target, kernel).builder
+        builder = self._target.owner(kernel).builder
         if self._compilers is None or builder is None or not builder.needs_compiler(kernel):
             return self._target.build(kernel)
         future = self._elsewhere[kernel] = Future()
@@ -72,7 +72,7 @@ class Builds:
 
     def _take_compiled(self, compilers: Compilers) -> None:
         for kernel, shipment in compilers.finished():
-            builder = part_of(self._target, kernel).builder
+            builder = self._target.owner(kernel).builder
             assert builder is not None
             if shipment is not None:
                 with suppress(HarnessError, OSError):

@@ -10,14 +10,13 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from tile_oracle.build.binary import BuildResult
-from tile_oracle.build.builder import Builder
 from tile_oracle.errors import HarnessError, first_line
 from tile_oracle.fleet.messages import (
     Binaries,
@@ -39,66 +38,40 @@ from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.twins import TwinSweeper, copies_among, copies_for
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line
-from tile_oracle.target.base import InParts, Target, part_of, parts_of
+from tile_oracle.target.target import Target
 
 Fetch = Callable[[Any], Shipment | None]
 """Resolves a reference of Binaries.shipped; None if it cannot be had any more."""
 
 
-class WithShipments(InParts):
-    """See tile_oracle.target.base.Target. Binaries that were built elsewhere are not built again."""
+class Shipments:
+    """Binaries that were built elsewhere, so that a target does not build them again."""
 
     def __init__(self, target: Target, fetch: Fetch) -> None:
         self._target, self._fetch = target, fetch
-        self.name, self.arch = target.name, target.arch
-        self.device_module, self.device_name = target.device_module, target.device_name
-        self.implementation = target.implementation
-        self.builder: Builder | None = target.builder
         self._binaries: dict[str, Any] = {}
         self._failed: dict[str, str] = {}
+        target.built_elsewhere = self._look
 
     def take(self, binaries: Binaries) -> None:
         """Notes what was built elsewhere."""
         self._binaries |= binaries.shipped
         self._failed |= binaries.failed
 
-    @property
-    def parts(self) -> tuple[Target, ...]:
-        return parts_of(self._target)
-
-    def part_of(self, kernel: Kernel) -> Target:
-        return part_of(self._target, kernel)
-
-    def build(self, kernel: Kernel) -> Future[BuildResult]:
+    def _look(self, kernel: Kernel) -> BuildResult | None:
+        """The failure of a kernel that does not build elsewhere. Puts a binary into this machine's cache."""
         log = self._failed.get(kernel.name)
         if log is not None:
-            future: Future[BuildResult] = Future()
-            future.set_result(BuildResult(kernel, "build_error", None, log, 0.0, cached=True))
-            return future
+            return BuildResult(kernel, "build_error", None, log, 0.0, cached=True)
         reference = self._binaries.pop(kernel.name, None)
-        builder = self.part_of(kernel).builder
+        builder = self._target.owner(kernel).builder
         if reference is not None and builder is not None:
             # What cannot be shipped is compiled here.
             with suppress(HarnessError, OSError):
                 shipment = self._fetch(reference) if builder.needs_compiler(kernel) else None
                 if shipment is not None:
                     keep(builder, kernel, shipment)
-        return self._target.build(kernel)
-
-    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        return self._target.refusal(kernel, problem)
-
-    def source_identity(self) -> str:
-        return self._target.source_identity()
-
-    def device_options(self) -> Mapping[str, str]:
-        return self._target.device_options()
-
-    def timeout_s(self, problem: Problem) -> float:
-        return self._target.timeout_s(problem)
-
-    def close(self) -> None:
-        self._target.close()
+        return None
 
 
 class DeviceRunner:
@@ -157,7 +130,8 @@ class DeviceRunner:
     def _run(self) -> None:
         supervisor = target = None
         try:
-            target = WithShipments(open_target(self._settings), self._fetch)
+            target = open_target(self._settings)
+            shipments = Shipments(target, self._fetch)
             supervisor = Supervisor(target, self._settings.sweep)
             sweeper = TwinSweeper(supervisor)
             device = supervisor.open()
@@ -166,7 +140,7 @@ class DeviceRunner:
                 Opened(device.name, device.driver, socket.gethostname(), os.getpid(), cache)
             )
             while (work := self._next()) is not None:
-                self._tell(self._measured(work, target, supervisor, sweeper))
+                self._tell(self._measured(work, shipments, supervisor, sweeper))
         except BaseException as error:
             if not self._opened.done():
                 self._opened.set_exception(error)
@@ -193,10 +167,10 @@ class DeviceRunner:
             self._state.notify_all()
 
     def _measured(
-        self, work: Work, target: WithShipments, supervisor: Supervisor, sweeper: TwinSweeper
+        self, work: Work, shipments: Shipments, supervisor: Supervisor, sweeper: TwinSweeper
     ) -> Ended:
         """Measures an assignment."""
-        target.take(work.binaries)
+        shipments.take(work.binaries)
         problem = problem_from_id(work.problem)
         try:
             for one in self._measurements(work, problem, supervisor, sweeper):

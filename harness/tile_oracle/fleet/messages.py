@@ -68,9 +68,8 @@ class Result(NamedTuple):
 class DeviceSettings:
     """How a device measures; the same for all devices of a session.
 
-    run: name of the run, for its rows. offers: what the libraries of --kernels offer. more_sources:
-    NAME=ARGUMENT of further kernel sources. problems: ids of the session's problems, which some sources ask
-    for.
+    run: name of the run, for its rows. offers: what the libraries of --kernels offer. problems: ids of the
+    session's problems, which some sources ask for.
     """
 
     target: str
@@ -79,7 +78,6 @@ class DeviceSettings:
     run: str
     keep_samples: bool = False
     offers: tuple[Offers, ...] = ()
-    more_sources: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 

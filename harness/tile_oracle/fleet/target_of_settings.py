@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tile_oracle.fleet.messages import DeviceSettings
 from tile_oracle.problem import problem_from_id
-from tile_oracle.target.base import Target, parts_of
-from tile_oracle.target.with_libraries import WithLibraries
-from tile_oracle.target.with_sources import pool_source, resolve_with_sources
+from tile_oracle.target import resolve_target
+from tile_oracle.target.target import Target
+from tile_oracle.vendor.algorithms import Algorithms
 
 
 def open_target(settings: DeviceSettings) -> Target:
     """The target with all kernel sources and libraries of the session. Raises HarnessError."""
-    target, _ = resolve_with_sources(settings.target, settings.options, settings.more_sources)
-    for source in map(pool_source, parts_of(target)):
-        if source is not None:
-            source.expect([problem_from_id(name) for name in settings.problems])
-    return WithLibraries(target, settings.offers) if settings.offers else target
+    target, _ = resolve_target(settings.target, settings.options)
+    for source in target.compiled:
+        source.kernels.expect([problem_from_id(name) for name in settings.problems])
+    target.sources += [Algorithms(one, target.arch) for one in settings.offers]
+    return target

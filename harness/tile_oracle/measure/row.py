@@ -12,8 +12,6 @@ from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import COLD, WARM
-from tile_oracle.target.base import Target, part_of
-from tile_oracle.vendor.libraries import library_of
 from tile_oracle.version import __version__
 
 
@@ -25,7 +23,7 @@ def row_of(supervisor: Supervisor, measurement: Measurement) -> dict[str, Any]:
         **measurement.as_row(),
         "target": target.name,
         "arch": target.arch,
-        "implementation": implementation_of(target, measurement.kernel),
+        "implementation": target.owner(measurement.kernel).implementation,
         "device": device.name if device else "",
         "driver": device.driver if device else "",
         "seed": supervisor.settings.seed,
@@ -46,11 +44,6 @@ def row_of(supervisor: Supervisor, measurement: Measurement) -> dict[str, Any]:
             **_known_first(code_facts(binary.path, binary.arch), measurement.facts),
         }
     return row
-
-
-def implementation_of(target: Target, kernel: Kernel) -> str:
-    """The library or source that has the kernel."""
-    return library_of(kernel) or part_of(target, kernel).implementation
 
 
 def _known_first(facts: CodeFacts, of_driver: Mapping[str, int]) -> dict[str, int | None]:

@@ -34,7 +34,8 @@ from tile_oracle.measure.worker_link import MOST_UNEXPLAINED_DEATHS, Died, Lost,
 from tile_oracle.problem import Problem
 from tile_oracle.record.attempts import Attempts
 from tile_oracle.record.schema import ROUND_FINAL
-from tile_oracle.target.base import DataFiles, DeviceInfo, Target
+from tile_oracle.target.base import DataFiles, DeviceInfo
+from tile_oracle.target.target import Target
 
 if TYPE_CHECKING:
     from tile_oracle.build.builder import BuildResult

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from concurrent.futures import wait
 from dataclasses import replace
 
-from tile_oracle.build.kernel_source import KernelSource, StatesLaunch
+from tile_oracle.build.kernel_source import KernelSource
 from tile_oracle.build.run_identity import RunIdentity, run_identity
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
@@ -19,8 +19,6 @@ from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.twins import measured_twin, twin_detail
-from tile_oracle.target.base import part_of
-from tile_oracle.vendor.libraries import library_of
 
 _OF_THE_BINARY = frozenset(("ok", "unsupported", "wrong", "flaky", "crash", "timeout"))
 
@@ -131,12 +129,9 @@ class TwinSweeper:
         target = self._supervisor.target
         sources: dict[Kernel, KernelSource] = {}
         for kernel in kernels:
-            builder = part_of(target, kernel).builder
-            if builder is None or library_of(kernel) is not None:
-                continue
-            source = builder.source
-            if isinstance(source, StatesLaunch) and target.refusal(kernel, problem) is None:
-                sources[kernel] = source
+            builder = target.owner(kernel).builder
+            if builder is not None and target.refusal(kernel, problem) is None:
+                sources[kernel] = builder.source
         builds = {kernel: target.build(kernel) for kernel in sources}
         with self._supervisor.waiting_for_compilers():
             wait(builds.values())

@@ -14,7 +14,8 @@ from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.model.made_by import MadeBy
 from tile_oracle.problem import Problem
 from tile_oracle.registry.tuned import Surroundings
-from tile_oracle.target.base import DataFiles, DeviceInfo, Target
+from tile_oracle.target.base import DataFiles, DeviceInfo
+from tile_oracle.target.target import Target
 
 
 class Machine:

@@ -28,7 +28,7 @@ from tile_oracle.registry.results import Failed, Pick, RunResult, Tuning
 from tile_oracle.registry.tuned import Surroundings, TunedResults
 from tile_oracle.registry.tuner import Tuner
 from tile_oracle.target import TargetOptions, resolve_target
-from tile_oracle.target.base import Target
+from tile_oracle.target.target import Target
 
 _TRIES = 3
 """Kernels that a run tries at most. If this many picks fail, they probably have a common cause."""
@@ -191,7 +191,8 @@ class Registry:
 
 def _source_elsewhere(target: Target | None, arch: str, options: TargetOptions) -> KernelSource | None:
     """The kernel source, unless it is the project's own. Raises BuildError."""
-    if target is None:
-        return open_kernel_source(arch, options.kernel_source)
-    source = target.builder.source if target.builder is not None else None
+    if target is not None:
+        source = target.builder.source if target.builder is not None else None
+    else:
+        source = None if options.sources[0] == NATIVE else open_kernel_source(arch, options.sources[0])
     return source if source is not None and source.implementation != NATIVE else None

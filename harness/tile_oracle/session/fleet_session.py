@@ -20,7 +20,7 @@ from tile_oracle.fleet.ray_engine import RayEngine, import_ray
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.leaders import choose_leaders
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.row import from_known, implementation_of
+from tile_oracle.measure.row import from_known
 from tile_oracle.measure.twins import copies_among
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line
@@ -111,7 +111,6 @@ class FleetSession(LiveSession):
             run.name,
             self.keep_samples,
             tuple(self.offers.values()),
-            tuple(self.options.more_sources),
             tuple(problem.id for problem in self.plan.problems),
         )
         builder = self.target.builder
@@ -200,7 +199,7 @@ class FleetSession(LiveSession):
             **measurement.as_row(),
             "target": self.target.name,
             "arch": self.target.arch,
-            "implementation": implementation_of(self.target, kernel),
+            "implementation": self.target.owner(kernel).implementation,
             "device": self._driver.kind,
             "seed": self._settings.seed,
             "cache": COLD if self._settings.cold_cache else WARM,

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.build.kernel_source import NATIVE, KernelSource
+from tile_oracle.build.kernel_source import NATIVE
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.service import MeasureService
@@ -28,12 +28,10 @@ from tile_oracle.session.plan import Plan, make_plan, without
 from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import SUITE
 from tile_oracle.session.vendor_model import rankings_of
-from tile_oracle.target import TargetOptions
-from tile_oracle.target.base import Target, part_of, parts_of
-from tile_oracle.target.with_libraries import WithLibraries
-from tile_oracle.target.with_sources import pool_source, resolve_with_sources
+from tile_oracle.target import TargetOptions, resolve_target
+from tile_oracle.target.target import Target
+from tile_oracle.vendor.algorithms import Algorithms
 from tile_oracle.vendor.ask import ask_library
-from tile_oracle.vendor.libraries import library_of
 from tile_oracle.vendor.offers import Offers, load_offers, offers_file, save_offers
 
 _COLD_SAMPLES, _COLD_BATCH = 50, 10
@@ -49,14 +47,11 @@ class LiveSession(Session):
 
     def __init__(self, options: SessionOptions, **process: Any) -> None:
         """process: see Session. Raises HarnessError."""
-        target, reason = resolve_with_sources(
-            options.target, self._target_options(options), options.more_sources
-        )
+        target, reason = resolve_target(options.target, self._target_options(options))
         offers_folder = process.pop("offers_folder", None)
         self._asked_libraries = offers_folder is None
         self.offers = self._offers(options, target, offers_folder)
-        if self.offers:
-            target = WithLibraries(target, tuple(self.offers.values()))
+        target.sources += [Algorithms(one, target.arch) for one in self.offers.values()]
         super().__init__(options, target, reason, **process)
         self._supervisor: Supervisor | None = None
         self._service: MeasureService | None = None
@@ -68,7 +63,7 @@ class LiveSession(Session):
             options.build_dir,
             _build_jobs(options),
             options.isa,
-            options.kernel_source,
+            options.kernel_sources,
         )
 
     def _offers(self, options: SessionOptions, target: Target, folder: str | None) -> dict[str, Offers]:
@@ -107,7 +102,7 @@ class LiveSession(Session):
             offered,
             rankings,
             native=native,
-            sources=tuple(pool_source(part) for part in parts_of(self.target)),
+            sources=[one.kernels for one in self.target.compiled],
         )
         return replace(plan, notes=(*plan.notes, *(one.describe() for one in self.offers.values())))
 
@@ -162,14 +157,10 @@ class LiveSession(Session):
             kernel.name
             for kind, pool in self.plan.pools.items()
             for kernel in pool
-            if (source := self._refusing_source(kernel)) is not None
+            # The project's own families lack no kernel of their pools.
+            if (source := self.target.owner(kernel)).implementation != NATIVE
             and all(source.refusal(kernel, problem) is not None for problem in problems.get(kind, ()))
         )
-
-    def _refusing_source(self, kernel: Kernel) -> KernelSource | None:
-        """The kernel's source, if it may lack kernels of its pool: the project's own families never do."""
-        builder = part_of(self.target, kernel).builder
-        return None if builder is None or builder.source.implementation == NATIVE else builder.source
 
     def lacking(self) -> frozenset[str]:
         return self._lacking
@@ -242,14 +233,13 @@ class LiveSession(Session):
                     self.target.build(kernel)
 
     def built(self) -> list[str]:
-        builders = (part.builder for part in parts_of(self.target))
-        return [kernel.name for one in builders if one is not None for kernel in one.ended()]
+        return [kernel.name for one in self.target.compiled for kernel in one.builder.ended()]
 
     @cached_property
     def _to_build(self) -> int:
         # The problems of a kind share their kernels' objects, and hashing millions of pairs takes seconds.
         objects = {id(kernel): kernel for kernels in self._kernels_of.values() for kernel in kernels}
-        return sum(library_of(kernel) is None for kernel in set(objects.values()))
+        return sum(self.target.owner(kernel).builder is not None for kernel in set(objects.values()))
 
     def to_build(self) -> int:
         return self._to_build
@@ -269,8 +259,7 @@ class LiveSession(Session):
             self.target.close()
 
     def header(self) -> list[str]:
-        built = [part.builder.describe() for part in parts_of(self.target) if part.builder is not None]
-        how = "; ".join(dict.fromkeys(built)) or "prebuilt kernels"
+        how = "; ".join(dict.fromkeys(one.builder.describe() for one in self.target.compiled))
         return [f"target: {self.target.name} ({self.target_reason}), {how}"]
 
     def settling_command(self, run: Run, suspects: Path) -> str:
@@ -280,8 +269,7 @@ class LiveSession(Session):
 
     @property
     def notes(self) -> list[str]:
-        builders = (part.builder for part in parts_of(self.target))
-        return [*super().notes, *(note for one in builders if one is not None for note in one.notes)]
+        return [*super().notes, *(note for one in self.target.compiled for note in one.builder.notes)]
 
 
 def _build_jobs(options: SessionOptions) -> int | None:

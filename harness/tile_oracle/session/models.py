@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.arch import load_arch
+from tile_oracle.build.kernel_source import NATIVE
 from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
@@ -26,8 +27,7 @@ from tile_oracle.process.cores import usable_cores
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan
 from tile_oracle.session.vendor_model import first_choice, vendor_rankings
-from tile_oracle.target.base import Target
-from tile_oracle.target.replay import NAME as REPLAY
+from tile_oracle.target.target import REPLAY, Target
 from tile_oracle.terminal.did_you_mean import did_you_mean
 from tile_oracle.vendor.libraries import is_library_name
 
@@ -497,6 +497,6 @@ def _pool(options: SessionOptions, kernel_set: str) -> str:
         pool += " abstaining"
     if options.kernels:
         pool += f" {options.pool_with(kernel_set)}"
-    if options.kernel_source:
-        pool += f" {options.kernel_source.partition('=')[0]}"  # the kernels differ, but their names do not
+    if (first := options.kernel_sources[0].partition("=")[0]) != NATIVE:
+        pool += f" {first}"  # the kernels differ, but their names do not
     return pool

@@ -232,7 +232,7 @@ class SessionOptions:
         "install; a checkout's configurations are --kernel-set profiler and --kernel-set tests",
         is_path=True,
     )
-    kernel_source: str = _option(
+    kernel_source: str | None = _option(
         "NAME[=ARGUMENT]",
         "run the kernels of a kernel source that is installed (--ck-tile DIR is ck_tile=DIR)",
     )
@@ -364,8 +364,8 @@ class SessionOptions:
     kernel_set_asked: bool
     """Whether the kernel set was given."""
     models_dir: Path
-    more_sources: tuple[str, ...]
-    """Kernel sources besides `kernel_source`: NAME or NAME=ARGUMENT."""
+    kernel_sources: tuple[str, ...]
+    """NAME or NAME=ARGUMENT of each source whose kernels are compiled, the first one's first."""
     command: tuple[str, ...]
     """The command line of the session, without `pytest`."""
 
@@ -461,16 +461,16 @@ def read_options(config: pytest.Config) -> SessionOptions:
     found |= {
         "kernel_set": kernel_set or given.name or DEFAULT_KERNEL_SET,
         "kernels": given.sources,
-        "kernel_source": kernel_source_option(found["kernel_source"], found["ck_tile"], given.source or None),
         "build_dir": _build_dir(given, found["build_dir"]),
         "report_dir": found["report_dir"] or home / "reports",
         "baseline_dir": found["baseline_dir"] or home / "models",
     }
+    first = kernel_source_option(found["kernel_source"], found["ck_tile"], given.source or None)
     return SessionOptions(
         **found,
         kernel_set_asked=kernel_set is not None,
         models_dir=home / "models",
-        more_sources=given.more,
+        kernel_sources=(first, *given.more),
         command=tuple(map(str, config.invocation_params.args)),
     )
 

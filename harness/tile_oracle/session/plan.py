@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tile_oracle.build.kernel_source import NATIVE, PoolSource
+from tile_oracle.build.kernel_source import NATIVE, KernelSource
 from tile_oracle.errors import LacksFieldError, ProblemSetError, RuleError
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel, NamedKernel
@@ -162,16 +162,16 @@ def _of_rules(
 
 
 def _of_sources(
-    options: SessionOptions, arch: str, problem_set: ProblemSet, sources: Sequence[PoolSource | None]
+    options: SessionOptions, arch: str, problem_set: ProblemSet, sources: Sequence[KernelSource | None]
 ) -> tuple[Pools, tuple[str, ...]]:
     """The pools of all sources, each kernel once, and their notes. Raises RuleError."""
     kinds = tuple(dict.fromkeys(problem.kind for problem in problem_set.problems))
     found: dict[Kind, dict[Kernel, None]] = {kind: {} for kind in kinds}
     notes: list[str] = []
-    own = any(source is not None for source in sources)
+    own = any(source is not None and source.kinds is not None for source in sources)
     listed = list_of_kernels(options.kernel_set if own else "")
     for source in sources:
-        if source is None:
+        if source is None or source.kinds is None:
             pools, of_rules = _of_rules(options, arch, kinds, alone=len(sources) == 1)
             notes += of_rules
         else:
@@ -206,11 +206,11 @@ def make_plan(
     rankings: Offered | None = None,
     *,
     native: bool = True,
-    sources: Sequence[PoolSource | None] = (None,),
+    sources: Sequence[KernelSource | None] = (None,),
 ) -> Plan:
     """recorded: the candidates of a replay, which override the kernel set; None: those of the kernel set.
-    offered, rankings: see Plan. native: whether the kernels of the sources are candidates. sources: the
-    sources of the session with kernels of their own; None is the kernel set.
+    offered, rankings: see Plan. native: whether the kernels of the sources are candidates. sources: those
+    of the session; None is the kernel set.
 
     Raises ProblemSetError and RuleError for sets, rules, filters and pairs that cannot be used.
     """
@@ -245,10 +245,10 @@ def make_plan(
     return replace(plan, listed=read_pairs(options.pairs, of_problem))
 
 
-def _why_none(options: SessionOptions, arch: str, kind: Kind, sources: Sequence[PoolSource | None]) -> str:
+def _why_none(options: SessionOptions, arch: str, kind: Kind, sources: Sequence[KernelSource | None]) -> str:
     """Why there is no kernel for a kind."""
     narrowed = f" with --kernel-filter {options.kernel_filter!r}" if options.kernel_filter else ""
-    if len(sources) == 1 and sources[0] is not None:
+    if len(sources) == 1 and sources[0] is not None and sources[0].kinds is not None:
         known = ", ".join(map(kind_text, sources[0].kinds))
         return (
             f"{options.kernel_set}{narrowed} has no kernel for {kind_text(kind)} on {arch}, only for {known}"

@@ -22,7 +22,7 @@ from tile_oracle.session.session import Session
 from tile_oracle.session.settled import Settled
 from tile_oracle.session.suite_names import REPLAY_SUITE
 from tile_oracle.session.vendor_model import rankings_of, recorded_offers
-from tile_oracle.target.replay import ReplayTarget
+from tile_oracle.target.target import REPLAY, Target
 from tile_oracle.vendor.libraries import library_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ReplaySession(Session):
         self._replay = Replay(self.recording)
         self.sources = self.recording.paths
         recording = self.recording
-        target = ReplayTarget(recording.arch, recording.digest, recording.device)
+        target = Target(REPLAY, recording.arch, device_name=recording.device, identity=recording.digest)
         super().__init__(_as_recorded(options, recording), target, recording.why, **process)
 
     def _make_plan(self) -> Plan:

@@ -2,80 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 
-from tile_oracle.build.kernel_source import CK_TILE
-from tile_oracle.build.source_providers import find_source_provider
-from tile_oracle.errors import TargetError
-from tile_oracle.target.base import Target, TargetOptions
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.isa import AMD_ARCHS
+from tile_oracle.build.kernel_source import CK_TILE, NATIVE, KernelSource
+from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
+from tile_oracle.build.source_providers import find_source_provider, open_kernel_source
+from tile_oracle.errors import DeviceMissingError, TargetError
+from tile_oracle.target.base import TargetOptions
+from tile_oracle.target.cpu_info import cpu_name
 from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
+from tile_oracle.target.sources import Compiled
+from tile_oracle.target.target import Target
 from tile_oracle.terminal.did_you_mean import did_you_mean
-
-AMD_ARCHS = ("gfx950", "gfx942", "gfx90a")
-"""The targets with AMD GPUs, the newest first."""
-
-
-def _cpu(options: TargetOptions) -> Target:
-    from tile_oracle.target.cpu import CpuTarget
-
-    return CpuTarget(options)
-
-
-def _gfx950(options: TargetOptions) -> Target:
-    from tile_oracle.target.gfx950 import Gfx950Target
-
-    return Gfx950Target(options)
-
-
-def _gfx942(options: TargetOptions) -> Target:
-    from tile_oracle.target.gfx942 import Gfx942Target
-
-    return Gfx942Target(options)
-
-
-def _gfx90a(options: TargetOptions) -> Target:
-    from tile_oracle.target.gfx90a import Gfx90aTarget
-
-    return Gfx90aTarget(options)
-
-
-def _sm_90(options: TargetOptions) -> Target:
-    from tile_oracle.target.sm_90 import Sm90Target
-
-    return Sm90Target(options)
-
-
-_TARGETS: dict[str, Callable[[TargetOptions], Target]] = {
-    "gfx950": _gfx950,
-    "gfx942": _gfx942,
-    "gfx90a": _gfx90a,
-    "sm_90": _sm_90,
-    "cpu": _cpu,
-}
 
 
 def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
-    """The target, and why it was chosen. Raises TargetError for an unknown name.
+    """The target with the sources of the options, and why it was chosen.
 
     `auto` is the architecture of the first AMD GPU with a target if AMD's driver and runtime are present,
-    else sm_90 if NVIDIA's are, else cpu. No device is touched to detect them.
+    else sm_90 if NVIDIA's are, else cpu. No device is touched to detect them. Raises TargetError for an
+    unknown name, DeviceMissingError on a machine without such a GPU, BuildError for a source or a compiler
+    that cannot be used.
     """
-    if options.kernel_source:
-        source = options.kernel_source.partition("=")[0]
-        archs = find_source_provider(source).archs
-        chosen = _first_of(archs) if name == "auto" else name
+    source = options.sources[0].partition("=")[0]
+    archs = find_source_provider(source).archs
+    if source != NATIVE:
+        chosen, reason = _first_of(archs) if name == "auto" else name, f"kernels of {source}"
         if chosen not in archs:
             option = "--ck-tile" if source == CK_TILE else f"--kernel-source {source}"
             raise TargetError(f"{option} is for --target {' or '.join(archs)}, not for {name}")
-        return _TARGETS[chosen](options), f"kernels of {source}"
-    if name == "auto":
+    elif name == "auto":
         chosen, why = _what_there_is()
-        return _TARGETS[chosen](options), f"auto: {why}"
-    if name not in _TARGETS:
-        known = ("auto", *_TARGETS, "replay")
+        reason = f"auto: {why}"
+    elif name in archs:
+        chosen, reason = name, "as asked"
+    else:
+        known = ("auto", *archs, "replay")
         hint = did_you_mean(name, known)
         raise TargetError(f"--target {name[:100]!r} is not one of {', '.join(known)}{hint and '; '}{hint}")
-    return _TARGETS[name](options), "as asked"
+    return open_target(chosen, options), reason
+
+
+def open_target(arch: str, options: TargetOptions) -> Target:
+    """The target of an architecture. Raises DeviceMissingError and BuildError as `resolve_target` does."""
+    sources = [open_kernel_source(arch, word) for word in options.sources]
+    if arch == "cpu":
+        return Target("cpu", "cpu", _compiled(sources, options), cpu_name())
+    presence = amd_presence().of(arch) if arch in AMD_ARCHS else nvidia_presence()
+    if not presence.usable and not options.elsewhere:
+        raise DeviceMissingError(f"--target {arch} cannot run here: {presence.why}")
+    return Target(arch, arch, _compiled(sources, options), presence=presence)
+
+
+def _compiled(sources: list[KernelSource], options: TargetOptions) -> list[Compiled]:
+    found: list[Compiled] = []
+    for source, word in zip(sources, options.sources, strict=True):
+        folder, argument = options.build_dir, Path(word.partition("=")[2] or "/")
+        if is_prebuilt_folder(argument):
+            folder = argument
+        elif found and folder is not None and is_prebuilt_folder(folder):
+            folder = None  # it has the binaries of one source
+        # --toolchain is the first source's: Triton's kernels have their own compiler.
+        toolchain = "auto" if found else options.toolchain
+        builder = Builder(source.arch, toolchain, folder, options.jobs, options.isa, source=source)
+        found.append(Compiled(builder))
+    return found
 
 
 def _what_there_is() -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The file that stands for a library's algorithm where other kernels have a binary."""
+"""The file that stands for a library's algorithm where other kernels have a binary, and what writes it."""
 
 from __future__ import annotations
 

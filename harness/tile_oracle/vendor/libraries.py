@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.arch.fp8 import fp8_refusal
+from tile_oracle.build.isa import AMD_ARCHS
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.kernel.named import NamedKernel, is_named, parse_named_kernel
@@ -56,7 +57,7 @@ _ALL = (
         "hipblaslt",
         "hipBLASLt",
         ("gemm",),
-        ("gfx950", "gfx942", "gfx90a"),
+        AMD_ARCHS,
         ("libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"),
         ("torch/lib",),
         "ROCm (hipblaslt)",
@@ -74,7 +75,7 @@ _ALL = (
         "miopen",
         "MIOpen",
         ("grouped_conv",),
-        ("gfx950", "gfx942", "gfx90a"),
+        AMD_ARCHS,
         ("libMIOpen.so.1", "libMIOpen.so"),
         ("torch/lib",),
         "ROCm (miopen-hip)",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 from tile_oracle.arch.fp8 import fp8_refusal
-from tile_oracle.build.binary import Binary
 from tile_oracle.build.ck_tile.api import CkTileApi, detect
 from tile_oracle.build.ck_tile.headers import CkTileHeaders, find_headers
 from tile_oracle.build.ck_tile.library import what_is_wrong_with_library
 from tile_oracle.build.ck_tile.source import source_for
 from tile_oracle.build.ck_tile.toolchain import CkTileToolchain, find_ck_tile_toolchain
-from tile_oracle.build.isa import Isa
-from tile_oracle.build.kernel_source import CK_TILE, NOT_IN_SOURCE
+from tile_oracle.build.isa import AMD_ARCHS, Isa
+from tile_oracle.build.kernel_source import CK_TILE, NOT_IN_SOURCE, KernelSource
 from tile_oracle.build.source import Headers, read_headers
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.data_files import data_folder
@@ -23,23 +20,16 @@ from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 
 
-@dataclass(frozen=True)
-class CkTileSource:
-    """The kernels that this version of CK Tile has. with_races: also those that are known to race."""
+class CkTileSource(KernelSource):
+    """The kernels that this version of CK Tile has."""
 
-    arch: str
-    api: CkTileApi
-    implementation: str = CK_TILE
-    with_races: bool = False
-    _missing: dict[Kernel, str | None] = field(default_factory=dict, compare=False, repr=False)
+    implementation = CK_TILE
 
-    @cached_property
-    def headers(self) -> Headers:
-        return adapter_headers(self.api.headers)
-
-    @property
-    def identity(self) -> str:
-        return self.headers.digest
+    def __init__(self, arch: str, api: CkTileApi, *, with_races: bool = False) -> None:
+        """with_races: also the kernels that are known to race."""
+        self.arch, self.api, self.headers = arch, api, adapter_headers(api.headers)
+        self._with_races = with_races
+        self._missing: dict[Kernel, str | None] = {}
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         made_by = operation_named(kernel.op).ck_tile
@@ -56,16 +46,13 @@ class CkTileSource:
     def unit(self, kernel: Kernel) -> str:
         if kernel.dtype == "fp8" and (why := fp8_refusal(self.arch)) is not None:
             raise KernelError(why)
-        if not self.with_races and (why := _race_of(kernel)) is not None:
+        if not self._with_races and (why := _race_of(kernel)) is not None:
             raise KernelError(why)
         return source_for(self.api, kernel)
 
     def launch_identity(self, kernel: Kernel) -> str | None:
         """The translation unit without the kernel's name. The host code in it computes the launch."""
         return self.unit(kernel).replace(kernel.name, "")
-
-    def prebuilt(self, name: str, unit: str) -> Binary | None:
-        return None
 
     def find_toolchain(self, name: str) -> CkTileToolchain:
         return find_ck_tile_toolchain(name, self.arch, self.api.headers)
@@ -94,7 +81,7 @@ def _race_of(kernel: Kernel) -> str | None:
 class _Provider:
     """See tile_oracle.build.source_providers.SourceProvider. The argument is CK Tile's folder."""
 
-    archs = ("gfx950", "gfx942", "gfx90a")
+    archs = AMD_ARCHS
 
     def __call__(self, arch: str, argument: str) -> CkTileSource:
         return CkTileSource(arch, detect(find_headers(Path(argument))))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from tile_oracle.build.binary import Binary
-from tile_oracle.build.isa import Isa
-from tile_oracle.build.kernel_source import TRITON
+from tile_oracle.build.isa import GPU_MACHINES, Isa
+from tile_oracle.build.kernel_source import TRITON, KernelSource
 from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
-from tile_oracle.build.source import Headers
 from tile_oracle.build.triton.child_process import HOW_TO_GET_TRITON
 from tile_oracle.build.triton.description import (
     Description,
@@ -30,27 +27,18 @@ from tile_oracle.triton.archive import read_archive
 from tile_oracle.triton.expression import ExpressionError, evaluate, names_in
 from tile_oracle.triton.views import COMPUTE_UNITS, values_of
 
-ARCHS = ("gfx950", "gfx942", "gfx90a", "sm_90")
+ARCHS = tuple(GPU_MACHINES)
 
 
-@dataclass(frozen=True)
-class TritonSource:
-    """The kernels that a file declares for an architecture.
+class TritonSource(KernelSource):
+    """The kernels that a file declares for an architecture."""
 
-    prebuilt_only: there is only a folder of binaries.
-    """
+    implementation = TRITON
 
-    description: Description
-    prebuilt_only: bool = False
-    implementation: str = TRITON
-
-    @property
-    def arch(self) -> str:
-        return self.description.arch
-
-    @property
-    def headers(self) -> Headers:
-        return self.description.headers
+    def __init__(self, description: Description, *, prebuilt_only: bool = False) -> None:
+        """prebuilt_only: there is only a folder of binaries."""
+        self.description, self.prebuilt_only = description, prebuilt_only
+        self.arch, self.headers = description.arch, description.headers
 
     @property
     def identity(self) -> str:
@@ -121,16 +109,10 @@ class TritonSource:
             raise KernelError(f"{kernel.name} is not declared in {self.description.name}")
         return self.description.unit(kernel)
 
-    def prebuilt(self, name: str, unit: str) -> Binary | None:
-        return None
-
     def find_toolchain(self, name: str) -> TritonToolchain:
         if self.prebuilt_only:
             raise BuildError(f"only the kernels of the folder are there: {HOW_TO_GET_TRITON}")
         return find_triton(name, self.arch)
-
-    def check_unchanged(self) -> None:
-        """Does nothing: the files are in memory."""
 
     def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
         try:
