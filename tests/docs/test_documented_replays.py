@@ -85,3 +85,14 @@ def test_the_recording_of_another_device_is_named_and_replayed_when_asked_for(tm
     assert found["run"]["device"] == "AMD EPYC, family 26, model 2"
     assert found["model"]["name"] == "grouped_conv_forward_bf16_cpu"
     assert found["state"] == "passed", printed
+
+
+@pytest.mark.parametrize("operation", ["grouped_conv", "gemm", "attention"])
+def test_the_overview_has_the_range_of_the_replays(operation: str) -> None:
+    rows = [row for row in ROWS if row["model"].startswith(operation)]
+    ranges = []
+    for figure in ("mean", "p10"):
+        least, most = (f"{limit(float(row[figure]) for row in rows):.1f}" for limit in (min, max))
+        ranges.append(least if least == most else f"{least} to {most}")
+    (line,) = re.findall(r"^\| NVIDIA H100, H200 .*", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert f"| {', '.join(ranges)} |" in line
