@@ -140,7 +140,8 @@ def test_what_is_outside_of_the_training_is_counted_or_left_out(
     found = json.loads((tmp_path / "all.json").read_text())["extrapolating"]
     assert wide <= found["picks"].keys()
     assert all("C = " in found["picks"][problem] for problem in wide)
-    assert f"{len(found['picks'])} picks extrapolate" in capsys.readouterr().out
+    outside = " problems lie outside the model's training range (C: "
+    assert f"{len(wide)}{outside}" in capsys.readouterr().out
 
     assert main([*given, str(tmp_path / "abstains.json"), "--abstain"]) == 0
     document = json.loads((tmp_path / "abstains.json").read_text())

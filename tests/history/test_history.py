@@ -118,7 +118,7 @@ def test_a_table_of_runs_has_units_in_its_heading(tmp_path: Path) -> None:
     write_run(tmp_path / "one", measure_s=6.0)
     assert main(["history", str(tmp_path)]) == 0
     runs = (tmp_path / "history.html").read_text().partition("<h3>Runs</h3>")[2].partition("</table>")[0]
-    assert "mean,&nbsp;%" in runs
+    assert "mean, %</th>" in runs
     assert ">95.00</td>" in runs
     assert ">0.50</td>" in runs
     assert "%" not in runs.partition("<tbody>")[2]

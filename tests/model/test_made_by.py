@@ -42,14 +42,14 @@ def test_the_ok_measurements_count() -> None:
 )
 def test_compiler_and_assembler_are_compared_by_their_versions(toolchain: str, differs: bool) -> None:
     found = differences(MadeBy.of_names(ZIG), MadeBy.of_names(toolchain))
-    assert found == ([f"built by {toolchain}, the model's by {ZIG}"] if differs else [])
+    assert found == ([f"builds ({toolchain}, the model's {ZIG})"] if differs else [])
 
 
 def test_device_and_driver_are_named() -> None:
     model, here = MadeBy.of_names(ZIG, "NVIDIA H200", "580"), MadeBy.of_names("", "NVIDIA H100", "570")
     assert differences(model, here) == [
-        "run on NVIDIA H100, the model's on NVIDIA H200",
-        "run by 570, the model's by 580",
+        "devices (NVIDIA H100, the model's NVIDIA H200)",
+        "drivers (570, the model's 580)",
     ]
     assert differences(MadeBy(), here) == []  # an older folder states nothing
     linux = (MadeBy.of_names(driver=f"Linux {release}") for release in ("6.1", "6.2"))
@@ -62,7 +62,7 @@ def test_a_shipped_model_of_clangs_kernels_says_that_nvcc_differs_and_what_it_co
     assert list(made_by.devices) == ["NVIDIA H200"]
     assert travel_note([H200], made_by) == ""
     note = travel_note([H200, H200], MadeBy.of_names("nvcc 13.0.88", "NVIDIA H200"))
-    assert "built by nvcc 13.0.88, the model's by clang 22.1.8" in note
+    assert "different builds (nvcc 13.0.88, the model's clang 22.1.8" in note
     assert note.count("nvcc 13.0.88") == 1
     assert COST in note
     assert "\n" not in note

@@ -17,9 +17,9 @@ from tests.report.records_factory import frame, record, some_kernels, some_probl
 from tests.samples import slow
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
+from tile_oracle.pages.words import moment
 from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
-from tile_oracle.report.wording import moment
 
 VOID = {"meta", "br", "wbr", "input", "link", "img"}
 RUN = RunInfo(

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
+from tile_oracle.pages.tables import code, text
 from tile_oracle.report.data import RankedBy, RunInfo, analyse
-from tile_oracle.report.markdown import code, summary_markdown, text
+from tile_oracle.report.markdown import summary_markdown
 
 PROBLEMS = some_problems(6)
 RUN = RunInfo("a-run", problem_set="forward_smoke", target="cpu", environment={"toolchain": "zig|c++"})
@@ -39,7 +40,7 @@ def test_it_has_the_metrics_and_complete_tables() -> None:
         if above.startswith("|") and line.startswith("|"):
             assert columns(line) == columns(above)
     for status, number in data.statuses.items():
-        assert (f"| {status} | {number:,} |" in summary) == (number > 0)
+        assert (f"| {text(status)} | {number:,} |" in summary) == (number > 0)
 
 
 def test_it_answers_the_questions_of_the_report_first() -> None:

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from tile_oracle.report.wording import amount, listed, microseconds, shared_prefix, tflops
+from tile_oracle.pages.words import amount, listed, microseconds, tflops
+from tile_oracle.report.wording import shared_prefix
 
 
 @pytest.mark.parametrize(

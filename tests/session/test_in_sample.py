@@ -228,7 +228,7 @@ def test_a_regenerated_report_is_the_same(recorded: Recorded, judged: Judge) -> 
 def test_a_smaller_pool_is_reported(judged: Judge) -> None:
     done = judged("made_up", "--kernel-filter", "pipeline == 'mem'", "--allow=no-baseline")
     said = " ".join(done.output.split())
-    assert "ranked 4 of 8 recorded kernels: a smaller pool is an easier choice" in said
+    assert "only 4 of 8 recorded kernels were candidates, so this is easier than the full pool" in said
     assert "ranked 4 of the 8 kernels that the model was trained on" in said
     assert done.document["candidates"]["ranked"] == 4
 
@@ -320,5 +320,5 @@ def test_a_replay_says_in_what_its_kernels_differ_from_those_that_the_model_lear
     assert at_home.document["extrapolating"]["travel"] == ""
     away = judged(recorded.model.name, f"--oracle={tmp_path / 'nvcc.parquet'}", "--allow=no-baseline")
     note = away.document["extrapolating"]["travel"]
-    assert "these kernels are built by nvcc 13.0.88, the model's by " in note
-    assert "built by nvcc 13.0.88" in " ".join(away.output.split())
+    assert "come from different builds (nvcc 13.0.88, the model's " in note
+    assert "different builds (nvcc 13.0.88" in " ".join(away.output.split())

@@ -183,7 +183,7 @@ def test_without_a_baseline_the_session_prints_two_commands_that_work(recorded: 
     assert done.status == Outcome.NO_BASELINE == 10
     assert done.counts() == {"passed": 12, "skipped": 6}
     (said,) = (line for line in done.lines if line.startswith("no baseline: "))
-    assert "nothing has been accepted yet for made_up" in said
+    assert "there is no baseline for made_up" in said
     assert "exit status 10: no baseline" in done.output
     shown = [shlex.split(line)[1:] for line in done.lines if line.startswith("    pytest ")]
     assert len(shown) == 2

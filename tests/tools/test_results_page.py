@@ -63,7 +63,7 @@ def test_models_without_a_study_and_with_a_gate(tmp_path: Path) -> None:
     baseline.write_text(json.dumps(document))
     seal_baseline(baseline, GateError)
     page = results_page(read_shipped(tmp_path))
-    assert "this model has no study.json" in page
+    assert "This model has no study.json" in page
     (line,) = (line for line in page.splitlines() if "304 problems of" in line)
     assert "304 problems of some\\|set x measured" in line
     assert f"{100 * np.mean(list(document['efficiencies'].values())):.2f} [" in line

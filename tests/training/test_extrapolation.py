@@ -43,13 +43,13 @@ def test_extrapolating_picks_are_counted_and_abstain_leaves_them_out(recorded: R
     assert wide <= extrapolated.keys()
     assert len(extrapolated) < len(recorded.problems)
     assert all("C = " in extrapolated[problem] for problem in wide)
-    assert f"{len(extrapolated)} picks extrapolate, on problems outside" in output
+    assert f"{len(extrapolated)} problems lie outside the model's training range" in output
     assert (selection["coverage"] == "covered").all()
 
     output, document, left = ended(recorded, "abstains", "--abstain")
     assert document["extrapolating"]["abstained"] == extrapolated
     assert f"picked nothing for {len(extrapolated)} problems outside of its training" in output
-    assert "picks extrapolate" not in output
+    assert "outside the model's training range" not in output
     assert set(left.index[left["coverage"] == "not ranked"]) == extrapolated.keys()
     inside = [problem for problem in left.index if problem not in extrapolated]
     pd.testing.assert_frame_equal(left.loc[inside, ["pick_kernel"]], selection.loc[inside, ["pick_kernel"]])
@@ -62,8 +62,8 @@ def test_picks_that_extrapolate_are_counted_once() -> None:
     problems = {"a": ("G = 2, trained on 1 alone", "C = 9"), "b": ("G = 4",)}
     found = Extrapolation(problems, {"b": "never", "c": "never"})
     assert found.note == (
-        "3 picks extrapolate: 2 on problems outside of its training (G 2, C 1), "
-        "2 of kernels that it never saw"
+        "2 problems lie outside the model's training range (G: 2, C: 1); "
+        "2 picks are kernels that it never saw"
     )
     assert found.why == {"a": "G = 2, trained on 1 alone; C = 9", "b": "G = 4; never", "c": "never"}
     assert Extrapolation({}, {}).note == ""

@@ -141,28 +141,18 @@ def _show_round(rounds: Any) -> None:
 
 def _write_page(path: Path, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """A page with the curve: regret (percent) against measurements a problem."""
-    from html import escape
-
-    from tile_oracle.report.charts import Line, lines
+    from tile_oracle.pages.charts import Line, lines
+    from tile_oracle.pages.render import HERE, render
 
     points = [(row["per_problem"], 100 - row["mean_percent"]) for row in rows]
     chart = lines(
-        [Line("measured", points, "series-0", True)],
+        [Line("measured", points, "first", True)],
         x_range=(0.0, max([1.0, *(each for each, _ in points)])),
         y_range=(0.0, max([1.0, *(regret for _, regret in points)])),
         x_name="measurements a problem",
         y_name="mean regret, %",
     )
-    style = (
-        "body{font:15px sans-serif;max-width:52em;margin:2em auto;color:#222;background:#fff}"
-        ".line{fill:none;stroke-width:2}.series-0{stroke:#1b6ac9;fill:#1b6ac9}.line{fill:none}"
-        "text{font-size:11px;fill:#444;stroke:none}.axis,.grid{stroke:#ccc}.key{width:22px;height:8px}"
-        ".legend{list-style:none;padding:0}"
-    )
-    page = (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>\n'
-        f"<style>{style}</style>\n<h1>{escape(title)}</h1>\n{chart}\n</html>\n"
-    )
+    page = render(HERE, "chart.html", title=title, caption="Regret of the picks", chart=chart)
     try:
         write_atomically(path, page.encode())
     except OSError as error:

@@ -12,19 +12,20 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tile_oracle.comparison.wording import percent, short_names
+from tile_oracle.comparison.wording import short_names
 from tile_oracle.history.chart import Drawn, Point, history_chart
 from tile_oracle.history.group import FIGURES, ORACLE, PICK, Change, Group, Trend
 from tile_oracle.history.runs import Runs
 from tile_oracle.history.summary import REPORT, RunSummary
-from tile_oracle.history.wording import HEADINGS, day, mark_text, number, run_rows, trend_rows
-from tile_oracle.static_page import clean, render
+from tile_oracle.history.wording import HEADINGS, day, mark_text, no_step, number, run_rows, trend_rows
+from tile_oracle.pages.render import render
+from tile_oracle.pages.tables import Cell, Column, Table, numbers
+from tile_oracle.pages.words import change_percent, one_line
 
 _TEMPLATES = Path(__file__).with_name("page")
 _MOST_PROBLEMS = 200
 _MOST_MARKS = 60
 _TOGETHER = ("mean", "median", "p10", "worst")
-_BY_NAME = {figure.name: figure for figure in FIGURES}
 _STATES = {"passed": "good", "failed": "bad"}
 
 
@@ -45,6 +46,7 @@ def _view(group: Group, root: Path, home: Path, place: int) -> dict[str, Any]:
     links = [_link(run, root, home) for run in group.runs]
     last = group.runs[-1]
     tiles = [(number(figure, group.values(figure)[-1]), figure.title) for figure in FIGURES]
+    last_changes = [one for one in group.changes if one.at == len(group.runs) - 1]
     return {
         "id": f"group-{place}",
         "title": group.title,
@@ -53,18 +55,42 @@ def _view(group: Group, root: Path, home: Path, place: int) -> dict[str, Any]:
         "css": _STATES.get(last.state, "open"),
         "when": day(last.when),
         "tiles": [tile for tile in tiles if tile[0] != "-"],
-        "steps": trend_rows(group),
+        "steps": _steps(group),
+        "no_step": no_step(len(group.runs)),
         "charts": _charts(group, links),
         "marks": [
             (place, day(group.runs[at].when), text)
             for place, (at, text) in reversed(list(enumerate(_marks(group).items(), 1)))
         ][:_MOST_MARKS],
-        "headings": HEADINGS,
-        "rows": list(zip(run_rows(group), reversed(links), strict=True)),
-        "last_changes": [_change(one) for one in group.changes if one.at == len(group.runs) - 1],
+        "runs": _runs(group, links),
+        "last_changes": Table("Changes in the last run", _CHANGED, [_change(one) for one in last_changes]),
         "problems": _problems(group),
         "problems_left": max(0, len({one.problem for one in group.changes}) - _MOST_PROBLEMS),
     }
+
+
+def _steps(group: Group) -> Table:
+    rows = []
+    for row in trend_rows(group):
+        css = "open" if row.kind == "open" else "good" if row.better else "bad"
+        figures = [Cell(text) for text in (row.figure, row.before, row.after, row.change, row.interval)]
+        when, p_value = Cell(row.when, note=row.between), "" if row.p_value is None else f"{row.p_value:.3f}"
+        rows.append([Cell(row.kind, css=f"badge {css}"), *figures, when, Cell(p_value), Cell(row.changed)])
+    columns = [
+        *(Column("outcome"), Column("figure", "plain")),
+        *numbers("before", "after", "change", "95 % interval"),
+        *(Column("from, UTC", "plain"), Column("p", "num"), Column("changed there")),
+    ]
+    return Table(f"Steps of {group.title}", columns, rows, narrow=True)
+
+
+def _runs(group: Group, links: Sequence[str]) -> Table:
+    rows = [
+        [Cell(when), Cell(name, href=link), *map(Cell, rest)]
+        for (when, name, *rest), link in zip(run_rows(group), reversed(links), strict=True)
+    ]
+    columns = [*(Column(name, "plain") for name in HEADINGS[:3]), *numbers(*HEADINGS[3:])]
+    return Table(f"Runs of {group.title}", columns, rows)
 
 
 def _link(run: RunSummary, root: Path, home: Path) -> str:
@@ -77,29 +103,23 @@ def _charts(group: Group, links: Sequence[str]) -> list[tuple[str, Markup]]:
     """(caption, chart) of the efficiencies together and of each other figure."""
     marks = _marks(group)
     points = [
-        Point(f"{day(run.when)}, {clean(run.name)}", link, not run.complete)
+        Point(f"{day(run.when)}, {one_line(run.name)}", link, not run.complete)
         for run, link in zip(group.runs, links, strict=True)
     ]
     one_day = len({run.when[:10] for run in group.runs}) == 1
     days = [run.when[11:16] if one_day else run.when[:10] for run in group.runs]
     levels = {trend.figure.name: _levels(trend.at, trend) for trend in group.trends}
-    together = [
-        Drawn(_BY_NAME[name].title, group.values(_BY_NAME[name]), levels.get(name, ())) for name in _TOGETHER
-    ]
-    drawn = [("Efficiency, % of the oracle", together)]
-    drawn.append(
-        (
-            "Mean efficiency, %",
-            [Drawn("mean", group.values(_BY_NAME["mean"]), levels.get("mean", ()))],
-        )
-    )
-    drawn += [
-        (
-            f"{figure.title[:1].upper()}{figure.title[1:]}" + (", %" if figure.unit == "%" else ""),
-            [Drawn(figure.title, group.values(figure), levels.get(figure.name, ()))],
-        )
+    lines = {
+        figure.name: Drawn(figure.title, group.values(figure), levels.get(figure.name, ()))
         for figure in FIGURES
-        if figure.name not in _TOGETHER
+    }
+    drawn = [
+        ("Efficiency, % of the oracle", [lines[name] for name in _TOGETHER]),
+        *(
+            (f"{figure.title[:1].upper()}{figure.title[1:]}" + (", %" if figure.unit == "%" else ""), [line])
+            for figure, line in zip(FIGURES, lines.values(), strict=True)
+            if figure.name not in _TOGETHER[1:]
+        ),
     ]
     charts = [(caption, history_chart(caption, lines, points, days, marks)) for caption, lines in drawn]
     return [(caption, chart) for caption, chart in charts if chart]
@@ -125,36 +145,33 @@ def _levels(at: Sequence[int], trend: Trend) -> list[tuple[int, int, float]]:
     ]
 
 
-def _problems(group: Group) -> list[dict[str, Any]]:
+_CHANGED = (
+    Column("problem", "id"),
+    Column("what"),
+    *(Column("from", "name"), Column("to", "name")),
+    *numbers("efficiency, %", "oracle's TFLOPS, change"),
+)
+
+
+def _problems(group: Group) -> Table:
     """The problems that changed pick or oracle, those of the newest change first."""
     changes: dict[str, list[Change]] = defaultdict(list)
     for change in group.changes:
         changes[change.problem].append(change)
-    order = sorted(changes, key=lambda problem: (-changes[problem][-1].at, problem))
-    return [
-        {
-            "problem": problem,
-            "picks": sum(one.what == PICK for one in changes[problem]),
-            "oracles": sum(one.what == ORACLE for one in changes[problem]),
-            "when": day(group.runs[changes[problem][-1].at].when),
-            **_change(changes[problem][-1]),
-        }
-        for problem in order[:_MOST_PROBLEMS]
-    ]
+    rows = []
+    for problem in sorted(changes, key=lambda problem: (-changes[problem][-1].at, problem))[:_MOST_PROBLEMS]:
+        first, *rest = _change(changes[problem][-1])
+        picks, oracles = (sum(one.what == what for one in changes[problem]) for what in (PICK, ORACLE))
+        when = Cell(day(group.runs[changes[problem][-1].at].when))
+        rows.append([first, Cell(picks), Cell(oracles), when, *rest])
+    counts = [*numbers("picks changed", "oracles changed"), Column("last, UTC", "plain")]
+    return Table("Problems that changed", [_CHANGED[0], *counts, *_CHANGED[1:]], rows)
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: Change) -> list[Cell]:
     before, after = change.tflops
+    efficiency = " -> ".join(f"{100 * v:.1f}" if math.isfinite(v) else "none" for v in change.efficiency)
+    faster = math.isfinite(before) and before > 0 < after
     kernels = short_names(change.before, change.after)
-    return {
-        "problem": change.problem,
-        "what": change.what,
-        "before": kernels[0],
-        "after": kernels[1],
-        "efficiency": " -> ".join(
-            f"{100 * v:.1f}" if math.isfinite(v) else "none" for v in change.efficiency
-        ),
-        "tflops": percent(100 * (after / before - 1))
-        if math.isfinite(before) and before > 0 < after
-        else "-",
-    }
+    tflops = change_percent(100 * (after / before - 1)) if faster else "-"
+    return [Cell(one) for one in (change.problem, change.what, *kernels, efficiency, tflops)]

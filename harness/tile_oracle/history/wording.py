@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from tile_oracle.history.group import FIGURES, ORACLE, PICK, Figure, Group, Mark, Trend
 from tile_oracle.history.steps import SIGNIFICANCE, Step
-from tile_oracle.static_page import clean
+from tile_oracle.pages.words import count, one_line
 from tile_oracle.terminal.text_table import text_table
 
 _SHOWN_RUNS = 20
 _SHORT = 28
+_ENOUGH_RUNS = 10
+"""With fewer, no step is settled: two levels of five runs are 2 of the 252 ways to choose five of ten."""
 
 
 def number(figure: Figure, value: float | None) -> str:
@@ -36,58 +38,41 @@ def day(when: str) -> str:
     return when[:16].replace("T", " ")
 
 
-def step_sentence(group: Group, trend: Trend, step: Step) -> str:
-    """What changed, when, by how much, whether noise explains it, and what else changed there."""
-    figure = trend.figure
-    unit = "points" if figure.unit == "%" else figure.unit
-    run, first, last = (group.runs[trend.at[place]] for place in (step.at, step.first, step.last))
-    text = (
-        f"{figure.title}: {number(figure, step.before)} -> {number(figure, step.after)} "
-        f"({step.change:+.{figure.digits}f} {unit}, 95 % interval {step.low:+.{figure.digits}f} to "
-        f"{step.high:+.{figure.digits}f}) from {day(run.when)}"
-    )
-    if first is not last:
-        text += f", between {day(first.when)} and {day(last.when)}"
-    text += f"; p = {step.p_value:.4f}"
-    if not step.settled:
-        text += f": not settled (above {SIGNIFICANCE:g}), more runs will tell"
-    near = _marks_near(group, trend, step)
-    return text + (f"; changed there: {', '.join(near)}" if near else "")
-
-
-def trend_sentences(group: Group) -> list[tuple[bool, str]]:
-    """(settled, sentence) of all steps, newest first, and of odd last values."""
-    steps = [(step, trend) for trend in group.trends for step in trend.steps]
-    steps.sort(key=lambda one: one[1].at[one[0].at], reverse=True)
-    lines = [(step.settled, step_sentence(group, trend, step)) for step, trend in steps]
-    for trend in group.trends:
-        if trend.odd is not None:
-            figure, odd = trend.figure, trend.odd
-            text = (
-                f"{figure.title}: the last run has {number(figure, odd.value)}; its level predicts "
-                f"{odd.low:.{figure.digits}f} to {number(figure, odd.high)} (99 %). "
-                "Further runs tell whether it is a step"
-            )
-            lines.insert(0, (False, text))
-    return lines
-
-
 @dataclass(frozen=True)
 class TrendRow:
-    """A step, or an odd last value, as a row of a table. kind: "step" or "open" (not settled). better:
-    whether the figure rose. between: the range of the beginning, "" if it is one run."""
+    """A step, or an odd last value. kind: "step" or "open" (not settled). better: whether the figure rose.
+    unit: of the change. between: the range of the beginning, "" if it is one run. changed: what else changed
+    there, or what an odd value means."""
 
     kind: str
     better: bool
     figure: str
     before: str
     after: str
-    change: str
-    interval: str
     when: str
-    between: str
-    p_value: str
-    changed: str
+    change: str = ""
+    unit: str = ""
+    interval: str = ""
+    between: str = ""
+    p_value: float | None = None
+    changed: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The row for a terminal."""
+        if self.p_value is None:
+            return (
+                f"{self.figure}: the last run has {self.after}; its level predicts {self.before} (99 %). "
+                "Further runs tell whether it is a step"
+            )
+        return (
+            f"{self.figure}: {self.before} -> {self.after} ({self.change} {self.unit}, 95 % interval "
+            f"{self.interval}) from {self.when}"
+            + (f", between {self.between.replace(' to ', ' and ')}" if self.between else "")
+            + f"; p = {self.p_value:.4f}"
+            + (f": not settled (above {SIGNIFICANCE:g}), more runs will tell" if self.kind == "open" else "")
+            + (f"; changed there: {self.changed}" if self.changed else "")
+        )
 
 
 def trend_rows(group: Group) -> list[TrendRow]:
@@ -101,18 +86,20 @@ def trend_rows(group: Group) -> list[TrendRow]:
 def _step_row(group: Group, trend: Trend, step: Step) -> TrendRow:
     figure = trend.figure
     run, first, last = (group.runs[trend.at[place]] for place in (step.at, step.first, step.last))
+    near = [mark for mark in group.marks if trend.at[step.first] <= mark.at <= trend.at[step.last]]
     return TrendRow(
         "step" if step.settled else "open",
         step.change > 0,
         figure.title,
         number(figure, step.before),
         number(figure, step.after),
-        f"{step.change:+.{figure.digits}f}",
-        f"{step.low:+.{figure.digits}f} to {step.high:+.{figure.digits}f}",
         day(run.when),
+        f"{step.change:+.{figure.digits}f}",
+        "points" if figure.unit == "%" else figure.unit,
+        f"{step.low:+.{figure.digits}f} to {step.high:+.{figure.digits}f}",
         "" if first is last else f"{day(first.when)} to {day(last.when)}",
-        f"{step.p_value:.3f}",
-        "; ".join(_marks_near(group, trend, step)),
+        step.p_value,
+        ", ".join(mark_text(mark) for mark in near[:4]),
     )
 
 
@@ -121,20 +108,16 @@ def _odd_row(group: Group, trend: Trend) -> TrendRow:
     assert odd is not None
     expected = f"{bare(figure, odd.low)} to {number(figure, odd.high)}"
     return TrendRow(
-        *("open", odd.value > odd.high, figure.title, expected, number(figure, odd.value), "", ""),
-        *(day(group.runs[trend.at[-1]].when), "", ""),
-        "the last run is outside of what its level predicts (99 %): further runs tell whether it is a step",
+        *("open", odd.value > odd.high, figure.title, expected, number(figure, odd.value)),
+        day(group.runs[trend.at[-1]].when),
+        changed="the last run is outside of what its level predicts (99 %): further runs tell whether it is "
+        "a step",
     )
-
-
-def _marks_near(group: Group, trend: Trend, step: Step) -> list[str]:
-    near = [mark for mark in group.marks if trend.at[step.first] <= mark.at <= trend.at[step.last]]
-    return [mark_text(mark) for mark in near[:4]]
 
 
 def mark_text(mark: Mark) -> str:
     """A change of device, driver, toolchain, sources or model."""
-    return f"{mark.what} {clean(mark.before)[:60]} -> {clean(mark.after)[:60]}"
+    return f"{mark.what} {one_line(mark.before, 60)} -> {one_line(mark.after, 60)}"
 
 
 def run_rows(group: Group) -> list[list[str]]:
@@ -143,8 +126,8 @@ def run_rows(group: Group) -> list[list[str]]:
     return [
         [
             day(run.when),
-            clean(run.name),
-            clean(run.state) + ("" if run.complete else ", incomplete"),
+            one_line(run.name),
+            one_line(run.state) + ("" if run.complete else ", incomplete"),
             *(bare(figure, values[at]) for figure, values in columns),
             str(group.changed_by_run[at, PICK]),
             str(group.changed_by_run[at, ORACLE]),
@@ -164,6 +147,12 @@ HEADINGS = (
 )
 
 
+def no_step(runs: int) -> str:
+    """Why a series of runs has no step."""
+    few = f"too few runs to tell (needs about {_ENOUGH_RUNS})"
+    return few if runs < _ENOUGH_RUNS else f"noise explains all differences between the {runs:,} runs"
+
+
 def terminal_lines(groups: Sequence[Group], notes: Sequence[str]) -> list[str]:
     """The history for a terminal: of each group the newest runs, the steps and the marked changes."""
     head = ["time, UTC", "run", "verdict", "mean", "median", "P10", "worst", "covered", "speed", "GPU h"]
@@ -171,20 +160,16 @@ def terminal_lines(groups: Sequence[Group], notes: Sequence[str]) -> list[str]:
     lines: list[str] = []
     for group in groups:
         rows = run_rows(group)
-        short = [[row[0], _cut(row[1]), _cut(row[2]), *row[3:]] for row in rows[:_SHOWN_RUNS]]
-        lines += ["", f"{group.title}: {len(rows)} run{'' if len(rows) == 1 else 's'}"]
-        lines += [f"  {line}" for line in text_table([head, *short], right_aligned=range(3, len(head)))]
+        short = [[row[0], one_line(row[1], _SHORT), one_line(row[2], _SHORT), *row[3:]] for row in rows]
+        lines += ["", f"{group.title}: {count(len(rows), 'run')}"]
+        table = text_table([head, *short[:_SHOWN_RUNS]], right_aligned=range(3, len(head)))
+        lines += [f"  {line}" for line in table]
         if len(rows) > _SHOWN_RUNS:
             lines.append(f"  and {len(rows) - _SHOWN_RUNS} older ones")
-        said = trend_sentences(group)
-        lines += [f"  {'step' if settled else 'open'}: {text}" for settled, text in said]
-        if not said:
-            lines.append("  no step: noise explains the figures")
+        trends = trend_rows(group)
+        lines += [f"  {one.kind}: {one.sentence}" for one in trends]
+        lines += [] if trends else [f"  no step: {no_step(len(rows))}"]
         lines += [
             f"  {day(group.runs[mark.at].when)}: {mark_text(mark)}" for mark in reversed(group.marks[-10:])
         ]
     return [*lines[1:], *notes]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHORT else text[: _SHORT - 3] + "..."

@@ -91,23 +91,24 @@ def builds_of(records: pd.DataFrame) -> pd.Series:
 
 
 def differences(model: MadeBy, here: MadeBy) -> list[str]:
-    """In what the measurements or binaries here differ from the model's, one phrase each. Unknown names are
-    not compared. Toolchains are compared by compiler, assembler and their versions: who packaged them does
-    not change the code."""
+    """Name what the measurements or binaries here do not share with the model's, one phrase each.
+
+    Unknown names are not compared. Toolchains are compared by compiler, assembler and their versions: who
+    packaged them does not change the code."""
     found = []
     if model.toolchains and here.toolchains:
         known = {program for name in model.toolchains for program in _programs(name)}
         other = [name for name in here.toolchains if not set(_programs(name)) <= known]
         if other:
-            found.append(f"built by {other[0]}, the model's by {_most(model.toolchains)}")
-    for how, ours, theirs in (
-        ("run on", here.devices, model.devices),
-        ("run by", here.drivers, model.drivers),
+            found.append(f"builds ({other[0]}, the model's {_most(model.toolchains)})")
+    for what, ours, theirs in (
+        ("devices", here.devices, model.devices),
+        ("drivers", here.drivers, model.drivers),
     ):
         # The driver of a CPU is the system's kernel, whose release does not change the times.
         strange = [name for name in ours if name not in theirs and not name.startswith("Linux ")]
         if theirs and strange:
-            found.append(f"{how} {strange[0]}, the model's {how.split()[1]} {_most(theirs)}")
+            found.append(f"{what} ({strange[0]}, the model's {_most(theirs)})")
     return found
 
 
@@ -118,7 +119,7 @@ def travel_note(folders: Iterable[Path], here: MadeBy) -> str:
     if not said:
         return ""
     return (
-        f"not as the model learnt them: these kernels are {'; '.join(said)} ({COST}); "
+        f"the records and the model come from different {', '.join(said)}: {COST}; "
         "`tile-oracle train RECORDS --adapt MODEL` corrects it by a few measurements if that helps"
     )
 

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from tile_oracle.judge.verdict import FAILED, PASSED
+from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import FOLDER, ReportData, RunInfo
 from tile_oracle.report.lost_time import losing_slices, lost_times
@@ -20,8 +21,8 @@ def is_it_good(data: ReportData) -> list[str]:
     if mean is None:
         return ["No pick can be judged: no problem has both an oracle and a measured pick."]
     sentences = [
-        f"The picks reach {wording.percent(mean)} of the oracle on average over "
-        f"{wording.count(figures.covered, 'problem')}."
+        f"The picks reach {words.percent(mean)} of the oracle on average over "
+        f"{words.count(figures.covered, 'problem')}."
     ]
     judged = next((one for one in data.verdict.criteria if one.name == "mean"), None)
     beside = [
@@ -35,13 +36,13 @@ def is_it_good(data: ReportData) -> list[str]:
         if other is not None
     ]
     if beside:
-        sentences.append(f"That is {wording.listed(beside)}.")
+        sentences.append(f"That is {words.listed(beside)}.")
     weighted = data.time_weighted_percent
     if weighted is not None:
         failed = data.selection["efficiency"] == 0
-        without = f" (without {wording.count(int(failed.sum()), 'pick')} that failed)" if failed.any() else ""
+        without = f" (without {words.count(int(failed.sum()), 'pick')} that failed)" if failed.any() else ""
         sentences.append(
-            f"Weighted by time, they reach {wording.percent(weighted)}{without}: all problems together take "
+            f"Weighted by time, they reach {words.percent(weighted)}{without}: all problems together take "
             f"{_longer(weighted)} with the oracles."
         )
     return sentences
@@ -49,9 +50,9 @@ def is_it_good(data: ReportData) -> list[str]:
 
 def _beside(value: float, other: float, name: str) -> str:
     """1.0 points below the noise ceiling (99.9 %). The difference is that of the values as they are shown."""
-    points = wording.as_shown(value) - wording.as_shown(other)
+    points = words.as_shown(value) - words.as_shown(other)
     where = "level with" if abs(points) < 0.05 else f"{abs(points):.1f} points {_SIDE[points > 0]}"
-    return f"{where} {name} ({wording.percent(other)})"
+    return f"{where} {name} ({words.percent(other)})"
 
 
 _SIDE = {True: "above", False: "below"}
@@ -70,7 +71,7 @@ def where_it_fails(data: ReportData) -> list[str]:
     sentences = []
     failed = int((data.selection["efficiency"] == 0).sum())
     if failed:
-        sentences.append(f"{wording.count(failed, 'pick')} failed: no time to compare, efficiency 0.")
+        sentences.append(f"{words.count(failed, 'pick')} failed: no time to compare, efficiency 0.")
     lost = lost_times(data.selection)
     total = float(lost["lost_us"].sum()) if len(lost) else 0.0
     if not data.efficiency.covered:
@@ -79,17 +80,17 @@ def where_it_fails(data: ReportData) -> list[str]:
         return sentences or ["Every pick is as fast as the oracle."]
     for one in losing_slices(lost, _WORST):
         sentences.append(
-            f"{one.name}: {wording.count(one.problems, 'problem')}, "
-            f"mean {wording.percent(one.mean_percent)}, {wording.percent(one.lost_percent)} of the lost time."
+            f"{one.name}: {words.count(one.problems, 'problem')}, "
+            f"mean {words.percent(one.mean_percent)}, {words.percent(one.lost_percent)} of the lost time."
         )
     half = int((lost["lost_us"].cumsum() < total / 2).sum()) + 1
-    first = wording.one_line(lost["problem"].iloc[0])
-    share = wording.percent(100.0 * float(lost["lost_us"].iloc[0]) / total)
+    first = words.one_line(lost["problem"].iloc[0])
+    share = words.percent(100.0 * float(lost["lost_us"].iloc[0]) / total)
     if half == 1:
         return [*sentences, f"{first} alone: {share} of the lost time."]
     return [
         *sentences,
-        f"Half of the lost time is in {half:,} of {wording.count(len(lost), 'problem')}; "
+        f"Half of the lost time is in {half:,} of {words.count(len(lost), 'problem')}; "
         f"the largest share is {first} ({share}).",
     ]
 

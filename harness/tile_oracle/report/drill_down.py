@@ -23,6 +23,7 @@ from tile_oracle.judge.slices import slices_of
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.operation import operation_named
+from tile_oracle.pages import words
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report import wording
@@ -121,7 +122,7 @@ class DrillDown:
     def decimals(self, problem: int) -> int:
         """Decimal places of a problem's times in microseconds: four digits for the fastest."""
         times = [int(self.time_ns[row]) for row in self.rows_of(problem) if self.time_ns[row] > 0]
-        return wording.decimals(min(times) / 1e3) if times else 2
+        return words.decimals(min(times) / 1e3) if times else 2
 
     def document(
         self,
@@ -195,11 +196,11 @@ def about(
     return {
         "id": str(row["problem"]),
         "kinds": ", ".join(slices_of(problem)),
-        "operations": f"{wording.amount(row['flops'], 'FLOP')}, {wording.amount(problem.bytes, 'B')}",
-        "efficiency": wording.percent(100 * row["efficiency"])
+        "operations": f"{words.amount(row['flops'], 'FLOP')}, {words.amount(problem.bytes, 'B')}",
+        "efficiency": words.percent(100 * row["efficiency"])
         if row["coverage"] == COVERED
         else row["coverage"],
-        "lost": "" if pd.isna(lost) or not lost > 0 else f"{wording.microseconds(lost)} µs",
+        "lost": "" if pd.isna(lost) or not lost > 0 else f"{words.microseconds(lost)} µs",
         "why": wording.why(row) if row["coverage"] == COVERED else "",
         "differs": _difference(row),
         **({} if reason is None else _reason(reason, scores, _meanings(problem.op))),
@@ -259,7 +260,7 @@ def _difference(row: Mapping[str, Any]) -> list[list[str]]:
         return []
     fields = [name for name in dict.fromkeys((*oracle, *pick)) if name != "kernel"]
     rows = [[name, _shown(pick.get(name)), _shown(oracle.get(name))] for name in fields]
-    return [[wording.one_line(text, 60) for text in one] for one in rows if one[1] != one[2]]
+    return [[words.one_line(text, 60) for text in one] for one in rows if one[1] != one[2]]
 
 
 def _shown(value: object) -> str:
@@ -342,7 +343,7 @@ def _texts(rows: pd.DataFrame) -> tuple[_Ints, tuple[str, ...]]:
     """The place of each failure's detail among the different ones, and these."""
     failed = rows["status"].to_numpy(dtype=object) != "ok"
     shown = [
-        wording.one_line(text, _DETAIL_CHARACTERS) if bad else ""
+        words.one_line(text, _DETAIL_CHARACTERS) if bad else ""
         for text, bad in zip(rows["detail"], failed, strict=True)
     ]
     place = {text: number for number, text in enumerate(dict.fromkeys(text for text in shown if text))}
@@ -353,7 +354,7 @@ def _per_kernel(final: pd.DataFrame, names: Sequence[str], column: str) -> tuple
     if column not in final:
         return ("",) * len(names)
     first = final.drop_duplicates("kernel").set_index("kernel")[column].astype(object)
-    return tuple(wording.one_line(value) for value in first.reindex(names))
+    return tuple(words.one_line(value) for value in first.reindex(names))
 
 
 def _facts(final: pd.DataFrame, names: Sequence[str]) -> dict[str, _Ints]:
@@ -375,5 +376,5 @@ def _short_names(names: Sequence[str], final: pd.DataFrame) -> tuple[str, ...]:
         problem = str(problem_of[name])
         if problem not in prefixes:
             prefixes[problem] = wording.prefix_of(problem)
-        found.append(wording.one_line(name).removeprefix(prefixes[problem]) or "-")
+        found.append(words.one_line(name).removeprefix(prefixes[problem]) or "-")
     return tuple(found)

@@ -8,9 +8,8 @@ import numpy as np
 from markupsafe import Markup
 
 from tile_oracle.judge.selection import TOP_K
-from tile_oracle.report import charts, wording
-from tile_oracle.report.data import ReportData
-from tile_oracle.report.page_table import (
+from tile_oracle.pages import charts, words
+from tile_oracle.pages.tables import (
     Cell,
     Column,
     Table,
@@ -18,6 +17,8 @@ from tile_oracle.report.page_table import (
     numbers,
     times,
 )
+from tile_oracle.report.data import ReportData
+from tile_oracle.report.figures import CEILING, SINGLE
 
 
 def efficiency(data: ReportData) -> View | None:
@@ -51,32 +52,32 @@ def efficiency(data: ReportData) -> View | None:
         ("Mean efficiency when the first k picks are measured", _top_k_chart(data)),
         ("Place of the oracle in the model's ranking", _rank_chart(data)),
     ]
-    return {"missing": "", "figures": [(caption, Markup(chart)) for caption, chart in figures]}
+    return {"missing": "", "figures": figures}
 
 
-def _top_k_chart(data: ReportData) -> str:
+def _top_k_chart(data: ReportData) -> Markup:
     reached = data.efficiency.measure_top_percent
     low = _low_end(reached)
     drawn = [charts.Line("first k picks", list(enumerate(reached, start=1)), "first", marked=True)]
     for name, value, css in (
-        ("one kernel for all problems", data.fixed_mean_percent, "second"),
-        ("the sweep's winners, measured again", data.repeatability_percent, "third"),
+        (SINGLE, data.fixed_mean_percent, "second"),
+        (CEILING, data.repeatability_percent, "third"),
     ):
         if value is not None:
             below = value < low
-            named = f"{name}: {wording.percent(value)}{' (below the axis)' if below else ''}"
+            named = f"{name}: {words.percent(value)}{' (below the axis)' if below else ''}"
             drawn.append(charts.Line(named, [] if below else [(1.0, value), (float(TOP_K), value)], css))
     return charts.lines(
         drawn,
         x_range=(1.0, float(TOP_K)),
         y_range=(low, 100.0),
-        x_name="k: so many of the model's first picks are measured",
+        x_name="k: number of the model's first picks that are measured",
         y_name="mean efficiency, %",
         x_ticks=range(1, TOP_K + 1),
     )
 
 
-def _rank_chart(data: ReportData) -> str:
+def _rank_chart(data: ReportData) -> Markup:
     rank = data.covered["oracle_rank"].to_numpy(dtype=np.float64, na_value=np.inf)
     parts = [(str(place), place, place) for place in range(1, 6)]
     bounds = [*parts, ("6-10", 6, 10), ("11-20", 11, 20), ("> 20", 21, 10**9)]
@@ -114,7 +115,7 @@ def choice(data: ReportData) -> View | None:
         for name, values, _ in curves
     ]
     columns = [Column("ratio of TFLOPS"), *numbers("min", "P10", "median", "P90", "max")]
-    return {"chart": Markup(chart), "table": Table("Speed-up of the oracle", columns, rows, narrow=True)}
+    return {"chart": chart, "table": Table("Speed-up of the oracle", columns, rows, narrow=True)}
 
 
 def _sorted_points(values: Sequence[float]) -> list[tuple[float, float]]:

@@ -11,6 +11,7 @@ import pandas as pd
 from tile_oracle.errors import KernelError
 from tile_oracle.judge.slices import slice_names, slices_of
 from tile_oracle.kernel import NamedKernel, parse_kernel_name
+from tile_oracle.pages.words import short_name
 from tile_oracle.problem import problem_from_id
 
 WITHIN = 0.05
@@ -44,7 +45,7 @@ def heat_map(final: pd.DataFrame, selection: pd.DataFrame) -> HeatMap:
     # One row that is 100 % everywhere would say nothing.
     of_kernels = len(set(group_names)) == 1 and len(group_names) > 1
     if of_kernels:
-        group_names = [_short_name(str(name)) for name in names]
+        group_names = [short_name(str(name)) for name in names]
     groups = np.array(group_names, dtype=object)[codes]
     oracle = ok["problem"].map(judged.set_index("problem")["oracle_tflops"]).astype("float64")
     near = pd.DataFrame({"problem": ok["problem"], "group": groups})[
@@ -76,13 +77,6 @@ def group_of(kernel: str) -> str:
     if "pipeline" not in row or "tile_m" not in row:
         return parsed.short_name
     return f"{row['pipeline']} {_tile(row)}"
-
-
-def _short_name(kernel: str) -> str:
-    try:
-        return parse_kernel_name(kernel).short_name
-    except KernelError:
-        return kernel
 
 
 def _tile(row: Mapping[str, object]) -> str:

@@ -6,14 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
-from markupsafe import Markup
 
 from tile_oracle.judge.failures import Failure
-from tile_oracle.report import charts, wording
-from tile_oracle.report.data import ReportData
-from tile_oracle.report.heat_map import ALL, WITHIN, heat_map
-from tile_oracle.report.lost_time import lost_times, shares_by_kind
-from tile_oracle.report.page_table import (
+from tile_oracle.pages import charts, words
+from tile_oracle.pages.tables import (
     Cell,
     Column,
     Table,
@@ -23,6 +19,10 @@ from tile_oracle.report.page_table import (
     times,
     whole,
 )
+from tile_oracle.report import wording
+from tile_oracle.report.data import ReportData
+from tile_oracle.report.heat_map import ALL, WITHIN, heat_map
+from tile_oracle.report.lost_time import lost_times, shares_by_kind
 from tile_oracle.report.problem_views import drill_cells
 from tile_oracle.report.sources import source_figures
 
@@ -74,9 +74,7 @@ def heat(data: ReportData) -> View | None:
     everything = found.kinds[ALL]
     # A kind that all problems are of would repeat the first column.
     kinds = {kind: n for kind, n in found.kinds.items() if kind == ALL or n < everything}
-    heads = [
-        Column(kind, "num", f"{wording.count(n, 'problem')} with an oracle") for kind, n in kinds.items()
-    ]
+    heads = [Column(kind, "num", f"{words.count(n, 'problem')} with an oracle") for kind, n in kinds.items()]
     rows = [
         [Cell(group), *(_shade(shares[kind]) for kind in kinds)]
         for group, shares in list(found.groups.items())[:_MOST_GROUPS]
@@ -92,7 +90,7 @@ def heat(data: ReportData) -> View | None:
         )
     if more:
         what = "further kernel" if found.of_kernels else "further group"
-        note += f" {wording.count(more, what)} are near the oracle less often."
+        note += f" {words.count(more, what)} are near the oracle less often."
     caption = "Groups of kernels near the oracle, by kind of problem"
     first = Column("kernel" if found.of_kernels else "group", "name")
     return {
@@ -121,7 +119,7 @@ def sources(data: ReportData) -> View | None:
         Column("source"),
         Column("fastest on", "num", "problems whose oracle is its"),
         Column("problems", "num", "problems on which it has an ok kernel"),
-        Column("geometric mean", "num", "of its best kernel's TFLOPS / the oracle's"),
+        Column("its best / oracle, mean", "num", "geometric mean of its best kernel's TFLOPS / the oracle's"),
         Column("worst", "num", "the least of these"),
     ]
     rows = [
@@ -181,7 +179,7 @@ def pairs(data: ReportData) -> View:
         ("Healed", data.verdict.healed),
     )
     return {
-        "chart": Markup(bar),
+        "chart": bar,
         "table": Table("Pairs by status", columns, rows, narrow=True),
         "failures": [_failures(data, caption, failures) for caption, failures in groups if failures],
     }
@@ -240,7 +238,7 @@ def kernels(data: ReportData) -> View | None:
         for row in shown
     ]
     winners = int((kernels["oracles"] > 0).sum())
-    note = f"{winners:,} of {wording.count(len(kernels), 'kernel')} are the oracle of some problem."
+    note = f"{winners:,} of {words.count(len(kernels), 'kernel')} are the oracle of some problem."
     if len(kernels) > _MOST_KERNELS:
         note += f" The first {_MOST_KERNELS} are listed."
     table = Table("Kernels, most oracles first", columns, rows, name="all-kernels", sortable=True)

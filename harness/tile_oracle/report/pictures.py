@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from markupsafe import Markup
 
 from tile_oracle.arch import known_archs, load_arch
+from tile_oracle.pages import charts, words
 from tile_oracle.problem import problem_from_id
-from tile_oracle.report import charts, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.lost_time import lost_times
 
@@ -21,7 +22,7 @@ _STEPS = 200
 _LEAST_LOSERS = 3
 
 
-def performance_profile(data: ReportData) -> str:
+def performance_profile(data: ReportData) -> Markup:
     """Share of the problems whose pick is within a factor of the oracle's time (Dolan and Moré, 2002), one
     curve for the run and one for the baseline. A pick that is not ok is within no factor."""
     runs = {"this run": data.covered["efficiency"].to_numpy(dtype=np.float64)}
@@ -50,7 +51,7 @@ def _profile(values: npt.NDArray[np.float64], widest: float) -> list[tuple[float
     return [(float(factor), 100.0 * float((values * factor >= 1.0 - 1e-12).mean())) for factor in factors]
 
 
-def lost_time_curve(data: ReportData) -> str | None:
+def lost_time_curve(data: ReportData) -> Markup | None:
     """Cumulative share of the lost time over the problems, most lost first; None if too few lose time."""
     lost = lost_times(data.selection)["lost_us"].to_numpy(dtype=np.float64)
     if int((lost > 0).sum()) < _LEAST_LOSERS:
@@ -68,19 +69,19 @@ def lost_time_curve(data: ReportData) -> str | None:
     )
 
 
-def roofline(data: ReportData) -> tuple[str | None, str]:
+def roofline(data: ReportData) -> tuple[Markup | None, str]:
     """(chart, note): the oracles' TFLOPS over arithmetic intensity, under the peak and the memory bandwidth
     of the architecture table. Without known peaks there is no chart, and the note says so."""
     name = data.run.arch or data.run.target
     peak = load_arch(name).peak if name in known_archs() else None
     selection = data.selection[data.selection["oracle_tflops"].notna()]
     if peak is None or selection.empty:
-        return None, f"No roofline: the peaks of {wording.one_line(name) or 'this device'} are not known."
+        return None, f"No roofline: the peaks of {words.one_line(name) or 'this device'} are not known."
     hardware = load_arch(name).hardware
     dtype = str(selection["dtype"].iloc[0])
     each = peak.flops_a_cu_and_clock.get(dtype)
     if each is None:
-        return None, f"No roofline: the peak of {name} for {wording.one_line(dtype)} is not known."
+        return None, f"No roofline: the peak of {name} for {words.one_line(dtype)} is not known."
     top = each * hardware.num_cus * hardware.max_clock_mhz * 1e6 / 1e12
     moved = [float(problem_from_id(str(problem)).bytes) for problem in selection["problem"]]
     intensity = selection["flops"].to_numpy(dtype=np.float64) / np.array(moved)
@@ -106,7 +107,7 @@ def roofline(data: ReportData) -> tuple[str | None, str]:
     return chart, note
 
 
-def predicted_measured(data: ReportData) -> str | None:
+def predicted_measured(data: ReportData) -> Markup | None:
     """The picks' measured TFLOPS over the predicted; None where no prediction is in TFLOPS."""
     chosen = data.covered[data.covered["pick_predicted_tflops"].notna() & (data.covered["pick_tflops"] > 0)]
     chosen = chosen[chosen["pick_predicted_tflops"] > 0]
@@ -128,7 +129,7 @@ def predicted_measured(data: ReportData) -> str | None:
     )
 
 
-def figures(data: ReportData) -> tuple[list[tuple[str, str]], list[str]]:
+def figures(data: ReportData) -> tuple[list[tuple[str, Markup]], list[str]]:
     """(caption, SVG) of every picture that the data allows, and notes on them."""
     roof, note = roofline(data)
     predicted = predicted_measured(data)

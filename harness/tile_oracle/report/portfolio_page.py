@@ -4,48 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from tile_oracle.report import charts
+from tile_oracle.pages import charts
+from tile_oracle.pages.render import render
+from tile_oracle.report.html import PAGE
 from tile_oracle.terminal.plain_text import as_text
 
 _CLASSES = ("first", "second", "third")
 _SHOWN_FROM_PERCENT = 50.0
-
-_TEMPLATE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Kernel portfolio</title>
-<style>{{ style }}</style>
-</head>
-<body>
-<main>
-<header><h1>Kernel portfolio</h1>
-<p class="muted">How close the fastest kernel of a small set comes to the fastest of all kernels.</p></header>
-{% for kind, figures in kinds %}
-<section><h2>{{ kind }}</h2>
-{% for heading, chart in figures %}
-<figure><figcaption>{{ heading }}</figcaption>
-{{ chart }}
-</figure>
-{% endfor %}
-</section>
-{% endfor %}
-<section><h2>Figures</h2>
-<pre>{{ text }}</pre>
-</section>
-</main>
-</body>
-</html>
-"""
 
 
 class _Summary(Protocol):
@@ -68,7 +37,7 @@ def portfolio_page(
 ) -> str:
     """The page as text. curves, bounds: kind -> its curves, and the upper bound of the mean at every size.
     text: the tables. Foreign text is escaped."""
-    style = (Path(__file__).with_name("page") / "report.css").read_text(encoding="utf-8")
+    style = (PAGE / "report.css").read_text(encoding="utf-8")
     kinds = [
         (
             kind,
@@ -79,13 +48,8 @@ def portfolio_page(
         )
         for kind, of_kind in curves.items()
     ]
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: value if isinstance(value, Markup) else as_text(str(value)),
-    )
-    page = environment.from_string(_TEMPLATE)
-    return page.render(style=Markup(style), kinds=kinds, text=text)
+    shown = Markup(escape(as_text(text)))
+    return render(PAGE, "portfolio.html", title="Kernel portfolio", style=style, kinds=kinds, text=shown)
 
 
 def _means(curves: Sequence[Curve], bound: Sequence[float]) -> list[tuple[str, list[float]]]:
@@ -108,12 +72,10 @@ def _chart(named: Sequence[tuple[str, Sequence[float]]], y_name: str) -> Markup:
         for (name, values), css in zip(named, _CLASSES, strict=False)
     ]
     most = max((len(values) for _, values in named), default=1)
-    return Markup(
-        charts.lines(
-            drawn,
-            x_range=(1.0, float(max(most, 2))),
-            y_range=(_SHOWN_FROM_PERCENT, 100.0),
-            x_name="kernels",
-            y_name=y_name,
-        )
+    return charts.lines(
+        drawn,
+        x_range=(1.0, float(max(most, 2))),
+        y_range=(_SHOWN_FROM_PERCENT, 100.0),
+        x_name="kernels",
+        y_name=y_name,
     )

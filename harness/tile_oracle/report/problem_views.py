@@ -8,12 +8,8 @@ from typing import Any
 import pandas as pd
 
 from tile_oracle.judge.selection import COVERED
-from tile_oracle.record.schema import STATUSES
-from tile_oracle.report import wording
-from tile_oracle.report.data import ReportData
-from tile_oracle.report.drill_down import DrillDown, about, drill_down_of
-from tile_oracle.report.lost_time import lost_times
-from tile_oracle.report.page_table import (
+from tile_oracle.pages import words
+from tile_oracle.pages.tables import (
     Cell,
     Column,
     Table,
@@ -25,6 +21,11 @@ from tile_oracle.report.page_table import (
     times,
     whole,
 )
+from tile_oracle.record.schema import STATUSES
+from tile_oracle.report import wording
+from tile_oracle.report.data import ReportData
+from tile_oracle.report.drill_down import DrillDown, about, drill_down_of
+from tile_oracle.report.lost_time import lost_times
 from tile_oracle.report.terms import anchor, word_patterns
 
 _WORST = 10
@@ -74,7 +75,7 @@ def _lost_us(data: ReportData) -> dict[str, float]:
 
 
 def _time(microseconds: float | None) -> Cell:
-    return number(microseconds, wording.microseconds(microseconds))
+    return number(microseconds, words.microseconds(microseconds))
 
 
 def _kernel(row: Mapping[str, Any], whose: str, *tags: tuple[str, object]) -> Cell:
@@ -100,9 +101,9 @@ def _about(data: ReportData, place: int) -> dict[str, Any]:
 
 def drill_cells(data: ReportData) -> dict[str, Cell]:
     """Problem -> the cell that opens its kernels."""
-    written = set(_written(data))
+    links = {place: f"#problem-{place}" for place in _written(data)}
     return {
-        str(row["problem"]): Cell(row["problem"], place=place, linked=place in written)
+        str(row["problem"]): Cell(row["problem"], place=place, href=links.get(place, ""))
         for place, row in enumerate(drill_down_of(data).problems)
     }
 
@@ -253,7 +254,7 @@ def problems(data: ReportData) -> View | None:
 def _problem_cells(row: Mapping[str, Any], problem: Cell, lost_us: float | None) -> list[Cell]:
     if row["coverage"] == COVERED:
         share = 100 * row["efficiency"]
-        efficiency = Cell(wording.percent(share), f"{share:.9g}", meter=f"{share:.1f}")
+        efficiency = Cell(words.percent(share), f"{share:.9g}", meter=f"{share:.1f}")
     else:
         efficiency = Cell(row["coverage"], "", css="hold")
     marks = []
@@ -264,7 +265,7 @@ def _problem_cells(row: Mapping[str, Any], problem: Cell, lost_us: float | None)
     ratio = row["oracle_tflops"] / row["median_tflops"] if row["oracle_tflops"] > 0 else None
     return [
         problem,
-        number(row["flops"], wording.amount(row["flops"])),
+        number(row["flops"], words.amount(row["flops"])),
         efficiency,
         _time(lost_us),
         _kernel(row, "pick", *marks),

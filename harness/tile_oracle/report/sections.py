@@ -8,12 +8,8 @@ from collections.abc import Callable
 from markupsafe import Markup, escape
 
 from tile_oracle.judge.verdict import FAILED, PASSED
-from tile_oracle.record.final import records_op
-from tile_oracle.report import answers, charts, pictures, wording
-from tile_oracle.report.data import ReportData
-from tile_oracle.report.efficiency_views import choice, efficiency
-from tile_oracle.report.kernel_views import heat, kernels, pairs, slices, sources
-from tile_oracle.report.page_table import (
+from tile_oracle.pages import charts, words
+from tile_oracle.pages.tables import (
     Cell,
     Column,
     Table,
@@ -22,6 +18,12 @@ from tile_oracle.report.page_table import (
     numbers,
     percent,
 )
+from tile_oracle.record.final import records_op
+from tile_oracle.report import answers, pictures, wording
+from tile_oracle.report.data import ReportData
+from tile_oracle.report.efficiency_views import choice, efficiency
+from tile_oracle.report.figures import EFFICIENCY, FOUND, TIME_WEIGHTED, figure_groups
+from tile_oracle.report.kernel_views import heat, kernels, pairs, slices, sources
 from tile_oracle.report.problem_views import details, drill_cells, problems, worst
 from tile_oracle.report.terms import anchor, terms_of
 
@@ -29,29 +31,13 @@ from tile_oracle.report.terms import anchor, terms_of
 def header(data: ReportData) -> View:
     """The verdict and the main metrics."""
     verdict, figures = data.verdict, data.efficiency
-    covered = (
-        f"covered: {figures.covered:,} of {figures.problems:,}",
-        wording.percent(figures.coverage_percent),
-    )
-    tiles = [covered]
-    if figures.covered:
-        shown = []
-        for name, part in wording.efficiencies(data):
-            more = "" if name == "efficiency" else f"{name}, "
-            shown += [
-                (f"mean {name}" if not more else f"{more}mean", wording.percent(part.mean_percent)),
-                (f"{more}median", wording.percent(part.median_percent)),
-                (f"{more}P10", wording.percent(part.p10_percent)),
-                (f"{more}min", wording.percent(part.min_percent)),
-            ]
-        tiles = [
-            *shown,
-            ("time-weighted efficiency", wording.percent(data.time_weighted_percent)),
-            ("top-1: pick is the oracle", wording.percent(figures.top_1_percent)),
-            ("top-5: oracle in first five", wording.percent(figures.top_5_percent)),
-            ("measuring the top 3", wording.percent(figures.measure_top_percent[2])),
-            covered,
-        ]
+    covered = (f"covered: {figures.covered:,} of {figures.problems:,}", figures.coverage_percent)
+    tiles = [
+        (_tile(group.label, name), value)
+        for group in figure_groups(data)
+        if group.label not in _NO_TILE
+        for name, value in group.pairs
+    ]
     return {
         "title": wording.title(data),
         "state": verdict.state,
@@ -59,10 +45,24 @@ def header(data: ReportData) -> View:
         "message": verdict.message,
         "pairs": wording.pairs_sentence(data),
         "run": data.run.name,
-        "created": wording.moment(data.run.created),
+        "created": words.moment(data.run.created),
         "ranked_by": data.ranked_by.sentence,
-        "tiles": tiles,
+        "tiles": [*tiles, (covered[0], words.percent(covered[1]))],
     }
+
+
+def _tile(label: str, name: str) -> str:
+    """The name of a figure without its group."""
+    return _TILES.get((label, name)) or (name if label in _PLAIN else f"{label}, {name}")
+
+
+_TILES = {
+    (EFFICIENCY, "mean"): "mean efficiency",
+    (TIME_WEIGHTED, ""): "time-weighted efficiency",
+    (FOUND, "efficiency of measuring the top 3"): "measuring the top 3",
+}
+_PLAIN = (EFFICIENCY, FOUND)
+_NO_TILE = ("to compare", "headroom", "coverage")
 
 
 def _answers(data: ReportData) -> View:
@@ -75,7 +75,7 @@ def _answers(data: ReportData) -> View:
 
 def _unbroken(sentence: str) -> Markup:
     """Without line breaks between numbers and their unit."""
-    text = str(escape(wording.one_line(sentence, 1000)))
+    text = str(escape(words.one_line(sentence, 1000)))
     return Markup(re.sub(r"\(?[\d.,]+ %\)?[,.:]?", r'<span class="nowrap">\g<0></span>', text))
 
 
@@ -83,42 +83,41 @@ def _pictures(data: ReportData) -> View | None:
     if not data.efficiency.covered:
         return None
     drawn, notes = pictures.figures(data)
-    return {"figures": [(caption, Markup(chart)) for caption, chart in drawn], "notes": notes}
+    return {"figures": drawn, "notes": notes}
+
+
+def criteria(data: ReportData) -> Table:
+    """The criteria of the verdict. The outcome first: on a phone the other columns are beyond the edge."""
+    css = {True: "pass", False: "fail", None: "hold"}
+    rows = []
+    for one in data.verdict.criteria:
+        *figures, outcome = wording.comparison(one)
+        shown = [*map(Cell, figures), Cell(wording.interval(one))]
+        rows.append([Cell(one.name), Cell(outcome, css=css[one.passed], note=one.note), *shown])
+    change = Column("change, points", "num", "95 % interval of the change from the baseline")
+    columns = [Column("criterion"), Column("outcome"), *numbers("value", "baseline", "limit"), change]
+    return Table("Criteria", columns, rows, narrow=True)
+
+
+def losses(data: ReportData) -> Table:
+    """The problems whose pick lost too much."""
+    drill = drill_cells(data)
+    rows = [
+        [
+            drill.get(loss.problem, Cell(loss.problem)),
+            percent(loss.efficiency_percent),
+            percent(loss.baseline_percent),
+            number(loss.loss_points, f"-{loss.loss_points:.1f}"),
+        ]
+        for loss in data.verdict.losses
+    ]
+    columns = [Column("lost too much", "id"), *numbers("now", "baseline", "points")]
+    return Table("Problems that lost too much", columns, rows, narrow=True)
 
 
 def _verdict(data: ReportData) -> View | None:
-    verdict = data.verdict
-    tables = []
-    if verdict.criteria:
-        css = {True: "pass", False: "fail", None: "hold"}
-        rows = []
-        for one in verdict.criteria:
-            value, accepted, limit, outcome = wording.comparison(one)
-            figures = (value, accepted, limit, wording.interval(one))
-            found = Cell(outcome, css=css[one.passed], note=one.note)
-            rows.append([Cell(one.name), found, *map(Cell, figures)])
-        # The outcome first: on a phone the other columns are beyond the edge.
-        columns = [
-            Column("criterion"),
-            Column("outcome"),
-            *numbers("value", "baseline", "limit"),
-            Column("change, points", "num", "95 % interval of the change from the baseline"),
-        ]
-        tables.append(Table("Criteria", columns, rows, narrow=True))
-    if verdict.losses:
-        columns = [Column("lost too much", "id"), *numbers("now", "baseline", "points")]
-        drill = drill_cells(data)
-        rows = [
-            [
-                drill.get(loss.problem, Cell(loss.problem)),
-                percent(loss.efficiency_percent),
-                percent(loss.baseline_percent),
-                number(loss.loss_points, f"-{loss.loss_points:.1f}"),
-            ]
-            for loss in verdict.losses
-        ]
-        tables.append(Table("Problems that lost too much", columns, rows, narrow=True))
-    notes = [*wording.open_lines(verdict), *wording.verdict_notes(data)]
+    tables = [table for table in (criteria(data), losses(data)) if table.rows]
+    notes = [*wording.open_lines(data.verdict), *wording.verdict_notes(data)]
     # The head has the message.
     return {"tables": tables, "notes": notes} if tables or notes else None
 
@@ -143,12 +142,12 @@ def _timeline(data: ReportData) -> View | None:
     )
     note = (
         f"{found.seconds / scale:,.1f} {unit}: the device ran timed kernels in "
-        f"{wording.percent(found.busy_percent)} of the time and waited for compilers in "
-        f"{wording.percent(found.compiling_percent)}. With several workers the shares add up."
+        f"{words.percent(found.busy_percent)} of the time and waited for compilers in "
+        f"{words.percent(found.compiling_percent)}. With several workers the shares add up."
     )
     if found.pauses:
-        note += f" {wording.count(found.pauses, 'pause')} of more than ten minutes cut out."
-    return {"chart": Markup(chart), "note": note}
+        note += f" {words.count(found.pauses, 'pause')} of more than ten minutes cut out."
+    return {"chart": chart, "note": note}
 
 
 def _terms(data: ReportData) -> View:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tile_oracle.pages import words
 from tile_oracle.report import wording
-from tile_oracle.report.data import HELD, THROTTLED, ReportData
-from tile_oracle.report.sources import source_figures
-from tile_oracle.terminal.text_table import text_table
+from tile_oracle.report.data import THROTTLED, ReportData
+from tile_oracle.report.figures import Group, figure_groups, source_groups
+from tile_oracle.report.sections import criteria
 
 _NAMED_FAILURES = 3
 _LABEL_WIDTH = 14
@@ -31,7 +32,7 @@ def _head(data: ReportData) -> list[str]:
     return [
         wording.title(data),
         f"  {wording.pairs_sentence(data)}",
-        f"  {wording.one_line(data.ranked_by.sentence, 400)}",
+        f"  {words.one_line(data.ranked_by.sentence, 400)}",
         *_throttled(data),
     ]
 
@@ -39,65 +40,14 @@ def _head(data: ReportData) -> list[str]:
 def _throttled(data: ReportData) -> list[str]:
     """A warning about throttled clocks, which make measurements unrepresentative of the device."""
     throttled = data.run.environment.get(THROTTLED)
-    return [f"  the GPU was throttled during {wording.one_line(throttled, 200)}"] if throttled else []
+    return [f"  the GPU was throttled during {words.one_line(throttled, 200)}"] if throttled else []
 
 
 def _figures(data: ReportData) -> list[str]:
-    figures = data.efficiency
-    lines = []
-    if figures.covered:
-        for name, part in wording.efficiencies(data):
-            lines.append(
-                _pairs(
-                    name,
-                    ("mean", wording.percent(part.mean_percent)),
-                    ("median", wording.percent(part.median_percent)),
-                    ("P10", wording.percent(part.p10_percent)),
-                    ("min", wording.percent(part.min_percent)),
-                )
-            )
-        if data.time_weighted_percent is not None:
-            weighted = wording.percent(data.time_weighted_percent)
-            lines.append(_pairs("time-weighted", ("", weighted), (wording.TIME_WEIGHTED, "")))
-        found = [("top-1", wording.percent(figures.top_1_percent))]
-        if data.ranked_by.kind != HELD:  # a baseline holds picks and no ranking
-            found += [
-                ("top-5", wording.percent(figures.top_5_percent)),
-                ("efficiency of measuring the top 3", wording.percent(figures.measure_top_percent[2])),
-            ]
-        lines.append(_pairs("oracle found", *found))
-    if data.fixed_mean_percent is not None:
-        compare = [("one kernel for all", wording.percent(data.fixed_mean_percent))]
-        if data.repeatability_percent is not None:
-            compare.append(
-                ("the sweep's winners, measured again", wording.percent(data.repeatability_percent))
-            )
-        compare += [
-            (wording.beside_name(one, data), wording.percent(one.mean_percent)) for one in data.beside
-        ]
-        lines.append(_pairs("to compare", *compare))
-    over_median, over_worst = wording.speed_ups(data)
-    if over_median is not None:
-        lines.append(
-            _pairs(
-                "the choice",
-                ("oracle over median kernel", wording.times(over_median)),
-                ("over worst", wording.times(over_worst)),
-            )
-        )
-    lines += [
-        _pairs(
-            "sources" if not place else "",
-            (f"{one.source}: fastest on", f"{one.wins} of {wording.count(one.problems, 'problem')}"),
-            ("its best, geometric mean", wording.percent(one.mean_percent)),
-            ("worst", wording.percent(one.worst_percent)),
-        )
-        for place, one in enumerate(source_figures(data.by_source))
-    ]
-    lines.append(_pairs("coverage", ("", wording.coverage_sentence(data))))
+    *shown, coverage = figure_groups(data)
     counts = ", ".join(f"{number:,} {status}" for status, number in wording.status_counts(data))
-    lines.append(_pairs("pairs", ("", counts or "none measured")))
-    return lines
+    pairs = Group("pairs", [("", counts or "none measured")])
+    return [_pairs(group) for group in (*shown, *source_groups(data), coverage, pairs)]
 
 
 def _worst(data: ReportData) -> list[str]:
@@ -109,7 +59,7 @@ def _worst(data: ReportData) -> list[str]:
     for row in rows:
         pick, oracle = (wording.short_kernel(row[f"{whose}_kernel"], row) for whose in ("pick", "oracle"))
         lines += [
-            f"  {wording.percent(100 * row['efficiency']):>7}  {wording.one_line(row['problem'])}",
+            f"  {words.percent(100 * row['efficiency']):>7}  {words.one_line(row['problem'])}",
             f"           pick    {_speed(row['pick_tflops'])}{pick}",
             f"           oracle  {_speed(row['oracle_tflops'])}{oracle}",
             f"           {wording.why(row)}",
@@ -126,10 +76,10 @@ def _failures(data: ReportData) -> list[str]:
         groups = wording.by_status(failures)
         lines += [heading] if groups else []
         for status, members in groups.items():
-            lines.append(f"  {status}: {wording.count(len(members), 'pair')}")
+            lines.append(f"  {status}: {words.count(len(members), 'pair')}")
             for one in members[:_NAMED_FAILURES]:
-                detail = f": {wording.one_line(one.detail)}" if one.detail else ""
-                lines.append(f"    {wording.kernel_on(one)} on {wording.one_line(one.problem)}{detail}")
+                detail = f": {words.one_line(one.detail)}" if one.detail else ""
+                lines.append(f"    {wording.kernel_on(one)} on {words.one_line(one.problem)}{detail}")
             if len(members) > _NAMED_FAILURES:
                 lines.append(f"    and {len(members) - _NAMED_FAILURES:,} more")
     return lines
@@ -139,15 +89,11 @@ def _verdict(data: ReportData) -> list[str]:
     verdict = data.verdict
     lines = [f"verdict {wording.headline(data)}"]
     if verdict.criteria:
-        table: list[tuple[str, ...]] = [("criterion", "value", "baseline", "limit", "change", "")]
-        for one in verdict.criteria:
-            *figures, outcome = (cell.replace(" points", "") for cell in wording.comparison(one))
-            table.append((one.name, *figures, wording.interval(one), outcome))
-        lines += [f"  {line}" for line in text_table(table, range(1, len(table[0])))]
+        lines += [f"  {line}" for line in criteria(data).plain()]
         lines += [f"  {one.name}: {one.note}" for one in verdict.criteria if one.note]
     for loss in verdict.losses[:5]:
         change = f"{loss.baseline_percent:.1f} % -> {loss.efficiency_percent:.1f} %"
-        lines.append(f"    {wording.one_line(loss.problem)}: {change}")
+        lines.append(f"    {words.one_line(loss.problem)}: {change}")
     if len(verdict.losses) > 5:
         lines.append(f"    and {len(verdict.losses) - 5:,} more problems")
     lines += [f"  {line}" for line in wording.open_lines(verdict)]
@@ -155,23 +101,23 @@ def _verdict(data: ReportData) -> list[str]:
 
 
 def _files(data: ReportData, *, with_baseline: bool) -> list[str]:
-    lines = []
+    shown = []
     if data.run.folder:
-        lines.append(_pairs("report", ("", f"{wording.one_line(data.run.folder, 1000)}/report.html")))
+        shown.append(("report", f"{words.one_line(data.run.folder, 1000)}/report.html"))
     if data.run.baseline_file and with_baseline:
-        path = wording.one_line(data.run.baseline_file, 1000)
-        found = path if data.baseline else f"none yet; --update-baseline writes {path}"
-        lines.append(_pairs("baseline", ("", found)))
-    return lines
+        path = words.one_line(data.run.baseline_file, 1000)
+        shown.append(("baseline", path if data.baseline else f"none yet; --update-baseline writes {path}"))
+    return [_pairs(Group(name, [("", value)])) for name, value in shown]
 
 
 def _speed(tflops: float | None) -> str:
-    shown = wording.tflops(tflops)
+    shown = words.tflops(tflops)
     return f"{shown:>7} {'TFLOPS' if shown != '-' else '':6}  "
 
 
-def _pairs(name: str, *pairs: tuple[str, str]) -> str:
-    return f"{name:<{_LABEL_WIDTH}}" + "   ".join(f"{label} {value}".strip() for label, value in pairs)
+def _pairs(group: Group) -> str:
+    parts = [f"{name} {value}".strip() for name, value in group.pairs]
+    return f"{group.label:<{_LABEL_WIDTH}}" + "   ".join([*parts, *([group.note] if group.note else [])])
 
 
 def _wrap(line: str, width: int) -> list[str]:

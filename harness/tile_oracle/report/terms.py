@@ -17,6 +17,7 @@ GENERAL: Mapping[str, str] = {
     "median": "half of the problems are lower",
     "coverage": "share of the problems that have an oracle and a measured pick",
     "top-1": "share of the problems whose pick is the oracle",
+    "top-5": "share of the problems whose oracle is among the first five of the model's ranking",
     "rank": "place in the model's ranking, 1 is the pick",
     "95 %": "half of the 95 % interval of the median time, in percent of it",
     "status": "ok: verified and timed; unsupported: not for this problem; build_error: does not compile; "
@@ -46,7 +47,7 @@ GENERAL: Mapping[str, str] = {
 }
 """Term -> its meaning."""
 
-_SAME = {"mean efficiency": "efficiency", "top-1: pick is the oracle": "top-1"}
+_SAME = {"mean efficiency": "efficiency"}
 
 
 def terms_of(op: str) -> dict[str, str]:

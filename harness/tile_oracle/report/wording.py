@@ -1,107 +1,21 @@
-"""Formatting of numbers, kernels and foreign text, and the sentences that all reports share."""
+"""The names, figures and sentences that all forms of a report share."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.judge.criteria import FAIL, Criterion
 from tile_oracle.judge.failures import Failure
-from tile_oracle.judge.selection import Efficiency
 from tile_oracle.judge.verdict import FAILED, Verdict
 from tile_oracle.operation import operation_named
+from tile_oracle.pages.words import count, few, one_line, percent
 from tile_oracle.problem import kernel_prefix, problem_from_id
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.data import Beside, ReportData
-
-DETAIL_CHARACTERS = 160
-
-TIME_WEIGHTED = "total time of the oracles / of the picks: long problems count more"
-"""What the time-weighted efficiency is."""
-
-
-def one_line(text: object, limit: int = DETAIL_CHARACTERS) -> str:
-    """Foreign text as one line of at most `limit` characters, without control and direction characters,
-    which terminals and browsers would interpret."""
-    if text is None or (isinstance(text, float) and math.isnan(text)) or text is pd.NA:
-        return ""
-    clean = " ".join(str(text)[: 16 * limit].split())
-    if not clean.isprintable():
-        clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in clean)
-    return clean if len(clean) <= limit else clean[: limit - 3].rstrip() + "..."
-
-
-def percent(value: float | None, digits: int = 1) -> str:
-    """93.1 %; a value below 100 that rounds to 100 is shown as 99.9."""
-    if value is None or math.isnan(value):
-        return "-"
-    return f"{as_shown(value, digits):.{digits}f} %"
-
-
-def as_shown(value: float, digits: int = 1) -> float:
-    """A value as `percent` shows it, for figures that a reader computes from it."""
-    return round(min(value, 100.0 - 10.0**-digits) if value < 100.0 else value, digits)
-
-
-def tflops(value: float | None) -> str:
-    """Four significant digits, without an exponent in the range of kernels."""
-    if value is None or pd.isna(value):
-        return "-"
-    return f"{value:#.4g}" if value < 999.95 else f"{value:,.0f}"
-
-
-def microseconds(value: float | None) -> str:
-    """A time to four significant digits, and to at most a nanosecond: 1,785, 531.4, 23.02, 0.370."""
-    if value is None or pd.isna(value):
-        return "-"
-    return f"{value:,.{decimals(value)}f}" if value else "0"
-
-
-def decimals(microseconds: float) -> int:
-    """Decimal places that give a time in microseconds four significant digits, at most three."""
-    return min(3, max(0, 3 - math.floor(math.log10(microseconds)))) if microseconds > 0 else 3
-
-
-def amount(value: float | None, unit: str = "") -> str:
-    """Three significant digits with a prefix of the unit: 156 G, 364 M, 4.99 k; with a unit: 156 GFLOP."""
-    if value is None or pd.isna(value):
-        return "-"
-    power = min(max(math.floor(math.log10(value) / 3 + 1e-12), 0), 5) if value > 0 else 0
-    if value / 1000.0**power >= 999.5:
-        power = min(power + 1, 5)
-    scaled, prefix = value / 1000.0**power, " kMGTP"[power].strip()
-    digits = 0 if power == 0 or scaled >= 99.95 else 1 if scaled >= 9.995 else 2
-    return f"{scaled:,.{digits}f} {prefix}{unit}".rstrip()
-
-
-def times(value: float | None) -> str:
-    """A ratio: 2.31x."""
-    return "-" if value is None or pd.isna(value) else f"{value:.2f}x" if value < 100 else f"{value:,.0f}x"
-
-
-def moment(text: str) -> str:
-    """A time of ISO 8601 to the minute, 2026-11-24 03:28 UTC; any other text as it is."""
-    try:
-        when = datetime.fromisoformat(text)
-        return text if when.tzinfo is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    except (ValueError, OverflowError):
-        return text
-
-
-def count(number: int, noun: str) -> str:
-    """1 problem, 2 problems, 90,000 pairs."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def listed(parts: Sequence[str]) -> str:
-    """a; a and b; a, b and c."""
-    return " and ".join([*([", ".join(parts[:-1])] if len(parts) > 1 else []), *parts[-1:]])
 
 
 def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
@@ -247,16 +161,6 @@ def status_counts(data: ReportData) -> list[tuple[str, int]]:
     return [(status, data.statuses[status]) for status in STATUSES if data.statuses.get(status)]
 
 
-def speed_ups(data: ReportData) -> tuple[float | None, float | None]:
-    """Median over the problems of oracle / median kernel and of oracle / worst kernel (TFLOPS ratios)."""
-    selection = data.selection[data.selection["oracle_tflops"].notna()]
-    if selection.empty:
-        return None, None
-    oracle = selection["oracle_tflops"].to_numpy(dtype=np.float64)
-    over = [oracle / selection[name].to_numpy(dtype=np.float64) for name in ("median_tflops", "worst_tflops")]
-    return float(np.median(over[0])), float(np.median(over[1]))
-
-
 def worst_rows(data: ReportData, number: int = 5) -> list[dict[str, Any]]:
     """The covered problems with the lowest efficiency below 1, as rows of the selection."""
     covered = data.covered
@@ -289,16 +193,16 @@ def verdict_notes(data: ReportData) -> list[str]:
         (verdict.newly_uncovered, "covered in the baseline, not now"),
     ):
         if problems:
-            notes.append(f"{count(len(problems), 'problem')} {what}: {_few(problems)}")
+            notes.append(f"{count(len(problems), 'problem')} {what}: {few(problems)}")
     if verdict.undecided:
         notes.append(
             f"{count(len(verdict.undecided), 'problem')} undecided, the pick is too noisy to be timed: "
-            f"{_few(verdict.undecided)}"
+            f"{few(verdict.undecided)}"
         )
     if verdict.healed:
         healed = [f"{failure.kernel} on {failure.problem}" for failure in verdict.healed]
         notes.append(
-            f"{count(len(healed), 'known failure')} healed: {_few(healed)}; --update-baseline accepts that"
+            f"{count(len(healed), 'known failure')} healed: {few(healed)}; --update-baseline accepts that"
         )
     if data.baseline is not None and data.run.problem_set_sha256:
         then = data.baseline.problem_set_sha256
@@ -319,14 +223,6 @@ def verdict_notes(data: ReportData) -> list[str]:
             "compared by both times in the sweep"
         )
     return notes
-
-
-def efficiencies(data: ReportData) -> list[tuple[str, Efficiency]]:
-    """The metrics to show, by name: in-sample problems apart from the others."""
-    if not data.in_sample:
-        return [("efficiency", data.efficiency)]
-    parts = [("efficiency", data.efficiency_where(False)), ("in-sample", data.efficiency_where(True))]
-    return [(name, part) for name, part in parts if part.covered]
 
 
 def scope_notes(data: ReportData) -> list[str]:
@@ -367,16 +263,16 @@ def scope_notes(data: ReportData) -> list[str]:
         )
     if pool.recorded is not None and pool.recorded_ranked < pool.recorded:
         notes.append(
-            f"ranked {pool.recorded_ranked:,} of {count(pool.recorded, 'recorded kernel')}: a smaller "
-            "pool is an easier choice"
+            f"only {pool.recorded_ranked:,} of {count(pool.recorded, 'recorded kernel')} were candidates, "
+            "so this is easier than the full pool"
         )
     if pool.recorded is not None and pool.ranked > pool.recorded_ranked:
         never = count(pool.ranked - pool.recorded_ranked, "candidate")
         notes.append(f"{never} never recorded: a pick of one has no efficiency")
     if pool.trained is not None and pool.trained_ranked < pool.trained:
         notes.append(
-            f"ranked {pool.trained_ranked:,} of the {count(pool.trained, 'kernel')} that the model "
-            "was trained on: a smaller pool is an easier choice"
+            f"only {pool.trained_ranked:,} of the model's {count(pool.trained, 'kernel')} were candidates, "
+            "so this is easier than the full pool"
         )
     return notes
 
@@ -385,8 +281,3 @@ def headline(data: ReportData) -> str:
     """The verdict in one line."""
     state = data.verdict.state
     return f"{state.upper() if state == FAILED else state}: {data.verdict.message}"
-
-
-def _few(texts: Sequence[str], number: int = 3) -> str:
-    shown = ", ".join(one_line(text) for text in texts[:number])
-    return shown + (f" and {len(texts) - number:,} more" if len(texts) > number else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.session.command_line import CommandLine
@@ -55,24 +56,20 @@ def _meaning(outcome: Outcome) -> Callable[[ReportData], str]:
 
 
 def _no_baseline(data: ReportData) -> str:
-    whose = data.ranked_by.name or "this model"
-    return (
-        f"nothing has been accepted yet for {whose} on this device and pool, so there is no baseline to "
-        "compare with"
-    )
+    return f"there is no baseline for {data.ranked_by.name or 'this model'}, this device and kernel pool"
 
 
 def _incomplete(data: ReportData) -> str:
     if data.scope.stopped:
-        return f"{wording.one_line(data.scope.stopped)}; {wording.count(data.scope.left, 'pair')} left"
+        return f"{words.one_line(data.scope.stopped)}; {words.count(data.scope.left, 'pair')} left"
     if data.scope.deselected:
-        return f"{wording.count(data.scope.deselected, 'pair')} of the set were left out by your selection"
-    return f"{wording.count(data.scope.left, 'pair')} left"
+        return f"{words.count(data.scope.deselected, 'pair')} of the set were left out by your selection"
+    return f"{words.count(data.scope.left, 'pair')} left"
 
 
 def _cannot_tell(data: ReportData) -> str:
     causes = dict.fromkeys(one.cause for one in data.verdict.criteria if one.cause)
-    return "; ".join(causes) or wording.one_line(data.verdict.message, 400)
+    return "; ".join(causes) or words.one_line(data.verdict.message, 400)
 
 
 def _settle(data: ReportData, command: CommandLine) -> Iterable[tuple[str, str]]:
@@ -81,7 +78,7 @@ def _settle(data: ReportData, command: CommandLine) -> Iterable[tuple[str, str]]
 
 
 def _nothing_judged(data: ReportData) -> str:
-    return wording.one_line(data.verdict.message if data.efficiency.covered else _why_nothing(data), 400)
+    return words.one_line(data.verdict.message if data.efficiency.covered else _why_nothing(data), 400)
 
 
 def _why_nothing(data: ReportData) -> str:
@@ -93,7 +90,7 @@ def _why_nothing(data: ReportData) -> str:
 _REASONS: dict[Outcome, Callable[[ReportData], str]] = {
     Outcome.NO_BASELINE: _no_baseline,
     Outcome.CANNOT_TELL: _cannot_tell,
-    Outcome.IN_SAMPLE: lambda data: wording.one_line(data.verdict.message, 400),
+    Outcome.IN_SAMPLE: lambda data: words.one_line(data.verdict.message, 400),
     Outcome.INCOMPLETE: _incomplete,
     Outcome.NOTHING_JUDGED: _nothing_judged,
 }

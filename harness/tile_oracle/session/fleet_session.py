@@ -22,11 +22,11 @@ from tile_oracle.measure.leaders import choose_leaders
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.row import from_known
 from tile_oracle.measure.twins import copies_among
+from tile_oracle.pages.words import count
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line
 from tile_oracle.record.run import RunLog
 from tile_oracle.record.schema import COLD, ROUND_FINAL, WARM
-from tile_oracle.report.wording import count
 from tile_oracle.session.expected_time import expected_times
 from tile_oracle.session.live import LiveSession
 from tile_oracle.session.models import Picks

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.pages.words import one_line
 from tile_oracle.report.files import SUMMARY, verdict_document
-from tile_oracle.report.wording import one_line
 from tile_oracle.session.conclusion import Conclusion
 from tile_oracle.session.outcome import STEP_SUMMARY, Outcome
 

@@ -23,12 +23,12 @@ from tile_oracle.judge.criteria import INTERVAL
 from tile_oracle.judge.noise import Margin
 from tile_oracle.judge.selection import UNDECIDED
 from tile_oracle.measure.measurement import Measurement
+from tile_oracle.pages.words import count
 from tile_oracle.problem import Problem
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.twins import measured_kernels
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.wording import count
 from tile_oracle.session.conclusion import analyse_set
 from tile_oracle.session.live import LiveSession
 from tile_oracle.session.models import NONE

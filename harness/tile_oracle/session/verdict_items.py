@@ -15,6 +15,7 @@ import pytest
 
 from tile_oracle.judge.criteria import Criterion
 from tile_oracle.judge.failures import Failure
+from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.session.pytest_private import TerminalRepr
@@ -153,7 +154,7 @@ def _maker(
 
 
 def _unapplied(data: ReportData) -> str:
-    return f"{data.verdict.state}: {wording.one_line(data.verdict.message, 400)}"
+    return f"{data.verdict.state}: {words.one_line(data.verdict.message, 400)}"
 
 
 def _sentence(criterion: Criterion) -> str:
@@ -177,7 +178,7 @@ def _details(data: ReportData, criterion: Criterion, failed: Mapping[str, str]) 
     if criterion.name == "new failures":
         yield from _listed([_failure(one) for one in verdict.new_failures], "failures")
     elif criterion.name == "coverage":
-        named = [wording.one_line(problem) for problem in verdict.newly_uncovered]
+        named = [words.one_line(problem) for problem in verdict.newly_uncovered]
         yield from _listed(named, "covered in the baseline, and not now")
     else:
         shown = next((item for name, item in failed.items() if name in _OF_EFFICIENCY), None)
@@ -189,14 +190,14 @@ def _details(data: ReportData, criterion: Criterion, failed: Mapping[str, str]) 
         return
     yield "see also"
     if data.run.folder:
-        yield f"  report    {wording.one_line(data.run.folder, 1000)}/report.html"
+        yield f"  report    {words.one_line(data.run.folder, 1000)}/report.html"
     if data.run.baseline_file:
-        yield f"  baseline  {wording.one_line(data.run.baseline_file, 1000)}"
+        yield f"  baseline  {words.one_line(data.run.baseline_file, 1000)}"
 
 
 def _failure(one: Failure) -> str:
-    detail = f": {wording.one_line(one.detail)}" if one.detail else ""
-    return f"{one.status}  {wording.kernel_on(one)} on {wording.one_line(one.problem)}{detail}"
+    detail = f": {words.one_line(one.detail)}" if one.detail else ""
+    return f"{one.status}  {wording.kernel_on(one)} on {words.one_line(one.problem)}{detail}"
 
 
 def _losses(data: ReportData) -> list[str]:
@@ -209,7 +210,7 @@ def _losses(data: ReportData) -> list[str]:
             lost.append((before - now, before, now, row))
     lost.sort(key=lambda one: (-one[0], one[3]["problem"]))
     return [
-        f"{before:.1f} % -> {now:.1f} %  {wording.one_line(row['problem'])}: "
+        f"{before:.1f} % -> {now:.1f} %  {words.one_line(row['problem'])}: "
         f"pick {wording.short_kernel(row['pick_kernel'], row)}, "
         f"oracle {wording.short_kernel(row['oracle_kernel'], row)}"
         for _, before, now, row in lost

@@ -37,20 +37,16 @@ class Extrapolation:
     @property
     def note(self) -> str:
         """The number of picks that extrapolate, with the most common reasons; "" if there are none."""
-        both = {*self.problems, *self.kernels}
-        if not both:
-            return ""
-        parts: list[tuple[int, str]] = []
-        if self.problems:
+        parts = []
+        if number := len(self.problems):
             fields = Counter(reason.split()[0] for reasons in self.problems.values() for reason in reasons)
-            most = ", ".join(f"{name} {count}" for name, count in fields.most_common(4))
-            parts.append((len(self.problems), f"on problems outside of its training ({most})"))
-        if self.kernels:
-            parts.append((len(self.kernels), "of kernels that it never saw"))
-        picks = f"{len(both)} pick{'s extrapolate' if len(both) > 1 else ' extrapolates'}"
-        if len(parts) == 1:
-            return f"{picks}, {parts[0][1]}"
-        return f"{picks}: {', '.join(f'{count} {what}' for count, what in parts)}"
+            most = ", ".join(f"{name}: {count}" for name, count in fields.most_common(4))
+            lie = "problems lie" if number > 1 else "problem lies"
+            parts.append(f"{number} {lie} outside the model's training range ({most})")
+        if number := len(self.kernels):
+            picks = "picks are kernels" if number > 1 else "pick is a kernel"
+            parts.append(f"{number} {picks} that it never saw")
+        return "; ".join(parts)
 
 
 def problems_outside(range_of: RangeOf, problems: Iterable[Problem]) -> dict[str, tuple[str, ...]]:

@@ -1,0 +1,330 @@
+"""Charts as inline SVG, without a library or script; colours come from the page's style sheet.
+
+Every chart is an image with a text alternative, and its parts have their values as tooltips. Sizes are in SVG
+user units; a chart scales to the available width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup, escape
+
+WIDTH, HEIGHT = 480, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 12, 40
+_MOST_POINTS = 400
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart: its name in the legend, points in data units, and the CSS class of its colour."""
+
+    name: str
+    points: Sequence[Point]
+    css: str
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One axis: data units from `low` to `high` -> SVG units from `start` to `end`. Values beyond an end are
+    drawn on it."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        if self.logarithmic:
+            share = math.log(max(value, self.low) / self.low) / (math.log(self.high / self.low) or 1)
+        else:
+            share = (value - self.low) / ((self.high - self.low) or 1)
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+
+    def ticks(self, number: int, *, whole: bool = False) -> list[float]:
+        """About `number` round values."""
+        return (
+            powers(self.low, self.high)
+            if self.logarithmic
+            else ticks(self.low, self.high, number, whole=whole)
+        )
+
+
+class Plot:
+    """A chart that is being drawn: two scales, and the SVG elements so far."""
+
+    def __init__(
+        self,
+        x: Point,
+        y: Point,
+        *,
+        logarithmic: str = "",
+        size: tuple[int, int] = (WIDTH, HEIGHT),
+        margins: tuple[int, int, int, int] = (_LEFT, _RIGHT, _TOP, _BOTTOM),
+    ) -> None:
+        """x, y: the ranges in data units. logarithmic: the axes that are, "x", "y" or "xy". margins: left,
+        right, top and bottom."""
+        self.width, self.height = size
+        self.left, right, self.top, bottom = margins
+        self.right, self.base = self.width - right, self.height - bottom
+        self.x = Scale(*x, self.left, self.right, "x" in logarithmic)
+        self.y = Scale(*y, self.base, self.top, "y" in logarithmic)
+        self._body: list[str] = []
+
+    def add(self, name: str, *, title: str = "", inside: str = "", **attributes: Any) -> None:
+        """Adds an element. title: its tooltip. Attributes are named css for class and with _ for -; numbers
+        are rounded."""
+        self._body.append(element(name, title=title, inside=inside, **attributes))
+
+    def rule(self, css: str, y: float) -> None:
+        """A line across the chart, y in SVG units."""
+        self.add("line", css=css, x1=self.left, x2=self.right, y1=y, y2=y)
+
+    def text(self, x: float, y: float, said: str, anchor: str = "middle", **attributes: Any) -> None:
+        """A text; x, y in SVG units."""
+        self.add("text", x=x, y=y, text_anchor=anchor, inside=escape(said), **attributes)
+
+    def axes(
+        self,
+        x_name: str = "",
+        y_name: str = "",
+        *,
+        x_ticks: Iterable[float] | None = None,
+        y_ticks: Iterable[tuple[float, str]] | None = None,
+        whole: bool = False,
+    ) -> None:
+        """Grid, numbers and names of both axes. whole: y is a count. y_ticks: values and their texts."""
+        if y_ticks is None:
+            y_ticks = [(tick, f"{tick:,g}") for tick in self.y.ticks(5, whole=whole)]
+        for tick, said in y_ticks:
+            self.rule("grid", self.y(tick))
+            self.text(self.left - 6, self.y(tick) + 3.5, said, "end")
+        for tick in self.x.ticks(6) if x_ticks is None else x_ticks:
+            self.text(self.x(tick), self.base + 15, f"{tick:,g}")
+        self.rule("axis", self.base)
+        middle = (self.top + self.base) / 2
+        if x_name:
+            self.text((self.left + self.right) / 2, self.height - 6, x_name, css="axis-name")
+        if y_name:
+            self.text(12, middle, y_name, css="axis-name", transform=f"rotate(-90 12 {middle:g})")
+
+    def bar(self, css: str, x: Point, y: Point, title: str, gap: float = 0.0) -> None:
+        """A bar between two values of each axis. gap: left free at both sides, SVG units."""
+        left, right, low, high = self.x(x[0]) + gap, self.x(x[1]) - gap, self.y(y[0]), self.y(y[1])
+        self.add("rect", css=css, x=left, y=high, width=right - left, height=low - high, title=title)
+
+    def line(self, css: str, points: Sequence[Point]) -> None:
+        """A line through points."""
+        shown = " ".join(f"{self.x(a):.1f},{self.y(b):.1f}" for a, b in points)
+        self.add("polyline", css=f"line {css}", points=shown)
+
+    def dot(self, css: str, at: Point, r: float, title: str, link: str = "") -> None:
+        """A dot with a tooltip, which may lead elsewhere."""
+        made = element("circle", css=css, cx=self.x(at[0]), cy=self.y(at[1]), r=r, title=title)
+        self._body.append(element("a", href=link, inside=made) if link else made)
+
+    def svg(self, described: str, role: str = "img") -> Markup:
+        """The chart with its text alternative."""
+        box = f"0 0 {self.width} {self.height}"
+        body = Markup("".join(self._body))
+        return element("svg", css="chart", viewBox=box, role=role, aria_label=described, inside=body)
+
+
+def element(name: str, *, title: str = "", inside: str = "", **attributes: Any) -> Markup:
+    """An SVG element, as `Plot.add` describes it. inside: its content as markup."""
+    said = "".join(
+        f' {"class" if key == "css" else key.replace("_", "-")}="{_attribute(value)}"'
+        for key, value in attributes.items()
+    )
+    content = (f"<title>{escape(title)}</title>" if title else "") + inside
+    return Markup(f"<{name}{said}>{content}</{name}>" if content or name == "svg" else f"<{name}{said}/>")
+
+
+def _attribute(value: object) -> str:
+    return f"{round(value, 2):g}" if isinstance(value, float) else str(escape(str(value)))
+
+
+def legend(keys: Iterable[tuple[str, Markup]]) -> Markup:
+    """A list of names and their keys, SVG of 22 x 8."""
+    entries = [
+        element(
+            "li",
+            inside=element("svg", css="key", viewBox="0 0 22 8", aria_hidden="true", inside=key)
+            + escape(name),
+        )
+        for name, key in keys
+    ]
+    return element("ul", css="legend", inside=Markup("").join(entries))
+
+
+def line_key(css: str) -> Markup:
+    """The key of a line."""
+    return element("line", css=f"line {css}", x1=0, x2=22, y1=4, y2=4)
+
+
+def dot_key(css: str) -> Markup:
+    """The key of a dot."""
+    return element("circle", css=css, cx=11, cy=4, r=3)
+
+
+def histogram(
+    values: Sequence[float], *, low: float, high: float, bins: int, x_name: str, y_name: str
+) -> Markup:
+    """A histogram of `bins` equal bins over low..high (the last one closed)."""
+    counts = [0] * bins
+    for value in values:
+        place = int((value - low) / (high - low) * bins)
+        counts[min(max(place, 0), bins - 1)] += 1
+    step = (high - low) / bins
+    plot = Plot((low, high), (0.0, _whole_ceiling(max(counts, default=1))))
+    plot.axes(x_name, y_name, whole=True)
+    for place, number in enumerate(counts):
+        ends = (low + place * step, low + (place + 1) * step)
+        if number:
+            plot.bar("bar", ends, (0, number), f"{ends[0]:g} to {ends[1]:g} %: {number:,}", gap=0.75)
+    return plot.svg(f"Histogram of {len(values):,} values: {x_name}")
+
+
+def columns(counts: Sequence[tuple[str, int]], *, x_name: str, y_name: str) -> Markup:
+    """A bar for each (name, count)."""
+    plot = Plot((0.0, float(len(counts))), (0.0, _whole_ceiling(max((one for _, one in counts), default=1))))
+    plot.axes(x_name, y_name, whole=True, x_ticks=())
+    for place, (name, number) in enumerate(counts):
+        plot.bar("bar", (place + 0.12, place + 0.88), (0, number), f"{name}: {number:,}")
+        plot.text(plot.x(place + 0.5), plot.base + 15, name)
+    return plot.svg(f"{y_name} by {x_name}: " + ", ".join(f"{name} {number:,}" for name, number in counts))
+
+
+def lines(
+    drawn: Sequence[Line],
+    *,
+    x_range: Point,
+    y_range: Point,
+    x_name: str,
+    y_name: str,
+    logarithmic: bool = False,
+    x_ticks: Sequence[float] | None = None,
+) -> Markup:
+    """Lines over common axes, with a legend if there are several. logarithmic: the y axis."""
+    plot = Plot(x_range, y_range, logarithmic="y" if logarithmic else "")
+    plot.axes(x_name, y_name, x_ticks=x_ticks)
+    for line in drawn:
+        plot.line(line.css, _thinned(line.points))
+        for a, b in line.points if line.marked else ():
+            plot.dot(f"dot {line.css}", (a, b), 3.5, f"{line.name}: {a:g}, {b:.1f}")
+    described = f"{y_name} over {x_name}: " + ", ".join(line.name for line in drawn)
+    keys = [(line.name, line_key(line.css)) for line in drawn]
+    return plot.svg(described) + (legend(keys) if len(drawn) > 1 else "")
+
+
+def scatter(
+    points: Sequence[tuple[float, float, str]], *, dots: str, limit: Line, x_name: str, y_name: str
+) -> Markup:
+    """Dots of (x, y, name) over two logarithmic axes, and one line; all values are above 0. dots: what a dot
+    is, for the legend."""
+    xs = [a for a, _, _ in points] + [a for a, _ in limit.points]
+    ys = [b for _, b, _ in points] + [b for _, b in limit.points]
+    plot = Plot((min(xs) / 1.1, max(xs) * 1.1), (min(ys) / 1.1, max(ys) * 1.1), logarithmic="xy")
+    plot.axes(x_name, y_name)
+    plot.line(limit.css, limit.points)
+    for a, b, name in points:
+        plot.dot("point", (a, b), 2.5, f"{name}: {a:.4g}, {b:.4g}")
+    described = f"{y_name} over {x_name}: {len(points):,} problems, and the line {limit.name}"
+    return plot.svg(described) + legend([(dots, dot_key("point")), (limit.name, line_key(limit.css))])
+
+
+def time_bars(
+    stacks: Sequence[tuple[str, str, Sequence[float]]],
+    marks: Sequence[tuple[float, str]],
+    *,
+    rest: str,
+    length: float,
+    x_name: str,
+    y_name: str,
+) -> Markup:
+    """Stacked bars over a time axis from 0 to `length`: (name, CSS class, percent of each bin); and marks of
+    (time, name) above them. rest: what is not in the stacks, for the legend. The axis ends at 100 % or above
+    the highest bar."""
+    sums = [sum(parts) for parts in zip(*(values for _, _, values in stacks), strict=True)]
+    top = max(100.0, math.ceil((max(sums, default=0.0) - 0.5) / 50.0) * 50.0)
+    plot = Plot((0.0, length), (0.0, top * 1.06))
+    plot.axes(x_name, y_name, y_ticks=[(tick, f"{tick:,g}") for tick in ticks(0.0, top, 5)])
+    step = length / (len(sums) or 1)
+    for place in range(len(sums)):
+        below = 0.0
+        for name, css, values in stacks:
+            if values[place] >= 0.05:
+                high, ends = below + values[place], (place * step, (place + 1) * step)
+                plot.bar(css, ends, (below, high), f"{name}: {values[place]:.0f} %")
+                below = high
+    for at, name in marks[:_MOST_POINTS]:
+        plot.add("line", css="fault", x1=plot.x(at), x2=plot.x(at), y1=plot.top, y2=plot.y(top), title=name)
+    shown = [*((name, css) for name, css, _ in stacks), (rest, "rest")]
+    keys = [(name, element("rect", css=css, width=22, height=8)) for name, css in shown]
+    if marks:
+        keys.append((f"fault ({len(marks):,})", element("line", css="fault", x1=11, x2=11, y1=0, y2=8)))
+    return plot.svg(f"{y_name} over {x_name}: " + ", ".join(name for name, _, _ in stacks)) + legend(keys)
+
+
+def stacked_bar(parts: Sequence[tuple[str, int, str]]) -> Markup:
+    """A stacked bar of (name, number, css class); small parts have a minimum width."""
+    total = sum(number for _, number, _ in parts) or 1
+    widths = [max(number / total * 100, 0.4) for _, number, _ in parts]
+    scale = 100 / (sum(widths) or 1)
+    left, body = 0.0, Markup("")
+    for (name, number, css), width in zip(parts, widths, strict=True):
+        title = f"{name}: {number:,} ({100 * number / total:.1f} %)"
+        body += element("rect", css=css, x=left, y=0, width=width * scale, height=3, title=title)
+        left += width * scale
+    described = "Shares: " + ", ".join(f"{name} {number:,}" for name, number, _ in parts)
+    shape = {"viewBox": "0 0 100 3", "preserveAspectRatio": "none"}
+    return element("svg", css="stack", **shape, role="img", aria_label=described, inside=body)
+
+
+def _thinned(points: Sequence[Point]) -> Sequence[Point]:
+    """At most _MOST_POINTS of the points, among them the first and the last."""
+    if len(points) <= _MOST_POINTS:
+        return points
+    step = (len(points) - 1) / (_MOST_POINTS - 1)
+    return [points[round(i * step)] for i in range(_MOST_POINTS)]
+
+
+def ticks(low: float, high: float, number: int, *, whole: bool = False) -> list[float]:
+    """About `number` round values from low to high."""
+    span = high - low
+    if not span > 0:
+        return [low]
+    raw = span / number
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
+    step = max(step, 1.0) if whole else step
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def whole_ticks(high: int) -> list[float]:
+    """Round integers from 0 to `high`."""
+    return ticks(0.0, float(max(high, 1)), 6, whole=True)
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Round values for a logarithmic axis: 1, 2, 5, 10, 20, ..."""
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    values = [factor * 10.0**exponent for exponent in exponents for factor in (1, 2, 5)]
+    values = [value for value in values if low * 0.999 <= value <= high * 1.001]
+    return values if len(values) <= 8 else [value for value in values if math.log10(value) % 1 < 1e-9]
+
+
+def _whole_ceiling(value: float) -> float:
+    """The smallest round integer not below `value`."""
+    if value <= 5:
+        return float(max(math.ceil(value), 1))
+    power = 10 ** math.floor(math.log10(value))
+    return float(next(power * f for f in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if power * f >= value))

@@ -1,0 +1,152 @@
+"""Tables as data: for HTML (parts.html, whose script sorts them), Markdown and terminals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from tile_oracle.pages import words
+from tile_oracle.terminal.text_table import text_table
+
+View = dict[str, Any]
+"""The data for a section's template."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell. value: its sort key, if that is not the text. tags: (css, text) after the text. meter: percent
+    of a bar behind it. note: a line below it. heat: its shade, 0 to 10. place: of the problem in the
+    drill-down, which the cell opens. href: where the text leads. full: the whole name of what the text
+    shortens. swatch: the CSS class of a colour that stands for it in a chart."""
+
+    text: object
+    value: str | None = None
+    css: str = ""
+    tags: tuple[tuple[str, object], ...] = ()
+    meter: str = ""
+    note: str = ""
+    heat: int | None = None
+    place: int | None = None
+    href: str = ""
+    full: str = ""
+    swatch: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column. css: num, id (of a problem), name (of a kernel), plain (one line) or detail. hint: the
+    heading's tooltip."""
+
+    heading: str
+    css: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table. narrow: only as wide as its content. name: its id in the page, for a filter."""
+
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    name: str = ""
+    sortable: bool = False
+    narrow: bool = False
+
+    PRINTED_ROWS: ClassVar[int] = 60
+
+    @property
+    def is_long(self) -> bool:
+        """Whether only the first rows are printed."""
+        return len(self.rows) > self.PRINTED_ROWS
+
+    @property
+    def css(self) -> str:
+        """The classes of the table."""
+        kinds = (("sortable", self.sortable), ("narrow", self.narrow), ("long", self.is_long))
+        return " ".join(kind for kind, on in kinds if on)
+
+    def markdown(self, most: int = 10**9) -> str:
+        """The table in GitHub-flavoured Markdown, with at most `most` rows. Foreign text is escaped."""
+        kinds = [column.css for column in self.columns]
+        head = [text(column.heading) for column in self.columns]
+        body = [
+            [_markdown(cell, css) for cell, css in zip(row, kinds, strict=True)] for row in self.rows[:most]
+        ]
+        lines = [
+            "| " + " | ".join(cell or " " for cell in row) + " |"
+            for row in (head, ["---"] * len(head), *body)
+        ]
+        return "\n".join(lines) + (f"\n\nand {len(self.rows) - most:,} more" if len(self.rows) > most else "")
+
+    def plain(self, most: int = 10**9) -> list[str]:
+        """The table as lines of a terminal, with at most `most` rows; none without a row."""
+        if not self.rows:
+            return []
+        head = [column.heading for column in self.columns]
+        body = [[words.one_line(cell.text, words.LONGEST) for cell in row] for row in self.rows[:most]]
+        right = [place for place, column in enumerate(self.columns) if column.css == "num"]
+        more = [f"and {len(self.rows) - most:,} more"] if len(self.rows) > most else []
+        return [*text_table([head, *body], right_aligned=right), *more]
+
+
+def text_rows(rows: Iterable[Sequence[object]]) -> list[list[Cell]]:
+    """Cells of texts alone."""
+    return [[Cell(one) for one in row] for row in rows]
+
+
+def text(foreign: object, limit: int = 400) -> str:
+    """Foreign text as one escaped line of Markdown."""
+    line = words.one_line(foreign, limit)
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_{}\[\]|~#!@])", r"\\\1", line)
+
+
+def code(foreign: object, limit: int = 400) -> str:
+    """Foreign text as a code span that fits into a table cell."""
+    line = words.one_line(foreign, limit).replace("`", "'").replace("\\", "/").replace("|", "\\|")
+    # HTML is plain text in a code span.
+    return f"`{line}`" if line.strip() else ""
+
+
+def _markdown(cell: Cell, css: str) -> str:
+    shown = (code if css in ("id", "name") else text)(cell.text)
+    return ": ".join([shown, *([text(cell.note)] if cell.note else [])])
+
+
+def numbers(*headings: str) -> list[Column]:
+    """Columns of numbers."""
+    return [Column(heading, "num") for heading in headings]
+
+
+def number(value: Any, shown: str) -> Cell:
+    """A number, shown as given; a missing one is a dash that sorts last."""
+    return Cell("-", "") if _missing(value) else Cell(shown, f"{float(value):.9g}")
+
+
+def whole(value: Any) -> Cell:
+    """A count."""
+    return number(value, "" if _missing(value) else f"{int(value):,}")
+
+
+def percent(value: Any) -> Cell:
+    """A share in percent."""
+    return number(value, "" if _missing(value) else words.percent(value))
+
+
+def tflops(value: float | None) -> Cell:
+    """A speed in TFLOPS."""
+    return number(value, words.tflops(value))
+
+
+def times(value: float | None) -> Cell:
+    """A ratio."""
+    return number(value, words.times(value))
+
+
+def _missing(value: Any) -> bool:
+    return value is None or bool(pd.isna(value))

@@ -1,0 +1,114 @@
+"""Formatting of numbers, lists and foreign text for pages, summaries and terminals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pandas as pd
+
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel import parse_kernel_name
+
+DETAIL_CHARACTERS = 160
+LONGEST = 2000
+"""Characters of foreign text that a page shows."""
+
+
+def one_line(text: object, limit: int = DETAIL_CHARACTERS) -> str:
+    """Foreign text as one line of at most `limit` characters, without control and direction characters,
+    which terminals and browsers would interpret."""
+    if text is None or (isinstance(text, float) and math.isnan(text)) or text is pd.NA:
+        return ""
+    clean = " ".join(str(text)[: 16 * limit].split())
+    if not clean.isprintable():
+        clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in clean)
+    return clean if len(clean) <= limit else clean[: limit - 3].rstrip() + "..."
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """93.1 %; a value below 100 that rounds to 100 is shown as 99.9."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{as_shown(value, digits):.{digits}f} %"
+
+
+def as_shown(value: float, digits: int = 1) -> float:
+    """A value as `percent` shows it, for figures that a reader computes from it."""
+    return round(min(value, 100.0 - 10.0**-digits) if value < 100.0 else value, digits)
+
+
+def change_percent(value: float) -> str:
+    """A relative change: +5.12 %, +250.0 %, +22,290 %."""
+    digits = 2 if abs(value) < 99.995 else 1 if abs(value) < 999.95 else 0
+    return f"{value:+,.{digits}f} %"
+
+
+def tflops(value: float | None) -> str:
+    """Four significant digits, without an exponent in the range of kernels."""
+    if value is None or pd.isna(value):
+        return "-"
+    return f"{value:#.4g}" if value < 999.95 else f"{value:,.0f}"
+
+
+def microseconds(value: float | None) -> str:
+    """A time to four significant digits, and to at most a nanosecond: 1,785, 531.4, 23.02, 0.370."""
+    if value is None or pd.isna(value):
+        return "-"
+    return f"{value:,.{decimals(value)}f}" if value else "0"
+
+
+def decimals(microseconds: float) -> int:
+    """Decimal places that give a time in microseconds four significant digits, at most three."""
+    return min(3, max(0, 3 - math.floor(math.log10(microseconds)))) if microseconds > 0 else 3
+
+
+def amount(value: float | None, unit: str = "") -> str:
+    """Three significant digits with a prefix of the unit: 156 G, 364 M, 4.99 k; with a unit: 156 GFLOP."""
+    if value is None or pd.isna(value):
+        return "-"
+    power = min(max(math.floor(math.log10(value) / 3 + 1e-12), 0), 5) if value > 0 else 0
+    if value / 1000.0**power >= 999.5:
+        power = min(power + 1, 5)
+    scaled, prefix = value / 1000.0**power, " kMGTP"[power].strip()
+    digits = 0 if power == 0 or scaled >= 99.95 else 1 if scaled >= 9.995 else 2
+    return f"{scaled:,.{digits}f} {prefix}{unit}".rstrip()
+
+
+def times(value: float | None) -> str:
+    """A ratio: 2.31x."""
+    return "-" if value is None or pd.isna(value) else f"{value:.2f}x" if value < 100 else f"{value:,.0f}x"
+
+
+def moment(text: str) -> str:
+    """A time of ISO 8601 to the minute, 2026-11-24 03:28 UTC; any other text as it is."""
+    try:
+        when = datetime.fromisoformat(text)
+        return text if when.tzinfo is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError):
+        return text
+
+
+def count(number: int, noun: str) -> str:
+    """1 problem, 2 problems, 90,000 pairs."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """a; a and b; a, b and c."""
+    return " and ".join([*([", ".join(parts[:-1])] if len(parts) > 1 else []), *parts[-1:]])
+
+
+def few(texts: Sequence[str], number: int = 3) -> str:
+    """The first texts, and how many more there are."""
+    shown = ", ".join(one_line(text) for text in texts[:number])
+    return shown + (f" and {len(texts) - number:,} more" if len(texts) > number else "")
+
+
+def short_name(kernel: str) -> str:
+    """A kernel's name without what its problem says; any other text as it is."""
+    try:
+        return parse_kernel_name(kernel).short_name
+    except KernelError:
+        return kernel
