@@ -22,7 +22,7 @@ from tile_oracle.measure.service import MeasureService
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
-from tile_oracle.operations.grouped_conv.problem import PROBLEM_FIELDS, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import kernel_pool
 from tile_oracle.record.run import RunLog, open_run
 from tile_oracle.target import TargetOptions, resolve_target
@@ -65,7 +65,7 @@ def tiny_problems(count: int) -> list[GroupedConvProblem]:
 
 def write_set(path: Path, problems: list[GroupedConvProblem]) -> Path:
     rows = [",".join(str(value) for value in problem.as_row().values()) for problem in problems]
-    path.write_text("\n".join([",".join(PROBLEM_FIELDS), *rows]) + "\n")
+    path.write_text("\n".join([",".join(GroupedConvProblem.field_names()), *rows]) + "\n")
     return path
 
 

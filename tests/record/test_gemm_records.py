@@ -15,7 +15,7 @@ from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import fixed_choice, select, summarise
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.operations.gemm.kernel import GemmKernel
-from tile_oracle.operations.gemm.problem import GEMM_PROBLEM_FIELDS, GemmProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import gemm_pool
 from tile_oracle.record.dataset import load_records
@@ -54,9 +54,9 @@ def records(tmp_path: Path) -> pd.DataFrame:
 def test_the_schema_has_the_fields_of_problem_and_kernel_once() -> None:
     names = [column.name for column in columns("gemm")]
     assert len(set(names)) == len(names)
-    assert problem_columns("gemm") == GEMM_PROBLEM_FIELDS
+    assert problem_columns("gemm") == GemmProblem.field_names()
     assert set(kernel_columns("gemm")) == {*kernels()[0].as_row()} - {"dtype", "layout"}
-    assert [c for c in names if c not in (*GEMM_PROBLEM_FIELDS, *kernel_columns("gemm"))] == [
+    assert [c for c in names if c not in (*GemmProblem.field_names(), *kernel_columns("gemm"))] == [
         c.name
         for c in columns("grouped_conv")
         if c.name not in (*problem_columns("grouped_conv"), *kernel_columns("grouped_conv"))

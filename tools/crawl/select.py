@@ -15,8 +15,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from tile_oracle.operations.grouped_conv.problem import DTYPE_BYTES, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.operations.grouped_conv.slices import has_odd_channels, is_depthwise, is_gemm_like
+from tile_oracle.problem.fields import ELEMENT_BYTES
 from tools.crawl.synthetic import synthetic_problems
 from tools.crawl.trace import Trace
 
@@ -95,7 +96,7 @@ class Candidate:
         """Bytes of the three tensors."""
         weights = math.prod(self.layer.weight_shape)
         images = math.prod(self.layer.input_shape) + math.prod(self.layer.output_shape)
-        return DTYPE_BYTES[dtype] * (weights + images * self.N)
+        return ELEMENT_BYTES[dtype] * (weights + images * self.N)
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class Arch:
         return tuple(operation_named(kernel.op).refusals(self, kernel))
 
     def pipeline_refusals(self, kernel: TiledKernel) -> Iterator[str]:
-        """Reasons against pipeline and scheduler, for any operation."""
+        """Reasons against pipeline, scheduler and epilogue, for any operation."""
         name = kernel.pipeline
         pipeline = self.kernels.pipelines.get(name)
         if pipeline is None:
@@ -131,6 +131,27 @@ class Arch:
         if kernel.scheduler not in pipeline.schedulers:
             allowed = " or ".join(pipeline.schedulers)
             yield f"scheduler: {name} on {self.name} is {allowed}, not {kernel.scheduler}"
+        if kernel.epilogue not in self.kernels.epilogues:
+            allowed = " or ".join(self.kernels.epilogues)
+            yield f"epilogue: kernels on {self.name} end in {allowed}, not {kernel.epilogue}"
+
+    def tile_refusals(self, kernel: TiledKernel) -> Iterator[str]:
+        """Reasons against a tile that its waves do not divide or that LDS cannot hold, for any operation."""
+        for axis, tile, waves, warp in zip("mnk", kernel.tile, kernel.waves, kernel.warp_tile, strict=True):
+            if tile % (waves * warp):
+                yield f"tile: tile_{axis} = {tile} is not a multiple of waves x warp tile = {waves} x {warp}"
+        lds_bytes = self.lds_bytes(kernel)
+        if lds_bytes > self.lds_limit_bytes:
+            buffers = "in two buffers " if self.double_buffered(kernel) else ""
+            yield (
+                f"LDS: {triple(kernel.tile)} {kernel.dtype} {buffers}needs {lds_bytes:,} bytes, "
+                f"{kernel.pipeline} on {self.name} has {self.lds_limit_bytes:,}"
+            )
+
+    def padding_refusals(self, kernel: TiledKernel) -> Iterator[str]:
+        """Reasons against paddings that are off, for any operation."""
+        if not all(kernel.paddings) and not self.kernels.paddings_may_be_off:
+            yield f"padding: {self.name} kernels always handle partial tiles: pad_m, pad_n, pad_k must be on"
 
     # ---- problems ---------------------------------------------------------------------------
 

@@ -24,9 +24,9 @@ from tile_oracle.foreign.contract import (
 )
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
-from tile_oracle.operations.gemm.kernel import GEMM_KERNEL_FIELDS
+from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tile_oracle.operations.grouped_conv.kernel import KERNEL_FIELDS
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.problem.dtype_words import dtype_named
@@ -109,7 +109,7 @@ def _no_more(holds: Callable[[str, Any], bool]) -> Field:
 
 _OF_KERNEL = {
     name: Field(holds=of_kernel(name), of="kernel", why=CONTRADICTS)
-    for name in (*KERNEL_FIELDS, *GEMM_KERNEL_FIELDS)
+    for name in (*GroupedConvKernel.field_names(), *GemmKernel.field_names())
     if not name.startswith("pad_")
 } | {f"pad_{axis}": UNUSED for axis in "mnk"}
 """A kernel's fields, which repeat its name. Paddings are as `meant`."""

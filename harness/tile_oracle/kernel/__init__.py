@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import Field
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, Protocol, Self
 
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel.fields import EPILOGUES, PIPELINE_NAME, SCHEDULERS, shortened
+from tile_oracle.kernel.fields import EPILOGUES, PIPELINE_NAME, SCHEDULERS, TiledKernel, shortened
 from tile_oracle.kernel.named import NamedKernel, is_named, parse_named_kernel
 from tile_oracle.operation import DEFAULT_OPERATION, Kind, find_operation, operation_named, operation_names
 from tile_oracle.problem import Problem
@@ -68,41 +68,11 @@ class Kernel(Protocol):
         """The inverse of `as_row`; other columns are ignored. Raises KernelError."""
 
 
-class TiledKernel(Kernel, Protocol):
-    """A kernel that multiplies matrices tile by tile, as in kernels/ and CK Tile.
-
-    tile: rows, columns and depth of a workgroup's tile (elements). waves: along each axis of the tile.
-    warp_tile: the tile of one matrix instruction sequence of a wave. double_smem_buffer: whether tiles are
-    double-buffered in LDS; None: the pipeline decides.
-    """
-
-    @property
-    def tile(self) -> tuple[int, int, int]: ...
-    @property
-    def waves(self) -> tuple[int, int, int]: ...
-    @property
-    def warp_tile(self) -> tuple[int, int, int]: ...
-    @property
-    def pipeline(self) -> str: ...
-    @property
-    def scheduler(self) -> str: ...
-    @property
-    def epilogue(self) -> str: ...
-    @property
-    def pad_m(self) -> bool: ...
-    @property
-    def pad_n(self) -> bool: ...
-    @property
-    def pad_k(self) -> bool: ...
-    @property
-    def double_smem_buffer(self) -> bool | None: ...
-
-
 def tiled(kernel: Kernel) -> TiledKernel:
     """The kernel as a TiledKernel. Raises KernelError when it has no tiles."""
-    if "pipeline" not in kernel.__dataclass_fields__:
+    if not isinstance(kernel, TiledKernel):
         raise KernelError(f"{kernel.op} kernels have no tiles: {shortened(kernel.name)}")
-    return cast(TiledKernel, kernel)
+    return kernel
 
 
 def parse_kernel_name(name: str) -> Kernel:

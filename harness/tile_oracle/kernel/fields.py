@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import MISSING, dataclass, fields
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tile_oracle.errors import KernelError
+from tile_oracle.operation import Kind, operation_named
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-    from tile_oracle.problem import Kind
 
 SCHEDULERS = ("intrawave", "interwave")
 EPILOGUES = ("cshuffle", "default")
@@ -69,26 +69,140 @@ def values_of_row(kernel: type[DataclassInstance], row: Mapping[str, Any]) -> di
 
 @dataclass(frozen=True)
 class FlatKernel:
-    """Base of kernels whose fields are texts and numbers: what does not depend on which."""
+    """Base of kernels whose fields are texts and numbers: all that follows from them and the descriptor.
+
+    A kernel class adds its checks and `short_name`.
+    """
+
+    op: ClassVar[str]
 
     if TYPE_CHECKING:
 
         @property
-        def kind(self) -> Kind:
-            """The fields that problems share."""
+        def dtype(self) -> str:
+            """The data type of the operands."""
+
+        @property
+        def short_name(self) -> str:
+            """The name without the fields that a matching problem has."""
+
+    @cached_property
+    def kind(self) -> Kind:
+        """The descriptor's `kind_fields`, which problems share."""
+        return operation_named(self.op).kind_of(self)
+
+    @cached_property
+    def name(self) -> str:
+        """The full name, from which every field can be read back: the kind's prefix and the short name."""
+        return operation_named(self.op).kernel_prefix(self.kind) + self.short_name
 
     def matches(self, problem: Any) -> bool:
         """Whether the kernel is for the problem's kind."""
         return bool(self.kind == problem.kind)
 
+    @classmethod
+    @cache
+    def field_names(cls) -> tuple[str, ...]:
+        """The names of the fields, in their order."""
+        return tuple(field.name for field in fields(cls))
+
     def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping."""
-        return asdict(self)
+        """All fields as a flat mapping, in their order."""
+        return {name: getattr(self, name) for name in self.field_names()}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `as_row`; other columns are ignored. Raises KernelError."""
+        """The inverse of `as_row`; other columns are ignored, integers and flags of any type are accepted.
+
+        Raises KernelError for a missing column or a value of the wrong type.
+        """
         return cls(**values_of_row(cls, row))
+
+
+@dataclass(frozen=True)
+class TiledKernel(FlatKernel):
+    """Base of kernels that multiply matrices tile by tile, as in kernels/ and CK Tile.
+
+    Raises KernelError on construction when a field is invalid on every architecture. tile_oracle.arch checks
+    the limits of a single architecture.
+    """
+
+    words: ClassVar[Mapping[str, tuple[str | int, ...]]]
+    """The known values of fields, besides those of all tiled kernels."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def tile_m(self) -> int:
+            """Rows of a workgroup's tile."""
+
+        @property
+        def tile_n(self) -> int:
+            """Columns of a workgroup's tile."""
+
+        @property
+        def tile_k(self) -> int:
+            """Depth of a workgroup's tile (elements)."""
+
+        @property
+        def warp_tile_m(self) -> int: ...
+        @property
+        def warp_tile_n(self) -> int: ...
+        @property
+        def warp_tile_k(self) -> int: ...
+        @property
+        def waves(self) -> tuple[int, int, int]:
+            """Waves along each axis of the tile."""
+
+        @property
+        def pipeline(self) -> str: ...
+        @property
+        def scheduler(self) -> str: ...
+        @property
+        def epilogue(self) -> str: ...
+        @property
+        def double_smem_buffer(self) -> bool | None:
+            """Whether tiles are double-buffered in LDS; None: the pipeline decides."""
+
+        @property
+        def pad_m(self) -> bool: ...
+        @property
+        def pad_n(self) -> bool: ...
+        @property
+        def pad_k(self) -> bool: ...
+
+    def __post_init__(self) -> None:
+        for name, known in (*self.words.items(), ("scheduler", SCHEDULERS), ("epilogue", EPILOGUES)):
+            if getattr(self, name) not in known:
+                raise KernelError(
+                    f"{name} {shortened(getattr(self, name))} is not one of {', '.join(map(str, known))}"
+                )
+        if not isinstance(self.pipeline, str) or not PIPELINE_NAME.fullmatch(self.pipeline):
+            raise KernelError(
+                f"pipeline {shortened(self.pipeline)} is not mem, comp_async, compvN, basic_vN, "
+                "basic_async_vN or preshufflevN"
+            )
+        for field in fields(self):
+            name, value = field.name, getattr(self, field.name)
+            if field.type == "bool" and type(value) is not bool:
+                raise KernelError(f"{name} = {shortened(value)} is not True or False")
+            if field.type == "int" and (type(value) is not int or not 1 <= value <= MAX_NUMBER):
+                raise KernelError(f"{name} = {shortened(value)} is not an integer from 1 to 2^20")
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        """Rows, columns and depth of a workgroup's tile (elements)."""
+        return (self.tile_m, self.tile_n, self.tile_k)
+
+    @property
+    def warp_tile(self) -> tuple[int, int, int]:
+        """The tile of one matrix instruction sequence of a wave (on cpu: the register micro-tile)."""
+        return (self.warp_tile_m, self.warp_tile_n, self.warp_tile_k)
+
+    @property
+    def paddings(self) -> tuple[bool, bool, bool]:
+        """Whether partial tiles along each axis are handled."""
+        return (self.pad_m, self.pad_n, self.pad_k)
 
 
 def _is_null(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -217,6 +217,10 @@ class Operation:
         """The kind with these values of `kind_fields`; other entries are ignored."""
         return Kind(self.name, tuple((name, words[name]) for name in self.kind_fields))
 
+    def kind_of(self, one: Any) -> Kind:
+        """The kind of a problem or kernel with the operation's fields."""
+        return Kind(self.name, tuple((name, getattr(one, name)) for name in self.kind_fields))
+
     def kinds(self, only: Mapping[str, Sequence[str | int]]) -> list[Kind]:
         """All kinds. `only` restricts the values of fields."""
         axes = [only.get(name) or known for name, known in self.kind_fields.items()]
@@ -234,6 +238,7 @@ class Operation:
         """A kind as part of a file name: forward_bf16_2d."""
         return self.kind_text(kind).lower().replace(" ", "_")
 
+    @cache  # noqa: B019 - operations live as long as the process
     def group_fields(self, grouping: str) -> tuple[str, ...]:
         """The fields that are equal within a group, which is a `problem` or a `family`."""
         varies = self.family_varies if grouping == "family" else ()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import kernel_from_row, parse_kernel_name
-from tile_oracle.operations.gemm.kernel import GEMM_KERNEL_FIELDS, GemmKernel, parse_gemm_name
+from tile_oracle.operations.gemm.kernel import GemmKernel, parse_gemm_name
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
@@ -36,7 +36,7 @@ def gemm_kernels(draw: st.DrawFn) -> GemmKernel:
 def test_a_kernel_comes_back_from_its_name_and_row(kernel: GemmKernel) -> None:
     assert parse_gemm_name(kernel.name) == kernel == parse_kernel_name(kernel.name)
     row = kernel.as_row()
-    assert tuple(row) == GEMM_KERNEL_FIELDS
+    assert tuple(row) == GemmKernel.field_names()
     assert GemmKernel.from_row(row) == kernel == kernel_from_row(row, "gemm")
     numpy = {
         k: np.int64(v) if type(v) is int else np.bool_(v) if v in (True, False) else v for k, v in row.items()
@@ -46,7 +46,7 @@ def test_a_kernel_comes_back_from_its_name_and_row(kernel: GemmKernel) -> None:
 
 
 @pytest.mark.slow
-@given(gemm_kernels(), st.sampled_from(GEMM_KERNEL_FIELDS), st.data())
+@given(gemm_kernels(), st.sampled_from(GemmKernel.field_names()), st.data())
 def test_another_value_in_any_field_is_another_name(
     kernel: GemmKernel, field: str, data: st.DataObject
 ) -> None:

@@ -19,7 +19,7 @@ from tile_oracle.operations.gemm.pointwise import (
     pointwise_conv,
     result_transposed,
 )
-from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS, GEMM_PROBLEM_FIELDS, GemmProblem
+from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import kind_text, problem_from_id, problem_from_row
 
@@ -45,7 +45,7 @@ def gemms(draw: st.DrawFn, largest: int = 2**20) -> GemmProblem:
 def test_a_problem_comes_back_from_its_id_and_row(problem: GemmProblem) -> None:
     assert GemmProblem.from_id(problem.id) == problem == problem_from_id(problem.id)
     row = problem.as_row()
-    assert tuple(row) == GEMM_PROBLEM_FIELDS
+    assert tuple(row) == GemmProblem.field_names()
     assert GemmProblem.from_row(row) == problem == problem_from_row(row)
     as_numpy = {k: np.int64(v) if isinstance(v, int) else v for k, v in row.items()}
     assert problem_from_row(as_numpy | {"op": "gemm", "direction": "?"}) == problem
@@ -73,7 +73,7 @@ def test_nothing_else_is_an_id(text: str) -> None:
         problem_from_id(text)
 
 
-@given(gemms(200), st.sampled_from(GEMM_PROBLEM_FIELDS), st.data())
+@given(gemms(200), st.sampled_from(GemmProblem.field_names()), st.data())
 def test_another_value_in_any_field_is_another_key_and_another_id(
     problem: GemmProblem, field: str, data: st.DataObject
 ) -> None:

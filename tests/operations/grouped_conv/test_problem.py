@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from tile_oracle.errors import HarnessError, ProblemError
 from tile_oracle.operations.grouped_conv.problem import (
     DIRECTIONS,
-    DTYPE_BYTES,
     DTYPES,
-    PROBLEM_FIELDS,
     GroupedConvProblem,
 )
+from tile_oracle.problem.fields import ELEMENT_BYTES
 
 LAYER = {
     "direction": "forward",
@@ -78,7 +77,7 @@ def test_a_problem_comes_back_from_rows_of_pandas_and_csv(
     problem: GroupedConvProblem,
 ) -> None:
     row = problem.as_row()
-    assert tuple(row) == PROBLEM_FIELDS
+    assert tuple(row) == GroupedConvProblem.field_names()
     assert GroupedConvProblem.from_row(row) == problem
     assert (
         GroupedConvProblem.from_row(
@@ -102,7 +101,7 @@ def test_a_row_without_a_needed_field_is_refused(field: str) -> None:
 
 
 @pytest.mark.slow
-@given(problems(), st.sampled_from(PROBLEM_FIELDS), st.data())
+@given(problems(), st.sampled_from(GroupedConvProblem.field_names()), st.data())
 def test_another_value_in_any_field_is_another_key_and_another_id(
     problem: GroupedConvProblem, field: str, data: st.DataObject
 ) -> None:
@@ -164,7 +163,7 @@ def test_bytes_are_those_of_the_three_tensors(problem: GroupedConvProblem) -> No
     values = sum(np.empty(shape, dtype=np.bool_).size for shape in shapes if math.prod(shape) < 2**28)
     assume(all(math.prod(shape) < 2**28 for shape in shapes))
     assert problem.bytes == values * {"bf16": 2, "fp16": 2, "fp32": 4}[problem.dtype]
-    assert DTYPE_BYTES[problem.dtype] * values == problem.bytes
+    assert ELEMENT_BYTES[problem.dtype] * values == problem.bytes
 
 
 def test_layouts_are_channels_last_with_the_group_beside_the_channel() -> None:
@@ -216,7 +215,7 @@ def test_a_known_layer() -> None:
     [
         ({"direction": "backward"}, "direction 'backward' is not one of forward, bwd_data, bwd_weight"),
         ({"dtype": "fp8"}, "dtype 'fp8' is not one of bf16, fp16, fp32"),
-        ({"ndim": 1}, "ndim = 1 is not 2 or 3"),
+        ({"ndim": 1}, "ndim 1 is not one of 2, 3"),
         ({"N": 0}, "N = 0 is not an integer from 1"),
         ({"pad_h": -1}, "pad_h = -1 is not an integer from 0"),
         ({"C": 8.0}, "C = 8.0 is not an integer"),

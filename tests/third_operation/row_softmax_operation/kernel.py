@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel.fields import FlatKernel, shortened
-from tile_oracle.operation import Kind
 
 
 @dataclass(frozen=True)
@@ -23,17 +21,9 @@ class SoftmaxKernel(FlatKernel):
         if self.dtype != "fp32" or self.block not in (1, 4, 16):
             raise KernelError(f"there is no softmax kernel of {self.dtype} with blocks of {self.block}")
 
-    @cached_property
-    def kind(self) -> Kind:
-        return Kind.of(self.op, dtype=self.dtype)
-
     @property
     def short_name(self) -> str:
         return f"block{self.block}"
-
-    @cached_property
-    def name(self) -> str:
-        return f"row_softmax_{self.dtype}_{self.short_name}"
 
 
 def parse_softmax_name(name: str) -> SoftmaxKernel:

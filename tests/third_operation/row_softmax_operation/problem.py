@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.operation import Kind
 from tile_oracle.problem.fields import FlatProblem
 
 
@@ -27,18 +26,6 @@ class SoftmaxProblem(FlatProblem):
             raise ProblemError("rows and columns are from 1 to 2^20")
 
     @cached_property
-    def key(self) -> tuple[Any, ...]:
-        return (self.op, self.dtype, self.rows, self.columns)
-
-    @cached_property
-    def family(self) -> tuple[Any, ...]:
-        return (self.op, self.dtype, self.columns)
-
-    @cached_property
-    def kind(self) -> Kind:
-        return Kind.of(self.op, dtype=self.dtype)
-
-    @cached_property
     def id(self) -> str:
         return f"row_softmax-{self.dtype}-r{self.rows}-c{self.columns}"
 
@@ -54,17 +41,6 @@ class SoftmaxProblem(FlatProblem):
         return ((self.rows, self.columns), (self.rows, self.columns))
 
     @property
-    def result_dtype(self) -> str:
-        return self.dtype
-
-    @property
     def flops(self) -> int:
         """Maximum, difference, exponential, sum and quotient of each element."""
         return 5 * self.rows * self.columns
-
-    @property
-    def bytes(self) -> int:
-        return 8 * self.rows * self.columns
-
-    def tflops(self, latency_ms: float) -> float:
-        return self.flops / (latency_ms * 1e9)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Self
 
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel.fields import FlatKernel, shortened
-from tile_oracle.operation import Kind
 from tile_oracle.operations.attention.problem import ATTENTION_DTYPES, HEAD_DIMS
 
 KEYS = (8, 32, 128)
@@ -36,20 +34,10 @@ class AttentionKernel(FlatKernel):
                     f"{', '.join(map(str, values))}"
                 )
 
-    @cached_property
-    def kind(self) -> Kind:
-        """The fields that problems share."""
-        return Kind.of(self.op, dtype=self.dtype, head_dim=self.head_dim, causal=self.causal)
-
     @property
     def short_name(self) -> str:
         """The name without the fields that problems share."""
         return f"keys{self.keys}"
-
-    @cached_property
-    def name(self) -> str:
-        """`attention_bf16_d128_causal1_keys32`."""
-        return f"attention_{self.dtype}_d{self.head_dim}_causal{self.causal}_{self.short_name}"
 
     @classmethod
     def parse(cls, name: str) -> Self:

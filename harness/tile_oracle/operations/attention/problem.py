@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.operation import Kind
 from tile_oracle.problem.fields import FlatProblem
-from tile_oracle.problem.number_formats import STORAGE
 
 ATTENTION_DTYPES = ("bf16", "fp16")
 HEAD_DIMS = (64, 128, 256)
@@ -44,13 +42,8 @@ class AttentionProblem(FlatProblem):
 
     def __post_init__(self) -> None:
         for name, known in (("dtype", ATTENTION_DTYPES), ("head_dim", HEAD_DIMS), ("causal", (0, 1))):
-            if getattr(self, name) not in known:
-                raise ProblemError(
-                    f"{name} {getattr(self, name)!r} is not one of {', '.join(map(str, known))}"
-                )
-        for name in ("batch", "heads", "kv_heads", "seq_q", "seq_kv"):
-            if not 1 <= getattr(self, name) <= _MOST_ROWS:
-                raise ProblemError(f"{name} = {getattr(self, name)} is not from 1 to {_MOST_ROWS:,}")
+            self._require(name, known)
+        self._require_integers(("batch", "heads", "kv_heads", "seq_q", "seq_kv"), most=_MOST_ROWS)
         if self.heads % self.kv_heads:
             raise ProblemError(f"heads = {self.heads} is no multiple of kv_heads = {self.kv_heads}")
         if self.causal and self.seq_q > self.seq_kv:
@@ -71,21 +64,6 @@ class AttentionProblem(FlatProblem):
         """Pairs of a query and a key that it sees, in one head."""
         unseen = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
         return self.seq_q * self.seq_kv - unseen
-
-    @cached_property
-    def key(self) -> tuple[Any, ...]:
-        """The operation and all fields."""
-        return (self.op, *(getattr(self, one.name) for one in fields(self)))
-
-    @cached_property
-    def family(self) -> tuple[Any, ...]:
-        """The key without batch and lengths."""
-        return (self.op, self.dtype, self.heads, self.kv_heads, self.head_dim, self.causal)
-
-    @cached_property
-    def kind(self) -> Kind:
-        """The fields that kernels share."""
-        return Kind.of(self.op, dtype=self.dtype, head_dim=self.head_dim, causal=self.causal)
 
     @cached_property
     def id(self) -> str:
@@ -120,21 +98,6 @@ class AttentionProblem(FlatProblem):
         return (queries, keys, keys, queries)
 
     @property
-    def result_dtype(self) -> str:
-        """The data type of the result."""
-        return self.dtype
-
-    @property
     def flops(self) -> int:
         """Both matrix products, as far as keys are visible."""
         return 4 * self.batch * self.heads * self.visible * self.head_dim
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of operands and result."""
-        rows = 2 * self.batch * (self.heads * self.seq_q + self.kv_heads * self.seq_kv)
-        return STORAGE[self.dtype].itemsize * rows * self.head_dim
-
-    def tflops(self, latency_ms: float) -> float:
-        """TFLOPS of a run that takes this long."""
-        return self.flops / (latency_ms * 1e9)

@@ -14,37 +14,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel.fields import (
     EPILOGUES,
-    MAX_NUMBER,
     PIPELINE_NAME,
     SCHEDULERS,
+    TiledKernel,
     shortened,
     triple,
     triple_of,
-    values_of_row,
 )
-from tile_oracle.operation.kind import Kind
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
-from tile_oracle.problem import Problem
 
 
 @dataclass(frozen=True)
-class GemmKernel:
+class GemmKernel(TiledKernel):
     """One GEMM kernel: every field that changes its code.
 
     tile_{m,n,k}: rows, columns and depth of a workgroup's tile (elements). warp_{m,n,k}: waves along each
     axis of the tile. warp_tile_{m,n,k}: the tile of one matrix instruction sequence of a wave (on cpu: the
     register micro-tile). pad_{m,n,k}: whether partial tiles along that axis are handled. persistent:
     workgroups stay on their compute unit and take further tiles.
-
-    Raises KernelError on construction when a field is invalid on every architecture. tile_oracle.arch checks
-    the limits of a single architecture.
     """
 
     dtype: str
@@ -67,64 +61,18 @@ class GemmKernel:
     persistent: bool = False
 
     op: ClassVar[str] = "gemm"
+    words: ClassVar[Mapping[str, tuple[str | int, ...]]] = {"dtype": GEMM_DTYPES, "layout": GEMM_LAYOUTS}
     double_smem_buffer: ClassVar[None] = None
     """The pipeline decides."""
-
-    def __post_init__(self) -> None:
-        for name, words in (
-            ("dtype", GEMM_DTYPES),
-            ("layout", GEMM_LAYOUTS),
-            ("scheduler", SCHEDULERS),
-            ("epilogue", EPILOGUES),
-        ):
-            if getattr(self, name) not in words:
-                raise KernelError(f"{name} {shortened(getattr(self, name))} is not one of {', '.join(words)}")
-        if not isinstance(self.pipeline, str) or not PIPELINE_NAME.fullmatch(self.pipeline):
-            raise KernelError(
-                f"pipeline {shortened(self.pipeline)} is not mem, comp_async, compvN, basic_vN, "
-                "basic_async_vN or preshufflevN"
-            )
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type == "bool" and type(value) is not bool:
-                raise KernelError(f"{field.name} = {shortened(value)} is not True or False")
-            if field.type == "int" and (type(value) is not int or not 1 <= value <= MAX_NUMBER):
-                raise KernelError(f"{field.name} = {shortened(value)} is not an integer from 1 to 2^20")
-
-    @property
-    def tile(self) -> tuple[int, int, int]:
-        return (self.tile_m, self.tile_n, self.tile_k)
 
     @property
     def waves(self) -> tuple[int, int, int]:
         return (self.warp_m, self.warp_n, self.warp_k)
 
     @property
-    def warp_tile(self) -> tuple[int, int, int]:
-        return (self.warp_tile_m, self.warp_tile_n, self.warp_tile_k)
-
-    @property
-    def paddings(self) -> tuple[bool, bool, bool]:
-        return (self.pad_m, self.pad_n, self.pad_k)
-
-    @property
     def preshuffle(self) -> bool:
         """Whether B is reordered for the matrix instructions before the kernel runs."""
         return self.pipeline.startswith("preshuffle")
-
-    @cached_property
-    def kind(self) -> Kind:
-        """The fields that problem and kernel must share: operation, dtype, layout."""
-        return Kind.of(self.op, dtype=self.dtype, layout=self.layout)
-
-    def matches(self, problem: Problem) -> bool:
-        """Whether operation, dtype and layout match the problem's."""
-        return self.kind == problem.kind
-
-    @cached_property
-    def name(self) -> str:
-        """The full name, from which every field can be read back (`parse_gemm_name`)."""
-        return f"{self.op}_{self.dtype}_{self.layout}_{self.short_name}"
 
     @cached_property
     def short_name(self) -> str:
@@ -133,21 +81,6 @@ class GemmKernel:
         sizes = (self.tile, self.waves, self.warp_tile)
         tokens = (self.pipeline, self.epilogue, self.scheduler, *map(str, flags), *map(triple, sizes))
         return "_".join(tokens)
-
-    def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping, in the order of GEMM_KERNEL_FIELDS."""
-        return {name: getattr(self, name) for name in GEMM_KERNEL_FIELDS}
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> GemmKernel:
-        """The inverse of `as_row`; other columns are ignored, integers and flags of any type are accepted.
-
-        Raises KernelError for a missing column or a value of the wrong type.
-        """
-        return cls(**values_of_row(cls, row))
-
-
-GEMM_KERNEL_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GemmKernel))
 
 
 @lru_cache(maxsize=65536)

@@ -25,8 +25,7 @@ def refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
         return
     yield from _pipeline_refusals(arch, kernel)
     yield from _tile_refusals(arch, kernel)
-    if not all(kernel.paddings) and not arch.kernels.paddings_may_be_off:
-        yield f"padding: {arch.name} kernels always handle partial tiles: pad_m, pad_n, pad_k must be on"
+    yield from arch.padding_refusals(kernel)
     if arch.kernels.name == _CPU:
         yield from _cpu_refusals(arch, kernel)
 
@@ -35,9 +34,6 @@ def _pipeline_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
     yield from arch.pipeline_refusals(kernel)
     if kernel.pipeline not in arch.kernels.pipelines:
         return
-    if kernel.epilogue not in arch.kernels.epilogues:
-        allowed = " or ".join(arch.kernels.epilogues)
-        yield f"epilogue: kernels on {arch.name} end in {allowed}, not {kernel.epilogue}"
     if kernel.preshuffle and kernel.layout != PRESHUFFLE_LAYOUT:
         yield (
             f"layout: {kernel.pipeline} shuffles B column by column, which {PRESHUFFLE_LAYOUT} matrices "
@@ -56,9 +52,7 @@ def _tile_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
             f"warp tile: {triple(kernel.warp_tile)} is not one of {listed(there) or 'none'} "
             f"{whose} {kernel.dtype} on {arch.name}"
         )
-    for axis, tile, waves, warp in zip("mnk", kernel.tile, kernel.waves, kernel.warp_tile, strict=True):
-        if tile % (waves * warp):
-            yield f"tile: tile_{axis} = {tile} is not a multiple of waves x warp tile = {waves} x {warp}"
+    yield from arch.tile_refusals(kernel)
     if arch.kernels.whole_loads:
         threads = arch.workgroup_threads(kernel)
         for axis, rows in (("m", kernel.tile_m), ("n", kernel.tile_n)):
@@ -67,13 +61,6 @@ def _tile_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
                     f"vectors: tile_{axis} x tile_k = {rows * kernel.tile_k:,} elements are not a multiple "
                     f"of {threads} threads"
                 )
-    lds_bytes = arch.lds_bytes(kernel)
-    if lds_bytes > arch.lds_limit_bytes:
-        buffers = "in two buffers " if arch.double_smem_buffer_required(kernel.pipeline) else ""
-        yield (
-            f"LDS: {triple(kernel.tile)} {kernel.dtype} {buffers}needs {lds_bytes:,} bytes, "
-            f"{kernel.pipeline} on {arch.name} has {arch.lds_limit_bytes:,}"
-        )
 
 
 def _cpu_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:

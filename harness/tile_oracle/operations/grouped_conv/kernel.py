@@ -17,24 +17,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel.fields import (
-    EPILOGUES,
-    MAX_NUMBER,
-    PIPELINE_NAME,
-    SCHEDULERS,
-    shortened,
-    triple,
-    triple_of,
-    values_of_row,
-)
-from tile_oracle.operation.kind import Kind
+from tile_oracle.kernel.fields import PIPELINE_NAME, TiledKernel, shortened, triple, triple_of
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
-from tile_oracle.problem import Problem
 
 PUBLISHED_TILES: dict[tuple[int, int, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {
     (16, 64, 64): ((1, 4, 1), (16, 16, 16)),
@@ -62,7 +51,7 @@ SPECIALIZATIONS = tuple(SPECIALIZATION_TOKENS)
 
 
 @dataclass(frozen=True)
-class GroupedConvKernel:
+class GroupedConvKernel(TiledKernel):
     """One implicit-GEMM convolution kernel: every field that changes its code.
 
     tile_{m,n,k}: output rows, output columns and depth of a workgroup's tile (elements). wave_{m,n,k}: waves
@@ -71,9 +60,6 @@ class GroupedConvKernel:
     pad_{m,n,k}: whether partial tiles along that axis are handled. specialization: the problems that the code
     is for. Default: all; Filter1x1Pad0: 1x1 filters without padding; Filter1x1Stride1Pad0: these with stride
     1; Filter3x3: 3x3 (3x3x3) filters with one input channel per group.
-
-    Raises KernelError on construction when a field is invalid on every architecture. tile_oracle.arch checks
-    the limits of a single architecture.
     """
 
     direction: str
@@ -105,63 +91,25 @@ class GroupedConvKernel:
     specialization: str = "Default"
 
     op: ClassVar[str] = "grouped_conv"
+    words: ClassVar[Mapping[str, tuple[str | int, ...]]] = {
+        "direction": DIRECTIONS,
+        "dtype": DTYPES,
+        "ndim": (2, 3),
+        "specialization": SPECIALIZATIONS,
+    }
 
     def __post_init__(self) -> None:
-        for name, words in (
-            ("direction", DIRECTIONS),
-            ("dtype", DTYPES),
-            ("ndim", (2, 3)),
-            ("scheduler", SCHEDULERS),
-            ("epilogue", EPILOGUES),
-            ("specialization", SPECIALIZATIONS),
-        ):
-            if getattr(self, name) not in words:
-                raise KernelError(
-                    f"{name} {shortened(getattr(self, name))} is not one of {', '.join(map(str, words))}"
-                )
-        if not isinstance(self.pipeline, str) or not PIPELINE_NAME.fullmatch(self.pipeline):
-            raise KernelError(
-                f"pipeline {shortened(self.pipeline)} is not mem, comp_async, compvN, basic_vN, "
-                "basic_async_vN or preshufflevN"
-            )
-        for name, kind in _FIELD_TYPES:
-            value = getattr(self, name)
-            if kind == "bool" and type(value) is not bool:
-                raise KernelError(f"{name} = {shortened(value)} is not True or False")
-            if kind == "int" and (type(value) is not int or not 1 <= value <= MAX_NUMBER):
-                raise KernelError(f"{name} = {shortened(value)} is not an integer from 1 to 2^20")
+        super().__post_init__()
         if self.two_stage and self.direction != "bwd_weight":
             raise KernelError(f"two_stage is for bwd_weight, not {self.direction}")
-
-    @property
-    def tile(self) -> tuple[int, int, int]:
-        return (self.tile_m, self.tile_n, self.tile_k)
 
     @property
     def waves(self) -> tuple[int, int, int]:
         return (self.wave_m, self.wave_n, self.wave_k)
 
     @property
-    def warp_tile(self) -> tuple[int, int, int]:
-        return (self.warp_tile_m, self.warp_tile_n, self.warp_tile_k)
-
-    @property
     def vectors(self) -> tuple[int, int, int]:
         return (self.vector_a, self.vector_b, self.vector_c)
-
-    @cached_property
-    def kind(self) -> Kind:
-        """The fields that problem and kernel must share: operation, direction, dtype, rank."""
-        return Kind.of(self.op, direction=self.direction, dtype=self.dtype, ndim=self.ndim)
-
-    def matches(self, problem: Problem) -> bool:
-        """Whether operation, direction, dtype and rank match the problem's."""
-        return self.kind == problem.kind
-
-    @cached_property
-    def name(self) -> str:
-        """The full name, from which every field can be read back (`parse_grouped_conv_name`)."""
-        return f"{self.op}_{self.direction}_{self.dtype}_{self.ndim}d_{self.short_name}"
 
     @cached_property
     def short_name(self) -> str:
@@ -191,23 +139,6 @@ class GroupedConvKernel:
         if not (self.pad_m and self.pad_n and self.pad_k):
             tokens.append(f"pad{self.pad_m:d}{self.pad_n:d}{self.pad_k:d}")
         return "_".join(tokens)
-
-    def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping, in the order of KERNEL_FIELDS."""
-        return {name: getattr(self, name) for name in KERNEL_FIELDS}
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> GroupedConvKernel:
-        """The inverse of `as_row`; other columns are ignored, integers and flags of any type are accepted.
-
-        Raises KernelError for a missing column or a value of the wrong type.
-        """
-        return cls(**values_of_row(cls, row))
-
-
-_FIELD_TYPES = tuple((field.name, field.type) for field in fields(GroupedConvKernel))
-
-KERNEL_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GroupedConvKernel))
 
 
 @lru_cache(maxsize=65536)

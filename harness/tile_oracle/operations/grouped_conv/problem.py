@@ -13,22 +13,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.operation.kind import Kind
-from tile_oracle.problem.fields import MAX_BYTES, MAX_EXTENT, values_of_row
+from tile_oracle.problem.fields import FlatProblem
 
 DIRECTIONS = ("forward", "bwd_data", "bwd_weight")
 DTYPES = ("bf16", "fp16", "fp32")
-DTYPE_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
 
 
 @dataclass(frozen=True)
-class GroupedConvProblem:
+class GroupedConvProblem(FlatProblem):
     """One grouped convolution: forward, data gradient or weight gradient, in 2D or 3D.
 
     Raises ProblemError on construction when the dimensions are invalid.
@@ -60,8 +57,13 @@ class GroupedConvProblem:
     op: ClassVar[str] = "grouped_conv"
 
     def __post_init__(self) -> None:
-        self._check_words()
-        self._check_integers()
+        self._require("direction", DIRECTIONS)
+        self._require("dtype", DTYPES)
+        self._require("ndim", (2, 3))
+        numbers = self.field_names()[2:]
+        paddings = ("pad_h", "pad_w", "pad_d")
+        self._require_integers(name for name in numbers if name not in paddings)
+        self._require_integers(paddings, least=0)
         if self.C % self.G or self.K % self.G:
             raise ProblemError(
                 f"G = {self.G} must divide C = {self.C} and K = {self.K} (C and K are totals over groups)"
@@ -78,39 +80,7 @@ class GroupedConvProblem:
                     f"{name} = {self._output_extent(axis)}: the dilated filter {filter_extent} is larger "
                     f"than the padded input {extent}; enlarge the input or the padding"
                 )
-        if self.bytes > MAX_BYTES or self.flops > MAX_BYTES:
-            raise ProblemError("the tensors hold more than 2^62 bytes: no machine runs this problem")
-
-    def _check_words(self) -> None:
-        if self.direction not in DIRECTIONS:
-            raise ProblemError(f"direction {self.direction!r} is not one of {', '.join(DIRECTIONS)}")
-        if self.dtype not in DTYPES:
-            raise ProblemError(f"dtype {self.dtype!r} is not one of {', '.join(DTYPES)}")
-        if self.ndim not in (2, 3):
-            raise ProblemError(f"ndim = {self.ndim!r} is not 2 or 3")
-
-    def _check_integers(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if type(value) is not int or not least <= value <= MAX_EXTENT:
-                raise ProblemError(f"{name} = {value!r} is not an integer from {least} to 2^31 - 1")
-
-    # ---- identity ---------------------------------------------------------------------------
-
-    @cached_property
-    def key(self) -> tuple[Any, ...]:
-        """The fields that identify the problem. Join by this, never by an index."""
-        return (self.op, *(getattr(self, name) for name in PROBLEM_FIELDS))
-
-    @cached_property
-    def family(self) -> tuple[Any, ...]:
-        """The key without batch and image extents: problems of one layer at different sizes share it."""
-        return (self.op, *(getattr(self, n) for n in PROBLEM_FIELDS if n not in ("N", "Di", "Hi", "Wi")))
-
-    @cached_property
-    def kind(self) -> Kind:
-        """The fields that problem and kernel must share: operation, direction, dtype, rank."""
-        return Kind.of(self.op, direction=self.direction, dtype=self.dtype, ndim=self.ndim)
+        self._require_size()
 
     @cached_property
     def id(self) -> str:
@@ -151,18 +121,6 @@ class GroupedConvProblem:
         if problem.id != text:
             raise ProblemError(f"{text!r} is not a problem id: did you mean {problem.id!r}?")
         return problem
-
-    def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping, in the order of PROBLEM_FIELDS."""
-        return {name: getattr(self, name) for name in PROBLEM_FIELDS}
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> GroupedConvProblem:
-        """The inverse of `as_row`; other columns are ignored, integers of any type are accepted.
-
-        Raises ProblemError when a field without a default is missing or a number is not an integer.
-        """
-        return cls(**values_of_row(cls, row))
 
     # ---- shapes -----------------------------------------------------------------------------
 
@@ -229,11 +187,6 @@ class GroupedConvProblem:
         return (self.N, *self.output_spatial, self.G, self.K // self.G)
 
     @property
-    def result_dtype(self) -> str:
-        """Data type of the output."""
-        return self.dtype
-
-    @property
     def operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """(first operand, second operand, result): X W Y, dY W dX, or X dY dW."""
         x, w, y = self.input_shape, self.weight_shape, self.output_shape
@@ -256,25 +209,10 @@ class GroupedConvProblem:
             "bwd_weight": (k, c * taps, rows_out),
         }[self.direction]
 
-    # ---- work -------------------------------------------------------------------------------
-
     @cached_property
     def flops(self) -> int:
         """2·N·K·out·(C/G)·filter in every direction, padding included, as in the published benchmarks."""
         return 2 * math.prod(self.output_shape) * (self.C // self.G) * math.prod(self.filter)
-
-    @cached_property
-    def bytes(self) -> int:
-        """Bytes of the three tensors, each moved once."""
-        return DTYPE_BYTES[self.dtype] * sum(math.prod(shape) for shape in self.operand_shapes)
-
-    def tflops(self, latency_ms: float) -> float:
-        """Throughput in TFLOPS (1e12 floating-point operations a second) at a latency in milliseconds."""
-        return self.flops / (latency_ms * 1e9)
-
-
-PROBLEM_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GroupedConvProblem))
-"""The columns of a problem, in the order of the key."""
 
 
 def _extents(values: tuple[int, ...]) -> str:
@@ -291,6 +229,3 @@ _ID = re.compile(
     rf"-i(?P<i>{_N}(?:x{_N}){{1,2}})-f(?P<f>{_N}(?:x{_N}){{1,2}})"
     rf"(?:-s(?P<s>{_N}(?:x{_N}){{0,2}}))?(?:-p(?P<p>{_N}(?:x{_N}){{0,2}}))?(?:-d(?P<d>{_N}(?:x{_N}){{0,2}}))?"
 )
-
-_LEAST = {name: 0 if name.startswith("pad_") else 1 for name in PROBLEM_FIELDS[2:]}
-"""The smallest value of each number."""

@@ -45,9 +45,6 @@ def _pipeline_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
         yield f"double_smem_buffer: {name} on {arch.name} has two buffers and needs it on"
     if pipeline.double_smem_buffer == "refused" and kernel.double_smem_buffer:
         yield f"double_smem_buffer: {name} on {arch.name} has one buffer and needs it off"
-    if kernel.epilogue not in arch.kernels.epilogues:
-        allowed = " or ".join(arch.kernels.epilogues)
-        yield f"epilogue: kernels on {arch.name} end in {allowed}, not {kernel.epilogue}"
 
 
 def _tile_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
@@ -61,16 +58,7 @@ def _tile_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
             f"warp tile: {triple(kernel.warp_tile)} is not one of {listed(arch.warp_tiles[kernel.dtype])} "
             f"for {kernel.dtype} on {arch.name}"
         )
-    for axis, tile, wave, warp in zip("mnk", kernel.tile, kernel.waves, kernel.warp_tile, strict=True):
-        if tile % (wave * warp):
-            yield f"tile: tile_{axis} = {tile} is not a multiple of waves x warp tile = {wave} x {warp}"
-    lds_bytes = arch.lds_bytes(kernel)
-    if lds_bytes > arch.lds_limit_bytes:
-        buffers = "in two buffers " if kernel.double_smem_buffer else ""
-        yield (
-            f"LDS: {triple(kernel.tile)} {kernel.dtype} {buffers}needs {lds_bytes:,} bytes, "
-            f"{kernel.pipeline} on {arch.name} has {arch.lds_limit_bytes:,}"
-        )
+    yield from arch.tile_refusals(kernel)
 
 
 def _vector_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
@@ -120,8 +108,7 @@ def _option_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
         yield f"explicit_gemm: {arch.kernels.options['explicit_gemm'].why}; num_groups_to_merge must be 1"
     if kernel.specialization != "Default" and arch.name == "cpu":
         yield f"specialization: kernels on {arch.name} are for all filters, not for {kernel.specialization}"
-    if not (kernel.pad_m and kernel.pad_n and kernel.pad_k) and not arch.kernels.paddings_may_be_off:
-        yield f"padding: {arch.name} kernels always handle partial tiles: pad_m, pad_n, pad_k must be on"
+    yield from arch.padding_refusals(kernel)
 
 
 def _register_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
@@ -151,7 +138,7 @@ def problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedConv
     ):
         yield "explicit_gemm: only a 1x1 filter with stride 1 and no padding is a plain GEMM"
     extents = dict(zip("mnk", problem.gemm_shape, strict=True))
-    padded = {"m": kernel.pad_m, "n": kernel.pad_n, "k": kernel.pad_k}
+    padded = dict(zip("mnk", kernel.paddings, strict=True))
     for axis, tile in zip("mnk", kernel.tile, strict=True):
         if not padded[axis] and extents[axis] % tile:
             yield (

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Self
 
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel.fields import FlatKernel, shortened
-from tile_oracle.operation import Kind
 from tile_oracle.operations.rowwise.problem import ROW_DTYPES
 
 LANES = (1, 4, 16, 32)
@@ -31,20 +29,10 @@ class RowKernel(FlatKernel):
                 f"{', '.join(ROW_DTYPES)}, lanes {', '.join(map(str, LANES))}"
             )
 
-    @cached_property
-    def kind(self) -> Kind:
-        """The fields that problems share."""
-        return Kind.of(self.op, dtype=self.dtype)
-
     @property
     def short_name(self) -> str:
         """The name without the data type."""
         return f"lanes{self.lanes}"
-
-    @cached_property
-    def name(self) -> str:
-        """`softmax_bf16_lanes4`."""
-        return f"{self.op}_{self.dtype}_{self.short_name}"
 
     @classmethod
     def parse(cls, name: str) -> Self:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.operation import Kind
 from tile_oracle.problem.fields import FlatProblem
-from tile_oracle.problem.number_formats import STORAGE
 
 ROW_DTYPES = ("bf16", "fp16", "fp32")
 MOST = 2**24
@@ -42,26 +40,8 @@ class RowProblem(FlatProblem):
         return int(getattr(self, fields(self)[2].name))
 
     def __post_init__(self) -> None:
-        if self.dtype not in ROW_DTYPES:
-            raise ProblemError(f"dtype {self.dtype!r} is not one of {', '.join(ROW_DTYPES)}")
-        for name, value in ((one.name, getattr(self, one.name)) for one in fields(self)[1:]):
-            if not 1 <= value <= MOST:
-                raise ProblemError(f"{name} = {value} is not from 1 to {MOST:,}")
-
-    @cached_property
-    def key(self) -> tuple[Any, ...]:
-        """The operation and all fields."""
-        return (self.op, self.dtype, self.height, self.width)
-
-    @cached_property
-    def family(self) -> tuple[Any, ...]:
-        """The key without the number of rows."""
-        return (self.op, self.dtype, self.width)
-
-    @cached_property
-    def kind(self) -> Kind:
-        """The fields that kernels share."""
-        return Kind.of(self.op, dtype=self.dtype)
+        self._require("dtype", ROW_DTYPES)
+        self._require_integers((one.name for one in fields(self)[1:]), most=MOST)
 
     @cached_property
     def id(self) -> str:
@@ -86,21 +66,6 @@ class RowProblem(FlatProblem):
         return (matrix, (self.width,), matrix) if self.weighted else (matrix, matrix)
 
     @property
-    def result_dtype(self) -> str:
-        """The data type of the result."""
-        return self.dtype
-
-    @property
     def flops(self) -> int:
         """Operations by definition; an exponential counts as one."""
         return self.flops_per_element * self.height * self.width
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of operands and result."""
-        elements = 2 * self.height * self.width + (self.width if self.weighted else 0)
-        return STORAGE[self.dtype].itemsize * elements
-
-    def tflops(self, latency_ms: float) -> float:
-        """TFLOPS of a run that takes this long."""
-        return self.flops / (latency_ms * 1e9)
