@@ -1,17 +1,24 @@
-"""Readers for the common parts of rule blocks: tiles, pipelines, paddings, lists."""
+"""The common parts of rule blocks: tiles, pipelines, paddings, lists, blocks of tiled kernels."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tile_oracle.arch import Triple
+from tile_oracle.arch import Arch, Triple, known_archs
+from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.files.json_tree import JsonTree
-from tile_oracle.kernel import PIPELINE_NAME
+from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel
+from tile_oracle.operation import Kind
 
 _T = TypeVar("_T")
+Reader = Callable[[JsonTree], tuple[Any, ...]]
+"""Reads a list of a block."""
 
 
 @dataclass(frozen=True)
@@ -99,3 +106,107 @@ def _deepest(listed: Sequence[Triple], warp_m: int, warp_n: int, tile_k: int, wa
     depths = sorted(k for m, n, k in listed if (m, n) == (warp_m, warp_n))
     fitting = [k for k in depths if tile_k % (wave_k * k) == 0]
     return fitting[-1] if fitting else depths[0] if depths else tile_k
+
+
+def words(*known: str) -> Reader:
+    """Return a reader of known words."""
+    return lambda tree: tree.texts(known)
+
+
+def each(read: Callable[[JsonTree], Any]) -> Reader:
+    """Return a reader of a list, by that of an item."""
+    return lambda tree: tuple(read(item) for item in tree.items())
+
+
+@dataclass(frozen=True)
+class TiledBlock(ABC):
+    """A cross product of tiled kernels."""
+
+    place: str
+    """Its place in the file, for messages."""
+    arch: tuple[str, ...]
+    kinds: Mapping[str, tuple[Any, ...]]
+    """Values of the fields that kernels share with their problems."""
+    tiles: tuple[TileRule, ...]
+    tile_k: tuple[int, ...]
+    """Depths of tiles without a third number."""
+    choices: Mapping[str, tuple[Any, ...]]
+    """Values of the other fields; `padding` is that of all three axes."""
+
+    @property
+    def candidates(self) -> int:
+        """Number of kernels proposed for one kind of problem, before any is refused."""
+        tiles = sum(
+            (len(self.tile_k) if rule.tile[2] is None else 1) * len(rule.waves) * len(rule.warp_tiles)
+            for rule in self.tiles
+        )
+        return tiles * math.prod(map(len, self.choices.values()))
+
+    def covers(self, kind: Kind, arch: str) -> bool:
+        """Whether the block applies to this kind of problem."""
+        return arch in self.arch and all(value in self.kinds[name] for name, value in kind.fields)
+
+    def kernels(self, kind: Kind, arch: Arch) -> Iterator[Kernel]:
+        """Every combination of the lists. Raises RuleError."""
+        try:
+            yield from self.combined(kind, arch)
+        except KernelError as error:
+            raise RuleError(f"{self.place}: {error}") from None
+
+    @abstractmethod
+    def combined(self, kind: Kind, arch: Arch) -> Iterator[Kernel]:
+        """Every combination of the lists. Raises KernelError."""
+
+    def others(self, *without: str) -> Iterator[dict[str, Any]]:
+        """Combinations of `choices` as fields of a kernel."""
+        names = [name for name in self.choices if name not in without]
+        for values in itertools.product(*(self.choices[name] for name in names)):
+            fields = dict(zip(names, values, strict=True))
+            yield fields | dict(zip(("pad_m", "pad_n", "pad_k"), fields.pop("padding"), strict=True))
+
+    def tilings(self, listed: Sequence[Triple]) -> Iterator[tuple[Triple, Triple, Triple]]:
+        """Tile, waves and warp tile of each tiling. listed: the architecture's warp tiles."""
+        for rule in self.tiles:
+            yield from tilings(rule, self.tile_k, listed)
+
+
+_Block = TypeVar("_Block", bound=TiledBlock)
+_REQUIRED = ("arch", "tiles", "pipeline")
+_TILED: Mapping[str, tuple[Reader, tuple[Any, ...]]] = {
+    "pipeline": (each(read_pipeline), ()),
+    "scheduler": (words(*SCHEDULERS), ("intrawave",)),
+    "epilogue": (words(*EPILOGUES), ("cshuffle",)),
+    "padding": (each(read_padding), ((True, True, True),)),
+}
+"""List -> its reader, and its values where a block has no such list."""
+
+
+def read_tiled_block(
+    made: type[_Block],
+    tree: JsonTree,
+    tile_lists: Mapping[str, JsonTree],
+    kinds: Mapping[str, tuple[Reader, tuple[Any, ...]]],
+    choices: Mapping[str, tuple[Reader, tuple[Any, ...]]],
+) -> _Block:
+    """Read a block. kinds, choices: its own lists, as in `_TILED`. Raises RuleError, with the place."""
+    choices = {**_TILED, **choices}
+    optional = [name for name in (*kinds, *choices) if name not in _REQUIRED]
+    part = tree.known_members(_REQUIRED, ("about", "tile_k", *optional))
+
+    def values(key: str, read: Reader, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
+        return filled(part[key], read(part[key])) if key in part else otherwise
+
+    tile_k = values("tile_k", lambda one: one.integers(1), ())
+    tiles = part["tiles"]
+    if isinstance(tiles.value, str):
+        tiles = tile_lists[tiles.text(tile_lists)]
+    if "about" in part:
+        part["about"].text()
+    return made(
+        place=f"{tree.file}: {tree.path}",
+        arch=values("arch", words(*known_archs()), ()),
+        kinds={name: values(name, *lists) for name, lists in kinds.items()},
+        tiles=filled(tiles, tuple(read_tile(item, tile_k) for item in tiles.items())),
+        tile_k=tile_k,
+        choices={name: values(name, *lists) for name, lists in choices.items()},
+    )

@@ -260,24 +260,20 @@ def traits_json(kernels: Sequence[GroupedConvKernel], standard: Sequence[Grouped
 
 def builder_block(line: BuilderLine, archs: tuple[str, ...]) -> ConvRuleBlock:
     """The block of one line of a config file of CK Builder."""
+    alone = (
+        *("pipeline", "scheduler", "double_smem_buffer", "split_image", "num_groups_to_merge"),
+        *("explicit_gemm", "two_stage", "specialization"),
+    )
     return ConvRuleBlock(
         place=line.place,
-        about="",
         arch=archs,
-        direction=(line.direction,),
-        dtype=(line.dtype,),
-        ndim=(line.ndim,),
+        kinds={name: (getattr(line, name),) for name in ("direction", "dtype", "ndim")},
         tiles=(TileRule(line.tile, (line.waves,), (line.warp_tile,)),),
         tile_k=(),
-        pipeline=(line.pipeline,),
-        scheduler=(line.scheduler,),
-        epilogue=("cshuffle",),
-        double_smem_buffer=(line.double_smem_buffer,),
-        split_image=(line.split_image,),
-        num_groups_to_merge=(line.num_groups_to_merge,),
-        explicit_gemm=(line.explicit_gemm,),
-        two_stage=(line.two_stage,),
-        vectors=(VectorRule(line.vectors),),
-        padding=((True, True, True),),
-        specialization=(line.specialization,),
+        choices={
+            **{name: (getattr(line, name),) for name in alone},
+            "vectors": (VectorRule(line.vectors),),
+            "epilogue": ("cshuffle",),
+            "padding": ((True, True, True),),
+        },
     )

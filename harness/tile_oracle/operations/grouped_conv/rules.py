@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tile_oracle.arch import Arch, Triple, known_archs
-from tile_oracle.errors import KernelError, RuleError
+from tile_oracle.arch import Arch, Triple
 from tile_oracle.files.json_tree import JsonTree
-from tile_oracle.kernel.fields import EPILOGUES, SCHEDULERS
 from tile_oracle.operation.kind import Kind
 from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_VECTORS, SPECIALIZATIONS, GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.operations.grouped_conv.refusals import CONTIGUOUS_CHANNELS
-from tile_oracle.pool.rule_parts import (
-    SIZES,
-    TileRule,
-    filled,
-    read_padding,
-    read_pipeline,
-    read_tile,
-    tilings,
-)
+from tile_oracle.pool.rule_parts import SIZES, TiledBlock, each, read_tiled_block, words
 
 
 @dataclass(frozen=True)
@@ -37,87 +26,22 @@ class VectorRule:
 
 
 @dataclass(frozen=True)
-class ConvRuleBlock:
-    """One cross product. place: its place in the file, for messages."""
+class ConvRuleBlock(TiledBlock):
+    """See TiledBlock. Values that a block omits are computed for the architecture."""
 
-    place: str
-    about: str
-    arch: tuple[str, ...]
-    direction: tuple[str, ...]
-    dtype: tuple[str, ...]
-    ndim: tuple[int, ...]
-    tiles: tuple[TileRule, ...]
-    tile_k: tuple[int, ...]
-    pipeline: tuple[str, ...]
-    scheduler: tuple[str, ...]
-    epilogue: tuple[str, ...]
-    double_smem_buffer: tuple[bool, ...] | None
-    split_image: tuple[bool, ...]
-    num_groups_to_merge: tuple[int, ...]
-    explicit_gemm: tuple[bool, ...]
-    two_stage: tuple[bool, ...]
-    vectors: tuple[VectorRule, ...]
-    padding: tuple[tuple[bool, bool, bool], ...]
-    specialization: tuple[str, ...] = ("Default",)
-
-    @property
-    def candidates(self) -> int:
-        """Number of kernels proposed for one kind of problem, before any is refused."""
-        tiles = sum(
-            (len(self.tile_k) if rule.tile[2] is None else 1) * len(rule.waves) * len(rule.warp_tiles)
-            for rule in self.tiles
-        )
-        buffers = (None,) if self.double_smem_buffer is None else self.double_smem_buffer
-        axes = (
-            self.pipeline, self.scheduler, self.epilogue, buffers, self.split_image, self.num_groups_to_merge,
-            self.explicit_gemm, self.two_stage, self.vectors, self.padding, self.specialization,
-        )  # fmt: skip
-        return tiles * math.prod(len(axis) for axis in axes)
-
-    def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether the block applies to this kind of problem."""
-        return arch in self.arch and all(value in getattr(self, name) for name, value in kind.fields)
-
-    def kernels(self, kind: Kind, arch: Arch) -> Iterator[GroupedConvKernel]:
-        """Every combination of the lists. Omitted values are computed for the architecture."""
+    def combined(self, kind: Kind, arch: Arch) -> Iterator[GroupedConvKernel]:
+        """Every combination of the lists. Raises KernelError."""
         direction, dtype, ndim = str(kind.words["direction"]), kind.dtype, int(kind.words["ndim"])
-        others = [
-            (pipeline, scheduler, epilogue, double, split, merge, explicit, two_stage, *padding, special)
-            for pipeline in self.pipeline
-            for (
-                scheduler,
-                epilogue,
-                double,
-                split,
-                merge,
-                explicit,
-                two_stage,
-                padding,
-                special,
-            ) in itertools.product(
-                self.scheduler,
-                self.epilogue,
-                self.double_smem_buffer or (arch.double_smem_buffer_required(pipeline),),
-                self.split_image,
-                self.num_groups_to_merge,
-                self.explicit_gemm,
-                self.two_stage,
-                self.padding,
-                self.specialization,
+        others = list(self.others("vectors"))
+        for other in others:
+            if other["double_smem_buffer"] is None:
+                other["double_smem_buffer"] = arch.double_smem_buffer_required(other["pipeline"])
+        for tile, waves, warp_tile in self.tilings(arch.warp_tiles.get(dtype, ())):
+            widths = dict.fromkeys(
+                _vector_widths(rule, direction, dtype, tile, waves, arch) for rule in self.choices["vectors"]
             )
-        ]
-        for rule in self.tiles:
-            for tile, waves, warp_tile in tilings(rule, self.tile_k, arch.warp_tiles.get(dtype, ())):
-                widths = dict.fromkeys(
-                    _vector_widths(vectors, direction, dtype, tile, waves, arch) for vectors in self.vectors
-                )
-                for vectors, other in itertools.product(widths, others):
-                    try:
-                        yield GroupedConvKernel(
-                            direction, dtype, ndim, *tile, *waves, *warp_tile, *vectors, *other
-                        )
-                    except KernelError as error:
-                        raise RuleError(f"{self.place}: {error}") from None
+            for vectors, other in itertools.product(widths, others):
+                yield GroupedConvKernel(direction, dtype, ndim, *tile, *waves, *warp_tile, *vectors, **other)
 
 
 def _vector_widths(
@@ -134,65 +58,6 @@ def _vector_widths(
         for width, (channel, _) in zip(widest, CONTIGUOUS_CHANNELS[direction], strict=True)
     )
     return (a, b, c)
-
-
-_REQUIRED = ("arch", "tiles", "pipeline")
-_OPTIONAL = (
-    "about", "direction", "dtype", "ndim", "tile_k", "scheduler", "epilogue", "double_smem_buffer",
-    "split_image", "num_groups_to_merge", "explicit_gemm", "two_stage", "vectors", "padding",
-    "specialization",
-)  # fmt: skip
-
-
-def read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> ConvRuleBlock:
-    """Reads a block of the list "blocks". Raises RuleError, which names the place."""
-    part = tree.known_members(_REQUIRED, _OPTIONAL)
-
-    def texts(key: str, words: tuple[str, ...] | None, default: tuple[str, ...]) -> tuple[str, ...]:
-        return filled(part[key], part[key].texts(words)) if key in part else default
-
-    def flags(key: str) -> tuple[bool, ...]:
-        return filled(part[key], part[key].flags()) if key in part else (False,)
-
-    def integers(key: str, default: tuple[int, ...]) -> tuple[int, ...]:
-        return filled(part[key], part[key].integers(1)) if key in part else default
-
-    tile_k = integers("tile_k", ())
-    tiles = part["tiles"]
-    if isinstance(tiles.value, str):
-        tiles = tile_lists[tiles.text(tile_lists)]
-    return ConvRuleBlock(
-        place=f"{tree.file}: {tree.path}",
-        about=part["about"].text() if "about" in part else "",
-        arch=texts("arch", known_archs(), ()),
-        direction=texts("direction", DIRECTIONS, DIRECTIONS),
-        dtype=texts("dtype", DTYPES, DTYPES),
-        ndim=_ranks(part["ndim"]) if "ndim" in part else (2, 3),
-        tiles=filled(tiles, tuple(read_tile(item, tile_k) for item in tiles.items())),
-        tile_k=tile_k,
-        pipeline=filled(part["pipeline"], tuple(read_pipeline(item) for item in part["pipeline"].items())),
-        scheduler=texts("scheduler", SCHEDULERS, ("intrawave",)),
-        epilogue=texts("epilogue", EPILOGUES, ("cshuffle",)),
-        double_smem_buffer=flags("double_smem_buffer") if "double_smem_buffer" in part else None,
-        split_image=flags("split_image"),
-        num_groups_to_merge=integers("num_groups_to_merge", (1,)),
-        explicit_gemm=flags("explicit_gemm"),
-        two_stage=flags("two_stage"),
-        vectors=filled(part["vectors"], tuple(_vectors(item) for item in part["vectors"].items()))
-        if "vectors" in part
-        else (VectorRule(PUBLISHED_VECTORS),),
-        padding=filled(part["padding"], tuple(read_padding(item) for item in part["padding"].items()))
-        if "padding" in part
-        else ((True, True, True),),
-        specialization=texts("specialization", SPECIALIZATIONS, ("Default",)),
-    )
-
-
-def _ranks(tree: JsonTree) -> tuple[int, ...]:
-    ranks = filled(tree, tree.integers(1))
-    if any(rank not in (2, 3) for rank in ranks):
-        raise tree.error("ndim is 2 or 3")
-    return ranks
 
 
 def _vectors(tree: JsonTree) -> VectorRule:
@@ -216,3 +81,31 @@ def _vectors(tree: JsonTree) -> VectorRule:
 
 
 _STRATEGY = re.compile(r"(input_|output_)?channels_multiple_of_([1248])")
+
+
+def _ranks(tree: JsonTree) -> tuple[int, ...]:
+    ranks = tree.integers(1)
+    if any(rank not in (2, 3) for rank in ranks):
+        raise tree.error("ndim is 2 or 3")
+    return ranks
+
+
+_KINDS = {
+    "direction": (words(*DIRECTIONS), DIRECTIONS),
+    "dtype": (words(*DTYPES), DTYPES),
+    "ndim": (_ranks, (2, 3)),
+}
+_CHOICES = {
+    "double_smem_buffer": (JsonTree.flags, (None,)),
+    "split_image": (JsonTree.flags, (False,)),
+    "num_groups_to_merge": (lambda tree: tree.integers(1), (1,)),
+    "explicit_gemm": (JsonTree.flags, (False,)),
+    "two_stage": (JsonTree.flags, (False,)),
+    "vectors": (each(_vectors), (VectorRule(PUBLISHED_VECTORS),)),
+    "specialization": (words(*SPECIALIZATIONS), ("Default",)),
+}
+
+
+def read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> ConvRuleBlock:
+    """Reads a block of the list "blocks". Raises RuleError, which names the place."""
+    return read_tiled_block(ConvRuleBlock, tree, tile_lists, _KINDS, _CHOICES)
