@@ -6,18 +6,23 @@ BIN := $(VENV)/bin
 # Where it is set, every process compiles every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-versions test-ck-tile pool installed lint docs benchmark faults gpu-kit clean
+.PHONY: demo test test-slow test-kernels test-versions test-ck-tile pool installed lint docs benchmark faults gpu-kit clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke --allow no-baseline
 
 # worksteal: a worker begins with a half of the tests in their order, so that what a module shares is made once.
-# test and test-slow are all tests together.
+# test, test-slow and test-kernels are all tests together. test-kernels has the slow ones of the shipped kernels: they run
+# on the CPU, on emulated GPUs and in Triton's interpreter.
+KERNEL_TESTS := tests/kernels tests/triton/test_shipped_pool.py
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow $(KERNEL_TESTS:%=--ignore=%) $(PYTEST_ARGS)
+
+test-kernels: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow $(KERNEL_TESTS) $(PYTEST_ARGS)
 
 # CK Tile's own kernels from public packages, for gfx950; skips, and says why, where the packages cannot be had.
 test-ck-tile: $(VENV)/installed-dev
