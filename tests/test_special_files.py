@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -13,15 +14,14 @@ import pytest
 
 from tile_oracle.commands.predict import kernels_in_file
 from tile_oracle.errors import HarnessError, RecordError
+from tile_oracle.files.sealed_json import read_object
 from tile_oracle.history.cache import _load
-from tile_oracle.history.summary import _verdict
 from tile_oracle.problem import Kind
 from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import left_unsealed, read_journal, seal_abandoned, set_damaged_aside
 from tile_oracle.record.run import purpose_of
 from tile_oracle.record.sealed_parquet import read_table
 from tile_oracle.registry.tuned import TunedResults
-from tile_oracle.report.files import _read_json
 from tile_oracle.training.trained_on import _problems_in
 
 SECONDS = 20
@@ -54,8 +54,7 @@ def fifo(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "read",
-    [read_table, read_journal, digest_of, _verdict, _read_json, _problems_in],
-    ids=lambda read: read.__name__.strip("_"),
+    [read_table, read_journal, digest_of, partial(read_object, error=RecordError), _problems_in],
 )
 def test_readers_refuse_it(fifo: Path, read: Callable[[Path], Any]) -> None:
     with pytest.raises(HarnessError, match=r"fifo cannot be read|cannot read .*fifo"):

@@ -64,9 +64,9 @@ class TestFiles:
             (b"{", "is not JSON"),
             (b"\xff\xfe", "is not JSON"),
             (b"[" * 100_000, "is not JSON"),
-            (b"[]", "not a JSON object"),
-            (b"{}", "schema is None"),
-            (b'{"schema": 3}', "schema is 3, this version reads 1 and 2"),
+            (b"[]", "does not hold a JSON object"),
+            (b"{}", "no baseline of schema 2"),
+            (b'{"schema": 1}', "no baseline of schema 2 .it has 1.: restore it"),
         ],
     )
     def test_files_that_are_not_baselines(self, tmp_path: Path, content: bytes, what: str) -> None:
@@ -94,15 +94,15 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("change", "what"),
         [
-            ({"device": 7}, "its device is not text"),
-            ({"efficiencies": []}, "no efficiencies"),
-            ({"known_failures": None}, "no efficiencies or no known_failures"),
-            ({"efficiencies": {"p": 1.5}}, "efficiency of 'p' is 1.5"),
-            ({"efficiencies": {"p": True}}, "efficiency of 'p' is True"),
-            ({"efficiencies": {"p": "x"}}, "efficiency of 'p' is 'x'"),
-            ({"known_failures": {"p": []}}, "known_failures of 'p'"),
+            ({"device": 7}, "device: expected `str`, got `int`"),
+            ({"efficiencies": []}, "efficiencies: expected `object`"),
+            ({"known_failures": None}, "known_failures: expected `object`, got `null`"),
+            ({"efficiencies": {"p": 1.5}}, "efficiencies.*: expected `float` <= 1"),
+            ({"efficiencies": {"p": True}}, "efficiencies.*: expected `float . null`, got `bool`"),
+            ({"efficiencies": {"p": "x"}}, "efficiencies.*: expected `float . null`, got `str`"),
+            ({"known_failures": {"p": []}}, "known_failures.*: expected `object`"),
             ({"known_failures": {"p": {"k": "ok"}}}, "'k' on 'p' is known as 'ok'"),
-            ({"known_failures": {"p": {"k": ["crash"]}}}, "'k' on 'p' is known as"),
+            ({"known_failures": {"p": {"k": ["crash"]}}}, "known_failures.*: expected `str`, got `array`"),
         ],
     )
     def test_invalid_fields(self, tmp_path: Path, change: dict[str, Any], what: str) -> None:
@@ -116,7 +116,7 @@ class TestFiles:
         path = tmp_path / "b.json"
         save_baseline(baseline([0.5]), path)
         path.write_text(json.dumps(without_seal(json.loads(path.read_text()))).replace("0.5", "NaN"))
-        with pytest.raises(GateError, match="is nan, not a fraction"):
+        with pytest.raises(GateError, match="NaN is no number of JSON"):
             load_baseline(path)
 
     def test_a_changed_efficiency_is_damage(self, tmp_path: Path) -> None:
@@ -134,20 +134,13 @@ class TestFiles:
             assert load_baseline(tmp_path / "b.json") == saved
             assert ("drift" in (tmp_path / "b.json").read_text()) == bool(drift)
 
-    def test_files_without_picks_are_read(self, tmp_path: Path) -> None:
-        path = tmp_path / "b.json"
-        save_baseline(baseline([0.5, None]), path)
-        document = without_seal(json.loads(path.read_text())) | {"schema": 1}
-        path.write_text(json.dumps({k: v for k, v in document.items() if k not in ("picks", "ranked_by")}))
-        assert load_baseline(path) == baseline([0.5, None])
-
     @pytest.mark.parametrize(
         ("change", "what"),
         [
-            ({"sigma": -1.0}, "the sigma of the pick"),
-            ({"dof": 0}, "the dof of the pick"),
-            ({"pick": 3}, "the pick of the pick"),
-            ({"log_ratio": None}, "the log_ratio of the pick"),
+            ({"sigma": -1.0}, "picks.*sigma: expected `float` >= 0"),
+            ({"dof": 0}, "picks.*dof: expected `float` > 0"),
+            ({"pick": 3}, "picks.*pick: expected `str`"),
+            ({"log_ratio": None}, "picks.*log_ratio: expected `float`"),
         ],
     )
     def test_invalid_picks(self, tmp_path: Path, change: dict[str, Any], what: str) -> None:

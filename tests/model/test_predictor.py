@@ -149,13 +149,13 @@ def test_problems_of_a_folder_are_reported(records: pd.DataFrame, tmp_path: Path
             Predictor.load(folder)
     for message, changes in {
         "97 features, feature_spec.json names 96": {"feature_names": names[:-1]},
-        "feature_names is missing or empty": {"feature_names": []},
-        "is not a list of names": {"feature_names": "N"},
-        "is not a target's name": {"targets": ["../../etc"]},
+        "feature_names is empty": {"feature_names": []},
+        "feature_names: expected `array`, got `str`": {"feature_names": "N"},
+        "targets.0.: expected `str` matching": {"targets": ["../../etc"]},
         "has no model_latency.lgbm": {"targets": ["tflops", "latency"]},
         "no target 'joy'": {"targets": ["joy"]},
         "do not name members": {"picks": {"latency": 1.0}},
-        "{'tflops': nan} do not name": {"picks": {"tflops": float("nan")}},
+        "NaN is no number of JSON": {"picks": {"tflops": float("nan")}},
         "aliases cannot be read": {"aliases": {"offset": {"a": "x"}}},
     }.items():
         with pytest.raises(ModelError, match=message):

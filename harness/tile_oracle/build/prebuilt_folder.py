@@ -10,59 +10,63 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from tile_oracle.build.binary import Binary
 from tile_oracle.build.isa import Cpu, missing_features
 from tile_oracle.build.source import DEVICE_WORK
 from tile_oracle.errors import BuildError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.sealed_json import read_object, typed
 from tile_oracle.files.trusted_folder import check_part_trusted, check_trusted
 
 MANIFEST = "manifest.json"
 BINARIES = "binaries"
 FORMAT = "tile-oracle kernels 1"
 
-_MOST_MANIFEST_BYTES = 256 << 20
+_FIX = "make the folder with tile-oracle build"
 _WHAT = "the prebuilt kernels"
-_HASH = re.compile(r"[0-9a-f]{64}")
-_BINARY_NAME = re.compile(r"binaries/[0-9a-f]{64}\.(?:so|hsaco|ptx|cubin|zip)")
+_Size = Annotated[int, Meta(ge=0)]
+_Line = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]
+_Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+_BinaryName = Annotated[str, Meta(pattern=rf"^{BINARIES}/[0-9a-f]{{64}}\.(so|hsaco|ptx|cubin|zip)\Z")]
 
 
 @dataclass(frozen=True)
 class PrebuiltFacts:
     """Build settings shared by all kernels of a folder."""
 
-    abi: int
-    arch: str
-    features: tuple[str, ...]
+    abi: _Size
+    arch: _Line
+    features: tuple[_Line, ...]
     """CPU features that the kernels need, as /proc/cpuinfo names them."""
-    flags: tuple[str, ...]
-    harness_version: str
-    headers: str
+    flags: tuple[_Line, ...]
+    harness_version: _Line
+    headers: _Line
     """Digest of the headers they were compiled from (Headers.digest)."""
-    isa: str
-    machine: str
+    isa: _Line
+    machine: _Line
     """x86_64, aarch64."""
-    toolchain: str
+    toolchain: _Line
 
 
 @dataclass(frozen=True)
 class PrebuiltEntry:
     """One kernel of a folder."""
 
-    binary: str
+    binary: _BinaryName
     """Path of the binary, relative to the folder."""
-    bytes: int
-    sha256: str
+    bytes: _Size
+    sha256: _Hash
     """sha256 of the binary."""
-    source_hash: str
+    source_hash: _Hash
     """Hash of everything that determines the binary (Binary.source_hash)."""
-    source_sha256: str
+    source_sha256: _Hash
     """sha256 of the kernel's translation unit."""
 
 
@@ -143,92 +147,13 @@ def _what_is_wrong_with(path: Path, folder: Path, entry: PrebuiltEntry) -> str |
 
 def _read_manifest(folder: Path) -> tuple[PrebuiltFacts, dict[str, PrebuiltEntry]]:
     path = folder / MANIFEST
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_MANIFEST_BYTES + 1)
-    except FileNotFoundError:
-        raise BuildError(f"{folder} holds no {MANIFEST}: make the folder with tile-oracle build") from None
-    except OSError as error:
-        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        if len(content) > _MOST_MANIFEST_BYTES:
-            raise _ManifestError(f"longer than {_MOST_MANIFEST_BYTES >> 20} MiB")
-        return _parse_manifest(content)
-    except _ManifestError as error:
-        raise BuildError(
-            f"{path} is not a manifest ({error}): make the folder with tile-oracle build"
-        ) from None
-
-
-class _ManifestError(ValueError):
-    """An invalid manifest."""
-
-
-def _parse_manifest(content: bytes) -> tuple[PrebuiltFacts, dict[str, PrebuiltEntry]]:
-    try:
-        data = json.loads(content)
-    except (ValueError, RecursionError):
-        raise _ManifestError("not JSON") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise _ManifestError(f"its format is not {FORMAT!r}")
-    facts = PrebuiltFacts(
-        abi=_number(data, "abi"),
-        arch=_word(data, "arch"),
-        features=_words(data, "features"),
-        flags=_words(data, "flags"),
-        harness_version=_word(data, "harness_version"),
-        headers=_word(data, "headers"),
-        isa=_word(data, "isa"),
-        machine=_word(data, "machine"),
-        toolchain=_word(data, "toolchain"),
+    document = read_object(path, BuildError, _FIX)
+    if document.get("format") != FORMAT:
+        raise BuildError(f"{path} is not of the format {FORMAT!r}: {_FIX}")
+    return (
+        typed(document, PrebuiltFacts, path, BuildError, _FIX),
+        typed(document.get("kernels"), dict[str, PrebuiltEntry], f"{path}: kernels", BuildError, _FIX),
     )
-    kernels = data.get("kernels")
-    if not isinstance(kernels, dict):
-        raise _ManifestError("kernels is not a mapping")
-    return facts, {name: _entry(name, value) for name, value in kernels.items()}
-
-
-def _entry(name: str, data: object) -> PrebuiltEntry:
-    if not isinstance(data, dict):
-        raise _ManifestError(f"kernel {name[:120]!r} is not a mapping")
-    try:
-        return PrebuiltEntry(
-            binary=_matching(data, "binary", _BINARY_NAME),
-            bytes=_number(data, "bytes"),
-            sha256=_matching(data, "sha256", _HASH),
-            source_hash=_matching(data, "source_hash", _HASH),
-            source_sha256=_matching(data, "source_sha256", _HASH),
-        )
-    except _ManifestError as error:
-        raise _ManifestError(f"kernel {name[:120]!r}: {error}") from None
-
-
-def _number(data: Mapping[str, object], name: str) -> int:
-    value = data.get(name)
-    if type(value) is not int or value < 0:
-        raise _ManifestError(f"{name} is not a number")
-    return value
-
-
-def _word(data: Mapping[str, object], name: str) -> str:
-    value = data.get(name)
-    if not isinstance(value, str) or len(value) > 1000 or not value.isprintable():
-        raise _ManifestError(f"{name} is not a line of text")
-    return value
-
-
-def _words(data: Mapping[str, object], name: str) -> tuple[str, ...]:
-    value = data.get(name)
-    if not isinstance(value, list):
-        raise _ManifestError(f"{name} is not a list")
-    return tuple(_word({name: item}, name) for item in value)
-
-
-def _matching(data: Mapping[str, object], name: str, pattern: re.Pattern[str]) -> str:
-    value = _word(data, name)
-    if not pattern.fullmatch(value):
-        raise _ManifestError(f"{name} {value[:120]!r} is not of the form {pattern.pattern}")
-    return value
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -269,8 +194,6 @@ class PrebuiltWriter:
     def add(self, kernel: str, source: str, binary: Binary) -> None:
         """Copies a kernel's binary into the folder. Raises BuildError."""
         name = f"{BINARIES}/{binary.source_hash}{binary.path.suffix}"
-        if not _BINARY_NAME.fullmatch(name):
-            raise BuildError(f"{binary.source_hash!r} is not a source hash")
         with self._writing():
             content = binary.path.read_bytes()
             write_atomically(self.folder / name, content)

@@ -1,7 +1,8 @@
-"""JSON documents with a SHA-256 of their content, so that damage is detected when they are read.
+"""JSON files: read as an object, checked against a type, and sealed with a SHA-256 of their content.
 
     document = seal({"schema": 2, ...})      adds two keys, `sha256` and `sha256_of`
-    check_seal(document, path, GateError)    raises if the document was changed after sealing
+    read_object(path, GateError)             reads it, and raises if it was changed after sealing
+    typed(document, Baseline, path, GateError)      its values, with one line for what does not fit
 
 The digest is computed over the document as canonical JSON (keys sorted, no white space, ASCII) without the
 two keys. So layout and key order may change, values may not. There are two keys so that damage to the name of
@@ -12,15 +13,72 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tile_oracle.errors import HarnessError
+import msgspec
+
+from tile_oracle.errors import HarnessError, first_line
+from tile_oracle.files.user_file import read_bytes
+
+_T = TypeVar("_T")
 
 DIGEST = "sha256"
 DIGEST_OF = "sha256_of"
+MOST_BYTES = 256 << 20
+"""Bytes of the largest file that is read."""
+
+_FIX = "restore it from version control or a copy, or make it again"
+_PLACE = re.compile(r"(.*) - at `\$?\.?(.*)`")
 _MEANING = "this document as canonical JSON, without sha256 and sha256_of"
+
+
+def read_object(
+    path: Path, error: type[HarnessError], fix: str = _FIX, *, check: bool = True
+) -> dict[str, Any]:
+    """The JSON object in a file. check: compare its seal, if it has one.
+
+    Raises `error`, with the path and the fix, for a file that cannot be read or holds something else.
+    """
+    try:
+        data = read_bytes(path, MOST_BYTES)
+    except OSError as reason:
+        raise error(f"{path} cannot be read: {reason.strerror or reason}: {fix}") from None
+    return object_in(data, path, error, fix, check=check)
+
+
+def object_in(
+    data: bytes, path: Path, error: type[HarnessError], fix: str = _FIX, *, check: bool = True
+) -> dict[str, Any]:
+    """`read_object` of a file's content. path: the file, for messages."""
+    try:
+        document = json.loads(data.decode("utf-8"), parse_constant=_refuse)
+    except (ValueError, RecursionError) as reason:
+        raise error(f"{path} is not JSON ({first_line(reason)[:200]}): {fix}") from None
+    if not isinstance(document, dict):
+        raise error(f"{path} does not hold a JSON object: {fix}")
+    if check:
+        check_seal(document, path, error, fix)
+    return document
+
+
+def _refuse(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def typed(value: Any, kind: type[_T], path: Path | str, error: type[HarnessError], fix: str = _FIX) -> _T:
+    """The value of a JSON file as a dataclass or another type of msgspec. Unknown members are ignored.
+
+    Raises `error`, with the path, the member and the fix, for a value that does not fit.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as reason:
+        found = _PLACE.fullmatch(str(reason))
+        what, place = (found[1], found[2]) if found else (str(reason), "")
+        raise error(f"{path}: {place}{place and ': '}{what[:1].lower()}{what[1:]}: {fix}") from None
 
 
 def seal(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +104,7 @@ def check_seal(
     document: Mapping[str, Any],
     path: Path | str,
     error: type[HarnessError],
-    fix: str = "restore it from version control or a copy, or make it again",
+    fix: str = _FIX,
 ) -> bool:
     """Returns whether the document has a digest (those of older versions have none).
 

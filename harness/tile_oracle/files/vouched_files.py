@@ -20,14 +20,13 @@ from typing import Any
 
 from tile_oracle.errors import HarnessError
 from tile_oracle.files.atomic_file import write_atomically
-from tile_oracle.files.sealed_json import check_seal, is_sealed, seal
+from tile_oracle.files.sealed_json import MOST_BYTES, check_seal, is_sealed, read_object, seal
 from tile_oracle.files.user_file import open_regular, read_bytes
 
 MANIFEST_FILE = "train_manifest.json"
 FILES = "files"
 RECORDS_DIGEST = "records_sha256"
 
-_MAX_VOUCHER_BYTES = 256 << 20
 _HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -99,7 +98,7 @@ def seal_folder(
     Existing digests are replaced. complete: adds further entries to the manifest; by default nothing else
     changes. Raises `error`.
     """
-    manifest = complete(_unchecked(folder / MANIFEST_FILE, error))
+    manifest = complete(read_object(folder / MANIFEST_FILE, error, check=False))
     names = [
         entry.name
         for entry in sorted(folder.iterdir())
@@ -114,7 +113,7 @@ def seal_baseline(path: Path, error: type[HarnessError]) -> None:
 
     Other values are unchanged. Raises `error`, also for a file that is not a JSON object.
     """
-    document = _unchecked(path, error)
+    document = read_object(path, error, check=False)
     try:
         write_atomically(path, sealed_baseline(document, path))
     except OSError as reason:
@@ -139,19 +138,6 @@ def vouch_for_oracle(path: Path, error: type[HarnessError]) -> None:
     document = _document(beside, error)
     if document is not None and is_sealed(document):
         seal_baseline(beside, error)
-
-
-def _unchecked(path: Path, error: type[HarnessError]) -> dict[str, Any]:
-    """The JSON object in a file, without checking its seal."""
-    try:
-        document = json.loads(read_bytes(path, _MAX_VOUCHER_BYTES).decode())
-    except OSError as reason:
-        raise error(f"cannot read {path}: {reason.strerror}") from None
-    except (ValueError, RecursionError) as reason:
-        raise error(f"{path} is not JSON: {reason}") from None
-    if not isinstance(document, dict):
-        raise error(f"{path} does not hold a JSON object")
-    return document
 
 
 def _digests(folder: Path, names: Iterable[str], error: type[HarnessError]) -> dict[str, str]:
@@ -222,22 +208,18 @@ def _document(path: Path, error: type[HarnessError]) -> dict[str, Any] | None:
     holds no JSON object: a foreign file next to a parquet file is ignored."""
     try:
         seen = path.stat()
-        document, damage = _read(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
+        return _read(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
+    except HarnessError as damage:
+        raise error(str(damage)) from None
     except (OSError, ValueError, RecursionError):
         return None
-    if damage:
-        raise error(damage)
-    return document
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, mtime_ns: int, size: int, inode: int) -> tuple[dict[str, Any] | None, str]:
-    """The JSON object in a file (None for another value), and the error of its seal, "" if there is none."""
-    document = json.loads(read_bytes(path, _MAX_VOUCHER_BYTES).decode())
+def _read(path: Path, mtime_ns: int, size: int, inode: int) -> dict[str, Any] | None:
+    """The JSON object in a file, None for another value. Raises HarnessError if its seal does not match."""
+    document = json.loads(read_bytes(path, MOST_BYTES).decode())
     if not isinstance(document, dict):
-        return None, ""
-    try:
-        check_seal(document, path, HarnessError)
-    except HarnessError as error:
-        return None, str(error)
-    return document, ""
+        return None
+    check_seal(document, path, HarnessError)
+    return document

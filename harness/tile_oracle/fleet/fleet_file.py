@@ -10,15 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.errors import RecordError, first_line
+from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
-from tile_oracle.files.sealed_json import check_seal, seal
-from tile_oracle.files.user_file import read_regular
+from tile_oracle.files.sealed_json import read_object, seal, typed
 from tile_oracle.fleet.engine import Compiler
 from tile_oracle.fleet.health import Health
 from tile_oracle.fleet.progress import DeviceProgress
 
 FLEET_FILE = "fleet.json"
+
+_FIX = "nothing depends on it: remove it"
 
 _log = logging.getLogger(__name__)
 
@@ -48,18 +49,10 @@ def add_session(
 
 def read_sessions(path: Path) -> list[dict[str, Any]]:
     """The sessions of a fleet.json; none if there is no file. Raises RecordError for a damaged file."""
-    try:
-        document = json.loads(read_regular(path))
-    except FileNotFoundError:
+    if not path.exists():
         return []
-    except (OSError, ValueError, RecursionError) as error:
-        why = getattr(error, "strerror", None) or first_line(error)
-        raise RecordError(f"{path} cannot be read: {why}") from None
-    if not isinstance(document, dict) or not isinstance(document.get("sessions"), list):
-        raise RecordError(f"{path} is not a list of a fleet's sessions")
-    if not check_seal(document, path, RecordError, "nothing depends on it: remove it"):
-        _log.warning("%s has no checksum: an older version wrote it", path)
-    return [one for one in document["sessions"] if isinstance(one, dict)]
+    document = read_object(path, RecordError, _FIX)
+    return typed(document.get("sessions"), list[dict[str, Any]], path, RecordError, _FIX)
 
 
 def _device(one: DeviceProgress, health: Health) -> dict[str, Any]:

@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.errors import RecordError, first_line
-from tile_oracle.files.sealed_json import check_seal
-from tile_oracle.files.user_file import read_regular
+from tile_oracle.errors import RecordError
+from tile_oracle.files.sealed_json import read_object
 from tile_oracle.pool.rules import set_name
 from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.journal import parts_in
@@ -106,7 +104,7 @@ class RunSummary:
 
 def summarize(folder: Path, shown_as: str, names: NameTable) -> RunSummary:
     """The summary of a run's folder, from its report files. Raises RecordError for damaged ones."""
-    verdict = _verdict(folder / VERDICT)
+    verdict = read_object(folder / VERDICT, RecordError, "`tile-oracle report` writes it again")
     run, figures = _part(verdict, "run"), _part(verdict, "efficiency")
     made, scope = _part(run, "environment"), _part(verdict, "scope")
     replayed = bool(_text(run, "replayed"))
@@ -141,21 +139,6 @@ def summarize(folder: Path, shown_as: str, names: NameTable) -> RunSummary:
         problems=problems,
         **choices,
     )
-
-
-def _verdict(path: Path) -> dict[str, Any]:
-    try:
-        found = msgspec.json.decode(read_regular(path))
-    except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise RecordError(
-            f"{path} is not JSON ({first_line(error)}); `tile-oracle report` writes it again"
-        ) from None
-    if not isinstance(found, dict):
-        raise RecordError(f"{path} is not a verdict; `tile-oracle report` writes it again")
-    check_seal(found, path, RecordError, "`tile-oracle report` writes it again")
-    return found
 
 
 def _choices(path: Path, names: NameTable) -> tuple[Codes, dict[str, Any]]:

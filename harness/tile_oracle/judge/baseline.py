@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
+import msgspec
 import pandas as pd
 
 from tile_oracle.errors import GateError
@@ -22,7 +24,7 @@ class Baseline:
 
     efficiencies: problem id -> fraction, or None for a problem of the set that was not covered.
     known_failures: problem id -> kernel name -> one of FAILURE_STATUSES.
-    picks: problem id -> the pick and the uncertainty of its efficiency; empty in older files.
+    picks: problem id -> the pick and the uncertainty of its efficiency.
     ranked_by: the origin of the picks: a model folder and the digest of its files, or the out-of-fold recipe.
     """
 
@@ -36,7 +38,7 @@ class Baseline:
     kernel_set: str
     created: str
     harness_version: str
-    efficiencies: Mapping[str, float | None]
+    efficiencies: Mapping[str, Annotated[float, msgspec.Meta(ge=0, le=1)] | None]
     known_failures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     picks: Mapping[str, Margin] = field(default_factory=dict)
     ranked_by: str = ""

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import re
-from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tile_oracle.errors import GateError
 from tile_oracle.files.atomic_file import write_atomically
-from tile_oracle.files.sealed_json import check_seal
-from tile_oracle.files.user_file import read_bytes
+from tile_oracle.files.sealed_json import read_object, typed
 from tile_oracle.files.vouched_files import sealed_baseline
 from tile_oracle.judge.baseline import EFFICIENCY_DECIMALS, Baseline
 from tile_oracle.judge.failures import FAILURE_STATUSES
 from tile_oracle.judge.noise import Margin
 
 BASELINE_SCHEMA = 2
-_READ_SCHEMAS = (1, 2)
 
-_LARGEST_BASELINE_BYTES = 256 * 2**20
+_FIX = "restore it from version control, or delete it and run with --update-baseline"
 
 
 def baseline_path(root: Path, model: str, device: str, problem_set: str, kernel_set: str = "default") -> Path:
@@ -53,7 +48,7 @@ def baseline_document(baseline: Baseline) -> dict[str, Any]:
     """The baseline as JSON, as stored in its file and quoted in verdict.json."""
     return {
         "schema": BASELINE_SCHEMA,
-        **{name: getattr(baseline, name) for name in _TEXT_FIELDS},
+        **{name: value for name, value in vars(baseline).items() if isinstance(value, str)},
         "coverage_percent": round(baseline.coverage_percent, 6),
         "efficiencies": {
             problem: None if value is None else round(float(value), EFFICIENCY_DECIMALS)
@@ -79,60 +74,26 @@ def save_baseline(baseline: Baseline, path: Path) -> None:
 def load_baseline(path: Path) -> Baseline | None:
     """The baseline in a file, None if there is no file. Raises GateError for a file that is not a
     baseline."""
-    try:
-        document = json.loads(read_bytes(path, _LARGEST_BASELINE_BYTES).decode("utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except OSError as error:
-        raise GateError(f"the baseline {path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        reason = str(error).splitlines()[0][:200]
-        raise GateError(f"{path} is not JSON ({reason}): delete it and run with --update-baseline") from None
-    return parse_baseline(document, path)
+    return parse_baseline(read_object(path, GateError, _FIX), path)
 
 
-_TEXT_FIELDS = tuple(
-    one.name for one in fields(Baseline) if one.name not in ("efficiencies", "known_failures", "picks")
-)
 _SAFE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}[a-z0-9_]|[a-z0-9]")
 _ENDS_AS_HASHED = re.compile(r"-[0-9a-f]{8}$")
 
 
 def parse_baseline(document: Any, path: Path) -> Baseline:
     """The inverse of `baseline_document`. path: the file, for the message of a GateError."""
-
-    def wrong(what: str) -> GateError:
-        return GateError(f"{path} is not a baseline: {what}; delete it and run with --update-baseline")
-
-    if not isinstance(document, dict):
-        raise wrong("it is not a JSON object")
-    if document.get("schema") not in _READ_SCHEMAS:
-        read = " and ".join(map(str, _READ_SCHEMAS))
-        raise wrong(f"its schema is {document.get('schema')!r}, this version reads {read}")
-    whole, document = document, {"ranked_by": "", "picks": {}, **document}
-    for name in _TEXT_FIELDS:
-        if not isinstance(document.get(name), str):
-            raise wrong(f"its {name} is not text")
-    efficiencies, known = document.get("efficiencies"), document.get("known_failures")
-    if not isinstance(efficiencies, dict) or not isinstance(known, dict):
-        raise wrong("it has no efficiencies or no known_failures")
-    for problem, value in efficiencies.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (number and math.isfinite(value) and 0 <= value <= 1):
-            raise wrong(f"the efficiency of {problem!r} is {value!r}, not a fraction from 0 to 1 or null")
-    for problem, kernels in known.items():
-        if not isinstance(kernels, dict):
-            raise wrong(f"known_failures of {problem!r} is not an object of kernel names and statuses")
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != BASELINE_SCHEMA:
+        raise GateError(f"{path} is no baseline of schema {BASELINE_SCHEMA} (it has {schema!r}): {_FIX}")
+    baseline = typed(document, Baseline, path, GateError, _FIX)
+    for problem, kernels in baseline.known_failures.items():
         for kernel, status in kernels.items():
             if status not in FAILURE_STATUSES:
-                raise wrong(f"{kernel!r} on {problem!r} is known as {status!r}: not a failure")
-    check_seal(whole, path, GateError, "restore it from version control, or run with --update-baseline")
-    return Baseline(
-        **{name: document[name] for name in _TEXT_FIELDS},
-        efficiencies=efficiencies,
-        known_failures=known,
-        picks=_picks(document["picks"], wrong),
-    )
+                raise GateError(f"{path}: {kernel!r} on {problem!r} is known as {status!r}: not a failure")
+    return baseline
 
 
 def _pick_row(margin: Margin) -> dict[str, Any]:
@@ -144,25 +105,3 @@ def _pick_row(margin: Margin) -> dict[str, Any]:
     return {
         name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in row.items()
     }
-
-
-def _picks(rows: Any, wrong: Callable[[str], GateError]) -> dict[str, Margin]:
-    if not isinstance(rows, dict):
-        raise wrong("its picks are not an object")
-    found = {}
-    for problem, row in rows.items():
-        values = {"drift": 0.0, **row} if isinstance(row, dict) else {}
-        for one in fields(Margin):
-            if not _fits(one.name, str(one.type), values.get(one.name)):
-                raise wrong(f"the {one.name} of the pick for {problem!r} is {values.get(one.name)!r}")
-        found[problem] = Margin(**{one.name: values[one.name] for one in fields(Margin)})
-    return found
-
-
-def _fits(name: str, kind: str, value: Any) -> bool:
-    """Whether a value is valid for this field of a Margin."""
-    if kind == "str":
-        return isinstance(value, str)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        return False
-    return value > 0 if name == "dof" else value >= 0 or name in ("log_ratio", "drift")

@@ -28,7 +28,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -38,6 +40,8 @@ from tile_oracle.judge.pair_numbers import pair_numbers
 from tile_oracle.judge.selection import COVERED
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.twins import is_measured, measured_kernels
+
+_NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 _PRIOR_DOF = 4.0
 _MEDIAN_ERROR = 0.93
@@ -73,12 +77,12 @@ class Margin:
 
     pick: str
     log_ratio: float
-    sigma: float
-    dof: float
-    rounds: int
-    pick_latency_ms: float
+    sigma: _NotNegative
+    dof: Annotated[float, msgspec.Meta(gt=0)]
+    rounds: Annotated[int, msgspec.Meta(ge=0)]
+    pick_latency_ms: _NotNegative
     other: str = ""
-    other_latency_ms: float = 0.0
+    other_latency_ms: _NotNegative = 0.0
     drift: float = 0.0
 
     @property

@@ -12,12 +12,15 @@ import io
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from tile_oracle.errors import ModelError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.sealed_json import typed
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.files.vouched_files import check_bytes
 from tile_oracle.model import packed_trees
@@ -29,7 +32,6 @@ from tile_oracle.operation import operations
 if TYPE_CHECKING:
     import lightgbm as lgb
 
-_TARGET_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _THREADS = re.compile(r"\[num_threads: -?[0-9]+\]")
 _MAX_PACKED_BYTES = 64 << 20
 _MAX_MODEL_BYTES = 256 << 20
@@ -50,7 +52,7 @@ class ModelSpec:
     arch: str
     feature_names: tuple[str, ...]
     categorical_features: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ("tflops",)
+    targets: tuple[Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]{0,40}\Z")], ...] = ("tflops",)
     log_targets: tuple[str, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     direction: str | None = None
@@ -71,88 +73,23 @@ class ModelSpec:
         return any(one.from_names and one.name == self.schema for features in known for one in features.all)
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "op_type": self.op_type,
-            "dtype": self.dtype,
-            "arch": self.arch,
-            "feature_names": list(self.feature_names),
-            "categorical_features": list(self.categorical_features),
-            "targets": list(self.targets),
-            "log_targets": list(self.log_targets),
-            "params": dict(self.params),
-            "direction": self.direction,
-            "ndims": list(self.ndims),
-            "schema": self.schema,
-            "recipe": self.recipe,
-            "picks": dict(self.picks),
-            "members": dict(self.members),
-            "feature_names_of": {name: list(value) for name, value in self.feature_names_of.items()},
-            "aliases": dict(self.aliases),
-            "devices": list(self.devices),
-            **({"layouts": list(self.layouts)} if self.layouts else {}),
-        }
+        """As JSON values, in the order of the fields."""
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        return {name: value for name, value in values.items() if name != "layouts" or value}
 
 
 def read_spec(folder: Path) -> ModelSpec:
     """The folder's feature_spec.json. Raises ModelError when it is missing or invalid."""
     path = folder / SPEC_FILE
-    raw = read_json(path)
-
-    def texts(key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        value = raw.get(key, default)
-        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-            raise ModelError(f"{path}: {key} is not a list of names")
-        return tuple(value)
-
-    def mapping(key: str) -> dict[str, Any]:
-        value = raw.get(key) or {}
-        if not isinstance(value, dict):
-            raise ModelError(f"{path}: {key} is not an object")
-        return value
-
-    def text(key: str) -> str | None:
-        value = raw.get(key)
-        if value is not None and not isinstance(value, str):
-            raise ModelError(f"{path}: {key} is not a text")
-        return value
-
-    names = texts("feature_names")
-    if not names:
-        raise ModelError(f"{path}: feature_names is missing or empty; without it no column can be chosen")
-    targets = texts("targets", ("tflops",))
-    _check_indices(raw, names, path)
-    for target in targets:
-        if not _TARGET_NAME.fullmatch(target):
-            raise ModelError(f"{path}: {target!r} is not a target's name")
-    try:
-        members = {str(name): int(count) for name, count in mapping("members").items()}
-        picks = {str(name): float(weight) for name, weight in mapping("picks").items()}
-        ndims = tuple(int(value) for value in raw.get("ndims") or ())
-        names_of = {str(name): tuple(map(str, value)) for name, value in mapping("feature_names_of").items()}
-    except (TypeError, ValueError) as error:
-        raise ModelError(
-            f"{path}: members, picks, ndims or feature_names_of cannot be read ({error})"
-        ) from None
-    return ModelSpec(
-        op_type=text("op_type") or "grouped_conv",
-        dtype=text("dtype") or "bf16",
-        arch=text("arch") or "gfx950",
-        feature_names=names,
-        categorical_features=texts("categorical_features"),
-        targets=targets,
-        log_targets=_log_targets(raw, texts("log_targets"), path),
-        params=mapping("params"),
-        direction=text("direction") or text("variant"),
-        ndims=ndims,
-        schema=text("schema"),
-        recipe=text("recipe"),
-        picks=picks,
-        members=members,
-        feature_names_of=names_of,
-        aliases=mapping("aliases"),
-        devices=texts("devices"),
-        layouts=texts("layouts"),
-    )
+    given = {name: value for name, value in read_json(path).items() if value is not None}
+    defaults = {"op_type": "grouped_conv", "dtype": "bf16", "arch": "gfx950"}
+    if "variant" in given:
+        defaults["direction"] = given["variant"]
+    spec = typed(defaults | given, ModelSpec, path, ModelError)
+    if not spec.feature_names:
+        raise ModelError(f"{path}: feature_names is empty; without it no column can be chosen")
+    _check_indices(given, spec.feature_names, path)
+    return replace(spec, log_targets=_log_targets(given, spec.log_targets, path))
 
 
 def _check_indices(raw: Mapping[str, Any], names: tuple[str, ...], path: Path) -> None:

@@ -31,7 +31,7 @@ from typing import Any
 
 from tile_oracle.errors import ModelError
 from tile_oracle.files.data_files import data_folder
-from tile_oracle.files.sealed_json import check_seal, without_seal
+from tile_oracle.files.sealed_json import object_in, without_seal
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.files.vouched_files import FILES, MANIFEST_FILE, check_bytes, sha256_of, vouched_manifest
 from tile_oracle.terminal.did_you_mean import did_you_mean
@@ -213,14 +213,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None
     check_bytes(path, data, ModelError)
-    try:
-        value = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ModelError(f"{path} does not hold a JSON object")
-    check_seal(value, path, ModelError)
-    return without_seal(value)
+    return without_seal(object_in(data, path, ModelError))
 
 
 def _is_ours(name: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import make_folder, sync_folder, write_atomically
-from tile_oracle.files.sealed_json import check_seal, seal
+from tile_oracle.files.sealed_json import object_in, seal, typed
 from tile_oracle.files.user_file import read_regular
 from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.disk_errors import disk_errors_as
@@ -34,6 +34,7 @@ from tile_oracle.record.sealed_parquet import DamagedError, read_table
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MANIFEST = "run.json"
+_FIX = "its measurements can still be read and merged"
 
 ALREADY_KNOWN = (
     *("problem", "kernel", "round", "status", "detail", "latency_ms", "latency_min_ms", "spread", "samples"),
@@ -199,18 +200,13 @@ def _purpose(folder: Path) -> dict[str, Any]:
     it is not what was written."""
     path = folder / MANIFEST
     try:
-        document = json.loads(read_regular(path).decode("utf-8"))
+        data = read_regular(path)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise DamagedError(f"{path} is damaged: it is not JSON") from None
-    if not isinstance(document, dict) or not isinstance(document.get("purpose"), dict):
-        raise DamagedError(f"{path} is damaged: it does not state the run's purpose")
-    check_seal(document, path, DamagedError, "its measurements can still be read and merged")
-    purpose: dict[str, Any] = document["purpose"]
-    return purpose
+    purpose = object_in(data, path, DamagedError, _FIX).get("purpose")
+    return typed(purpose, dict[str, Any], f"{path} is damaged: purpose", DamagedError, _FIX)
 
 
 def _make(reports: Path, base: str, *, exact: bool, take_empty: bool) -> Path:

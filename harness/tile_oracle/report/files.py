@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import pyarrow as pa
 
 from tile_oracle.errors import ProblemError, RecordError
 from tile_oracle.files.atomic_file import write_atomically
-from tile_oracle.files.sealed_json import check_seal, seal
-from tile_oracle.files.user_file import read_regular
+from tile_oracle.files.sealed_json import read_object, seal, typed
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_document, parse_baseline
 from tile_oracle.judge.criteria import Criteria
@@ -41,6 +40,9 @@ SUMMARY = "summary.md"
 REPORT = "report.html"
 
 VERDICT_SCHEMA = 1
+
+_FIX = "delete it to report without it"
+_T = TypeVar("_T")
 
 
 def write_report(run_dir: Path, data: ReportData) -> tuple[Path, ...]:
@@ -145,41 +147,30 @@ def _read_inputs(run_dir: Path) -> Inputs:
     path = run_dir / VERDICT
     if not path.is_file():
         return Inputs(RunInfo(name=run_dir.resolve().name, folder=str(run_dir)))
-    document = _read_json(path)
+    document = read_object(path, RecordError, _FIX)
+    if document.get("schema") != VERDICT_SCHEMA:
+        raise RecordError(f"{path} is not a verdict of schema {VERDICT_SCHEMA}: {_FIX}")
+    baseline, compare = document.get("baseline"), document.get("compare") or {}
+
+    def part(kind: type[_T], name: str) -> _T:
+        return typed(document.get(name) or {}, kind, f"{path}: {name}", RecordError, _FIX)
+
     problems, rankings = _read_selection(run_dir / SELECTION)
-    model = _known(RankedBy, document.get("model"))
-    run = {**_known(RunInfo, document.get("run")), "folder": str(run_dir)}
-    baseline = document.get("baseline")
-    try:
-        return Inputs(
-            run=RunInfo(**{"name": run_dir.resolve().name, **run}),
-            problems=problems,
-            rankings=rankings,
-            ranked_by=RankedBy(**model),
-            scope=Scope(**_known(Scope, document.get("scope"))),
-            criteria=Criteria(**_known(Criteria, document.get("criteria"))),
-            baseline=None if baseline is None else parse_baseline(baseline, path),
-            training=_training(document.get("training")),
-            candidates=Candidates(**_known(Candidates, document.get("candidates"))),
-            extrapolating=Extrapolating(**_known(Extrapolating, document.get("extrapolating"))),
-            reasons=_reasons(document.get("reasons")),
-            beside=_beside(document.get("compare")),
-        )
-    except TypeError as error:
-        raise RecordError(f"{path} is not a verdict of this schema: {error}") from None
-
-
-def _training(value: object) -> Training:
-    members = dict(value) if isinstance(value, dict) else {}
-    problems = members.pop("in_sample", [])
-    if not isinstance(problems, list) or not all(isinstance(one, str) for one in problems):
-        raise RecordError(f"{VERDICT}: in_sample = {str(problems)[:40]!r} is not a list of problems")
-    return Training(in_sample=tuple(problems), **_known(Training, members))
-
-
-def _beside(value: object) -> tuple[Beside, ...]:
-    members = value.get("other_choices", []) if isinstance(value, dict) else []
-    return tuple(Beside(**_known(Beside, one)) for one in members if isinstance(members, list))
+    document["run"] = {"name": run_dir.resolve().name, **part(dict, "run"), "folder": str(run_dir)}
+    return Inputs(
+        run=part(RunInfo, "run"),
+        problems=problems,
+        rankings=rankings,
+        ranked_by=part(RankedBy, "model"),
+        scope=part(Scope, "scope"),
+        criteria=part(Criteria, "criteria"),
+        baseline=None if baseline is None else parse_baseline(baseline, path),
+        training=part(Training, "training"),
+        candidates=part(Candidates, "candidates"),
+        extrapolating=part(Extrapolating, "extrapolating"),
+        reasons=_reasons(document.get("reasons")),
+        beside=typed(compare.get("other_choices", []), tuple[Beside, ...], path, RecordError, _FIX),
+    )
 
 
 def _reasons(value: object) -> dict[str, PickReason]:
@@ -211,50 +202,6 @@ def _arrow_type(column: pd.Series) -> pa.DataType:
 
 def _texts(values: Mapping[str, object]) -> dict[str, str]:
     return {str(name): str(value) for name, value in values.items()}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(read_regular(path).decode("utf-8"))
-    except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise RecordError(
-            f"{path} is not JSON ({str(error)[:200]}): delete it to report without it"
-        ) from None
-    if not isinstance(document, dict) or document.get("schema") != VERDICT_SCHEMA:
-        raise RecordError(
-            f"{path} is not a verdict of schema {VERDICT_SCHEMA}: delete it to report without it"
-        )
-    check_seal(document, path, RecordError, "delete it to report without it")
-    return document
-
-
-_JSON_KINDS: Mapping[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "int | None": (int, type(None)),
-    "float": (int, float),
-    "bool": (bool,),
-    "tuple[Mapping[str, Any], ...]": (list,),
-}
-
-
-def _known(cls: type[Any], values: object) -> dict[str, Any]:
-    """The members of a JSON object that the class has; text fields only accept text."""
-    members = values if isinstance(values, dict) else {}
-    known = {}
-    for one in fields(cls):
-        if one.name in members:
-            value = members[one.name]
-            expected = _JSON_KINDS.get(str(one.type), (dict,))
-            if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
-                raise RecordError(
-                    f"{VERDICT}: {one.name} = {str(value)[:40]!r} has the wrong type; "
-                    f"delete {VERDICT} to report without it"
-                )
-            known[one.name] = value
-    return known
 
 
 def _read_selection(path: Path) -> tuple[tuple[Problem, ...] | None, pd.DataFrame | None]:
