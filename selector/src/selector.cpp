@@ -1,14 +1,15 @@
 #include "tile_oracle/selector.hpp"
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
+#include "network.hpp"
 #include "tile_oracle/byte_reader.hpp"
 #include "tile_oracle/exact_math.hpp"
 #include "tile_oracle/program.hpp"
@@ -17,7 +18,7 @@
 namespace tile_oracle {
 namespace {
 
-constexpr std::string_view magic = "tile-oracle selector 1\n";
+constexpr std::string_view magic = "tile-oracle selector 2\n";
 constexpr double least_ms = 1e-6;        // LEAST_MS of harness/tile_oracle/model/physics.py
 constexpr double least_quantity = 1e-9;  // LEAST_QUANTITY of harness/tile_oracle/model/tree_targets.py
 constexpr double most_log_time = 50.0;   // MOST_LOG_TIME of harness/tile_oracle/model/ranker.py
@@ -42,29 +43,6 @@ bool contracts() {
 
 double exact_log(double x) { return exact::log(lanes::splat(x))[0]; }
 double exact_exp(double x) { return exact::exp(lanes::splat(x))[0]; }
-
-/// Values that a program makes: one, or one for each class of rows.
-struct Column {
-    FeatureKind kind;
-    std::uint32_t operand, count;
-    std::vector<std::uint32_t> class_of;  // empty for one value
-
-    Column(ByteReader& from, const Program& program, std::uint32_t n_rows) {
-        const std::uint32_t number = from.u32();
-        operand = from.u32();
-        count = from.u32();
-        class_of = from.u32s();
-        if (number > 2 || count == 0) throw BadSelector("a column's kind is unknown");
-        kind = static_cast<FeatureKind>(number);
-        program.check(operand, count);
-        if (kind == FeatureKind::kernel && !(operand & Program::constant))
-            throw BadSelector("a column of the kernels changes with the problem");
-        const bool good = kind == FeatureKind::constant ? count == 1 && class_of.empty() : class_of.size() == n_rows;
-        if (!good || std::any_of(class_of.begin(), class_of.end(), [&](auto c) { return c >= count; }))
-            throw BadSelector("a column's classes cannot be right");
-    }
-    std::size_t bytes() const noexcept { return class_of.capacity() * sizeof(std::uint32_t); }
-};
 
 /// What the trees' sum says; see log_time_of in harness/tile_oracle/model/tree_targets.py.
 enum class Says : std::uint32_t { log_time, negative_log_time, latency, tflops, bandwidth };
@@ -143,19 +121,21 @@ struct PhysicalMember {
     }
 };
 
-/// A member as the ranker adds it up: trees, the time model, or both.
+/// A member as the ranker adds it up: trees, the time model, both, or the network.
 struct Member {
     static constexpr std::uint32_t none = ~0u;
-    std::uint32_t trees;             // number of the tree member, or none
-    bool physical;                   // the time model's ln(time) is part of it
-    std::vector<std::uint32_t> tree_row_of, physical_row_of;  // of each distinct kernel
+    std::uint32_t trees;  // number of the tree member, or none
+    bool physical;        // the time model's ln(time) is part of it
+    bool network;         // it is the network
+    std::vector<std::uint32_t> tree_row_of, physical_row_of, network_row_of;  // of each distinct kernel
 };
 
 enum class Level : std::uint32_t { as_it_is, least_is_zero, mean_of_absolute };
 
 /// Where a thread computes; grows to the largest selector that it has used.
 struct Workspace {
-    std::vector<double> memory, raw, physical, constants, score, kernel_log_time;
+    std::vector<double> memory, raw, physical, network, constants, score, kernel_log_time;
+    std::vector<float> of_network;
     std::vector<std::vector<double>> trees, members;
     std::vector<const double*> class_values;
     std::vector<std::pair<double, std::uint32_t>> order;
@@ -171,14 +151,17 @@ double* sized(std::vector<double>& values, std::size_t size) {
     return values.data();
 }
 
-const std::vector<std::string>& known_fields(const std::string& operation) {
-    static const std::vector<std::string> conv{
-        "N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "pad_h", "pad_w",
-        "dilation_h", "dilation_w", "Di", "Z", "stride_d", "pad_d", "dilation_d"};
-    static const std::vector<std::string> gemm{"M", "N", "K", "split_k"};
-    if (operation == "grouped_conv") return conv;
-    if (operation == "gemm") return gemm;
-    throw BadSelector("operation " + operation + " is unknown");
+/// The fields of the problems that values_of reads. Problems of other operations come as values alone.
+bool has_its_fields(const std::string& operation, const std::vector<std::string>& fields) {
+    static const std::map<std::string, std::vector<std::string>> known{
+        {"grouped_conv",
+         {"N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "pad_h", "pad_w", "dilation_h",
+          "dilation_w", "Di", "Z", "stride_d", "pad_d", "dilation_d"}},
+        {"gemm", {"M", "N", "K", "split_k"}},
+        {"attention", {"batch", "heads", "kv_heads", "seq_q", "seq_kv"}},
+    };
+    const auto found = known.find(operation);
+    return !fields.empty() && (found == known.end() || found->second == fields);
 }
 
 }  // namespace
@@ -190,6 +173,7 @@ struct Selector::Loaded {
     std::uint32_t flops, bytes;
     std::vector<TreeMember> trees;
     std::optional<PhysicalMember> physical;
+    std::optional<Network> network;
     std::vector<Member> members;
     std::vector<std::uint32_t> weighed;  // members, in the order in which they are added
     std::vector<double> weights;
@@ -204,7 +188,7 @@ struct Selector::Loaded {
         kind = from.text();
         arch = from.text();
         fields = from.texts();
-        if (fields != known_fields(operation)) throw BadSelector("the problem's fields are not those of " + operation);
+        if (!has_its_fields(operation, fields)) throw BadSelector("the problem's fields are not those of " + operation);
         names = from.texts();
         if (names.empty() || names.size() > most_candidates) throw BadSelector("it has no candidates");
         program.emplace(from);
@@ -213,6 +197,7 @@ struct Selector::Loaded {
         bytes = one_value(from);
         for (std::uint32_t n = from.length(20); n > 0; --n) trees.emplace_back(from, *program);
         if (from.u32() != 0) physical.emplace(from, *program);
+        if (from.u32() != 0) network.emplace(from, *program);
         n_distinct = from.u32();
         if (n_distinct == 0 || n_distinct > most_candidates) throw BadSelector("it has no kernels");
         for (std::uint32_t n = from.length(16); n > 0; --n) members.push_back(member(from));
@@ -243,6 +228,7 @@ struct Selector::Loaded {
         if (w.trees.size() < trees.size()) w.trees.resize(trees.size());
         for (std::size_t i = 0; i < trees.size(); ++i) tree_scores(trees[i], memory, w, w.trees[i]);
         if (physical) physical->log_times(*program, memory, sized(w.physical, physical->n_rows));
+        if (network) network->scores(*program, memory, w.of_network, sized(w.network, network->n_rows));
         if (w.members.size() < members.size()) w.members.resize(members.size());
         for (std::size_t i = 0; i < members.size(); ++i) member_scores(members[i], w, sized(w.members[i], n_distinct));
         double* score = sized(w.score, n_distinct);
@@ -281,15 +267,16 @@ private:
     }
 
     Member member(ByteReader& from) const {
-        Member one{from.u32(), from.u32() != 0, from.u32s(), from.u32s()};
+        Member one{from.u32(), from.u32() != 0, from.u32() != 0, from.u32s(), from.u32s(), from.u32s()};
         const auto rows = [&](const std::vector<std::uint32_t>& row_of, std::uint32_t n_rows) {
             return row_of.size() == n_distinct &&
                    std::all_of(row_of.begin(), row_of.end(), [&](auto r) { return r < n_rows; });
         };
-        bool good = one.trees != Member::none || one.physical;
+        bool good = (one.trees != Member::none || one.physical) != one.network;
         if (one.trees != Member::none)
             good = good && one.trees < trees.size() && rows(one.tree_row_of, trees[one.trees].n_rows);
         if (one.physical) good = good && physical && rows(one.physical_row_of, physical->n_rows);
+        if (one.network) good = good && network && rows(one.network_row_of, network->n_rows);
         if (!good) throw BadSelector("a member cannot be right");
         return one;
     }
@@ -305,6 +292,9 @@ private:
                 if (column.kind != FeatureKind::kernel) add(column);
         if (physical)
             for (const Column& column : physical->terms) add(column);
+        if (network)
+            for (const auto* columns : {&network->of_problem, &network->joint})
+                for (const Column& column : *columns) add(column);
         if (!(sum == 0.0)) throw std::invalid_argument("features of the problem are not finite: it holds values out of range");
     }
 
@@ -348,6 +338,10 @@ private:
     }
 
     void member_scores(const Member& one, const Workspace& w, double* out) const {
+        if (one.network) {
+            for (std::uint32_t k = 0; k < n_distinct; ++k) out[k] = w.network[one.network_row_of[k]];
+            return;
+        }
         if (one.trees == Member::none) {
             for (std::uint32_t k = 0; k < n_distinct; ++k) out[k] = w.physical[one.physical_row_of[k]];
             return;
@@ -383,49 +377,53 @@ private:
 
 namespace {
 
-using Values = std::array<double, 19>;
-
 void want(bool good, const char* what) {
     if (!good) throw std::invalid_argument(what);
 }
 
-void want_extent(std::int64_t value, std::int64_t least) {
-    want(value >= least && value <= std::numeric_limits<std::int32_t>::max(),
-         "a problem's field is not from 1 (padding: 0) to 2^31 - 1");
+/// The values of fields, of which those of padding may be 0.
+template <std::size_t count>
+ProblemValues extents(const Selector& selector, const std::int64_t (&all)[count]) {
+    ProblemValues values{{}, count};
+    for (std::size_t i = 0; i < count; ++i) {
+        want(all[i] >= (selector.fields()[i].starts_with("pad") ? 0 : 1) &&
+                 all[i] <= std::numeric_limits<std::int32_t>::max(),
+             "a problem's field is not from 1 (padding: 0) to 2^31 - 1");
+        values.at[i] = static_cast<double>(all[i]);
+    }
+    return values;
 }
 
-std::span<const double> values_of(const GroupedConvProblem& p, const Selector& selector, Values& to) {
-    want(selector.operation() == "grouped_conv", "this selector is not for convolutions");
-    const std::int64_t all[] = {p.N, p.C, p.K, p.G, p.Hi, p.Wi, p.Y, p.X, p.stride_h, p.stride_w, p.pad_h,
-                                p.pad_w, p.dilation_h, p.dilation_w, p.Di, p.Z, p.stride_d, p.pad_d, p.dilation_d};
-    for (std::size_t i = 0; i < std::size(all); ++i) {
-        want_extent(all[i], i == 10 || i == 11 || i == 17 ? 0 : 1);
-        to[i] = static_cast<double>(all[i]);
-    }
+}  // namespace
+
+ProblemValues Selector::values_of(const GroupedConvProblem& p) const {
+    want(operation() == "grouped_conv", "this selector is not for convolutions");
+    const ProblemValues values =
+        extents(*this, {p.N, p.C, p.K, p.G, p.Hi, p.Wi, p.Y, p.X, p.stride_h, p.stride_w, p.pad_h, p.pad_w, p.dilation_h,
+                        p.dilation_w, p.Di, p.Z, p.stride_d, p.pad_d, p.dilation_d});
     want(p.C % p.G == 0 && p.K % p.G == 0, "G must divide C and K, which count the channels of all groups");
     const bool flat = p.Di == 1 && p.Z == 1 && p.stride_d == 1 && p.pad_d == 0 && p.dilation_d == 1;
-    want(flat || !selector.kind().ends_with("2D"), "this selector is for 2D: leave the fields of depth as they are");
+    want(flat || !kind().ends_with("2D"), "this selector is for 2D: leave the fields of depth as they are");
     const auto fits = [](std::int64_t extent, std::int64_t filter, std::int64_t pad, std::int64_t dilation) {
         return extent + 2 * pad >= (filter - 1) * dilation + 1;
     };
     want(fits(p.Hi, p.Y, p.pad_h, p.dilation_h) && fits(p.Wi, p.X, p.pad_w, p.dilation_w) &&
              fits(p.Di, p.Z, p.pad_d, p.dilation_d),
          "the dilated filter is larger than the padded input");
-    return {to.data(), std::size(all)};
+    return values;
 }
 
-std::span<const double> values_of(const GemmProblem& p, const Selector& selector, Values& to) {
-    want(selector.operation() == "gemm", "this selector is not for GEMM");
-    const std::int64_t all[] = {p.M, p.N, p.K, p.split_k};
-    for (std::size_t i = 0; i < std::size(all); ++i) {
-        want_extent(all[i], 1);
-        to[i] = static_cast<double>(all[i]);
-    }
+ProblemValues Selector::values_of(const GemmProblem& p) const {
+    want(operation() == "gemm", "this selector is not for GEMM");
     want(p.split_k <= p.K, "split_k is more parts than K has elements");
-    return {to.data(), std::size(all)};
+    return extents(*this, {p.M, p.N, p.K, p.split_k});
 }
 
-}  // namespace
+ProblemValues Selector::values_of(const AttentionProblem& p) const {
+    want(operation() == "attention", "this selector is not for attention");
+    want(p.kv_heads > 0 && p.heads % p.kv_heads == 0, "heads is no multiple of kv_heads");
+    return extents(*this, {p.batch, p.heads, p.kv_heads, p.seq_q, p.seq_kv});
+}
 
 Selector::Selector(std::shared_ptr<const Loaded> loaded) noexcept : loaded_(std::move(loaded)) {}
 
@@ -467,8 +465,10 @@ std::size_t Selector::memory_bytes() const noexcept {
         columns(loaded_->physical->terms);
         total += loaded_->physical->coefficients.capacity() * sizeof(double);
     }
+    if (loaded_->network) total += loaded_->network->bytes();
     for (const Member& one : loaded_->members)
-        total += (one.tree_row_of.capacity() + one.physical_row_of.capacity()) * sizeof(std::uint32_t);
+        total += (one.tree_row_of.capacity() + one.physical_row_of.capacity() + one.network_row_of.capacity()) *
+                 sizeof(std::uint32_t);
     for (const std::string& name : loaded_->names) total += sizeof name + name.capacity();
     return total + loaded_->distinct_of.capacity() * sizeof(std::uint32_t) +
            loaded_->offsets.capacity() * sizeof(double);
@@ -513,31 +513,6 @@ std::vector<Ranked> Selector::rank(std::span<const double> values, std::uint32_t
     std::vector<Ranked> found(k);
     for (std::uint32_t i = 0; i < k; ++i) found[i] = {order[i].second, Loaded::tflops_of(flops, order[i].first)};
     return found;
-}
-
-std::uint32_t Selector::pick(const GroupedConvProblem& problem) const {
-    Values values;
-    return pick(values_of(problem, *this, values));
-}
-std::uint32_t Selector::pick(const GemmProblem& problem) const {
-    Values values;
-    return pick(values_of(problem, *this, values));
-}
-std::vector<Ranked> Selector::rank(const GroupedConvProblem& problem, std::uint32_t k) const {
-    Values values;
-    return rank(values_of(problem, *this, values), k);
-}
-std::vector<Ranked> Selector::rank(const GemmProblem& problem, std::uint32_t k) const {
-    Values values;
-    return rank(values_of(problem, *this, values), k);
-}
-void Selector::log_times(const GroupedConvProblem& problem, std::span<double> out) const {
-    Values values;
-    log_times(values_of(problem, *this, values), out);
-}
-void Selector::log_times(const GemmProblem& problem, std::span<double> out) const {
-    Values values;
-    log_times(values_of(problem, *this, values), out);
 }
 
 }  // namespace tile_oracle

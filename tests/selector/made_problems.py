@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tile_oracle.errors import ProblemError
+from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Kind, Problem
@@ -18,7 +19,7 @@ def random_problems(kind: Kind, count: int, seed: int = 0) -> list[Problem]:
     made: dict[Any, Problem] = {}
     while len(made) < count:
         try:
-            problem = _gemm(kind, random) if kind.op == GemmProblem.op else _conv(kind, random)
+            problem = _MAKERS.get(kind.op, _conv)(kind, random)
         except ProblemError:
             continue  # a filter larger than its image
         made[problem.key] = problem
@@ -48,3 +49,16 @@ def _gemm(kind: Kind, random: np.random.Generator) -> Problem:
     return GemmProblem(
         kind.dtype, str(kind.words["layout"]), m, n, k, split_k=int(random.choice([1, 1, 2, 4]))
     )
+
+
+def _attention(kind: Kind, random: np.random.Generator) -> Problem:
+    keys = int(2 ** random.uniform(0, 14))
+    heads = int(random.choice([1, 2, 4, 8]))
+    return AttentionProblem(
+        kind.dtype, int(random.integers(1, 65)), heads * int(random.choice([1, 4, 8])), heads,
+        int(random.choice([1, int(2 ** random.uniform(0, 14))])), keys,
+        int(kind.words["head_dim"]), int(kind.words["causal"]),
+    )  # fmt: skip
+
+
+_MAKERS = {GemmProblem.op: _gemm, AttentionProblem.op: _attention}

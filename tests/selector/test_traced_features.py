@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tile_oracle.data_files import data_folder
 
 from tests.selector.made_problems import random_problems
 from tests.selector.native_program import NativeProgram
@@ -20,7 +21,10 @@ from tile_oracle.features.feature_table import Feature, FeatureSchema, FeatureTa
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import SCHEMAS, schema_named
 from tile_oracle.features.schemas.physical_terms import GEMM_TERMS, GROUPED_CONV_TERMS
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.model.store import kernels_trained_on
+from tile_oracle.operation import operation_named
+from tile_oracle.operations.attention.features import ATTENTION_POOL
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.selector.byte_writer import ByteWriter
@@ -29,6 +33,7 @@ from tile_oracle.selector.selector_file import problem_fields, shared_words
 from tile_oracle.selector.trace import NUMPY_OF, Graph, Node, Pool
 
 HARDWARE = hardware_features("gfx950")
+OF_NVIDIA = hardware_features("sm_90")
 CONV_KINDS = [
     Kind.of("grouped_conv", direction=direction, dtype=dtype, ndim=ndim)
     for direction, dtype, ndim in (("forward", "bf16", 2), ("bwd_data", "fp16", 3), ("bwd_weight", "fp32", 2))
@@ -37,17 +42,36 @@ GEMM_KINDS = [
     Kind.of("gemm", dtype=dtype, layout=layout) for dtype, layout in (("bf16", "rcr"), ("fp8", "crr"))
 ]
 FORWARD = CONV_KINDS[0]
-ALL_SCHEMAS = [*(one for one in SCHEMAS.values() if not one.from_names), GROUPED_CONV_TERMS, GEMM_TERMS]
+ALL_SCHEMAS = [*SCHEMAS.values(), ATTENTION_POOL, GROUPED_CONV_TERMS, GEMM_TERMS]
+NAMED_KINDS = {
+    "gemm_universal": [Kind.of("gemm", dtype="bf16", layout=layout) for layout in ("rcr", "crr")],
+    "attention": [Kind.of("attention", dtype="bf16", head_dim=64, causal=causal) for causal in (0, 1)],
+}
+"""Kinds of problems of which a shipped model knows kernels of several sources, by name."""
+KNOW_NAMES = ("gemm_bf16_sm_90", "attention_fwd_bf16_sm_90")
 
 
 def kinds_of(schema: FeatureSchema) -> list[Kind]:
+    if schema.from_names:
+        return NAMED_KINDS[schema.op]
     return GEMM_KINDS if schema.op.startswith("gemm") else CONV_KINDS
 
 
 def some_kernels(kind: Kind, count: int = 90) -> list[Kernel]:
     """A sample of the whole largest pool."""
-    pool = pool_of_kind(kind, "gfx950", "full")
+    return sample(pool_of_kind(kind, "gfx950", "full"), count)
+
+
+def sample(pool: Sequence[Kernel], count: int) -> list[Kernel]:
     return list(pool[:: max(1, len(pool) // count)])
+
+
+def kernels_by_name(kind: Kind, count: int = 90) -> list[Kernel]:
+    """A sample of the native kernels, Triton's and cuBLASLt's that the shipped models were trained on."""
+    folders = (data_folder("models") / name for name in KNOW_NAMES)
+    names = sorted(name for folder in folders for name in kernels_trained_on(folder))
+    prefix = operation_named(kind.op).kernel_prefix(kind)
+    return sample([parse_kernel_name(name) for name in names if name.startswith(prefix)], count)
 
 
 def made_code(kernels: Sequence[Kernel]) -> CodeTable:
@@ -56,8 +80,8 @@ def made_code(kernels: Sequence[Kernel]) -> CodeTable:
     return CodeTable({k.name: {c: int(random.integers(0, 400)) for c in CODE_COLUMNS} for k in kernels[::2]})
 
 
-def pool_of(kind: Kind, kernels: Sequence[Kernel]) -> Pool:
-    return Pool(kernels, shared_words(kind), problem_fields(kernels[0].op), HARDWARE)
+def pool_of(kind: Kind, kernels: Sequence[Kernel], hardware: Mapping[str, float] = HARDWARE) -> Pool:
+    return Pool(kernels, shared_words(kind), problem_fields(kernels[0].op), hardware)
 
 
 def native_columns(pool: Pool, nodes: Sequence[Node], problems: Sequence[Problem]) -> Any:
@@ -80,13 +104,14 @@ def native_columns(pool: Pool, nodes: Sequence[Node], problems: Sequence[Problem
 @pytest.mark.parametrize("schema", ALL_SCHEMAS, ids=lambda schema: schema.name)
 def test_every_column_of_every_schema_bit_for_bit(schema: FeatureSchema) -> None:
     for seed, kind in enumerate(kinds_of(schema)):
-        kernels, problems = some_kernels(kind), random_problems(kind, 25, seed)
-        pool = pool_of(kind, kernels)
+        kernels = kernels_by_name(kind) if schema.from_names else some_kernels(kind)
+        problems, hardware = random_problems(kind, 25, seed), OF_NVIDIA if schema.from_names else HARDWARE
+        pool = pool_of(kind, kernels, hardware)
         code = made_code(kernels).columns([k.name for k in kernels]) if schema.optional else {}
         native = native_columns(pool, pool.trace(schema, schema.names, code), problems)
         rows = pair_columns(problems, kernels)
         rows |= {name: np.tile(column, len(problems)) for name, column in code.items()}
-        expected = schema.compute(rows, HARDWARE).reshape(native.shape)
+        expected = schema.compute(rows, hardware).reshape(native.shape)
         wrong = [
             name
             for i, name in enumerate(schema.names)
@@ -147,12 +172,6 @@ def test_a_formula_that_cannot_be_traced_is_named(formula: Any, message: str) ->
     schema = FeatureSchema("s", "grouped_conv", (Feature("odd", formula, ""),))
     with pytest.raises(ModelError, match=message):
         pool_of(kind, some_kernels(kind, 5)).trace(schema, ["odd"])
-
-
-def test_features_that_are_read_from_names_are_refused() -> None:
-    kind = GEMM_KINDS[0]
-    with pytest.raises(ModelError, match="gemm_pool_1 are read from kernels' names, which C\\+\\+ does not"):
-        pool_of(kind, some_kernels(kind, 5)).trace(schema_named("gemm_pool_1"), ["log2_M"])
 
 
 def test_a_formula_of_everything_that_can_be_traced() -> None:

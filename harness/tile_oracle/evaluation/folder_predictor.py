@@ -92,9 +92,6 @@ class FolderPredictor:
         return self._predictor.predict_each(problems, pools)
 
     def _native_ranker(self, kernels: Sequence[Kernel]) -> NativeRanker | None:
-        """None without reading the model if it ranks named kernels: native code has no features of those."""
-        if self.ranks_named:
-            return None
         names = tuple(kernel.name for kernel in kernels)
         if names not in self._native:
             self._native[names] = self._loaded(kernels)

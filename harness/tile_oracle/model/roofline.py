@@ -68,7 +68,7 @@ class RooflineModel:
                 raise ModelError(
                     f"the peak rate of {word} is not known: it has those of {', '.join(machine.rates)}"
                 )
-        return Work.of(rows, machine)
+        return Work.of({str(name): np.asarray(rows[name]) for name in rows}, machine)
 
     @cached_property
     def _machine(self) -> Machine:

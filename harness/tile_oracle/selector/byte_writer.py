@@ -21,14 +21,18 @@ class ByteWriter:
         self._parts.append(struct.pack(f"<{len(values)}I", *values))
 
     def u32s(self, values: Sequence[int] | Any) -> None:
-        array = np.ascontiguousarray(values, dtype="<u4")
+        self._numbers(values, "<u4")
+
+    def _numbers(self, values: Any, kind: str) -> None:
+        array = np.ascontiguousarray(values, dtype=kind)
         self.u32(array.size)
         self._parts.append(array.tobytes())
 
+    def f32s(self, values: Sequence[float] | Any) -> None:
+        self._numbers(values, "<f4")
+
     def f64s(self, values: Sequence[float] | Any) -> None:
-        array = np.ascontiguousarray(values, dtype="<f8")
-        self.u32(array.size)
-        self._parts.append(array.tobytes())
+        self._numbers(values, "<f8")
 
     def data(self, data: bytes) -> None:
         self.u32(len(data))

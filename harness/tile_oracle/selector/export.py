@@ -12,6 +12,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,30 +129,37 @@ def _manifest(
 
 def _readme(model: NativeModel, of_kind: Mapping[Kind, Sequence[Kernel]]) -> str:
     kind = next(iter(of_kind))
-    example = _EXAMPLE_OF[op_of_model(model.spec.op_type)]
+    words, code = _example(kind.op)
     rows = (f"| `{file_stem(k)}.selector` | {kind_text(k)} | {len(v):,} |" for k, v in of_kind.items())
     return _README.format(
         model=model.folder.resolve().name,
         arch=model.spec.arch,
         table="\n".join(rows),
         stem=file_stem(kind),
-        words=example[0],
-        code=example[1],
+        words=words,
+        code=code,
         fields=" ".join(problem_fields(op_of_model(model.spec.op_type))),
     )
 
 
 _EXAMPLE_OF = {
-    "grouped_conv": (
-        "N=8 C=64 K=64 Hi=56 Wi=56 Y=3 X=3 pad_h=1 pad_w=1",
-        "tile_oracle::GroupedConvProblem problem{.N = 8, .C = 64, .K = 64, .Hi = 56, .Wi = 56,\n"
-        "                                        .Y = 3, .X = 3, .pad_h = 1, .pad_w = 1};",
-    ),
-    "gemm": (
-        "M=1 N=4096 K=4096",
-        "tile_oracle::GemmProblem problem{.M = 1, .N = 4096, .K = 4096};",
-    ),
+    "grouped_conv": ("GroupedConvProblem", "N=8 C=64 K=64 Hi=56 Wi=56 Y=3 X=3 pad_h=1 pad_w=1"),
+    "gemm": ("GemmProblem", "M=1 N=4096 K=4096"),
+    "attention": ("AttentionProblem", "batch=8 heads=32 kv_heads=8 seq_q=1 seq_kv=4096"),
 }
+"""Operation -> the structure of its problems in C++, and the values of one."""
+
+
+def _example(op: str) -> tuple[str, str]:
+    """A problem as words of the example program, and as C++."""
+    if op not in _EXAMPLE_OF:
+        fields = problem_fields(op)
+        values = ", ".join("64" for _ in fields)
+        return " ".join(f"{name}=64" for name in fields), f"const std::vector<double> problem{{{values}}};"
+    structure, words = _EXAMPLE_OF[op]
+    values = textwrap.fill(", ".join(f".{word.replace('=', ' = ')}" for word in words.split()), 70)
+    return words, f"tile_oracle::{structure} problem{{{values}}};"
+
 
 _README = """\
 # Kernel selector: {model}

@@ -40,7 +40,7 @@ from tile_oracle.selector.trace import Graph, Node, Partition, Pool, partition_b
 if TYPE_CHECKING:
     import lightgbm as lgb
 
-MAGIC = b"tile-oracle selector 1\n"
+MAGIC = b"tile-oracle selector 2\n"
 _KINDS = ("constant", "kernel", "interaction")
 _SAYS = ("log_time", "relative", "latency", "tflops", "bandwidth")
 _AS_IT_IS, _LEAST_IS_ZERO, _MEAN_OF_ABSOLUTE = range(3)
@@ -167,6 +167,7 @@ class _Maker:
         rows_of_trees = [self._write_trees(body, member) for member in trees]
         body.u32(int(physical is not None))
         rows_of_physical = self.all_alike if physical is None else self._write_physical(body, physical)
+        body.u32(0)  # no network
         distinct = self.all_alike
         for rows in (*rows_of_trees, rows_of_physical):
             distinct = distinct.refined_by(rows)
@@ -175,9 +176,10 @@ class _Maker:
             own_trees = _trees_of(member)
             own_physical = _physical_of(member)
             number = _NO_TREES if own_trees is None else trees.index(own_trees)
-            body.u32(number, int(own_physical is not None))
+            body.u32(number, int(own_physical is not None), 0)
             body.u32s([] if own_trees is None else rows_of_trees[number].of[distinct.first])
             body.u32s([] if own_physical is None else rows_of_physical.of[distinct.first])
+            body.u32s([])
         self._write_sum(body, used)
         body.u32s(distinct.of[self.standing.of])
         body.f64s([] if self.standing.offsets is None else self.standing.offsets)

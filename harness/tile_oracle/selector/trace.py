@@ -13,7 +13,7 @@ the expression gives the same bits as numpy. The expression shows what a feature
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,11 @@ def partition_by(keys: npt.NDArray[Any]) -> Partition:
     return Partition(rank[of.reshape(-1)], first[order])
 
 
+def partition_by_rows(table: npt.NDArray[Any]) -> Partition:
+    """The partition in which kernels with equal rows of a table share a class."""
+    return partition_by(np.unique(table, axis=0, return_inverse=True)[1].reshape(-1))
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """One value of an expression.
@@ -134,9 +139,10 @@ class Node:
 
 
 class Graph:
-    """The expressions over one pool; equal subexpressions are one node."""
+    """The expressions over one pool; equal subexpressions are one node. kernels: how many the pool has."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernels: int = 1) -> None:
+        self.kernels = kernels
         self._nodes: dict[Any, Node] = {}
         self._partitions: dict[bytes, Partition] = {}
         self._of_columns: dict[int, Partition] = {}
@@ -255,7 +261,7 @@ class Symbol(NDArrayOperatorsMixin):
         if isinstance(value, Symbol):
             return value
         array = np.asarray(value)
-        if array.size != 1 or array.dtype.kind not in "fiub":
+        if array.size not in (1, self.graph.kernels) or array.dtype.kind not in "fiub":
             raise ModelError("a formula creates an array, which cannot be traced")
         kind = "flag" if array.dtype.kind == "b" else "float"
         return Symbol(self.graph, self.graph.fixed(array.astype(np.float64)), kind)
@@ -291,10 +297,11 @@ class Pool:
     shared: Mapping[str, str | int]
     problem_fields: tuple[str, ...]
     hardware: Mapping[str, float]
-    graph: Graph = field(default_factory=Graph)
 
     def __post_init__(self) -> None:
+        self.graph = Graph(len(self.kernels))
         self.columns = field_columns(self.kernels)
+        self.columns["kernel"] = np.array([kernel.name for kernel in self.kernels], dtype=object)
         for name, value in self.shared.items():
             self.columns[name] = np.array(
                 [value] * len(self.kernels), dtype=object if isinstance(value, str) else None
@@ -310,11 +317,6 @@ class Pool:
         Raises ModelError, which names the feature, for an operation that expressions do not support, or for a
         column that neither problem nor kernel has.
         """
-        if schema.from_names:
-            raise ModelError(
-                f"the features {schema.name} are read from kernels' names, which C++ does not: rank with "
-                "pytest, `tile-oracle predict` or the Python package"
-            )
         table = _TracedTable(schema, self, {**self.columns, **(more or {})})
         return [table.node(name) for name in names]
 
@@ -355,7 +357,7 @@ class _TracedTable(FeatureTable):
 
     def _constant(self, name: str, made: Any) -> Symbol:
         array = np.asarray(made, dtype=np.float64)
-        if array.size != 1:
+        if array.size not in (1, self._pool.graph.kernels):
             raise ModelError(_within(name, "the formula creates an array, which cannot be traced"))
         return Symbol(self._pool.graph, self._pool.graph.fixed(array))
 
@@ -369,10 +371,10 @@ class _TracedTable(FeatureTable):
         finally:
             self.length = 1
 
-    def word_is(self, name: str, predicate: Callable[[str], bool]) -> Any:
+    def number_of(self, name: str, number: Callable[[str], float]) -> Any:
         if name in self._pool.problem_fields:
             raise ModelError(f"{name} of a problem is a number, not a text")
-        return Symbol(self._pool.graph, self._pool.graph.fixed(super().word_is(name, predicate)))
+        return Symbol(self._pool.graph, self._pool.graph.fixed(super().number_of(name, number)))
 
 
 def _within(name: str, message: str) -> str:

@@ -28,6 +28,7 @@ public:
     std::uint32_t u32() { return number<std::uint32_t>(); }
     double f64() { return number<double>(); }
     std::vector<std::uint32_t> u32s() { return array<std::uint32_t>(); }
+    std::vector<float> f32s() { return array<float>(); }
     std::vector<double> f64s() { return array<double>(); }
 
     std::span<const std::byte> data() {

@@ -9,6 +9,7 @@
 // The answers are those of the Python class Predictor, bit for bit: all instruction sets, all machines.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,6 +35,18 @@ struct GemmProblem {
     std::int64_t split_k = 1;
 };
 
+/// Attention: softmax(Q K^T / sqrt(head_dim)) V for each head. Data type, head_dim and causal are the model's.
+struct AttentionProblem {
+    std::int64_t batch = 1, heads = 1, kv_heads = 1, seq_q = 1, seq_kv = 1;
+};
+
+/// The values of a problem's fields.
+struct ProblemValues {
+    std::array<double, 19> at;
+    std::size_t count;
+    operator std::span<const double>() const noexcept { return {at.data(), count}; }
+};
+
 /// A candidate and its predicted speed.
 struct Ranked {
     std::uint32_t kernel;
@@ -51,7 +64,7 @@ public:
     /// Candidates, numbered from 0 in the order of the pool. Never none.
     std::uint32_t size() const noexcept;
     const std::string& name(std::uint32_t kernel) const;
-    /// grouped_conv or gemm.
+    /// grouped_conv, gemm, attention, or another operation of tile-oracle.
     const std::string& operation() const noexcept;
     /// What problems it is for: "forward bf16 2D", "gemm bf16 rcr".
     const std::string& kind() const noexcept;
@@ -66,18 +79,22 @@ public:
     // problem that cannot be. Equal predictions keep the order of the pool.
 
     /// The candidate with the least predicted time.
-    std::uint32_t pick(const GroupedConvProblem& problem) const;
-    std::uint32_t pick(const GemmProblem& problem) const;
-
+    template <class Problem>
+    std::uint32_t pick(const Problem& problem) const {
+        return pick(values_of(problem));
+    }
     /// The `k` best, best first; all for k = 0.
-    std::vector<Ranked> rank(const GroupedConvProblem& problem, std::uint32_t k = 0) const;
-    std::vector<Ranked> rank(const GemmProblem& problem, std::uint32_t k = 0) const;
-
+    template <class Problem>
+    std::vector<Ranked> rank(const Problem& problem, std::uint32_t k = 0) const {
+        return rank(values_of(problem), k);
+    }
     /// Every candidate's predicted ln(time in ms); `out` has room for size() values.
-    void log_times(const GroupedConvProblem& problem, std::span<double> out) const;
-    void log_times(const GemmProblem& problem, std::span<double> out) const;
+    template <class Problem>
+    void log_times(const Problem& problem, std::span<double> out) const {
+        log_times(values_of(problem), out);
+    }
 
-    // The same for the values of fields(), which are believed to be a problem.
+    // The same for the values of fields(), which are believed to be a problem: for every operation.
     std::uint32_t pick(std::span<const double> values) const;
     std::vector<Ranked> rank(std::span<const double> values, std::uint32_t k = 0) const;
     void log_times(std::span<const double> values, std::span<double> out) const;
@@ -87,6 +104,10 @@ public:
 private:
     struct Loaded;
     explicit Selector(std::shared_ptr<const Loaded> loaded) noexcept;
+    ProblemValues values_of(const GroupedConvProblem& problem) const;
+    ProblemValues values_of(const GemmProblem& problem) const;
+    ProblemValues values_of(const AttentionProblem& problem) const;
+    static std::span<const double> values_of(std::span<const double> values) noexcept { return values; }
     std::shared_ptr<const Loaded> loaded_;
 };
 

@@ -15,7 +15,7 @@ from tile_oracle.features.feature_table import Array, Feature, FeatureTable, log
 from tile_oracle.features.schemas.configuration import library_cluster, library_stages
 from tile_oracle.features.schemas.gemm_pool import GEMM_POOL
 from tile_oracle.features.schemas.roofline_time import Roofline, Time
-from tile_oracle.features.schemas.roofline_work import Machine, Work
+from tile_oracle.features.schemas.roofline_work import Machine, Work, power_of_two
 
 _Formula = Callable[[FeatureTable], Array]
 _FIXED = Roofline()
@@ -29,8 +29,8 @@ _LARGE_CLUSTER_UNITS = 16.0
 
 
 def _work(t: FeatureTable) -> Work:
-    names = ("M", "N", "K", "dtype", "layout", "kernel")
-    return t.once("work", lambda: Work.of({name: t.inputs[name] for name in names}, Machine.of(t.hardware)))
+    words = {name: t.inputs[name] for name in ("dtype", "layout", "kernel")}
+    return t.once("work", lambda: Work.of({"M": t.M, "N": t.N, "K": t.K, **words}, Machine.of(t.hardware)))
 
 
 def _time(t: FeatureTable) -> Time:
@@ -63,7 +63,7 @@ def _of_time(formula: Callable[[Time, Work, Array], Array]) -> _Formula:
 
 
 def _of_work(formula: Callable[[Work], Array]) -> _Formula:
-    return lambda t: np.asarray(formula(_work(t)), dtype=np.float64)
+    return lambda t: formula(_work(t))
 
 
 def _share(name: str) -> _Formula:
@@ -71,11 +71,7 @@ def _share(name: str) -> _Formula:
 
 
 def _alignment(field: str) -> _Formula:
-    def column(t: FeatureTable) -> Array:
-        whole = t[field].astype(np.int64)
-        return np.asarray(np.minimum(whole & -whole, _WIDEST).astype(np.float64))
-
-    return column
+    return lambda t: np.minimum(power_of_two(t[field]), _WIDEST)
 
 
 def _from_library(number: Callable[[str], tuple[float, float]], place: int) -> _Formula:
@@ -153,7 +149,7 @@ _WORK = (
 
 def _tiles_n(t: FeatureTable) -> Array:
     work = _work(t)
-    return np.asarray(work.tiles / work.tiles_m)
+    return work.tiles / work.tiles_m
 
 
 def _clustered(t: FeatureTable) -> Array:
@@ -161,7 +157,7 @@ def _clustered(t: FeatureTable) -> Array:
     rows, columns = t.cluster_m, t.cluster_n
     work = _work(t)
     over_m, over_n = np.ceil(work.tiles_m / rows) * rows, np.ceil(_tiles_n(t) / columns) * columns
-    return np.asarray(over_m * over_n * work.parts)
+    return over_m * over_n * work.parts
 
 
 def _slots(t: FeatureTable) -> Array:
@@ -172,7 +168,7 @@ def _slots(t: FeatureTable) -> Array:
         np.floor(work.units / _LARGE_CLUSTER_UNITS) * _LARGE_CLUSTER_UNITS,
         np.floor(work.units / size) * size,
     )
-    return np.asarray(np.maximum(units, 1.0) * work.resident)
+    return np.maximum(units, 1.0) * work.resident
 
 
 def _wave_bytes(t: FeatureTable) -> Array:
@@ -184,17 +180,17 @@ def _wave_bytes(t: FeatureTable) -> Array:
     rows = np.maximum(np.minimum(np.minimum(wanted, work.tiles_m), at_once), 1.0)
     columns = np.minimum(np.ceil(at_once / rows), across)
     per_value = work.bytes_a / (t.M * t.K)
-    return np.asarray((rows * t.rows_of_a_tile + columns * t.columns_of_a_tile) * t.K * per_value)
+    return (rows * t.rows_of_a_tile + columns * t.columns_of_a_tile) * t.K * per_value
 
 
 def _waves(t: FeatureTable) -> Array:
     work = _work(t)
     tiles = work.tiles_m * _tiles_n(t)
-    return np.asarray(tiles / np.maximum(np.minimum(_slots(t) / work.parts, tiles), 1.0))
+    return tiles / np.maximum(np.minimum(_slots(t) / work.parts, tiles), 1.0)
 
 
 def _tail(tiles: Array, slots: Array) -> Array:
-    return np.asarray(tiles / slots / np.ceil(tiles / slots))
+    return tiles / slots / np.ceil(tiles / slots)
 
 
 _WAVES = (

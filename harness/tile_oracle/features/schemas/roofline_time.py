@@ -230,7 +230,7 @@ class Roofline:
         cache_us = work.groups * work.steps * work.shared_bytes / shared.cache_bytes
         second_us = self._second_us(work, engine)
         total_us = shared.launch_us + slowest(busy_us, memory_us, cache_us) + second_us
-        return Time(np.asarray(total_us), busy_us, memory_us, second_us, on_unit, at_once, step)
+        return Time(total_us, busy_us, memory_us, second_us, on_unit, at_once, step)
 
     def _memory_us(self, work: Work, engine: Engines, at_once: Array) -> Array:
         """What does not stay in the cache from one run to the next moves through the memory."""
@@ -240,13 +240,13 @@ class Roofline:
         side = np.sqrt(work.units * at_once)
         again = np.maximum(np.ceil(work.tiles_m / side) - 1.0, 0.0) * beyond * shared.reread
         rate = np.minimum(shared.memory_share * engine.memory, 1.0) * work.memory_bytes
-        return np.asarray(self._away(work) * (all_bytes + again) / rate)
+        return self._away(work) * (all_bytes + again) / rate
 
     def _away(self, work: Work) -> Array:
         """The share of the matrices that is not in the cache when a launch begins."""
         filled = (work.bytes_a + work.bytes_b + work.bytes_c) / (self.shared.warm * work.cache_bytes)
         fourth = (filled * filled) * (filled * filled)
-        return np.asarray(fourth / (1.0 + fourth))
+        return fourth / (1.0 + fourth)
 
     def _second_us(self, work: Work, engine: Engines) -> Array:
         """The time to add up the parts of split-K or stream-K."""
@@ -266,7 +266,7 @@ class Roofline:
         moved = work.bytes_a + work.bytes_b + work.bytes_c
         memory_us = self._away(work) * moved / (self.shared.memory_share * work.memory_bytes)
         cache_us = moved / self.shared.cache_bytes
-        return np.asarray(self.shared.launch_us + slowest(peak_us, memory_us, cache_us))
+        return self.shared.launch_us + slowest(peak_us, memory_us, cache_us)
 
 
 def _step(work: Work, engine: Engines, shared: Constants, at_once: Array) -> Step:
@@ -282,13 +282,13 @@ def _step(work: Work, engine: Engines, shared: Constants, at_once: Array) -> Ste
     outside = at_once * engine.row_us * work.rows_outside
     together = slowest(compute, in_lds, cached, issued, waiting)
     all_us = together + engine.step_us * np.sqrt(at_once) * work.sync + outside
-    return Step(compute, in_lds, cached, issued, waiting, np.asarray(all_us))
+    return Step(compute, in_lds, cached, issued, waiting, all_us)
 
 
 def slowest(*times: Array) -> Array:
     """The eighth root of the sum of eighth powers: the largest, or a little more where several are close."""
-    total = np.zeros(len(times[0]))
-    for time in times:
-        fourth = (time * time) * (time * time)
+    first, *others = ((time * time) * (time * time) for time in times)
+    total = first * first
+    for fourth in others:
         total = total + fourth * fourth
-    return np.asarray(np.sqrt(np.sqrt(np.sqrt(total))))
+    return np.sqrt(np.sqrt(np.sqrt(total)))

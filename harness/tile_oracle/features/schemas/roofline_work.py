@@ -136,7 +136,7 @@ class Work:
     def of(cls, rows: Columns, machine: Machine) -> Work:
         codes, names = pd.factorize(np.asarray(rows["kernel"], dtype=object))
         kernels = [tile_work(str(name)) for name in names]
-        m, n, k = (np.asarray(rows[name], dtype=np.float64) for name in ("M", "N", "K"))
+        m, n, k = (rows[name].astype(np.float64) for name in ("M", "N", "K"))
         kinds = pd.factorize(np.asarray(rows["dtype"], dtype=object))
         size = np.array([ELEMENT_BYTES[str(word)] for word in kinds[1]])[kinds[0]]
         of_kernel = _of_kernels(kernels, codes)
@@ -278,15 +278,15 @@ def _accesses(
     triton = kernels["triton"] > 0
 
     def accesses(row: Array, wide: Array) -> Array:
-        others = most / np.minimum(_power_of_two(row), most)
-        return np.asarray(np.where(triton, np.where(wide, 1.0, most), others))
+        others = most / np.minimum(power_of_two(row), most)
+        return np.where(triton, np.where(wide, 1.0, most), others)
 
     by_descriptors = kernels["wide"] > 0
     loads = (np.where(by_descriptors, 1.0, accesses(row, aligned)) for row in (row_a, row_b))
     return (*loads, accesses(n, aligned_c))  # type: ignore[return-value]
 
 
-def _power_of_two(values: Array) -> Array:
+def power_of_two(values: Array) -> Array:
     """The largest power of two that divides each."""
     whole = values.astype(np.int64)
-    return np.asarray((whole & -whole).astype(np.float64))
+    return (whole & -whole).astype(np.float64)
