@@ -35,34 +35,29 @@ _INTRODUCTION = f"""\
 # Results
 
 For everyone who wants to know how well the shipped models pick. This page shows their efficiency, by
-direction, next to the published results. What has no row was not measured.
+direction, next to the published results.
 
-`{COMMAND}` makes this page from the models' folders: study.json (written by
-`tile-oracle ship` and `python -m tools.study`), cross-validation metrics and baselines. A test compares the
-page with the command's output.
+`{COMMAND}` makes this page from the models' folders.
 
 Efficiency in percent: TFLOPS of the pick / TFLOPS of the problem's fastest kernel ([gate.md](gate.md)).
-Numbers in [ ] are 95 % bootstrap intervals over the problems. *Top 3 measured*: the best of the model's first
-three picks."""
+Numbers in [ ] are 95 % bootstrap intervals over the problems. *Top 3*: the best of the model's first three
+picks."""
 
 _NOT_COMPARABLE = """\
 ## What is not comparable
 
-- The published results cover 300 crawled validation problems. The public files have measurements of 231 of
-  them: those with one group. Rows here that name the public measurements cover 119 of these.
+- The published results cover 300 validation problems, of which the public files have 231, those with one
+  group. Rows here that name the public measurements cover 119 of these.
 - The published forward model was trained on 48,845 measurements that are not public. Models trained here on
-  public data see at most a sixth of that, and their pool has 20 to 30 kernel names, some of which are aliases
-  of one kernel.
-- The public files count a kernel whose output was partly unwritten as ok. The rows made from them here do the
-  same, because leaving such kernels out would change the oracle behind the published results. Each model
-  states how many there are. Our own measurements count verified kernels only.
-- Cross-validation holds out problems of the training data, not a validation set. By family it holds out all
-  batch and image sizes of a layer together. By problem it does not, which is optimistic.
-- The published features were made for one library's kernel names and read the first number as a block size.
-  They describe the kernels here less precisely than they could, so the rows `recipe published` of other
+  public data see at most a sixth of that, and their pool has 20 to 30 kernel names, some of which are
+  aliases of one kernel.
+- The public files count a kernel whose output was partly unwritten as ok, and so do the rows made from
+  them. Our own measurements count verified kernels only.
+- Cross-validation by family holds out all batch and image sizes of a layer together. By problem it does
+  not, which is optimistic.
+- The published features were made for one library's kernel names, so the rows `recipe published` of other
   hardware may understate that recipe.
-- Efficiency is relative to the pool and the device: a higher efficiency on another pool or device does not
-  make a model better."""
+- A higher efficiency on another pool or device does not make a model better."""
 
 
 @dataclass(frozen=True)
@@ -108,36 +103,23 @@ def results_page(models: Sequence[Shipped]) -> str:
         parts.append(_headline_table(direction, own))
         if not own:
             parts.append("No model of this direction is shipped: nothing was measured yet.")
-        for one in own:
-            parts += _details(one)
+        parts += map(_details, own)
     others = [one for one in models if one.spec.direction not in DIRECTIONS]
     if others:
         parts.append("## Other operations")
         parts.append(_table(_HEAD, [row for one in others for row in _model_rows(one)]))
+    parts += _by_kind(models)
     parts.append(_NOT_COMPARABLE)
     return "\n\n".join(parts) + "\n"
 
 
-_HEAD = (
-    "model",
-    "hardware",
-    "trained on: measurements",
-    "problems",
-    "judged on",
-    "mean",
-    "median",
-    "P10",
-    "top-1",
-    "top-5",
-    "top 3 measured",
-)
+_HEAD = ("model", "trained on", "problems", "judged on", "mean", "median", "P10", "top-1", "top-5", "top 3")
 
 
 def _headline_table(direction: str, own: Sequence[Shipped]) -> str:
     known = PUBLISHED[direction]
     published = (
-        f"published ({SOURCE})",
-        HARDWARE,
+        f"published ({SOURCE}), {HARDWARE}",
         f"{known.measurements:,}",
         f"{known.problems:,}",
         "300 unseen problems" + (f"; {known.note}" if known.note else ""),
@@ -146,7 +128,7 @@ def _headline_table(direction: str, own: Sequence[Shipped]) -> str:
         f"{known.p10:g}",
         _plain(known.top_1),
         _plain(known.top_5),
-        "-",
+        "",
     )
     return _table(_HEAD, [published, *(row for one in own for row in _model_rows(one))])
 
@@ -160,128 +142,117 @@ def _study_rows(one: Shipped) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for row in study.get("rows", ()):
         training = study["training"]
-        own = row["kind"] != "picks"
-        name = f"recipe {code(row['name'])}" if row["kind"] == "recipe" else text(row["name"])
+        if row["kind"] == "model":
+            name = code(one.folder.name)
+        elif row["kind"] == "recipe":
+            name = f"recipe {code(row['name'])}, {_hardware(one)}"
+        else:
+            name = f"{text(row['name'])}, {_hardware(one)}"
         rows.append(
             (
                 name,
-                _hardware(one),
                 _trained_on(one, row["kind"], training["measurements"]),
-                f"{training['problems']:,}" if own else "",
-                f"{row['problems']:,} other problems ({text(study['test']['source'])})",
-                *(_interval(row["headlines"][figure]) for figure in ("mean", "median", "P10")),
+                f"{training['problems']:,}" if row["kind"] != "picks" else "",
+                f"{row['problems']:,} of {text(study['test']['source'])}",
+                *(_figure(figure, row["headlines"][figure]) for figure in ("mean", "median", "P10")),
                 _plain(row["top_1_percent"]),
                 _plain(row["top_5_percent"]),
-                _interval(row["measure_top"]["top_3"]),
+                f"{row['measure_top']['top_3']['value']:.2f}",
             )
         )
     return rows
 
 
 def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
-    """Cross-validation of the shipped model's recipe over all of its training data."""
-    rows: list[tuple[str, ...]] = []
-    for key, metrics in one.metrics.items():
-        if not isinstance(metrics, Mapping):
-            continue
-        rows.append(
-            (
-                f"shipped: {code(one.folder.name)}",
-                _hardware(one),
-                _with_auxiliary(one, one.manifest.get("valid_rows", 0)),
-                f"{metrics['covered']:,}",
-                f"the same, {metrics['n_splits']}-fold cross-validation {key.replace('_', ' ')}",
-                f"{metrics['mean_percent']:.2f}",
-                f"{metrics['median_percent']:.2f}",
-                f"{metrics['p10_percent']:.2f}",
-                _plain(metrics["top_1_percent"]),
-                _plain(metrics["top_5_percent"]),
-                f"{metrics['measure_top_percent'][2]:.2f}",
-            )
+    """Return the cross-validation by family of the shipped model's recipe over all of its training data."""
+    metrics = one.metrics.get("by_family")
+    if not isinstance(metrics, Mapping):
+        return []
+    return [
+        (
+            code(one.folder.name),
+            _with_auxiliary(one, one.manifest.get("valid_rows", 0)),
+            f"{metrics['covered']:,}",
+            f"the same, {metrics['n_splits']} folds by family",
+            f"{metrics['mean_percent']:.2f}",
+            f"{metrics['median_percent']:.2f}",
+            f"{metrics['p10_percent']:.2f}",
+            _plain(metrics["top_1_percent"]),
+            _plain(metrics["top_5_percent"]),
+            f"{metrics['measure_top_percent'][2]:.2f}",
         )
-    return rows
+    ]
 
 
 def _baseline_rows(one: Shipped) -> list[tuple[str, ...]]:
-    """Efficiencies of the accepted baselines, except those that come from the cross-validation itself."""
+    """Return the efficiencies of the accepted baselines, except those of the cross-validation itself."""
     rows: list[tuple[str, ...]] = []
     for baseline in one.baselines:
-        if baseline.model_kind == "out_of_fold":
-            continue
         percent = np.array([100.0 * e for e in baseline.efficiencies.values() if e is not None])
-        if not len(percent):
+        if baseline.model_kind == "out_of_fold" or not len(percent):
             continue
-        figures = [interval(percent, s) for s in (mean_of, quantile_of(0.5), quantile_of(0.1))]
+        mean, median, p10 = (interval(percent, s) for s in (mean_of, quantile_of(0.5), quantile_of(0.1)))
         rows.append(
             (
-                f"shipped: {code(one.folder.name)}",
-                text(f"{baseline.arch} ({baseline.device})"),
+                code(one.folder.name),
                 _with_auxiliary(one, one.manifest.get("valid_rows", 0)),
                 f"{one.manifest.get('unique_shapes', 0):,}",
-                f"{len(percent):,} problems of {text(baseline.problem_set)} x {text(baseline.kernel_set)} "
-                f"(the baseline of {text(baseline.created[:10])})",
-                *(f"{figure.value:.2f} [{figure.low:.2f}, {figure.high:.2f}]" for figure in figures),
-                "-",
-                "-",
-                "-",
+                f"{len(percent):,} of {text(baseline.problem_set)}",
+                f"{mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]",
+                f"{median.value:.2f}",
+                f"{p10.value:.2f} [{p10.low:.2f}, {p10.high:.2f}]",
+                "",
+                "",
+                "",
             )
         )
     return rows
 
 
-def _details(one: Shipped) -> list[str]:
-    study = one.study
-    heading = f"### {text(one.folder.name)}"
+def _judged_row(one: Shipped) -> Mapping[str, Any] | None:
+    """Return the study's row of the shipped model.
+
+    It is that of its recipe where the model was trained on the test problems.
+    """
+    judged = [row for row in (one.study or {}).get("rows", ()) if row["kind"] != "picks"]
+    return next((row for row in judged if row["kind"] == "model"), next(iter(judged), None))
+
+
+def _details(one: Shipped) -> str:
+    """Return a paragraph on what a model was judged by."""
+    name, study, row = code(one.folder.name), one.study, _judged_row(one)
     if study is None:
-        return [heading, "This model has no study.json: `python -m tools.study` makes one."]
-    parts = [heading]
-    judged = [row for row in study["rows"] if row["kind"] != "picks"]
-    if judged:
-        parts += _judged(study, judged)
-    else:
-        parts.append("There are no measurements of problems that the recipe was not trained on.")
-    return parts
-
-
-def _judged(study: Mapping[str, Any], judged: Sequence[Mapping[str, Any]]) -> list[str]:
-    # The shipped model itself, where it was not trained on the test problems.
-    first = next((row for row in judged if row["kind"] == "model"), judged[0])
-    ceiling = first["ceiling"]
-    name = f"recipe {code(first['name'])}" if first["kind"] == "recipe" else text(first["name"])
+        return f"{name}: this model has no study.json; `python -m tools.study` makes one."
+    if row is None:
+        return f"{name}: there are no measurements of problems that the recipe was not trained on."
+    ceiling = row["ceiling"]
     parts = [
-        f"Evaluated on {first['problems']:,} problems ({text(study['test']['source'])}) that are not in the "
-        f"training data ({text(study['training']['source'])}). Given the noise of single measurements, "
-        f"always picking the truly fastest kernel would reach a mean of {ceiling['mean']:.2f} and a P10 of "
-        f"{ceiling['P10']:.2f} (estimated).",
-        "Measuring the first k picks, mean efficiency:",
+        f"{name}: judged on {row['problems']:,} problems of {text(study['test']['source'])}, where noise "
+        f"limits the mean to {ceiling['mean']:.2f} and the P10 to {ceiling['P10']:.2f} (estimated)."
     ]
-    tops = [f"top_{k}" for k in (1, 2, 3, 5, 10)]
-    parts.append(
-        _table(
-            ("picks by", *(f"k = {top.removeprefix('top_')}" for top in tops)),
-            [
-                (
-                    f"recipe {code(row['name'])}" if row["kind"] == "recipe" else text(row["name"]),
-                    *(_interval(row["measure_top"][top]) for top in tops),
-                )
-                for row in study["rows"]
-            ],
-        )
-    )
-    parts.append(f"By kind of problem, {name}:")
-    slices = [
-        (text(part["slice"]), f"{part['problems']:,}", *(f"{part[f]:.2f}" for f in ("mean", "P10", "min")))
-        for part in first["slices"]
-    ]
-    parts.append(_table(("slice", "problems", "mean", "P10", "min"), slices))
-    there = {part["slice"] for part in first["slices"]}
+    there = {part["slice"] for part in row["slices"]}
     kinds = {"more than one group": {"grouped", "depthwise"}, "three dimensions": {"3D"}}
     absent = [kind for kind, names in kinds.items() if not names & there]
     if absent:
         parts.append(f"Not measured: problems with {' or '.join(absent)}.")
     if "verification" in study:
         parts.append(_verification(study["verification"]))
-    return parts
+    return " ".join(parts)
+
+
+def _by_kind(models: Sequence[Shipped]) -> list[str]:
+    """Return the table of the judged models' means and P10s for each kind of problem."""
+    judged = {code(one.folder.name): row for one in models if (row := _judged_row(one)) is not None}
+    found = {name: {part["slice"]: part for part in row["slices"]} for name, row in judged.items()}
+    rows = [
+        (text(kind), *(_short(parts.get(kind)) for parts in found.values()))
+        for kind in dict.fromkeys(kind for parts in found.values() for kind in parts)
+    ]
+    return ["## By kind of problem", "Mean, P10.", _table(("kind", *found), rows)] if rows else []
+
+
+def _short(part: Mapping[str, Any] | None) -> str:
+    return f"{part['mean']:.2f}, {part['P10']:.2f}" if part else ""
 
 
 def _verification(found: Mapping[str, Any]) -> str:
@@ -291,14 +262,12 @@ def _verification(found: Mapping[str, Any]) -> str:
         lines.append(
             f"{found['timed_without_check']:,} measured pairs left more than 2 % of their output unwritten. "
             f"On {found['unverified_oracles']:,} of {found['problems']:,} problems such a kernel is the "
-            "fastest: there, an oracle that does not check outputs is a kernel that was not shown to be "
-            "correct."
+            "fastest."
         )
     elif found["problems_with_a_wrong_kernel"]:
         lines.append(
             f"On {found['problems_with_a_wrong_kernel']:,} of {found['problems']:,} problems at least "
-            "one kernel gave a wrong result. Whether one of them would have been the oracle is not known, "
-            "because wrong kernels are not timed."
+            "one kernel gave a wrong result."
         )
     if found["problems_without_oracle"]:
         lines.append(f"{found['problems_without_oracle']:,} problems have no verified kernel at all.")
@@ -327,12 +296,14 @@ def _hardware(one: Shipped) -> str:
     return text(named)
 
 
-def _interval(value: Mapping[str, Any]) -> str:
-    return f"{value['value']:.2f} [{value['low']:.2f}, {value['high']:.2f}]"
+def _figure(name: str, value: Mapping[str, Any]) -> str:
+    """Return a figure, with its interval but for the median."""
+    shown = f"{value['value']:.2f}"
+    return shown if name == "median" else f"{shown} [{value['low']:.2f}, {value['high']:.2f}]"
 
 
 def _plain(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+    return "" if value is None else f"{value:.1f}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
