@@ -65,7 +65,7 @@ def test_it_compiles_for_gpus_that_are_not_there(folder: Path, arch: str, kernel
     assert facts.returncode == 0, facts.stdout + facts.stderr
     assert f"{kernels // 2} kernels for {arch}, 0 of which spill" in facts.stdout
     assert facts.stdout.splitlines()[0].split()[:3] == [
-        "registers",
+        "VGPRs",
         *(("LDS", "bytes") if arch == "sm_90" else ("of", "these")),
     ]
 

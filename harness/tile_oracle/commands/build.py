@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from tile_oracle.build.binary import BuildResult
@@ -14,16 +14,13 @@ from tile_oracle.build.kernel_source import NATIVE, TRITON, KernelSource
 from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
 from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, TOOLCHAIN, argument, flag, take_kernel_list
+from tile_oracle.commands.kernel_choice import kinds_to_build, own_kernels
 from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernels
+from tile_oracle.commands.kinds import KIND_ARGUMENTS
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
-from tile_oracle.operation import operation_named, operation_names
-from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
-from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of
 from tile_oracle.pool.kernel_filter import KernelFilter
-from tile_oracle.problem import Kind, kind_text
-from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.terminal.progress_line import ProgressLine, clock
 
@@ -57,11 +54,7 @@ ARGUMENTS = (
     argument("--kernel-set", "NAME", "rule set", default="default"),
     argument("--kernel-filter", "EXPRESSION", "only kernels for which this holds"),
     argument("--problem-set", "NAMES", "build for the kinds of problems in these sets"),
-    argument("--op", None, f"operation (default: {operation_names()[0]})", choices=operation_names()),
-    argument("--direction", "WORDS", f"of {', '.join(DIRECTIONS)} (default: forward)"),
-    argument("--layout", "WORDS", f"GEMM: of {', '.join(GEMM_LAYOUTS)} (default: rcr)"),
-    argument("--dtype", "WORDS", f"of {', '.join(DTYPES)}, of GEMM also fp8 (default: bf16)"),
-    argument("--ndim", "NUMBERS", "of 2, 3 (default: 2)"),
+    *KIND_ARGUMENTS,
     argument("--arch", None, "cpu, gfx950, gfx942, gfx90a or sm_90", default="cpu"),
     argument("--isa", "NAME", "instruction set", default="native"),
     TOOLCHAIN,
@@ -126,47 +119,9 @@ def _pool(args: argparse.Namespace, source: KernelSource) -> list[Kernel]:
     if source.kinds is not None:
         return own_kernels(source, args, where)
     rules = rules_of(args.kernel_set, args.ck_tile)
-    for kind in _kinds(args, load_rule_set(rules).kinds):
+    for kind in kinds_to_build(args, load_rule_set(rules).kinds):
         kernels += pool_of_kind(kind, args.arch, rules, where)
     return kernels
-
-
-def own_kernels(source: KernelSource, args: argparse.Namespace, where: KernelFilter | None) -> list[Kernel]:
-    """The kernels of a source that has its own: all, or those for the asked kinds of problems.
-
-    Raises BuildError when there are none.
-    """
-    listed, known_kinds = list_of_kernels(args.kernel_set), source.kinds or ()
-    problem_set = getattr(args, "problem_set", None)
-    if problem_set is not None:
-        kinds = _kinds(args)
-        source.expect(load_problem_sets(problem_set).problems)
-    else:
-        asked = {name: getattr(args, name) for name in ("direction", "layout", "dtype", "ndim")}
-        kinds = [kind for kind in known_kinds if _is_asked(kind, asked)]
-    if listed.triton:
-        of_list = {kernel.kind for kernel in listed.triton}
-        kinds = [kind for kind in kinds if kind in of_list]
-    kernels = [
-        kernel
-        for kind in kinds
-        for kernel in listed.narrowed(source.pool(kind))
-        if where is None or where.matches(kernel)
-    ]
-    if not kernels and listed.triton:
-        raise BuildError(
-            f"--kernels {args.kernels} has none of the kernels in Triton that {args.kernel_set} lists"
-        )
-    if not kernels:
-        known = ", ".join(map(kind_text, known_kinds))
-        raise BuildError(f"there is no such kernel in {args.kernels}: it has kernels for {known}")
-    return kernels
-
-
-def _is_asked(kind: Kind, asked: Mapping[str, object]) -> bool:
-    """Whether a kind has one of the words that are given for each of its fields."""
-    given = {name: str(words).split(",") for name, words in asked.items() if words is not None}
-    return all(str(kind.words.get(name)) in words for name, words in given.items())
 
 
 def _in_source(source: KernelSource, kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[str]]:
@@ -186,41 +141,6 @@ def _in_source(source: KernelSource, kernels: Iterable[Kernel]) -> tuple[list[Ke
     if not there:
         raise BuildError(lines[0] if lines else "there is no kernel to build")
     return there, lines
-
-
-def _kinds(args: argparse.Namespace, listed: Sequence[Kind] = ()) -> list[Kind]:
-    """The kinds of problem whose kernels to build, sorted. listed: what is built if no option says it."""
-    words = (args.op, args.direction, args.layout, args.dtype, args.ndim)
-    if args.problem_set is not None:
-        if any(word is not None for word in words):
-            raise BuildError(
-                "--problem-set says the operation and the kinds of its problems: give it or them, not both"
-            )
-        problems = load_problem_sets(args.problem_set).problems
-        return sorted({problem.kind for problem in problems}, key=kind_text)
-    if listed and all(word is None for word in words):
-        return sorted(listed, key=kind_text)
-    operation = operation_named(args.op or operation_names()[0])
-    given = {"direction": args.direction, "layout": args.layout, "ndim": args.ndim, "dtype": args.dtype}
-    for name, word in given.items():
-        if word is not None and name not in operation.kind_fields:
-            raise BuildError(f"--{name} is not for --op {operation.name}: leave it out")
-    only = {}
-    for name, values in operation.kind_fields.items():
-        known = {str(value): value for value in values}
-        default = operation.defaults.get(name, str(values[0]))
-        only[name] = [known[word] for word in _some_of(f"--{name}", given.get(name) or default, known)]
-    return sorted(operation.kinds(only), key=kind_text)
-
-
-def _some_of(option: str, text: str, known: Iterable[str]) -> list[str]:
-    words = list(dict.fromkeys(word.strip() for word in text.split(",")))
-    for word in words:
-        if word not in known:
-            raise BuildError(
-                f"{option} {word!r} is not one of {', '.join(known)} (several: joined by commas)"
-            )
-    return words
 
 
 def describe_progress(progress: Progress) -> str:

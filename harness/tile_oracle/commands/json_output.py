@@ -55,10 +55,14 @@ def put_json(place: str | Path | None, document: object) -> None:
     if str(place) == STDOUT:
         print_json(document)
         return
-    path = Path(place)
+    write_text(Path(place), json_text(document))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file of UTF-8 text, and the folders that it needs. Raises RecordError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json_text(document).encode("utf-8"))
+        write_atomically(path, text.encode("utf-8"))
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror or error}; choose another place") from None
 

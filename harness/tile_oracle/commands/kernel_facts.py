@@ -14,6 +14,7 @@ from tile_oracle.build.builder import Builder
 from tile_oracle.build.code_facts import CodeFacts, code_facts
 from tile_oracle.build.compiler_message import compiler_message
 from tile_oracle.build.prebuild import Progress, build_all
+from tile_oracle.commands.kernel_pools import is_tiled
 from tile_oracle.kernel import Kernel, TiledKernel, tiled
 
 _MOST_VGPRS = 512
@@ -78,47 +79,53 @@ def _facts_of(result: BuildResult) -> KernelFacts:
 # ---- a table ------------------------------------------------------------------------------------
 
 
+TILING = ("tile", "waves", "warp tile", "pipeline")
+"""Headings of the columns with text."""
 _HEADINGS = (
-    *("tile", "waves", "warp tile", "pipeline", "kernels", "VGPRs", "of these AGPRs", "SGPRs", "LDS bytes"),
-    *("spills", "workgroups/CU", "waves/SIMD", "matrix instr. per K step", "binary KiB"),
+    *(*TILING, "kernels", "VGPRs", "of these AGPRs", "SGPRs", "LDS bytes", "spills", "workgroups/CU"),
+    *("waves/SIMD", "matrix instr. per K step", "matrix instr. in loop", "binary KiB", "kernel"),
 )
 
 
 def fact_rows(found: Sequence[KernelFacts], arch: Arch, *, each: bool = False) -> list[tuple[str, ...]]:
     """Headings, then a row for each tile and pipeline with the minimum and maximum over its kernels.
 
-    each: a row for each kernel. Columns without any value are left out.
+    each: a row for each kernel, as always for kernels without tiles. Columns without any value are left out.
     """
-    rows: list[tuple[str, ...]] = []
-    for _, group in itertools.groupby(sorted(found, key=_row_key(each)), key=_row_key(each)):
-        members = list(group)
-        rows.append((*_row(members, arch), *((members[0].kernel.name,) if each else ())))
-    headings = (*_HEADINGS, "kernel") if each else _HEADINGS
-    filled = [i for i in range(len(headings)) if any(row[i] != "-" for row in rows)]
-    return [tuple(row[i] for i in filled) for row in (headings, *rows)]
 
-
-def _row_key(each: bool) -> Callable[[KernelFacts], tuple[object, ...]]:
-    def key(one: KernelFacts) -> tuple[object, ...]:
+    def key(one: KernelFacts) -> tuple[str | tuple[int, int, int], ...]:
+        if not is_tiled(one.kernel):
+            return (one.kernel.name,)
         kernel = tiled(one.kernel)
         family = (kernel.tile, kernel.waves, kernel.warp_tile, kernel.pipeline)
         return (*family, kernel.name) if each else family
 
-    return key
+    rows = [_row(list(group), arch, each) for _, group in itertools.groupby(sorted(found, key=key), key=key)]
+    filled = [i for i in range(len(_HEADINGS)) if any(row[i] != "-" for row in rows)]
+    return [tuple(row[i] for i in filled) for row in (_HEADINGS, *rows)]
 
 
-def _row(group: Sequence[KernelFacts], arch: Arch) -> tuple[str, ...]:
-    kernel, simds = tiled(group[0].kernel), compute_unit(arch.name).simds
+def _row(group: Sequence[KernelFacts], arch: Arch, each: bool) -> tuple[str, ...]:
+    kernel, simds = group[0].kernel, compute_unit(arch.name).simds
     facts = [one.facts for one in group]
+    in_loop = [one.loop_matrix_instructions for one in facts]
+    tiling, count, steps, loop, name = ("-",) * len(TILING), "-", "-", _range(in_loop), kernel.name
+    if is_tiled(kernel):
+        made = tiled(kernel)
+        tiling = (
+            *("x".join(map(str, one)) for one in (made.tile, made.waves, made.warp_tile)),
+            made.pipeline,
+        )
+        count, loop, name = str(len(group)), "-", kernel.name if each else "-"
+        steps = _steps(in_loop, matrix_instructions_per_k_step(made, arch))
+    fields = ("vgprs", "agprs", "sgprs", "lds_bytes", "spills", "workgroups_per_cu")
     return (
-        *("x".join(map(str, triple)) for triple in (kernel.tile, kernel.waves, kernel.warp_tile)),
-        kernel.pipeline,
-        str(len(group)),
-        *(_range([getattr(one, name) for one in facts]) for name in ("vgprs", "agprs", "sgprs", "lds_bytes")),
-        *(_range([getattr(one, name) for one in facts]) for name in ("spills", "workgroups_per_cu")),
+        *(*tiling, count),
+        *(_range([getattr(one, name) for one in facts]) for name in fields),
         _range([None if one.waves_per_cu is None else one.waves_per_cu / simds for one in facts]),
-        _steps([one.loop_matrix_instructions for one in facts], matrix_instructions_per_k_step(kernel, arch)),
+        *(steps, loop),
         _range([round(one.binary_bytes / 1024) for one in group if one.binary_bytes]),
+        name,
     )
 
 
@@ -156,12 +163,6 @@ def _range(values: Sequence[float | None]) -> str:
         return "-"
     low, high = min(known), max(known)
     return f"{low:g}" if low == high else f"{low:g}-{high:g}"
-
-
-def markdown_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """A table of GitHub's Markdown; the first row is its heading."""
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return [lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]
 
 
 def facts_document(found: Sequence[KernelFacts], arch: Arch) -> list[dict[str, object]]:

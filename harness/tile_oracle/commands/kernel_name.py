@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from tile_oracle.arch import Arch, known_archs, load_arch
-from tile_oracle.commands.kernel_pools import asked_fields
+from tile_oracle.commands.kinds import kinds_of
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import Kernel, kernel_of_kind, parse_kernel_name, tiled
 from tile_oracle.operation import operation_named
@@ -22,7 +23,7 @@ def kernel_named(args: argparse.Namespace) -> tuple[Kernel, str]:
         return parse_kernel_name(args.name), args.name
     except KernelError as error:
         of_kinds = {}
-        for kind in operation_named(args.op).kinds(asked_fields(args)):
+        for kind in kinds_of(args, defaults=False):
             with suppress(KernelError):
                 of_kinds[kind] = kernel_of_kind(kind, args.name)
         if not of_kinds:
@@ -38,58 +39,44 @@ def kernel_named(args: argparse.Namespace) -> tuple[Kernel, str]:
     return kernel, kernel.name
 
 
-def explain_kernel(kernel: Kernel, written: str | None = None, archs: Sequence[str] | None = None) -> str:
-    """A kernel's fields, and for each architecture whether it is allowed and in which sets, or why not."""
-    lines = [kernel.name]
-    if written is not None and written != kernel.name:
-        lines.append(f"  (written as {written}; the name above has every field)")
-    lines += [""]
-    lines += text_table(
-        [(f"  {name}", str(getattr(kernel, name))) for name in kernel.as_row()], right_aligned=()
-    )
-    lines += [""]
-    for name in known_archs() if archs is None else archs:
-        arch = load_arch(name)
-        refusals = arch.refusals(kernel)
-        if refusals:
-            lines.append(f"{name:<8} refused")
-            lines += [f"           {reason}" for reason in refusals]
-        else:
-            sets = _sets_with(kernel, arch)
-            takes = ""
-            if "pipeline" in operation_named(kernel.op).kernel_fields:
-                takes = (
-                    f"{arch.workgroup_threads(tiled(kernel)):,} threads, "
-                    f"{arch.lds_bytes(tiled(kernel)):,} of {arch.lds_limit_bytes:,} LDS bytes; "
-                )
-            lines.append(
-                f"{name:<8} allowed; {takes}"
-                + (f"in the sets {', '.join(sets)}" if sets else "in no shipped set")
-            )
-    return "\n".join(lines)
-
-
-def kernel_document(kernel: Kernel, archs: Sequence[str] | None = None) -> dict[str, object]:
-    """`explain_kernel` as JSON."""
-    of_archs = {}
-    for name in known_archs() if archs is None else archs:
-        arch = load_arch(name)
-        refusals = arch.refusals(kernel)
-        found: dict[str, object] = {"allowed": not refusals, "refusals": refusals}
-        if not refusals:
-            found["sets"] = _sets_with(kernel, arch)
-            if "pipeline" in operation_named(kernel.op).kernel_fields:
-                found["threads"] = arch.workgroup_threads(tiled(kernel))
-                found["lds_bytes"] = arch.lds_bytes(tiled(kernel))
-        of_archs[name] = found
+def kernel_document(kernel: Kernel, archs: Sequence[str] = ()) -> dict[str, Any]:
+    """A kernel's fields, and for each architecture whether it is allowed and in which sets, or why not.
+    archs: all, if none is named."""
+    of_archs = {name: _on(kernel, load_arch(name)) for name in archs or known_archs()}
     return {"kernel": kernel.name, "op": kernel.op, "fields": kernel.as_row(), "archs": of_archs}
 
 
-def _sets_with(kernel: Kernel, arch: Arch) -> list[str]:
-    sets = []
-    for name in list_rule_sets():
-        if not load_rule_set(name).covers(kernel.kind, arch.name):
+def _on(kernel: Kernel, arch: Arch) -> dict[str, Any]:
+    refusals = arch.refusals(kernel)
+    found: dict[str, Any] = {"allowed": not refusals, "refusals": refusals}
+    if not refusals:
+        found["sets"] = [name for name in list_rule_sets() if _is_in_set(kernel, arch, name)]
+        if "pipeline" in operation_named(kernel.op).kernel_fields:
+            found["threads"] = arch.workgroup_threads(tiled(kernel))
+            found["lds_bytes"] = arch.lds_bytes(tiled(kernel))
+    return found
+
+
+def _is_in_set(kernel: Kernel, arch: Arch, name: str) -> bool:
+    covers = load_rule_set(name).covers(kernel.kind, arch.name)
+    return covers and kernel in explain_pool_of_kind(kernel.kind, arch, name).accepted
+
+
+def kernel_lines(document: dict[str, Any], written: str) -> list[str]:
+    """A kernel's document as text. written: the name as it was given."""
+    lines = [document["kernel"]]
+    if written != document["kernel"]:
+        lines.append(f"  (written as {written}; the name above has every field)")
+    fields = [(f"  {name}", str(value)) for name, value in document["fields"].items()]
+    lines += ["", *text_table(fields, right_aligned=()), ""]
+    for name, found in document["archs"].items():
+        if not found["allowed"]:
+            lines += [f"{name:<8} refused", *(f"           {reason}" for reason in found["refusals"])]
             continue
-        if kernel in explain_pool_of_kind(kernel.kind, arch, name).accepted:
-            sets.append(name)
-    return sets
+        takes = ""
+        if "threads" in found:
+            limit = load_arch(name).lds_limit_bytes
+            takes = f"{found['threads']:,} threads, {found['lds_bytes']:,} of {limit:,} LDS bytes; "
+        sets = ", ".join(found["sets"])
+        lines.append(f"{name:<8} allowed; {takes}{f'in the sets {sets}' if sets else 'in no shipped set'}")
+    return lines

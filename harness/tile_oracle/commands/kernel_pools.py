@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
-from tile_oracle.errors import RuleError
-from tile_oracle.files.atomic_file import write_atomically
-from tile_oracle.kernel import TiledKernel, tiled
-from tile_oracle.operation import Operation, operation_named
-from tile_oracle.pool import PoolExplanation, Refused, RuleSet, explain_pool_of_kind
+from tile_oracle.build.kernel_source import KernelSource
+from tile_oracle.build.source_providers import kernels_option, open_kernel_source
+from tile_oracle.commands.json_output import write_text
+from tile_oracle.commands.kernel_choice import own_kernels
+from tile_oracle.commands.kinds import kinds_of
+from tile_oracle.errors import BuildError, RuleError
+from tile_oracle.kernel import Kernel, TiledKernel, tiled
+from tile_oracle.operation import operation_named
+from tile_oracle.pool import PoolExplanation, Refused, RuleSet, explain_pool_of_kind, load_rule_set, rules_of
 from tile_oracle.pool.ck_builder import SUFFIXES
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.problem import Kind, kind_text
@@ -44,53 +48,72 @@ class KindPool:
         return str(words.get("direction", list(words.values())[-1]))
 
 
-def find_pools(rule_set: RuleSet, args: argparse.Namespace, where: KernelFilter | None) -> Iterator[KindPool]:
-    """The selected kinds that the rule set covers. Raises RuleError when it covers none of them."""
-    operation = operation_named(args.op)
-    archs = (load_arch(args.arch).name,) if args.arch else rule_set.archs(args.op)
+@dataclass(frozen=True)
+class Pools:
+    """The pools of a rule set or, with `source`, of a kernel source that has kernels of its own."""
+
+    rules: RuleSet
+    kinds: tuple[KindPool, ...]
+    source: KernelSource | None = None
+
+    @property
+    def accepted(self) -> list[Kernel]:
+        """The kernels of all pools."""
+        return [kernel for kind in self.kinds for kernel in kind.pool.accepted]
+
+
+def find_pools(args: argparse.Namespace) -> Pools:
+    """The pools of the asked kinds. Raises RuleError or BuildError when there are none."""
+    where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
+    if args.kernels is not None:
+        return _own_pools(args, where)
+    rules = load_rule_set(rules_of(args.kernel_set, args.ck_tile))
+    kinds = kinds_of(args, defaults=False)
+    archs = (load_arch(args.arch).name,) if args.arch else rules.archs(kinds[0].op)
     if not archs:
-        raise RuleError(f"kernel set {rule_set.name} has no rules for {args.op} kernels")
-    given = {"direction": args.direction, "ndim": args.ndim, "layout": args.layout}
-    for name, value in given.items():
-        if value is not None and name not in operation.kind_fields:
-            raise RuleError(f"--{name} is not for --op {args.op}: leave it out")
-    kinds = sorted(operation.kinds(asked_fields(args)), key=lambda kind: _place(operation, kind))
+        raise RuleError(f"kernel set {rules.name} has no rules for {kinds[0].op} kernels")
     wanted = [(arch, kind) for arch in archs for kind in kinds]
-    covered = [(arch, kind) for arch, kind in wanted if rule_set.covers(kind, arch)]
+    covered = [(arch, kind) for arch, kind in wanted if rules.covers(kind, arch)]
     # If no kind is covered, the pool of the first one raises the error that names the missing rules.
-    for arch, kind in covered or wanted[:1]:
-        yield KindPool(arch, kind, explain_pool_of_kind(kind, arch, rule_set.name, where))
+    pools = (
+        KindPool(arch, kind, explain_pool_of_kind(kind, arch, rules.name, where))
+        for arch, kind in covered or wanted[:1]
+    )
+    return Pools(rules, tuple(pools))
 
 
-def _place(operation: Operation, kind: Kind) -> list[int]:
-    """Rows of one data type together, then of one rank."""
-    places = {name: list(operation.kind_fields[name]).index(value) for name, value in kind.fields}
-    return [places.pop("dtype"), *reversed(places.values())]
-
-
-def asked_fields(args: argparse.Namespace) -> dict[str, tuple[str | int]]:
-    """The fields of a kind of problem that the options give."""
-    given = {"direction": args.direction, "ndim": args.ndim, "layout": args.layout, "dtype": args.dtype}
-    return {name: (value,) for name, value in given.items() if value is not None}
+def _own_pools(args: argparse.Namespace, where: KernelFilter | None) -> Pools:
+    if args.arch is None:
+        raise RuleError("--kernels compiles for one architecture: give --arch gfx950 or sm_90")
+    arch = load_arch(args.arch).name
+    source = open_kernel_source(arch, kernels_option(args.kernels))
+    if source.kinds is None:
+        raise BuildError(f"--kernels {args.kernels} has no kernels of its own")
+    kernels = own_kernels(source, args, where)
+    kinds = tuple(
+        KindPool(arch, kind, PoolExplanation(tuple(one for one in kernels if one.kind == kind), (), ()))
+        for kind in dict.fromkeys(kernel.kind for kernel in kernels)
+    )
+    return Pools(RuleSet(args.kernels, "", {}, source.notes), kinds, source)
 
 
 # ---- counts -------------------------------------------------------------------------------------
 
 
-def count_kernels(rule_set: RuleSet, kinds: Sequence[KindPool], filtered: bool = False) -> str:
+def count_kernels(pools: Pools, filtered: bool = False) -> list[str]:
     """A table of counts: per kind; for a single kind, per tile and pipeline."""
-    lines = [f"kernel set {rule_set.name}"]
-    lines += [f"  {line}" for line in wrapped(rule_set.about.split(), " ", 100).splitlines()]
-    if len(kinds) == 1:
-        lines += ["", *_tile_table(kinds[0], filtered)]
-    else:
-        lines += ["", *_kind_table(kinds, filtered)]
+    rules, kinds = pools.rules, pools.kinds
+    lines = [f"kernel set {rules.name}"]
+    lines += [f"  {line}" for line in wrapped(rules.about.split(), " ", 100).splitlines()]
+    lines += ["", *(_kind_table(kinds, filtered) if len(kinds) > 1 else _tile_table(kinds[0], filtered))]
     refused = sum(len(kind.pool.refused) for kind in kinds)
     if refused:
         lines += ["", f"{refused:,} more are proposed by the rules and refused: --refused says why"]
-        if rule_set.name.endswith(SUFFIXES):
+        if rules.name.endswith(SUFFIXES):
             lines += ["this is tile-oracle's own family; --ck-tile DIR allows what a checkout can build"]
-    return "\n".join(lines)
+    if pools.source is not None:
+        lines += ["", f"{len(pools.accepted):,} kernels for {kinds[0].arch}"]
+    return [*lines, *rules.notes]
 
 
 def _kind_table(kinds: Sequence[KindPool], filtered: bool) -> list[str]:
@@ -105,8 +128,11 @@ def _kind_table(kinds: Sequence[KindPool], filtered: bool) -> list[str]:
 def _tile_table(kind: KindPool, filtered: bool) -> list[str]:
     accepted = kind.pool.accepted
     title = f"{kind.arch}, {kind_text(kind.kind)}: {_size(kind.pool, filtered)} kernels"
-    if "pipeline" not in operation_named(kind.kind.op).kernel_fields:
-        return [title, "", *(kernel.name for kernel in accepted)]
+    if not all(map(is_tiled, accepted)):
+        functions = Counter(getattr(kernel, "function", "") for kernel in accepted)
+        if functions.keys() == {""}:
+            return [title, "", *(kernel.name for kernel in accepted)]
+        return [title, "", *text_table([(name, f"{n:,}") for name, n in functions.items()], (1,))]
     kernels = [tiled(kernel) for kernel in accepted]
     pipelines = list(dict.fromkeys(kernel.pipeline for kernel in sorted(kernels, key=lambda k: k.pipeline)))
     counts = Counter((_tiling(kernel), kernel.pipeline) for kernel in kernels)
@@ -131,8 +157,9 @@ def _tiling(kernel: TiledKernel) -> tuple[str, str, str]:
 # ---- refusals -----------------------------------------------------------------------------------
 
 
-def explain_refusals(rule_set: RuleSet, kinds: Sequence[KindPool], first: int = 20) -> str:
+def explain_refusals(pools: Pools, first: int = 20) -> list[str]:
     """How many kernels each rule and each reason refuses, with an example for each reason."""
+    rule_set, kinds = pools.rules, pools.kinds
     accepted = sum(len(kind.pool.accepted) + len(kind.pool.filtered_out) for kind in kinds)
     refused = [one for kind in kinds for one in kind.pool.refused]
     archs = ", ".join(dict.fromkeys(kind.arch for kind in kinds))
@@ -145,7 +172,7 @@ def explain_refusals(rule_set: RuleSet, kinds: Sequence[KindPool], first: int = 
         lines += ["", f"lines that make no kernel ({len(rule_set.left_out):,})"]
         lines += [f"  {place}: {reason}" for place, reason in rule_set.left_out]
     if not refused:
-        return "\n".join(lines)
+        return lines
     by_rule = Counter(one.rule for one in refused).most_common()
     lines += ["", "refused for"]
     lines += text_table([(f"  {rule}", f"{count:,}") for rule, count in by_rule], right_aligned=(1,))
@@ -159,16 +186,15 @@ def explain_refusals(rule_set: RuleSet, kinds: Sequence[KindPool], first: int = 
     if len(reasons) > first:
         rest = sum(count for _, count in reasons[first:])
         lines.append(f"  {rest:>7,}  for {len(reasons) - first:,} other reasons; --first shows more")
-    return "\n".join(lines)
+    return lines
 
 
 # ---- lists --------------------------------------------------------------------------------------
 
 
-def pools_document(
-    rule_set: RuleSet, kinds: Sequence[KindPool], args: argparse.Namespace
-) -> dict[str, object]:
+def pools_document(pools: Pools, args: argparse.Namespace) -> dict[str, object]:
     """Counts of each kind; with --list the kernels, with --refused the refusals."""
+    rule_set = pools.rules
     return {
         "kernel_set": rule_set.name,
         "about": rule_set.about,
@@ -185,7 +211,7 @@ def pools_document(
                 **({"names": [kernel.name for kernel in kind.pool.accepted]} if args.list else {}),
                 **({"refusals": list(map(_refusal, kind.pool.refused))} if args.refused else {}),
             }
-            for kind in kinds
+            for kind in pools.kinds
         ],
     }
 
@@ -194,15 +220,15 @@ def _refusal(one: Refused) -> dict[str, str]:
     return {"kernel": one.kernel.name, "rule": one.rule, "reason": one.reason, "place": one.place}
 
 
-def write_list(kinds: Sequence[KindPool], path: Path, *, traits: bool) -> str:
+def write_list(pools: Pools, path: Path, *, traits: bool) -> str:
     """Writes the accepted kernels as a list; returns a message. Raises RuleError or KernelError."""
-    kernels = [kernel for kind in kinds for kernel in kind.pool.accepted]
+    kernels = pools.accepted
     if not kernels:
         raise RuleError("there is no kernel to write: --refused says why")
     if path.suffix == ".txt" and not traits:
         text = "".join(f"{kernel.name}\n" for kernel in dict.fromkeys(kernels))
     elif path.suffix == ".json":
-        first, *others = kinds
+        first, *others = pools.kinds
         lists = operation_named(first.kind.op).kernel_lists
         if others or lists is None:
             raise RuleError(
@@ -215,14 +241,16 @@ def write_list(kinds: Sequence[KindPool], path: Path, *, traits: bool) -> str:
             text = lists().instances_json(kernels)
     else:
         raise RuleError(f"{path.name} ends neither in .json nor, without --traits, in .txt")
-    try:
-        write_atomically(path, text.encode())
-    except OSError as error:
-        raise RuleError(f"{path} cannot be written: {error.strerror}") from None
+    write_text(path, text)
     return f"{path}: {len(kernels):,} kernels"
 
 
 # ---- text ---------------------------------------------------------------------------------------
+
+
+def is_tiled(kernel: Kernel) -> bool:
+    """Whether the kernel has tiles and a pipeline; kernels with names of their own have none."""
+    return "pipeline" in kernel.__dataclass_fields__
 
 
 def _x(values: tuple[int, int, int]) -> str:

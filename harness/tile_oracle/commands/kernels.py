@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
 from tile_oracle.arch import known_archs, load_arch
@@ -20,9 +21,9 @@ from tile_oracle.commands.arguments import (
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_code import show_code
 from tile_oracle.commands.kernel_diff import diff_document, diff_lines
-from tile_oracle.commands.kernel_name import explain_kernel, kernel_document, kernel_named
+from tile_oracle.commands.kernel_name import kernel_document, kernel_lines, kernel_named
 from tile_oracle.commands.kernel_pools import (
-    KindPool,
+    Pools,
     count_kernels,
     explain_refusals,
     find_pools,
@@ -31,14 +32,10 @@ from tile_oracle.commands.kernel_pools import (
     write_list,
 )
 from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
+from tile_oracle.commands.kinds import KIND_ARGUMENTS
 from tile_oracle.errors import RuleError
-from tile_oracle.operation import operation_names
-from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
-from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
-from tile_oracle.pool import RuleSet, list_rule_sets, load_rule_set, rules_of
-from tile_oracle.pool.kernel_filter import KernelFilter, filter_fields
-
-_DTYPES = tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES)))
+from tile_oracle.pool import list_rule_sets
+from tile_oracle.pool.kernel_filter import filter_fields
 
 _EXAMPLES = """\
 examples:
@@ -89,11 +86,7 @@ ARGUMENTS = (
         nargs="?",
     ),
     argument("--arch", "ARCH", f"one of {', '.join(known_archs())} (default: all of the set)"),
-    argument("--op", None, "operation", choices=operation_names(), default="grouped_conv"),
-    argument("--direction", None, "of convolutions (default: all three)", choices=DIRECTIONS),
-    argument("--layout", None, "of GEMMs (default: all four)", choices=GEMM_LAYOUTS),
-    argument("--dtype", None, "default: all", choices=_DTYPES),
-    argument("--ndim", None, "rank of a convolution (default: both)", type=int, choices=(2, 3)),
+    *KIND_ARGUMENTS,
     argument(
         "--kernel-set",
         "SET",
@@ -141,7 +134,6 @@ ARGUMENTS = (
         nargs=2,
     ),
     json_flag("everything that is shown, complete,"),
-    flag("--markdown", "--facts as a Markdown table"),
     TOOLCHAIN,
     argument("-j --jobs", "N", "compilers at once (default: one per core)", type=count),
     BUILD_DIR,
@@ -152,70 +144,47 @@ ARGUMENTS = (
 def run(args: argparse.Namespace) -> int:
     """Prints what was asked for. Raises HarnessError."""
     if args.diff is not None:
-        return _show_diff(args)
+        found = drift(*map(read_version, args.diff))
+        return _show(args, diff_document(found), diff_lines(found, args.first), 1 if found else 0)
     if args.sample is not None and not (args.facts or args.verify):
         raise RuleError("--sample is for --facts and --verify: give one of them, or leave --sample out")
-    if args.json and (args.markdown or args.output is not None):
-        raise RuleError("--json prints what is shown: leave out --markdown and -o, or --json")
+    if args.json and args.output is not None:
+        raise RuleError("--json prints what is shown: leave out -o, or --json")
     take_kernel_list(args)
-    if args.kernels is not None:
-        from tile_oracle.commands.own_kernels import show_own_kernels
-
-        return show_own_kernels(args)
-    if args.name is not None:
-        return _show_file(args) if args.verify else _show_kernel(args)
-    rule_set = load_rule_set(rules_of(args.kernel_set, args.ck_tile))
-    where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
-    pools = list(find_pools(rule_set, args, where))
+    if args.name is not None and args.kernels is None:
+        if args.verify:
+            one = verify_file(Path(args.name))
+            return _show(args, verified_document([one]), file_lines(one), verified_status([one]))
+        kernel, written = kernel_named(args)
+        document = kernel_document(kernel, (load_arch(args.arch).name,) if args.arch else ())
+        return _show(args, document, kernel_lines(document, written))
+    pools = find_pools(args)
     if args.facts or args.verify:
         return show_code(pools, args)
     if args.output is not None:
         print(write_list(pools, args.output, traits=args.traits))
-    elif args.json:
-        print_json(pools_document(rule_set, pools, args))
-    else:
-        print("".join(f"{line}\n" for line in _pool_lines(rule_set, pools, args)), end="")
-    return 0
+        return 0
+    return _show(args, pools_document(pools, args), _pool_lines(pools, args))
 
 
-def _show_diff(args: argparse.Namespace) -> int:
-    found = drift(*map(read_version, args.diff))
+def _show(args: argparse.Namespace, document: object, lines: Iterable[str], status: int = 0) -> int:
     if args.json:
-        print_json(diff_document(found))
+        print_json(document)
     else:
-        print("\n".join(diff_lines(found, args.first)))
-    return 1 if found else 0
+        print("".join(f"{line}\n" for line in lines), end="")
+    return status
 
 
-def _show_file(args: argparse.Namespace) -> int:
-    one = verify_file(Path(args.name))
-    if args.json:
-        print_json(verified_document([one]))
-    else:
-        print("\n".join(file_lines(one)))
-    return verified_status([one])
-
-
-def _show_kernel(args: argparse.Namespace) -> int:
-    archs = (load_arch(args.arch).name,) if args.arch else None
-    kernel, written = kernel_named(args)
-    if args.json:
-        print_json(kernel_document(kernel, archs))
-    else:
-        print(explain_kernel(kernel, written, archs))
-    return 0
-
-
-def _pool_lines(rule_set: RuleSet, pools: list[KindPool], args: argparse.Namespace) -> list[str]:
+def _pool_lines(pools: Pools, args: argparse.Namespace) -> list[str]:
     """The names, the refusals or the counts of the pools."""
     if args.list and args.refused:
-        refused = (one for kind in pools for one in kind.pool.refused)
+        refused = (one for kind in pools.kinds for one in kind.pool.refused)
         return [
             *(f"{one.place}: {one.kernel.name}: {one.reason}" for one in refused),
-            *(f"{place}: {reason}" for place, reason in rule_set.left_out),
+            *(f"{place}: {reason}" for place, reason in pools.rules.left_out),
         ]
     if args.list:
-        return [kernel.name for kind in pools for kernel in kind.pool.accepted]
+        return [kernel.name for kernel in pools.accepted]
     if args.refused:
-        return [explain_refusals(rule_set, pools, first=args.first)]
-    return [count_kernels(rule_set, pools, filtered=args.kernel_filter is not None), *rule_set.notes]
+        return explain_refusals(pools, first=args.first)
+    return count_kernels(pools, filtered=args.kernel_filter is not None)
