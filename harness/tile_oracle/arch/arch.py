@@ -6,8 +6,21 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Annotated, Literal
 
-from tile_oracle.arch.specs import ComputeUnit, Hardware, KernelFamily, Peak, RegisterLimit, Triple
+from msgspec import Meta
+
+from tile_oracle.arch.specs import (
+    ComputeUnit,
+    Count,
+    Hardware,
+    KernelFamily,
+    Peak,
+    Positive,
+    RegisterLimit,
+    Triple,
+    Workgroups,
+)
 from tile_oracle.kernel import Kernel, NamedKernel, TiledKernel
 from tile_oracle.kernel.fields import triple
 from tile_oracle.operation import operation_named
@@ -24,20 +37,20 @@ class Arch:
     family: str
     hardware: Hardware
     kernels: KernelFamily
-    element_bytes: Mapping[str, float]
+    element_bytes: Mapping[str, Annotated[float, Meta(gt=0)]]
     waves: tuple[Triple, ...]
     warp_tiles: Mapping[str, tuple[Triple, ...]]
-    lds_limit_bytes: int
-    lds_element_bytes: int | None
+    lds_limit_bytes: Count
     lds_why: str
-    pipelines_refused: Mapping[str, str]
+    lds_element_bytes: Positive | None = None
+    pipelines_refused: Mapping[str, str] = field(default_factory=dict)
     register_limit: RegisterLimit | None = None
     peak: Peak | None = None
-    compute_unit: ComputeUnit | None = None
+    workgroups: Workgroups | None = None
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]] = field(default_factory=dict)
-    fp8_format: str = ""
+    fp8_format: Literal["", "ocp", "fnuz"] = ""
     """The encoding of e4m3 that the matrix unit reads: ocp or fnuz; "" if the table does not state it."""
-    most_threads: int = 1024
+    most_threads: Positive = 1024
     listed_only: bool = True
     """Whether convolutions are limited to tile-oracle's family: listed waves and warp tiles, whole loads."""
 
@@ -45,6 +58,25 @@ class Arch:
     def unlisted(self) -> Arch:
         """The architecture for kernels of a library, which itself limits waves, warp tiles and loads."""
         return replace(self, listed_only=False)
+
+    @cached_property
+    def compute_unit(self) -> ComputeUnit | None:
+        """The resources that the workgroups of a compute unit share; None if they are not known."""
+        held, hardware = self.workgroups, self.hardware
+        if held is None:
+            return None
+        return ComputeUnit(
+            lanes=hardware.wavefront_size,
+            simds=hardware.simds_per_cu,
+            waves_per_simd=hardware.max_waves_per_cu // hardware.simds_per_cu,
+            registers=hardware.registers_per_lane,
+            register_step=hardware.register_granule,
+            lds_bytes=max(self.lds_limit_bytes, hardware.lds_capacity_bytes),
+            lds_step=held.lds_step_bytes,
+            lds_own_bytes=held.lds_own_bytes,
+            workgroups=held.slots,
+            waves_together=held.waves_together,
+        )
 
     def dtypes(self, op: str) -> tuple[str, ...]:
         """The data types that the architecture multiplies, in the operation's order."""

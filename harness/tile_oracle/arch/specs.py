@@ -1,18 +1,23 @@
-"""The entries of the architecture table: one dataclass for each part of an entry."""
+"""The entries of the architecture table: one type for each part of an entry."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-Triple = tuple[int, int, int]
+from msgspec import Meta, Struct
 
-OPTIONS = ("split_image", "num_groups_to_merge", "explicit_gemm", "two_stage")
-"""Kernel fields that only some directions have."""
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Triple = tuple[Positive, Positive, Positive]
 
 
-@dataclass(frozen=True)
-class Hardware:
+class Entry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of the table, whose keys are its fields."""
+
+
+class Hardware(Entry, frozen=True):
     """Hardware figures of one device of an architecture, counted as in the published feature schemas.
 
     0 where the device has no such unit. lds_capacity_bytes: the published figure that models were trained
@@ -22,19 +27,19 @@ class Hardware:
     """
 
     product: str
-    num_cus: int
-    simds_per_cu: int
-    shader_engines: int
-    max_clock_mhz: int
-    max_waves_per_cu: int
-    wavefront_size: int
-    lds_capacity_bytes: int
-    l1_cache_kb: int
-    l2_cache_kb: int
-    l3_cache_kb: int
-    num_xcd: int
-    registers_per_lane: int
-    register_granule: int
+    num_cus: Count
+    simds_per_cu: Count
+    shader_engines: Count
+    max_clock_mhz: Count
+    max_waves_per_cu: Count
+    wavefront_size: Count
+    lds_capacity_bytes: Count
+    l1_cache_kb: Count
+    l2_cache_kb: Count
+    l3_cache_kb: Count
+    num_xcd: Count
+    registers_per_lane: Count
+    register_granule: Count
 
     @property
     def total_simds(self) -> int:
@@ -63,36 +68,33 @@ class Hardware:
         }
 
 
-@dataclass(frozen=True)
-class Peak:
+class Peak(Entry, frozen=True):
     """Peak rates: operations per compute unit and clock by dtype, and memory bandwidth in 1e9 bytes per
     second."""
 
-    flops_a_cu_and_clock: Mapping[str, int]
-    memory_gb_s: int
+    flops_a_cu_and_clock: Mapping[str, Positive]
+    memory_gb_s: Positive
+    why: str = ""
 
 
-@dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Entry, frozen=True):
     """Requirements of one pipeline. staged: the operands ("a", "b") that it keeps in LDS."""
 
     ops: tuple[str, ...]
     schedulers: tuple[str, ...]
-    double_smem_buffer: str
-    staged: tuple[str, ...]
+    double_smem_buffer: Literal["optional", "required", "refused"]
+    staged: tuple[Literal["a", "b"], ...]
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(Entry, frozen=True):
     """The directions that have an option, its values (for num_groups_to_merge), and why no others."""
 
     directions: tuple[str, ...]
-    values: tuple[int, ...]
     why: str
+    values: tuple[Positive, ...] = ()
 
 
-@dataclass(frozen=True)
-class KernelFamily:
+class KernelFamily(Entry, frozen=True):
     """Requirements of a kernel family on every architecture.
 
     fixed_vectors: the only allowed vector widths, or None. max_vector_bytes: the widest global load.
@@ -103,15 +105,15 @@ class KernelFamily:
     pipelines: Mapping[str, Pipeline]
     epilogues: tuple[str, ...]
     options: Mapping[str, Option]
-    fixed_vectors: Triple | None
-    max_vector_bytes: int
-    whole_loads: bool
     vectors_why: str
     paddings_may_be_off: bool
+    fixed_vectors: Triple | None = None
+    max_vector_bytes: Count = 0
+    whole_loads: bool = False
+    about: str = ""
 
 
-@dataclass(frozen=True)
-class RegisterLimit:
+class RegisterLimit(Entry, frozen=True):
     """A bound that predicts which kernels would spill heavily, for architectures with few registers.
 
     most: largest value of (accumulators + 2 x share of a prefetched tile) per thread, for kernels whose
@@ -120,10 +122,20 @@ class RegisterLimit:
     pipelines: the pipelines that hold tiles in registers. a_unit: registers of a compute unit.
     """
 
-    most: int
-    a_thread: int
-    a_unit: int
+    most: Positive
+    a_thread: Positive
+    a_unit: Positive
     pipelines: tuple[str, ...]
+    why: str
+
+
+class Workgroups(Entry, frozen=True):
+    """How a compute unit holds workgroups: see ComputeUnit."""
+
+    slots: Positive
+    lds_step_bytes: Positive
+    lds_own_bytes: Count
+    waves_together: bool
     why: str
 
 
