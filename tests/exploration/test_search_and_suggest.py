@@ -13,7 +13,7 @@ from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.arch import load_arch
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
-from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
+from tile_oracle.exploration.search import STRATEGIES, best_of, search
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
@@ -46,13 +46,10 @@ def test_every_kernel_found_can_be_built(predictor: Predictor, strategy: str) ->
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("cut", [1, 30, 77])
-def test_a_search_that_goes_on_ends_as_if_never_cut(predictor: Predictor, strategy: str, cut: int) -> None:
+def test_a_seed_gives_the_same_search(predictor: Predictor, strategy: str) -> None:
     problem = make_problems(1, seed=4)[0]
     whole = search(predictor, problem, 100, strategy, seed=3)
-    part = SearchState.from_json(search(predictor, problem, cut, strategy, seed=3).as_json())
-    assert len(part.scores) == cut
-    assert search(predictor, problem, 100, strategy, seed=3, state=part).scores == whole.scores
+    assert search(predictor, problem, 100, strategy, seed=3).scores == whole.scores
     assert search(predictor, problem, 100, strategy, seed=4).scores != whole.scores
 
 
@@ -66,13 +63,8 @@ def test_evolution_beats_random_at_equal_budget(predictor: Predictor) -> None:
     assert np.mean(np.log(best["evolution"])) > np.mean(np.log(best["random"]))
 
 
-def test_a_state_of_another_search_is_refused(predictor: Predictor) -> None:
-    one, other = make_problems(2)
-    state = search(predictor, one, 10)
-    with pytest.raises(ModelError, match="the saved search is"):
-        search(predictor, other, 20, state=state)
-    with pytest.raises(ModelError, match="cannot be read"):
-        SearchState.from_json({"problem": 1})
+def test_a_search_without_a_strategy_or_budget_is_refused(predictor: Predictor) -> None:
+    one = make_problems(1)[0]
     with pytest.raises(ModelError, match="strategy 'luck'"):
         search(predictor, one, 10, "luck")
     with pytest.raises(ModelError, match="at least 1"):

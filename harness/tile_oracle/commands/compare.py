@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from tile_oracle.commands.arguments import argument, json_file
-from tile_oracle.commands.json_output import put_json
-from tile_oracle.errors import HarnessError, RecordError
+from tile_oracle.commands.json_output import put_json, put_text
+from tile_oracle.errors import HarnessError
 
 FAIL_ON = ("slower", "cannot-tell", "oracle-changed", "pick-changed", "lost", "failing", "gone")
 
@@ -88,7 +88,7 @@ def _measurements(args: argparse.Namespace) -> int:
     put_json(args.json, comparison_document(comparison))
     for place, text in outputs:
         if place:
-            _write(place, text)
+            put_text(place, text)
     counts = comparison.counts
     found = {
         "slower": counts["slower"],
@@ -103,16 +103,3 @@ def _measurements(args: argparse.Namespace) -> int:
     if bad:
         print(f"--fail-on: {', '.join(bad)}", file=sys.stderr)
     return 1 if bad else 0
-
-
-def _write(place: str, text: str) -> None:
-    from tile_oracle.files.atomic_file import write_atomically
-
-    if place == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        Path(place).parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(Path(place), text.encode("utf-8"))
-    except OSError as error:
-        raise RecordError(f"cannot write {place}: {error.strerror or error}; choose another place") from None

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from tile_oracle.commands.arguments import argument, flag, json_file
-from tile_oracle.commands.json_output import STDOUT, put_json
+from tile_oracle.commands.json_output import STDOUT, put_json, write_text
 
 PAGE = "history.html"
 
@@ -43,7 +43,6 @@ ARGUMENTS = (
 def run(args: argparse.Namespace) -> int:
     """Writes the page and prints the table; 0. Raises RecordError."""
     from tile_oracle.errors import RecordError
-    from tile_oracle.files.atomic_file import write_atomically
     from tile_oracle.history.document import history_document
     from tile_oracle.history.group import groups_of
     from tile_oracle.history.page import history_html
@@ -56,15 +55,7 @@ def run(args: argparse.Namespace) -> int:
     runs = read_runs(root, artefacts=args.github is not None, use_cache=not args.no_cache)
     groups = groups_of(runs.runs, runs.names)
     page = args.out or root / PAGE
-    outputs = {page: history_html(runs, groups, page)}
-    for path, text in outputs.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, text.encode("utf-8"))
-        except OSError as error:
-            raise RecordError(
-                f"cannot write {path}: {error.strerror or error}; choose another place"
-            ) from None
+    write_text(page, history_html(runs, groups, page))
     put_json(args.json, history_document(groups, runs.notes))
     if args.json != STDOUT:
         print("\n".join([*terminal_lines(groups, runs.notes), "", f"page  {page}"]))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 
 from tile_oracle.commands.arguments import argument, flag
+from tile_oracle.commands.json_output import write_text
 from tile_oracle.errors import RecordError
-from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.foreign.summary import plain_name
 from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
@@ -101,8 +101,5 @@ def _write_problem_set(records: pd.DataFrame, files: Sequence[str], out: Path) -
     path = out.with_name(f"{out.stem}_problems.csv")
     provenance = f"the problems of {out.name}, imported from {', '.join(Path(file).name for file in files)}"
     text = format_problem_set(recorded.problems, recorded.sources, plain_name(provenance))
-    try:
-        write_atomically(path, text.encode())
-    except OSError as error:
-        raise RecordError(f"cannot write {path}: {error.strerror}") from None
+    write_text(path, text)
     return path

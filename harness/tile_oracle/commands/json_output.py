@@ -50,12 +50,16 @@ def print_json(document: object) -> None:
 
 def put_json(place: str | Path | None, document: object) -> None:
     """Prints the document (`-`) or writes it to a file; None: neither. Raises RecordError."""
-    if place is None:
-        return
+    if place is not None:
+        put_text(place, json_text(document))
+
+
+def put_text(place: str | Path, text: str) -> None:
+    """Prints a text (`-`) or writes it to a file. Raises RecordError."""
     if str(place) == STDOUT:
-        print_json(document)
-        return
-    write_text(Path(place), json_text(document))
+        sys.stdout.write(text)
+    else:
+        write_text(Path(place), text)
 
 
 def write_text(path: Path, text: str) -> None:

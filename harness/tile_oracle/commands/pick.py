@@ -24,9 +24,9 @@ from tile_oracle.commands.arguments import (
     flag,
     json_flag,
 )
+from tile_oracle.commands.json_output import write_text
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
-from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool.rules import rules_of
@@ -172,10 +172,7 @@ def _winners(problem: Problem, picks: list[Pick]) -> list[Winner]:
 
 def _write_table(path: Path, winners: list[Winner], arch: str) -> None:
     text = tuned_table(winners, arch, load_arch(arch).hardware.num_cus)
-    try:
-        write_atomically(path, text.encode())
-    except OSError as error:
-        raise ModelError(f"cannot write {path}: {error.strerror}") from None
+    write_text(path, text)
 
 
 def _say_none(problem: Problem, why: str, args: argparse.Namespace, *, can_measure: bool) -> None:

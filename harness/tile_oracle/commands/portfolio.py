@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.commands.arguments import RECORDS, argument, json_file
-from tile_oracle.commands.json_output import STDOUT, put_json
+from tile_oracle.commands.json_output import STDOUT, put_json, write_text
 from tile_oracle.errors import RecordError
 from tile_oracle.terminal.text_table import text_table
 
@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
             for kind, one in found.items()
         }
         bounds = {kind: [p.bound_percent for p in one.portfolios] for kind, one in found.items()}
-        _write(args.html, portfolio_page(curves, bounds, "\n".join(lines)))
+        write_text(args.html, portfolio_page(curves, bounds, "\n".join(lines)))
     put_json(args.json, {kind: _as_json(one, sizes) for kind, one in found.items()})
     return 0
 
@@ -271,7 +271,7 @@ def _write_list(
     if not listed:
         raise RecordError("all chosen kernels are a library's algorithms, which a list cannot name")
     about = f"tile-oracle pool portfolio: {', '.join(parts)}"
-    _write(path, named_kernels_json(listed, archs, about))
+    write_text(path, named_kernels_json(listed, archs, about))
     left_out = len(names) - len(listed)
     more = f"; {left_out} are a library's algorithms and not in the list" if left_out else ""
     return f"\n{path}: {len(listed)} kernels ({', '.join(parts)}){more}; use it with --kernels {path}"
@@ -299,10 +299,3 @@ def _as_json(result: KindResult, sizes: Sequence[int]) -> dict[str, Any]:
             str(size): [asdict(one) for one in members(pool, result.at(size).kernels)] for size in sizes
         },
     }
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"cannot write {path}: {error.strerror}") from None

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tile_oracle.commands.arguments import argument, flag, json_flag
-from tile_oracle.commands.json_output import print_json
+from tile_oracle.commands.json_output import print_json, write_text
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.judge.slices import slice_names, slices_of
 from tile_oracle.problem import Problem, kind_text
 from tile_oracle.problem_list.miopen_driver import driver_command
@@ -142,10 +141,7 @@ def _write(sets: Sequence[ProblemSet], out: Path, dtype: str | None) -> str:
         for line in (*one.provenance.splitlines(), f"from {_origin(one)}, sha256 {one.sha256}")
     ]
     text = format_problem_set(problems, problems.values(), "\n".join(map(as_text, provenance)))
-    try:
-        write_atomically(out, text.encode())
-    except OSError as error:
-        raise ProblemSetError(f"cannot write {out}: {error.strerror}") from None
+    write_text(out, text)
     notes = [f"  {note}" for one in sets for note in reading_notes(one)]
     return "\n".join([f"{len(problems):,} problems in {out}", *notes])
 

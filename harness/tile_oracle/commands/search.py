@@ -8,17 +8,16 @@ from pathlib import Path
 from tile_oracle.commands.arguments import argument, json_flag
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.errors import ModelError
-from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
+from tile_oracle.exploration.search import STRATEGIES, best_of, search
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.store import folder_of_model, json_bytes, model_places, read_json
+from tile_oracle.model.store import folder_of_model, model_places
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import problem_from_id
 
 EXAMPLES = """\
 examples:
   tile-oracle pool search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --budget 500
-  tile-oracle pool search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --state s.json      continues from s.json
   tile-oracle pool search gemm-bf16-rcr-m16-n4096-k4096 --model models/my_gemm
 
 Every proposed kernel is one that the architecture's rules allow. `measured` says whether the model saw
@@ -35,7 +34,6 @@ ARGUMENTS = (
     argument("--budget", "N", "kernels in all", type=int, default=500),
     argument("--seed", None, "", type=int, default=0),
     argument("--top", "N", "kernels to show", type=int, default=10),
-    argument("--state", "FILE", "JSON file to continue from and to save to"),
     json_flag("the kernels"),
 )
 
@@ -55,23 +53,16 @@ def run(args: argparse.Namespace) -> int:
             raise ModelError(f"{models.why_none}: use --model")
         folder = models.folder
     predictor = Predictor.load(folder)
-    file = Path(args.state) if args.state else None
-    state = SearchState.from_json(read_json(file)) if file is not None and file.exists() else None
-    state = search(predictor, problem, args.budget, args.strategy, args.seed, state)
-    if file is not None:
-        try:
-            file.write_bytes(json_bytes(state.as_json()))
-        except OSError as error:
-            raise ModelError(f"cannot write {file}: {error.strerror}") from None
-    best = best_of(state, predictor, args.top)
+    found = search(predictor, problem, args.budget, args.strategy, args.seed)
+    best = best_of(found, predictor, args.top)
     if args.json:
         print_json(
             {
                 "problem": problem.id,
                 "model": folder.name,
                 "strategy": args.strategy,
-                "kernels": len(state.scores),
-                "rounds": state.rounds,
+                "kernels": len(found.scores),
+                "rounds": found.rounds,
                 "best": [
                     {
                         "kernel": one.kernel.name,
@@ -84,9 +75,9 @@ def run(args: argparse.Namespace) -> int:
         )
         return 0
     print(
-        f"{problem.id}: {len(state.scores)} kernels, {state.rounds} rounds of {args.strategy} ({folder.name})"
+        f"{problem.id}: {len(found.scores)} kernels, {found.rounds} rounds of {args.strategy} ({folder.name})"
     )
-    for place, found in enumerate(best, 1):
-        known = _KNOWN[found.measured]
-        print(f"{place:>4}  {found.predicted_tflops:9.2f} TFLOPS  buildable, {known}  {found.kernel.name}")
+    for place, one in enumerate(best, 1):
+        known = _KNOWN[one.measured]
+        print(f"{place:>4}  {one.predicted_tflops:9.2f} TFLOPS  buildable, {known}  {one.kernel.name}")
     return 0

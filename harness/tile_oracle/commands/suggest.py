@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Hashable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tile_oracle.commands.arguments import argument, flag, json_flag, seed
-from tile_oracle.commands.json_output import print_json
+from tile_oracle.commands.json_output import print_json, write_text
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_predictor import load_predictor
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
@@ -72,12 +73,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         table = suggest(records, archs[0], problems, kernels, args.budget, args.seed)
     if args.csv:
-        try:
-            words = table.select_dtypes(exclude="number").columns
-            cells = {name: [safe_cell(str(text)) for text in table[name]] for name in words}
-            table.assign(**cells).to_csv(args.csv, index=False)
-        except OSError as error:
-            raise ModelError(f"cannot write {args.csv}: {error.strerror}") from None
+        words = table.select_dtypes(exclude="number").columns
+        cells = {name: [safe_cell(str(text)) for text in table[name]] for name in words}
+        write_text(Path(args.csv), table.assign(**cells).to_csv(index=False))
     if args.json:
         print_json(table.to_dict("records"))
         return 0

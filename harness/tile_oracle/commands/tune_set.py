@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from tile_oracle.commands.arguments import Group, argument, json_flag, seed
 from tile_oracle.commands.pick import open_registry
-from tile_oracle.errors import ModelError
-from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.record.dataset import load_records
 from tile_oracle.registry import Registry
 from tile_oracle.registry.seed import entries_of_records
@@ -35,7 +32,6 @@ COLD_START_ARGUMENTS = Group(
         argument("--report-dir", "DIR", "where the rounds are kept", type=Path, default=Path("reports")),
         seed("seed of the choice"),
         json_flag("the curve of a set, or one object per tuned problem and line"),
-        argument("--html", "FILE", "also write the curve as a page", type=Path),
     ),
     "a problem set without a model (cold start)",
 )
@@ -84,11 +80,8 @@ def tune_set(args: argparse.Namespace) -> int:
         curve = rounds.curve()
         if args.json:
             print(json.dumps({"folder": str(rounds.folder), "arch": arch, "curve": curve}))
-        page = args.html or rounds.folder / "curve.html"
-        _write_page(page, f"Cold start on {problem_set.name}, {arch}", curve)
         runs = [str(rounds.folder / one.name) for one in rounds.rounds]
         say = sys.stderr if args.json else sys.stdout
-        print(f"curve: {page}", file=say)
         return seed_from_records(registry, runs, say)
 
 
@@ -137,23 +130,3 @@ def _show_round(rounds: Any) -> None:
         f"{one.name}: {one.pairs:,} pairs in {one.seconds:.0f} s; {one.per_problem:.1f} a problem{regret}",
         flush=True,
     )
-
-
-def _write_page(path: Path, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A page with the curve: regret (percent) against measurements a problem."""
-    from tile_oracle.pages.charts import Line, lines
-    from tile_oracle.pages.render import HERE, render
-
-    points = [(row["per_problem"], 100 - row["mean_percent"]) for row in rows]
-    chart = lines(
-        [Line("measured", points, "first", True)],
-        x_range=(0.0, max([1.0, *(each for each, _ in points)])),
-        y_range=(0.0, max([1.0, *(regret for _, regret in points)])),
-        x_name="measurements a problem",
-        y_name="mean regret, %",
-    )
-    page = render(HERE, "chart.html", title=title, caption="Regret of the picks", chart=chart)
-    try:
-        write_atomically(path, page.encode())
-    except OSError as error:
-        raise ModelError(f"cannot write {path}: {error.strerror}") from None

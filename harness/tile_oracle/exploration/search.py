@@ -2,14 +2,13 @@
 
 The search space is what an architecture allows (tile_oracle.exploration.search_space). The strategy `random`
 scores a sample, `evolution` is discrete differential evolution. Both are deterministic for a given seed, stop
-at a budget of distinct kernels, and can continue from a saved state.
+at a budget of distinct kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -40,46 +39,14 @@ class Found:
 
 @dataclass
 class SearchState:
-    """The state of a search, from which it can continue; convertible to JSON (`as_json`, `from_json`).
+    """What a search has found.
 
-    scores: kernel name -> predicted TFLOPS. population: combinations of the evolution. settled: number of the
-    scores that belong to complete rounds; the others are of an interrupted round.
+    scores: kernel name -> predicted TFLOPS. population: combinations of the evolution.
     """
 
-    problem: str
-    strategy: str
-    seed: int
     scores: dict[str, float] = field(default_factory=dict)
     population: list[list[int]] = field(default_factory=list)
     rounds: int = 0
-    settled: int = 0
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "problem": self.problem,
-            "strategy": self.strategy,
-            "seed": self.seed,
-            "scores": self.scores,
-            "population": self.population,
-            "rounds": self.rounds,
-            "settled": self.settled,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> SearchState:
-        """The inverse of `as_json`. Raises ModelError for anything else."""
-        try:
-            return cls(
-                str(value["problem"]),
-                str(value["strategy"]),
-                int(value["seed"]),
-                {str(name): float(score) for name, score in value["scores"].items()},
-                [[int(index) for index in choice] for choice in value["population"]],
-                int(value["rounds"]),
-                int(value["settled"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ModelError(f"the saved search cannot be read: {error!r}") from None
 
 
 def search(
@@ -88,25 +55,14 @@ def search(
     budget: int,
     strategy: str = "evolution",
     seed: int = 0,
-    state: SearchState | None = None,
 ) -> SearchState:
-    """Scores up to `budget` distinct kernels, including those of the state, and returns the new state.
-
-    A continued search scores the same kernels as an uninterrupted one. Raises ModelError for an unknown
-    strategy, a budget below 1, or a state of another problem, strategy or seed.
-    """
+    """Scores up to `budget` distinct kernels. Raises ModelError for an unknown strategy, or no budget."""
     if strategy not in STRATEGIES:
         raise ModelError(f"strategy {strategy!r} is not one of {', '.join(STRATEGIES)}")
     if budget < 1:
         raise ModelError(f"a budget of {budget} kernels leaves nothing to search: it must be at least 1")
-    if state is not None and (state.problem, state.strategy, state.seed) != (problem.id, strategy, seed):
-        raise ModelError(
-            f"the saved search is {state.strategy} with seed {state.seed} for {state.problem}; "
-            f"this one is {strategy} with seed {seed} for {problem.id}"
-        )
     space = Space.of(predictor.spec.arch, problem)
-    state = state or SearchState(problem.id, strategy, seed)
-    idle = 0
+    state, idle = SearchState(), 0
     while len(state.scores) < budget and idle < _MOST_TRIES:
         before = len(state.scores)
         random = np.random.default_rng([seed, state.rounds])
@@ -115,11 +71,10 @@ def search(
             [_draw(space, random) for _ in range(_POPULATION)] if starting else _mutated(space, random, state)
         )
         if not _score(predictor, space, choices, state, budget):
-            break  # A continued search repeats the round, to end like an uninterrupted one.
+            break
         if strategy == "evolution":
             state.population = choices if starting else _survivors(space, state, choices)
         state.rounds += 1
-        state.settled = len(state.scores)
         idle = idle + 1 if len(state.scores) == before else 0
     return state
 
@@ -147,7 +102,6 @@ def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> l
     population = [np.array(choice) for choice in state.population]
     sizes = np.array([len(axis) for axis in space.axes])
     best = np.array(max(state.population, key=lambda choice: _fitness(space, state, choice)))
-    settled = set(list(state.scores)[: state.settled])
     trials = []
     for index, member in enumerate(population):
         others = [i for i in range(len(population)) if i != index]
@@ -163,7 +117,7 @@ def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> l
             values = np.where(take, np.mod(mutant.astype(np.int64), sizes), member)
             trial = [int(value) for value in values]
             kernel = space.kernel(trial)
-            if kernel is not None and kernel.name not in settled:
+            if kernel is not None and kernel.name not in state.scores:
                 break
         trials.append(trial)
     return trials
