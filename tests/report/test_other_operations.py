@@ -86,9 +86,9 @@ def test_the_report_speaks_of_the_operation_at_hand(op: str) -> None:
     assert "limit: 1,071 TFLOPS, 4,800 GB/s" in page
     drill = json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page, re.S)[1])  # type: ignore[index]
     assert len(drill["problems"]) == 40
-    assert set(drill["sources"]) == {"triton"}
+    assert {facts[0] for facts in drill["facts"]} == {"triton"}
     assert all(one["id"].startswith(op) for one in drill["problems"])
-    assert all("FLOP, " in one["operations"] for one in drill["problems"])
+    assert all("FLOP, " in dict(one["facts"])["size"] for one in drill["problems"])
 
 
 def test_a_legend_explains_the_kinds_of_attention() -> None:

@@ -148,7 +148,7 @@ def element(name: str, *, title: str = "", inside: str = "", **attributes: Any) 
 
 
 def _attribute(value: object) -> str:
-    return f"{round(value, 2):g}" if isinstance(value, float) else str(escape(str(value)))
+    return f"{round(value, 1):g}" if isinstance(value, float) else str(escape(str(value)))
 
 
 def legend(keys: Iterable[tuple[str, Markup]]) -> Markup:
@@ -277,14 +277,14 @@ def stacked_bar(parts: Sequence[tuple[str, int, str]]) -> Markup:
     """A stacked bar of (name, number, css class); small parts have a minimum width."""
     total = sum(number for _, number, _ in parts) or 1
     widths = [max(number / total * 100, 0.4) for _, number, _ in parts]
-    scale = 100 / (sum(widths) or 1)
+    scale = 1000 / (sum(widths) or 1)
     left, body = 0.0, Markup("")
     for (name, number, css), width in zip(parts, widths, strict=True):
         title = f"{name}: {number:,} ({100 * number / total:.1f} %)"
-        body += element("rect", css=css, x=left, y=0, width=width * scale, height=3, title=title)
+        body += element("rect", css=css, x=left, y=0, width=width * scale, height=30, title=title)
         left += width * scale
     described = "Shares: " + ", ".join(f"{name} {number:,}" for name, number, _ in parts)
-    shape = {"viewBox": "0 0 100 3", "preserveAspectRatio": "none"}
+    shape = {"viewBox": "0 0 1000 30", "preserveAspectRatio": "none"}
     return element("svg", css="stack", **shape, role="img", aria_label=described, inside=body)
 
 

@@ -1,13 +1,15 @@
 """The kernels of each problem for report.html: the fastest, the failures, pick and oracle, compactly.
 
-The page embeds them as one JSON document of columns: names are written once and named by their place, times
-are whole nanoseconds. The first problems are also written as HTML, for readers without scripts.
+The page embeds them as one JSON document of texts: names are written once and named by their place. The first
+problems are also written as HTML, for readers without scripts.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,23 +26,25 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.operation import operation_named
 from tile_oracle.pages import words
+from tile_oracle.pages.tables import Cell, Column, Table, View, numbers, text_rows
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.lost_time import lost_times
+from tile_oracle.report.terms import anchor, word_patterns
 
 MOST_ROWS = 16_000
-"""Rows of all problems together: about 25 bytes each."""
+"""Rows of all problems together: about 50 bytes each."""
 _MOST_EACH, _LEAST_EACH = 40, 3
 _MOST_FAILURES = 6
 _DETAIL_CHARACTERS = 100
 _NOTCH, _FEWEST_SAMPLES = 1.57, 6
 
 _Ints = npt.NDArray[np.int64]
-_MISSING = -1
 
 FACTS = {
+    "source": "implementation",
     "registers": "vgprs",
     "accumulators": "agprs",
     "LDS bytes": "lds_bytes",
@@ -50,117 +54,82 @@ FACTS = {
     "binary bytes": "binary_bytes",
 }
 """Heading -> column of the records. They belong to the kernel and are written once."""
+_INTERVAL = Column("95 %", "num", "half of the 95 % interval of the median")
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """A kernel on a problem. kernel: its place in DrillDown.kernels. tags: "oracle", "pick". texts: of the
+    columns up to the status. note: of the status."""
+
+    kernel: int
+    tags: tuple[str, ...]
+    texts: tuple[str, ...]
+    note: str
 
 
 @dataclass(frozen=True)
 class DrillDown:
-    """Kernels of problems, by columns.
+    """Kernels of problems.
 
-    problems: rows of the selection, in the order of the page. kernels: short names. sources: of each kernel,
-    "" if unknown. facts: heading -> value of each kernel, -1 if unknown; only those that a kernel has.
-    details: what failures say. first: the first row of each problem, and the number of rows.
-
-    The other columns have a value per row. kernel: its place. time_ns. interval_permille: half of the 95 %
-    interval of the median / the median; -1 if unknown. samples. rank: 0 if not ranked. status: place in
-    STATUSES. again: 1 if timed again with the leaders. detail: place in details, -1 for none. picks, oracles:
-    the kernel's place, -1 if there is none.
+    problems: rows of the selection, in the order of the page. rows: of each problem, fastest first. columns:
+    of a problem's kernels. kernels: short names. facts: texts of the last columns, of each kernel.
     """
 
-    problems: tuple[Mapping[str, Any], ...]
-    kernels: tuple[str, ...]
-    sources: tuple[str, ...]
-    facts: Mapping[str, _Ints]
-    details: tuple[str, ...]
-    first: _Ints
-    kernel: _Ints
-    time_ns: _Ints
-    interval_permille: _Ints
-    samples: _Ints
-    rank: _Ints
-    status: _Ints
-    again: _Ints
-    detail: _Ints
-    picks: _Ints
-    oracles: _Ints
+    problems: Sequence[Mapping[str, Any]]
+    rows: Sequence[Sequence[KernelRow]]
+    columns: Sequence[Column]
+    kernels: Sequence[str]
+    facts: Sequence[tuple[str, ...]]
 
     @classmethod
     def of(cls, data: ReportData) -> DrillDown:
         """The kernels of a run's problems; those of the most lost time first, then those without a pick."""
         selection = in_order(data)
-        rows, names = _rows(data, selection)
-        place = {name: number for number, name in enumerate(names)}
-        detail, details = _texts(rows)
-        starts = np.searchsorted(rows["problem_place"].to_numpy(), np.arange(len(selection) + 1))
+        table, names = _chosen(data, selection)
+        facts = _facts(data.final, names)
+        has_intervals = bool(table["interval"].notna().any())
+        columns = [
+            Column("kernel", "name"),
+            Column("time, µs", "num", "median of the timed runs"),
+            *([_INTERVAL] if has_intervals else []),
+            Column("/ oracle", "num", "its time / the oracle's"),
+            Column("rank", "num", "its place in the model's ranking"),
+            Column("status"),
+            *(Column(name, "" if name == "source" else "num") for name in facts),
+        ]
+        rows = wording.rows(table)
+        starts = np.searchsorted(table["problem_place"].to_numpy(), np.arange(len(selection) + 1))
+        problems = wording.rows(selection)
         return cls(
-            problems=tuple(wording.rows(selection)),
-            kernels=_short_names(names, data.final),
-            sources=_per_kernel(data.final, names, "implementation"),
-            facts=_facts(data.final, names),
-            details=details,
-            first=starts.astype(np.int64),
-            kernel=rows["kernel_place"].to_numpy(dtype=np.int64),
-            time_ns=_whole(rows["latency_ms"], 1e6),
-            interval_permille=_whole(_intervals(rows), 1e3),
-            samples=_whole(rows["samples"], 1.0),
-            rank=rows["rank"].to_numpy(dtype=np.int64),
-            status=rows["status"].map({name: n for n, name in enumerate(STATUSES)}).to_numpy(dtype=np.int64),
-            again=rows["remeasured"].to_numpy(dtype=np.int64),
-            detail=detail,
-            picks=_places(selection["pick_kernel"], place),
-            oracles=_places(selection["oracle_kernel"], place),
+            problems,
+            [
+                _kernel_rows(rows[start:end], problem, has_intervals)
+                for problem, start, end in zip(problems, starts, starts[1:], strict=False)
+            ],
+            columns,
+            _short_names(names, data.final),
+            list(zip(*facts.values(), strict=True)) if facts else [()] * len(names),
         )
 
-    @property
-    def has_intervals(self) -> bool:
-        """Whether the interval of any time is known."""
-        return bool((self.interval_permille >= 0).any())
-
-    def rows_of(self, problem: int) -> range:
-        """The rows of the problem at a place."""
-        return range(int(self.first[problem]), int(self.first[problem + 1]))
-
-    def decimals(self, problem: int) -> int:
-        """Decimal places of a problem's times in microseconds: four digits for the fastest."""
-        times = [int(self.time_ns[row]) for row in self.rows_of(problem) if self.time_ns[row] > 0]
-        return words.decimals(min(times) / 1e3) if times else 2
-
-    def document(
-        self,
-        more: Sequence[Mapping[str, Any]],
-        terms: Mapping[str, str],
-        words: Sequence[tuple[str, str]] = (),
-    ) -> str:
-        """JSON for the page's script, in which no text ends the script element. more: further members of each
-        problem. terms: heading -> id of its entry in the legend. words: (regular expression, meaning) of the
-        words in kernel names."""
-        columns = ("kernel", "time_ns", "interval_permille", "samples", "rank", "status", "again", "detail")
-        document = {
-            "kernels": self.kernels,
-            "sources": self.sources,
-            "facts": {name: values.tolist() for name, values in self.facts.items()},
-            "statuses": STATUSES,
-            "details": self.details,
-            "first": self.first.tolist(),
-            "picks": self.picks.tolist(),
-            "oracles": self.oracles.tolist(),
-            "terms": dict(terms),
-            "words": list(words),
-            "decimals": [self.decimals(place) for place in range(len(self.problems))],
-            "problems": list(more),
-            **{name: getattr(self, name).tolist() for name in columns},
-        }
-        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    def table(self, problem: int, rows: Sequence[KernelRow]) -> Table:
+        """Kernels of the problem at a place."""
+        cells = [
+            [
+                Cell(self.kernels[row.kernel], tags=tuple(("tag", name) for name in row.tags)),
+                *map(Cell, row.texts[:-1]),
+                Cell(row.texts[-1], note=row.note),
+                *map(Cell, self.facts[row.kernel]),
+            ]
+            for row in rows
+        ]
+        return Table(f"Kernels of {self.problems[problem]['problem']}", self.columns, cells)
 
     def left_out(self, problem: int) -> str:
         """The measured kernels that have no row, in words."""
-        row = self.problems[problem]
-        shown = np.bincount(self.status[list(self.rows_of(problem))], minlength=len(STATUSES))
-        parts = []
-        for number, status in enumerate(STATUSES):
-            more = int(row.get(f"kernels_{status}", 0)) - int(shown[number])
-            if more > 0:
-                parts.append(f"{more:,} {'slower' if status == 'ok' else status}")
+        shown = Counter(row.texts[-1] for row in self.rows[problem])
+        more = {one: int(self.problems[problem].get(f"kernels_{one}", 0)) - shown[one] for one in STATUSES}
+        parts = [f"{n:,} {'slower' if one == 'ok' else one}" for one, n in more.items() if n > 0]
         return f"Not listed: {', '.join(parts)}." if parts else ""
 
 
@@ -172,6 +141,39 @@ def drill_down_of(data: ReportData) -> DrillDown:
     if data not in _OF_DATA:
         _OF_DATA[data] = DrillDown.of(data)
     return _OF_DATA[data]
+
+
+def drill_data(data: ReportData) -> str:
+    """The kernels of all problems as JSON for the page's script, in which no text ends the script element."""
+    down = drill_down_of(data)
+    problems = []
+    for place, rows in enumerate(down.rows):
+        it = about(data, place)
+        tables = [(one.caption, _columns(one.columns), _texts(one)) for one in it["tables"]]
+        kernels = [(row.kernel, *row.texts, *_more(row)) for row in rows]
+        problems.append({**it, "tables": tables, "rows": kernels})
+    document = {
+        "columns": _columns(down.columns),
+        "kernels": down.kernels,
+        "facts": down.facts,
+        "words": word_patterns(str(down.problems[0]["op"])) if down.problems else [],
+        "problems": problems,
+    }
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _more(row: KernelRow) -> list[str]:
+    """Tags and note, of the few rows that have them."""
+    return [" ".join(row.tags), row.note] if row.tags or row.note else []
+
+
+def _columns(columns: Sequence[Column]) -> list[tuple[str, ...]]:
+    return [(one.heading, one.css, one.hint, anchor(one.heading)) for one in columns]
+
+
+def _texts(table: Table) -> list[list[object]]:
+    return [[cell.text for cell in row] for row in table.rows]
 
 
 def in_order(data: ReportData) -> pd.DataFrame:
@@ -187,23 +189,28 @@ def in_order(data: ReportData) -> pd.DataFrame:
     )
 
 
-def about(
-    row: Mapping[str, Any], reason: PickReason | None = None, *, scores: bool = False
-) -> dict[str, Any]:
-    """What the page says of a problem besides its kernels. scores: the model's predictions are no times."""
+def about(data: ReportData, place: int) -> View:
+    """What the page says of the problem at a place besides its kernels."""
+    down = drill_down_of(data)
+    row = down.problems[place]
     problem = problem_from_id(str(row["problem"]))
-    lost = row["lost_us"]
+    covered, lost = row["coverage"] == COVERED, row["lost_us"]
+    facts = {
+        "kinds": ", ".join(slices_of(problem)),
+        "size": f"{words.amount(row['flops'], 'FLOP')}, {words.amount(problem.bytes, 'B')}",
+        "efficiency": words.percent(100 * row["efficiency"]) if covered else row["coverage"],
+        "lost time": "" if pd.isna(lost) or not lost > 0 else f"{words.microseconds(lost)} µs",
+        "why": wording.why(row) if covered else "",
+    }
+    reason = data.reasons.get(str(row["problem"]))
+    tables = [] if reason is None else [_reason(reason, data.ranked_by.order_only, _meanings(problem.op))]
     return {
         "id": str(row["problem"]),
-        "kinds": ", ".join(slices_of(problem)),
-        "operations": f"{words.amount(row['flops'], 'FLOP')}, {words.amount(problem.bytes, 'B')}",
-        "efficiency": words.percent(100 * row["efficiency"])
-        if row["coverage"] == COVERED
-        else row["coverage"],
-        "lost": "" if pd.isna(lost) or not lost > 0 else f"{words.microseconds(lost)} µs",
-        "why": wording.why(row) if row["coverage"] == COVERED else "",
-        "differs": _difference(row),
-        **({} if reason is None else _reason(reason, scores, _meanings(problem.op))),
+        "facts": [(name, text) for name, text in facts.items() if text],
+        "efficiency": facts["efficiency"],
+        "lost": facts["lost time"],
+        "tables": [*_difference(row), *tables],
+        "left": down.left_out(place),
     }
 
 
@@ -215,29 +222,25 @@ def _meanings(op: str) -> Mapping[str, str]:
     return {feature.name: feature.meaning for schema in reversed(schemas) for feature in schema.features}
 
 
-def _reason(reason: PickReason, scores: bool, meanings: Mapping[str, str]) -> dict[str, Any]:
+def _reason(reason: PickReason, scores: bool, meanings: Mapping[str, str]) -> Table:
     """The leading features: name, value for the pick, for the oracle, what it adds to the prediction, and
-    what it is."""
+    what it is. scores: the model's predictions are no times."""
     rest = reason.advantage - sum(one.advantage for one in reason.features)
     rows = [
-        [
-            one.name,
-            _value(one.pick),
-            _value(one.other),
-            _share(one.advantage, scores),
+        (
+            *(one.name, _value(one.pick), _value(one.other), _share(one.advantage, scores)),
             meanings.get(one.name, ""),
-        ]
+        )
         for one in reason.features
     ]
     if abs(rest) > 1e-9:
-        rows.append(["all others", "", "", _share(rest, scores), ""])
+        rows.append(("all others", "", "", _share(rest, scores), ""))
     whole = _share(reason.advantage, scores)
     how = f"by a score {whole} higher" if scores else f"predicted {whole} faster"
-    return {
-        "reason": f"Why the model ranks the pick above the oracle: {how}",
-        "adds": "adds to the score" if scores else "adds",
-        "reasons": rows,
-    }
+    figures = numbers("pick", "oracle", "adds to the score" if scores else "adds")
+    columns = [Column("feature"), *figures, Column("meaning", "note")]
+    caption = f"Why the model ranks the pick above the oracle: {how}"
+    return Table(caption, columns, text_rows(rows), narrow=True)
 
 
 def _share(share: float, scores: bool) -> str:
@@ -249,8 +252,9 @@ def _value(value: float | None) -> str:
     return "" if value is None else f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
-def _difference(row: Mapping[str, Any]) -> list[list[str]]:
-    """The fields in which pick and oracle differ: name, the pick's value, the oracle's."""
+def _difference(row: Mapping[str, Any]) -> list[Table]:
+    """The fields in which pick and oracle differ: name, the pick's value, the oracle's; none if there are
+    none."""
     names = [row["pick_kernel"], row["oracle_kernel"]]
     if not all(isinstance(name, str) for name in names) or names[0] == names[1]:
         return []
@@ -259,17 +263,50 @@ def _difference(row: Mapping[str, Any]) -> list[list[str]]:
     except KernelError:
         return []
     fields = [name for name in dict.fromkeys((*oracle, *pick)) if name != "kernel"]
-    rows = [[name, _shown(pick.get(name)), _shown(oracle.get(name))] for name in fields]
-    return [[words.one_line(text, 60) for text in one] for one in rows if one[1] != one[2]]
+    rows = [(name, _shown(pick.get(name)), _shown(oracle.get(name))) for name in fields]
+    rows = [one for one in rows if one[1] != one[2]]
+    columns = [Column("field"), *numbers("pick", "oracle")]
+    return [Table("Fields in which they differ", columns, text_rows(rows), narrow=True)] if rows else []
 
 
 def _shown(value: object) -> str:
     if value is None:
         return "-"
-    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+    return ("no", "yes")[value] if isinstance(value, bool) else words.one_line(value, 60)
 
 
-def _rows(data: ReportData, selection: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _kernel_rows(
+    rows: Sequence[Mapping[str, Any]], problem: Mapping[str, Any], has_intervals: bool
+) -> list[KernelRow]:
+    """The rows of one problem. Times have four digits for its fastest kernel."""
+    times = {row["kernel"]: 1e3 * row["latency_ms"] for row in rows if row["latency_ms"] > 0}
+    digits = words.decimals(min(times.values())) if times else 2
+    oracle_us = times.get(problem["oracle_kernel"])
+    marked = (("oracle", problem["oracle_kernel"]), ("pick", problem["pick_kernel"]))
+    found = []
+    for row in rows:
+        time_us = times.get(row["kernel"])
+        detail = "" if row["status"] == "ok" else words.one_line(row["detail"], _DETAIL_CHARACTERS)
+        notes = ["timed again" if row["remeasured"] else "", detail]
+        texts = (
+            "-" if time_us is None else f"{time_us:,.{digits}f}",
+            *([_interval(row["interval"])] if has_intervals else []),
+            f"{time_us / oracle_us:.3f}" if oracle_us and time_us else "-",
+            f"{row['rank']:,}" if row["rank"] else "-",
+            str(row["status"]),
+        )
+        tags = tuple(name for name, kernel in marked if kernel == row["kernel"])
+        found.append(KernelRow(row["kernel_place"], tags, texts, "; ".join(filter(None, notes))))
+    return found
+
+
+def _interval(share: float) -> str:
+    if math.isnan(share):
+        return "-"
+    return f"±{100 * share:.1f} %" if share >= 0.0005 else "<\N{NO-BREAK SPACE}0.1 %"
+
+
+def _chosen(data: ReportData, selection: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The chosen rows of data.final, by place of the problem and fastest first, and their kernels' names."""
     final = data.final
     # Chosen by numbers first: a table of all pairs would take most of the time.
@@ -291,6 +328,8 @@ def _rows(data: ReportData, selection: pd.DataFrame) -> tuple[pd.DataFrame, list
     chosen = final.iloc[order[kept]].reset_index(drop=True)
     nothing = pd.Series(np.nan, index=chosen.index)
     table = pd.DataFrame({name: chosen.get(name, nothing) for name in _COLUMNS})
+    table["interval"] = _intervals(table)
+    table["latency_ms"] = table["latency_ms"].astype("float64")
     table["problem_place"] = places[kept]
     codes, names = pd.factorize(table["kernel"])
     table["kernel_place"] = codes
@@ -317,12 +356,12 @@ def _ranks(data: ReportData, table: pd.DataFrame) -> _Ints:
     ranks = pd.Series(order.ranks, index=keys)
     problem = _places(table["problem"], {name: n for n, name in enumerate(order.problems)})
     kernel = _places(table["kernel"], {name: n for n, name in enumerate(order.kernels)})
-    wanted = np.where((problem < 0) | (kernel < 0), _MISSING, problem * count + kernel)
+    wanted = np.where((problem < 0) | (kernel < 0), -1, problem * count + kernel)
     return np.asarray(ranks.reindex(wanted).fillna(0), dtype=np.int64)
 
 
 def _places(names: pd.Series, place: Mapping[str, int]) -> _Ints:
-    return np.asarray(names.map(place).fillna(_MISSING), dtype=np.int64)
+    return np.asarray(names.map(place).fillna(-1), dtype=np.int64)
 
 
 def _intervals(rows: pd.DataFrame) -> pd.Series:
@@ -334,38 +373,20 @@ def _intervals(rows: pd.DataFrame) -> pd.Series:
     return rows["precision"].astype("float64").fillna(notch)
 
 
-def _whole(values: pd.Series, scale: float) -> _Ints:
-    numbers = values.to_numpy(dtype=np.float64, na_value=np.nan) * scale
-    return np.asarray(np.where(np.isfinite(numbers), np.rint(numbers), _MISSING), dtype=np.int64)
-
-
-def _texts(rows: pd.DataFrame) -> tuple[_Ints, tuple[str, ...]]:
-    """The place of each failure's detail among the different ones, and these."""
-    failed = rows["status"].to_numpy(dtype=object) != "ok"
-    shown = [
-        words.one_line(text, _DETAIL_CHARACTERS) if bad else ""
-        for text, bad in zip(rows["detail"], failed, strict=True)
-    ]
-    place = {text: number for number, text in enumerate(dict.fromkeys(text for text in shown if text))}
-    return np.array([place.get(text, _MISSING) for text in shown], dtype=np.int64), tuple(place)
-
-
-def _per_kernel(final: pd.DataFrame, names: Sequence[str], column: str) -> tuple[str, ...]:
-    if column not in final:
-        return ("",) * len(names)
-    first = final.drop_duplicates("kernel").set_index("kernel")[column].astype(object)
-    return tuple(words.one_line(value) for value in first.reindex(names))
-
-
-def _facts(final: pd.DataFrame, names: Sequence[str]) -> dict[str, _Ints]:
-    columns = {
-        heading: name for heading, name in FACTS.items() if name in final and final[name].notna().any()
-    }
+def _facts(final: pd.DataFrame, names: Sequence[str]) -> dict[str, list[str]]:
+    """Heading -> texts of the kernels, of the columns in which one has a value."""
+    columns = {name: one for name, one in FACTS.items() if one in final and final[one].notna().any()}
     if not columns or not len(names):
         return {}
     part = final[final["kernel"].isin(set(names))]
     first = part.groupby("kernel", observed=True)[list(columns.values())].first().reindex(names)
-    return {heading: _whole(first[name], 1.0) for heading, name in columns.items()}
+    return {heading: [_fact(value) for value in first[column]] for heading, column in columns.items()}
+
+
+def _fact(value: Any) -> str:
+    if pd.isna(value):
+        return "-"
+    return words.one_line(value) if isinstance(value, str) else f"{value:,.0f}"
 
 
 def _short_names(names: Sequence[str], final: pd.DataFrame) -> tuple[str, ...]:

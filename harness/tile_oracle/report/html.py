@@ -9,7 +9,7 @@ from markupsafe import Markup
 from tile_oracle.pages.render import render
 from tile_oracle.report import sections
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.problem_views import drill_data
+from tile_oracle.report.drill_down import drill_data
 from tile_oracle.report.terms import anchor
 
 PAGE = Path(__file__).with_name("page")

@@ -73,7 +73,7 @@ const explain = event => {
 for (const name of ["mouseover", "focusin"]) document.addEventListener(name, explain);
 for (const name of ["focusout", "scroll"]) document.addEventListener(name, hideTip, true);
 document.addEventListener("keydown", event => { if (event.key === "Escape") hideTip(); });
-// Opens the kernels of a problem; problem_views.py writes the same columns for the first problems as HTML.
+// Opens the kernels of a problem, with the texts and columns that drill_down.py gives.
 const made = (name, text, css) => {
   const one = document.createElement(name);
   if (text !== undefined && text !== null) one.textContent = text;
@@ -91,8 +91,8 @@ const breakable = text => {
 const tableOf = (caption, columns, rows) => {
   const table = made("table"), head = table.createTHead().insertRow(), body = table.createTBody();
   table.setAttribute("aria-label", caption);
-  for (const [name, css, hint] of columns) {
-    const cell = made("th", null, css), term = data.terms[name];
+  for (const [name, css, hint, term] of columns) {
+    const cell = made("th", null, css);
     const shown = term ? made("a", name, "term") : document.createTextNode(name);
     if (name.length < 10) cell.classList.add("nowrap");
     cell.scope = "col";
@@ -127,45 +127,23 @@ const smallTable = (caption, columns, rows) => {
   part.append(made("h3", caption), scroll);
   return part;
 };
-const number = (value, digits) => value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-const kernelsOf = place => {
-  const oracle = data.oracles[place], pick = data.picks[place], hasSource = data.sources.some(Boolean);
-  const hasIntervals = data.interval_permille.some(part => part >= 0);
-  const rows = [...Array(data.first[place + 1] - data.first[place]).keys()].map(i => i + data.first[place]);
-  const best = rows.map(i => data.kernel[i] === oracle ? data.time_ns[i] : -1).reduce((a, b) => Math.max(a, b), -1);
-  const columns = [["kernel", "name"], ["time, µs", "num", "median of the timed runs"],
-    ...(hasIntervals ? [["95 %", "num", "half of the 95 % interval of the median"]] : []), ["/ oracle", "num", "its time / the oracle's"],
-    ["rank", "num", "its place in the model's ranking"], ["status", ""],
-    ...(hasSource ? [["source", ""]] : []), ...Object.keys(data.facts).map(name => [name, "num"])];
-  return tableOf(`Kernels of ${data.problems[place].id}`, columns, rows.map(i => {
-    const kernel = data.kernel[i], time = data.time_ns[i], part = data.interval_permille[i];
-    const name = [breakable(data.kernels[kernel])];
-    if (kernel === oracle) name.push(" ", made("span", "oracle", "tag"));
-    if (kernel === pick) name.push(" ", made("span", "pick", "tag"));
-    const status = [data.statuses[data.status[i]]];
-    const notes = [data.again[i] ? "timed again" : "", data.detail[i] >= 0 ? data.details[data.detail[i]] : ""].filter(Boolean);
-    if (notes.length) status.push(document.createElement("br"), made("span", notes.join("; "), "note"));
-    return [name, time < 0 ? "-" : number(time / 1000, data.decimals[place]),
-      ...(hasIntervals ? [part < 0 ? "-" : part ? `±${number(part / 10, 1)} %` : "<\u00a00.1 %"] : []),
-      time < 0 || best <= 0 ? "-" : number(time / best, 3), data.rank[i] ? data.rank[i].toLocaleString("en") : "-", status,
-      ...(hasSource ? [data.sources[kernel]] : []),
-      ...Object.values(data.facts).map(values => values[kernel] < 0 ? "-" : values[kernel].toLocaleString("en"))];
-  }));
-};
+const kernelsOf = it => tableOf(`Kernels of ${it.id}`, data.columns, it.rows.map(([kernel, ...rest]) => {
+  const texts = rest.slice(0, data.columns.length - data.facts[kernel].length - 1), [tags, note] = rest.slice(texts.length);
+  const name = [breakable(data.kernels[kernel])], status = [texts.pop()];
+  for (const tag of (tags ?? "").split(" ").filter(Boolean)) name.push(" ", made("span", tag, "tag"));
+  if (note) status.push(document.createElement("br"), made("span", note, "note"));
+  return [name, ...texts, status, ...data.facts[kernel]];
+}));
 let shown = -1;
 const openProblem = place => {
   const it = data.problems[place], body = document.getElementById("drill-body"), facts = made("dl");
   shown = place;
   document.getElementById("drill-title").replaceChildren(breakable(it.id));
-  for (const [name, text] of [["kinds", it.kinds], ["size", it.operations], ["efficiency", it.efficiency],
-    ["lost time", it.lost], ["why", it.why]])
-    if (text) facts.append(made("dt", name), made("dd", text));
+  for (const [name, text] of it.facts) facts.append(made("dt", name), made("dd", text));
   body.replaceChildren(facts);
-  const both = [["pick", "num"], ["oracle", "num"]], beside = made("div", null, "side-by-side");
-  if (it.differs.length) beside.append(smallTable("Fields in which they differ", [["field", ""], ...both], it.differs));
-  if (it.reasons) beside.append(smallTable(it.reason, [["feature", ""], ...both, [it.adds, "num"], ["meaning", "note"]], it.reasons));
-  if (beside.firstChild) body.append(beside);
-  body.append(made("h3", "Kernels, fastest first"), kernelsOf(place), made("p", it.left, "note"));
+  const beside = made("div", null, "side-by-side");
+  beside.append(...it.tables.map(one => smallTable(...one)));
+  body.append(beside, made("h3", "Kernels, fastest first"), kernelsOf(it), made("p", it.left, "note"));
   for (const button of drill.querySelectorAll("[data-go]"))
     button.disabled = button.dataset.go !== "0" && !data.problems[place + +button.dataset.go];
   if (!drill.open) drill.showModal();
