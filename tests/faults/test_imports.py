@@ -67,7 +67,7 @@ def test_a_file_s_name_need_not_be_text(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "said"),
     [
-        ("picks", b",64,32,", b",[[64]],32,", "a column holds what is no number"),
+        ("picks", b",64,32,", b",[[64]],32,", "a column holds an invalid number"),
         ("library's offers", b"12.8", b"\xff\xfe", "is no file of a library's offers"),
         ("kernel names", b"grouped", b"\xff\xfe", "cannot read"),
     ],

@@ -169,7 +169,7 @@ _Verdict = tuple[_Place, dict[str, Any]]
 
 
 def _verdicts(runs: Path) -> Iterator[_Verdict]:
-    """The verdicts of the newest run of a night, one a problem set."""
+    """Return the verdicts of the newest run of a night, one for each problem set."""
     folders = sorted(runs.glob("*/run.json"), key=lambda path: path.stat().st_mtime_ns)
     for path in sorted(folders[-1].parent.rglob("verdict.json")) if folders else ():
         try:

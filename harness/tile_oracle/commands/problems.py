@@ -29,7 +29,7 @@ examples:
   tile-oracle problems                              all shipped sets, one line each
   tile-oracle problems forward_smoke                what is in one set, and where it comes from
   tile-oracle problems ./my_shapes.csv              the same for a file of your own
-  tile-oracle problems forward_smoke --ids          only the ids, one a line
+  tile-oracle problems forward_smoke --ids          only the ids, one per line
   tile-oracle problems layers.txt -o layers.csv     MIOpenDriver command lines as a problem set
   tile-oracle problems problems/forward_training.py --dtype fp16 -o training.csv   tile_engine's lists
   tile-oracle problems forward_smoke --miopen       command lines that run the problems in MIOpen
@@ -59,7 +59,7 @@ ARGUMENTS = (
     argument("-o --out", "FILE.csv", "write the problems as one problem set"),
     argument("--dtype", "NAME", "write them in this data type (with -o or --miopen)"),
     flag("--miopen", "print each problem as a command line of MIOpenDriver"),
-    flag("--ids", "print only the ids of the problems, one a line"),
+    flag("--ids", "print only the ids of the problems, one per line"),
     json_flag("the sets, with all problems of those that are named,"),
     argument("--first", "N", "problems to show of a set", type=int, default=10),
 )

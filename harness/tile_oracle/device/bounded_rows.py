@@ -56,7 +56,7 @@ class BoundedRows(Protocol):
         """Rows of the first operand. far: values that are large, or far from zero."""
 
     def others(self, problem: Any, random: np.random.Generator, rows: int | None) -> list[Repeated]:
-        """The other operands. rows: the result's rows repeat after so many, if those of the first do."""
+        """Make the other operands. rows: the period of the result's rows, if those of the first repeat."""
 
     def bounds(
         self, problem: Any, first: Array, others: Sequence[Repeated], rows: Rows

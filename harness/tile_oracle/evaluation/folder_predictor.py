@@ -29,8 +29,9 @@ WORTH_COMPILING = 50_000
 
 
 def load_predictor(folder: Path, pairs: int, threads: int = 1, code: CodeTable | None = None) -> Predictor:
-    """The model in a folder, for so many pairs. Python computes the features; native code scores the trees,
-    or LightGBM, which imports slowly. code: as for Predictor.knowing. Raises ModelError like Predictor.load.
+    """Load the model in a folder to predict this number of pairs. Python computes the features; native code
+    scores the trees, or LightGBM, which imports slowly. code: as for Predictor.knowing. Raises ModelError
+    like Predictor.load.
     """
     code = CodeTable() if code is None else code
     try:

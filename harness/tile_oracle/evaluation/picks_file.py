@@ -82,7 +82,7 @@ def read_picks_file(path: Path | str, problems: Sequence[Problem]) -> PicksFile:
         if "rank" in joined:
             predicted = predicted - joined["rank"].to_numpy(dtype=np.float64) * 1e-9
     except (ValueError, TypeError, OverflowError) as error:
-        raise ModelError(f"{path}: a column holds what is no number: {first_line(error)}") from None
+        raise ModelError(f"{path}: a column holds an invalid number: {first_line(error)}") from None
     if joined["problem"].isin(ambiguous["problem"]).any():
         raise ModelError(f"{path}: its columns {', '.join(shared)} fit more than one of the problems")
     try:

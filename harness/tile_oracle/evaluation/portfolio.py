@@ -187,12 +187,12 @@ def bound(size: int, values: Sequence[float], gains: Sequence[Array], whole: flo
 
 
 def relaxed_bound(pool: PoolEfficiencies, one: Portfolio) -> Portfolio:
-    """The portfolio with a lower `bound_percent`, from the Lagrangian relaxation of facility location
+    """Return the portfolio with a lower `bound_percent`, from the Lagrangian relaxation of facility location
     (Cornuejols, Fisher and Nemhauser, 1977).
 
-    For any non-negative level of each problem, a set reaches at most the mean level plus, for each kernel,
-    the mean of what it has above the levels. So the mean level plus the largest such sums bounds every set.
-    Subgradient steps from what the set reaches look for the levels with the lowest bound.
+    Give each problem a non-negative level. A set's mean is at most the mean level plus, for each of its
+    kernels, the kernel's mean excess over the levels. So the mean level plus the largest excesses bounds
+    every set. Subgradient steps, from what the set reaches, look for the levels with the lowest bound.
     """
     table, size = pool.table, len(one.kernels)
     level = pool.of(one.kernels)

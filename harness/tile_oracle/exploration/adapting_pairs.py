@@ -16,8 +16,7 @@ PICKS = 10
 
 
 def covering_problems(picks: Sequence[Sequence[str]], pairs: int) -> list[int]:
-    """The numbers of the problems to measure, in the order of choice: so many that their picks are `pairs`
-    or more, or all.
+    """Choose the problems to measure, until their picks are at least `pairs`; return their numbers in order.
 
     picks: the kernels to measure for each problem. A kernel that n chosen problems measure counts
     w / ((1 + n) (2 + n)) for the next one: by so much does w / (1 + n), its share of the uncertainty, fall.

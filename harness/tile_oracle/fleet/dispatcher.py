@@ -1,9 +1,9 @@
 """Which device measures what: a state machine without clocks, threads or devices of its own.
 
-A part is a problem's kernels, or some of them. Each device has at most one part at a time, an assignment. The
-part of a device that dies goes on elsewhere, without the pairs that it has finished. An idle device takes
-over half of the kernels that a straggler has left. A problem's leaders are measured again by one device: by
-the one that swept it, or, if several did, by one of them once all kernels have been swept.
+Work comes in parts: some or all kernels of one problem. Each device has at most one part at a time, its
+assignment. The part of a device that dies goes on elsewhere, without the pairs that it has finished. An idle
+device takes over half of the kernels that a straggler has left. A problem's leaders are measured again by one
+device: by the one that swept it, or, if several did, by one of them once all kernels have been swept.
 
 A pair counts when its first result arrives; later results of the same pair are refused. So nothing is lost
 and nothing is doubled, however many devices have tried a pair.

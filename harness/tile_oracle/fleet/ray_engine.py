@@ -162,7 +162,7 @@ class RayEngine:
     def __init__(
         self, address: str, settings: DeviceSettings, arch: str, devices: int | None, cache: str = ""
     ) -> None:
-        """address: of a Ray cluster; LOCAL starts one on this machine. devices: at most so many are used.
+        """address: of a Ray cluster; LOCAL starts one on this machine. devices: the most that are used.
         cache: the driver's folder of binaries.
 
         Raises RayMissingError.

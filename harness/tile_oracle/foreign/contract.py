@@ -218,7 +218,7 @@ FIELDS: Mapping[str, Field] = {
 
 
 def number_of(value: Any) -> float:
-    """A value as a number; NaN for what is none."""
+    """Return the value as a number, or NaN."""
     try:
         return float(value)
     except (OverflowError, ValueError, TypeError):

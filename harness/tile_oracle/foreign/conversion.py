@@ -91,7 +91,7 @@ class _Rows:
         return found
 
     def numbers(self, name: str) -> Numbers:
-        """A column of ours in its unit: NaN for what is no number, _UNSTATED where a row states nothing."""
+        """Return a column of ours in its unit: NaN for invalid numbers, _UNSTATED where a row has none."""
         found = np.full(len(self.rows), _UNSTATED)
         for column in self.filling(name):
             said = np.where(

@@ -45,7 +45,7 @@ JUDGED = ("mean", "median", "p10", "worst", "speed", "pairs_per_s")
 
 @dataclass(frozen=True)
 class Mark:
-    """A change of what made a run, compared with the run before. at: index of the run."""
+    """A change of device, driver, compiler, sources or model since the run before. at: index of the run."""
 
     at: int
     what: str

@@ -113,8 +113,7 @@ def differences(model: MadeBy, here: MadeBy) -> list[str]:
 
 
 def travel_note(folders: Iterable[Path], here: MadeBy) -> str:
-    """One line that says in what the kernels here differ from those that the models learnt, and what that has
-    cost; "" if nothing known differs. Raises ModelError for an invalid manifest."""
+    """Return one line on how the kernels here differ from the models', and what that has cost, or "". Raises ModelError for an invalid manifest."""
     said = dict.fromkeys(phrase for one in folders for phrase in differences(MadeBy.of_model(one), here))
     if not said:
         return ""

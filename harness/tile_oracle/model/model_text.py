@@ -317,7 +317,7 @@ def _column(
             raise ValueError
         values = numbers_of("" if key in _STATISTICS else joined)
     except ValueError:
-        raise _wrong(where, f"{key} of a tree holds what is no number") from None
+        raise _wrong(where, f"{key} of a tree holds an invalid number") from None
     if characters is _WHOLE and (np.abs(values) >= (2**32 if key == "cat_threshold" else 2**31)).any():
         raise _wrong(where, f"{key} of a tree holds a number that is too large")
     return values

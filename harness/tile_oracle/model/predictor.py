@@ -103,10 +103,10 @@ class Predictor:
         return values[0] if one else values
 
     def predict_each(self, problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]]) -> list[Array]:
-        """Predicted TFLOPS of each problem's own kernels, (kernels,) for each problem.
+        """Return the predicted TFLOPS of each problem's own kernels, (kernels,) for each problem.
 
-        The numbers are those of `predict` for one problem after the other. Many small pools take a few calls
-        of LightGBM and of each formula in place of one a problem.
+        The numbers are those of `predict`. LightGBM and each formula are called a few times, not once for
+        each problem.
         """
         alike: dict[frozenset[str], list[int]] = {}
         for place, (problem, pool) in enumerate(zip(problems, pools, strict=True)):

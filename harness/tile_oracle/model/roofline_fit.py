@@ -47,13 +47,13 @@ _OUTLIER = 0.1
 """Errors of ln(time) beyond that count linearly."""
 _STEPS = 60
 _WIDTH = 0.05
-"""Of ln(time), within which kernels share the first choice."""
+"""Width in ln(time) within which kernels share the first choice."""
 _ERROR_WEIGHT = 2.5
-"""Of the mean squared error of ln(time) beside the mean regret."""
+"""Weight of the mean squared error of ln(time); that of the mean regret is 1."""
 _STAY = 0.003
 """Weight of the squared distance from the constants that explain the times best."""
 _NEAR = 2.0
-"""Largest such distance."""
+"""Largest distance from the constants that explain the times best."""
 _CHOICES = 60
 _SMALL = 1e-4
 

@@ -65,13 +65,18 @@ class Candidates:
 
     @cached_property
     def travel(self) -> str:
-        """In what compiler or device differ from the model's, in one line; "" if nothing known does. Raises
-        ModelError for a folder that cannot be read."""
+        """One line on how compiler and device differ from the model's, or "".
+
+        Raises ModelError for a folder that cannot be read.
+        """
         return travel_note([self.folder], self.here) if self.folder is not None and self.ranker else ""
 
     def outside(self, problem: Problem) -> tuple[str, ...]:
-        """In what the problem lies outside of what the model was trained on. Empty without a model, and for
-        one that does not say what it was trained on. Raises ModelError for a folder that cannot be read."""
+        """Return the dimensions in which the problem lies outside of the model's training.
+
+        Empty without a model, and for one that does not name its training. Raises ModelError for a folder
+        that cannot be read.
+        """
         known = self._training
         return () if known is None else known.problem_outside(problem)
 

@@ -398,7 +398,7 @@ def _selection(
     ranked_by: RankedBy,
     training: Training,
 ) -> pd.DataFrame:
-    """The picks, with a column `in_sample`, and without predictions that are no TFLOPS."""
+    """Return the picks with a column `in_sample`; scores that only order kernels are left out."""
     oracles = find_oracles(final)
     give_back()
     selection = select(problems, final, oracles, rankings)

@@ -15,8 +15,8 @@ from tile_oracle.judge.slices import slice_names, slices_of
 from tile_oracle.problem import Problem, problem_from_id
 
 _LEAST_EXCESS, _PAIR_COST = 0.05, 0.03
-"""Shares of the lost time: what a kind loses at least beyond its share of the problems to be named, and how
-much more a pair of kinds must explain than one kind does."""
+"""Shares of the lost time. A kind of problem is named if its share exceeds its share of the problems by the
+first; a pair of kinds must explain more than one kind by the second."""
 
 
 @dataclass(frozen=True)

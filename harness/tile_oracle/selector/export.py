@@ -2,7 +2,7 @@
 
 README.md, manifest.json         what it is, made from what
 KIND.selector                    model and candidates of one kind of problem, e.g. forward_bf16_2d
-KIND.kernels.txt                 the candidates' names, one a line, in the order of their numbers
+KIND.kernels.txt                 the candidates' names, one per line, in the order of their numbers
 include/ src/ example/ Makefile  the C++
 """
 

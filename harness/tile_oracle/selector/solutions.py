@@ -77,7 +77,7 @@ class SolutionNames:
 
 
 def read_names(file: Path | str) -> list[str]:
-    """The names of a file, one a line; empty lines do not count. Raises ModelError."""
+    """Read the names of a file, one per line; empty lines do not count. Raises ModelError."""
     try:
         lines = read_bytes(file, _MOST_BYTES).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -100,7 +100,7 @@ def _is_native_folder(path: Path) -> bool:
 
 
 def _native_folder(path: Path) -> Path:
-    """Raises BuildError for what is no folder of binaries of a kernel set."""
+    """Return the path. Raises BuildError if it is not a folder of binaries of a kernel set."""
     if not _is_native_folder(path):
         raise BuildError(f"--kernels {NATIVE}={path}: it is no folder that tile-oracle build made of them")
     return path

@@ -192,8 +192,8 @@ class SessionOptions:
     fleet: str | None = _option(
         "ADDRESS",
         "measure on all devices of a Ray cluster: its address, auto (the cluster that this machine "
-        "belongs to), or local, which is meant without an address: a Ray of the session's own over this "
-        "machine's GPUs, or its cores for --target cpu (docs/fleet.md)",
+        "belongs to), or local (default): a Ray of the session's own over this machine's GPUs, or its cores "
+        "for --target cpu (docs/fleet.md)",
         nargs="?",
         const="local",
     )

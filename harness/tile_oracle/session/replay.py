@@ -174,7 +174,7 @@ class _Columns:
 
 
 def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
-    """The column's texts; "" for what is none."""
+    """Return the column's texts; "" for missing values."""
     codes, names = pd.factorize(column)
     texts: npt.NDArray[np.object_] = np.array([*map(str, names), ""], dtype=object)[codes]
     return texts

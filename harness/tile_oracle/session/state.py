@@ -90,7 +90,7 @@ class SessionState:
             self.build_teller = BuildTeller(channel, self.session.built, self.session.to_build())
 
     def builds_told(self) -> None:
-        """Sends it no more: the progress shows it until the first pair is measured."""
+        """Stop sending the number of built kernels: the first pair is being measured."""
         if self.build_teller is not None:
             self.build_teller.end()
 

@@ -172,8 +172,8 @@ def _sentence(criterion: Criterion) -> str:
 
 
 def _details(data: ReportData, criterion: Criterion, failed: Mapping[str, str]) -> Iterator[str]:
-    """What stands below a failed criterion. failed: name -> item of those that failed before; what they
-    say already is not said again."""
+    """Yield what stands below a failed criterion. failed: name -> item of those that failed before, whose
+    details are not repeated."""
     verdict = data.verdict
     if criterion.name == "new failures":
         yield from _listed([_failure(one) for one in verdict.new_failures], "failures")

@@ -1,10 +1,9 @@
 """Auxiliary training data, used for training but not for evaluation: rows of another compiler or device, of
 other directions, or of other data types of the same size where there are no directions.
 
-Kernels of one family behave similarly in every direction: a pipeline, a tile or a vector width costs about
-the same in each. In fp16 it costs what it costs in bf16. So a training table may have auxiliary rows, marked
-by a column, on which models are trained. Folds, metrics and the manifest's counts are those of the model's
-own kind.
+Kernels of one family behave similarly in every direction, and in fp16 as in bf16: a pipeline, a tile or a
+vector width costs about the same. So a training table may have auxiliary rows, marked by a column, on which
+models are trained. Folds, metrics and the manifest's counts are those of the model's own kind.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ _CATEGORIES = (
     tuple(f"kernel_{name}" for name in CONFIGURATION),
 )
 _FEWEST_ROWS = 30
-"""A category of kernels has a weight of its own if so many training rows are of it."""
+"""Fewest training rows of a category of kernels that has a weight of its own."""
 _LARGE = 64.0
-"""Columns without negative values and with larger ones than that are read by their logarithm."""
+"""Largest value of a column without negative values that is not read by its logarithm."""
 _FIRST_DECAY, _SECOND_DECAY, _TINY = 0.9, 0.99, 1e-8
 _WARM_UP = 50
 _MOST_ERROR = 1.0

@@ -54,7 +54,7 @@ def word_code(word: str) -> float:
 
 @lru_cache(maxsize=65536)
 def configuration(name: str) -> Mapping[str, float]:
-    """Column of CONFIGURATION -> value. Raises KernelError for what is no kernel's name."""
+    """Return the value of each column of CONFIGURATION. Raises KernelError for an invalid name."""
     kernel = parse_kernel_name(name)
     known = dict.fromkeys(CONFIGURATION, 0.0) | {"parts": 1.0}
     return known | (_of_named(kernel) if isinstance(kernel, NamedKernel) else _of_family(kernel))

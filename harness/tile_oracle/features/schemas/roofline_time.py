@@ -192,8 +192,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Time:
-    """Microseconds of each row, and where they go. `on_unit`: workgroups of a compute unit. `at_once`: those
-    that it runs at once. step: with so many."""
+    """Microseconds of each row, and where they go.
+
+    `on_unit`: workgroups of a compute unit. `at_once`: how many of them it runs at once. step: the time of a
+    step when `at_once` of them run.
+    """
 
     total_us: Array
     busy_us: Array

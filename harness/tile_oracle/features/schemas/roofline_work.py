@@ -237,7 +237,7 @@ def _spills(kernels: Mapping[str, Array], machine: Machine) -> Array:
 
 
 def _slots(cluster: Array, units: float) -> Array:
-    """Compute units that clusters of so many workgroups fill."""
+    """Return the number of compute units that clusters of this size fill."""
     large = np.floor(units / _GPC_UNITS) * _GPC_UNITS
     return np.asarray(np.maximum(np.where(cluster >= _LARGE_CLUSTER, large, units // cluster * cluster), 1.0))
 

@@ -90,7 +90,7 @@ class TileWork:
 
 @lru_cache(maxsize=65536)
 def tile_work(name: str) -> TileWork:
-    """The work of a kernel of this name. Raises KernelError for what is no kernel's name."""
+    """Return the work of the kernel of this name. Raises KernelError for an invalid name."""
     kernel = parse_kernel_name(name)
     known = configuration(name)
     tile = tuple(known[axis] or unknown for axis, unknown in zip(_AXES, _UNKNOWN_TILE, strict=True))
