@@ -113,7 +113,10 @@ def differences(model: MadeBy, here: MadeBy) -> list[str]:
 
 
 def travel_note(folders: Iterable[Path], here: MadeBy) -> str:
-    """Return one line on how the kernels here differ from the models', and what that has cost, or "". Raises ModelError for an invalid manifest."""
+    """Return one line on how the kernels here differ from the models', and what that has cost, or "".
+
+    Raises ModelError for an invalid manifest.
+    """
     said = dict.fromkeys(phrase for one in folders for phrase in differences(MadeBy.of_model(one), here))
     if not said:
         return ""
