@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tile_oracle.build.source_providers import find_source_provider, kernel_source_option, open_kernel_source
+from tile_oracle.build.source_providers import find_source_provider, open_kernel_source
 from tile_oracle.errors import BuildError
 
 LOOPS = r'''
@@ -101,7 +101,7 @@ def test_a_session_measures_kernels_of_an_installed_source(installed: Path, tmp_
     (tmp_path / "conftest.py").write_text(DEVICE_MODULES)
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--problem-set=mine.csv"),
-        *("--kernel-set=tiny", "--target=cpu", "--kernel-source=loops=plain", "--toolchain=ziglang"),
+        *("--kernel-set=tiny", "--target=cpu", "--kernels=loops=plain", "--toolchain=ziglang"),
         *("--model=none", "--run-name=run", f"--build-dir={tmp_path / 'cache'}", "--samples=5"),
     ]
     ran = subprocess.run(
@@ -135,14 +135,7 @@ def test_only_the_named_source_is_imported(installed: Path) -> None:
     assert "plain_loops" not in sys.modules
     source = open_kernel_source("cpu", "loops=plain")
     assert source.implementation == "loops"
-    with pytest.raises(BuildError, match="--kernel-source broken cannot be loaded: ModuleNotFoundError"):
+    with pytest.raises(BuildError, match="--kernels broken cannot be loaded: ModuleNotFoundError"):
         find_source_provider("broken")
     with pytest.raises(BuildError, match="'none' is not one of broken, ck_tile, loops"):
         find_source_provider("none")
-
-
-def test_ck_tile_and_another_source_exclude_each_other(tmp_path: Path) -> None:
-    assert kernel_source_option(None, None) == "native"
-    assert kernel_source_option(None, tmp_path) == f"ck_tile={tmp_path}"
-    with pytest.raises(BuildError, match="exclude each other"):
-        kernel_source_option("loops", tmp_path)

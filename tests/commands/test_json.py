@@ -75,7 +75,7 @@ SLOW = [
         "train measured.parquet -o models/new --recipe log_time --folds 2", "cross_validation manifest folder"
     ),
     Case(
-        "tune forward-fp32-n1-c16-k16-i9x9-f3x3-p1 --target cpu --kernel-set tiny --kernels 1 --budget 1s "
+        "tune forward-fp32-n1-c16-k16-i9x9-f3x3-p1 --target cpu --kernel-set tiny --most 1 --budget 1s "
         "--tuned tuned",
         "problem kernel measured",
         lines=True,

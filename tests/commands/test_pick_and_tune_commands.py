@@ -151,7 +151,7 @@ def test_a_tuned_result_is_what_later_picks_are(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "no model was trained for forward fp32 2D on cpu" in refused.stderr
     assert "(--measure 30s measures the pool)" in refused.stderr
-    tuned = run("tune", MINE, "--budget", "60s", "--kernels", "2", *SMALL, *kept, cwd=tmp_path)
+    tuned = run("tune", MINE, "--budget", "60s", "--most", "2", *SMALL, *kept, cwd=tmp_path)
     assert tuned.returncode == 0, tuned.stderr
     assert re.search(
         rf"^{MINE}: [\d.]+ TFLOPS  grouped_conv_forward_fp32_2d_\S+$", tuned.stdout, re.MULTILINE

@@ -63,7 +63,7 @@ def run(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
     if "--target cpu" in line:
         words += SHORTLY
-    if "--kernel-source" in line:
+    if "--kernels mine" in line:
         # A process that was executed: the package is on its path from the start.
         own["PYTHONPATH"] = os.pathsep.join([str(site), *sys.path])
         command = [sys.executable, "-m", "pytest", *words[1:]]

@@ -23,7 +23,7 @@ def test_the_page_from_end_to_end(tmp_path: Path) -> None:
     own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "--problem-set", "layers.csv", "--kernel-source", "blocked"),
+            *(sys.executable, "-m", "pytest", "--problem-set", "layers.csv", "--kernels", "blocked"),
             *("--target", "cpu", "--run-name=run", f"--build-dir={tmp_path / 'cache'}", "--samples=5"),
             *("--settle-budget=0", "--allow=no-baseline,cannot-tell"),
         ],

@@ -62,24 +62,23 @@ def test_a_librarys_algorithm_is_refused_with_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "given", "source", "more", "sources"),
+    ("names", "given", "sources", "text"),
     [
-        ((OWN,), "{}", "", (), ""),
-        (IN_TRITON, "{}", "triton", (), ""),
-        ((OWN, *IN_TRITON), "{}", "", ("triton",), "native,triton"),
-        ((OWN, *IN_TRITON), "{},mine.py", "", ("triton={here}/mine.py",), "native,triton=mine.py"),
-        (IN_TRITON, "{},cublaslt", "triton", (), "native,cublaslt"),
+        ((OWN,), "{}", ("native",), ""),
+        (IN_TRITON, "{}", ("triton",), ""),
+        ((OWN, *IN_TRITON), "{}", ("native", "triton"), "native,triton"),
+        ((OWN, *IN_TRITON), "{},mine.py", ("native", "triton={here}/mine.py"), "native,triton=mine.py"),
+        (IN_TRITON, "{},cublaslt", ("triton",), "triton,cublaslt"),
     ],
 )
 def test_a_session_gets_the_sources_of_the_listed_kernels(
-    tmp_path: Path, names: tuple[str, ...], given: str, source: str, more: tuple[str, ...], sources: str
+    tmp_path: Path, names: tuple[str, ...], given: str, sources: tuple[str, ...], text: str
 ) -> None:
     path = write_list(tmp_path, *names)
     found = read_kernels(given.format(path), tmp_path)
     assert found.kernel_set == str(path)
-    assert found.source == source
-    assert found.more == tuple(one.format(here=tmp_path) for one in more)
-    assert found.sources == sources
+    assert found.sources == tuple(one.format(here=tmp_path) for one in sources)
+    assert found.text == text
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
@@ -98,4 +97,4 @@ def test_a_list_of_both_builds_two_folders(tmp_path: Path, capsys: pytest.Captur
     )
     assert sorted(capsys.readouterr().out.split()) == sorted(IN_TRITON)
     folders = ",".join([str(path), *map(str, built)])
-    assert read_kernels(folders, tmp_path).more == (f"triton={built[1]}",)
+    assert read_kernels(folders, tmp_path).sources == (f"native={built[0]}", f"triton={built[1]}")

@@ -13,6 +13,7 @@ from _pytest.config import _prepareconfig
 from tile_oracle.judge.baseline_file import baseline_path
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.session import models
+from tile_oracle.session.kernels_option import GivenKernels, read_kernels
 from tile_oracle.session.models import ModelChoice, baseline_file, baseline_place
 from tile_oracle.session.options import SessionOptions, read_options
 
@@ -29,7 +30,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Path, 
         baseline_dir=own, kernel_set="tiny", kernel_filter=None, cold_cache=False, abstain=False
     )
     options.set_name = options.kernel_set
-    options.kernels, options.kernel_sources = "", ("native",)
+    options.kernels = GivenKernels()
     return options, own, shipped
 
 
@@ -70,7 +71,7 @@ def test_a_list_s_baseline_has_the_stem_of_its_file(
 
 @pytest.mark.parametrize("sources", ["", "native,cublaslt"])
 def test_a_list_s_baseline_under_its_older_name_is_still_read(options: SessionOptions, sources: str) -> None:
-    now = replace(options, kernel_set="few.json", kernels=sources)
+    now = replace(options, kernel_set="few.json", kernels=read_kernels(sources, Path()))
     path = baseline_file(CHOICE, SET, "H200", now)
     pool = f"few.json few.json+{'cublaslt'}" if sources else "few.json"
     before = baseline_path(options.baseline_dir, CHOICE.name, "H200", SET.name, pool)

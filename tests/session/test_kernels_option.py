@@ -10,36 +10,55 @@ from tile_oracle.build.prebuilt_folder import MANIFEST
 from tile_oracle.build.triton.description import DESCRIPTION
 from tile_oracle.errors import BuildError
 from tile_oracle.session.kernels_option import read_kernels
-from tile_oracle.vendor.libraries import read_sources
 
 
 @pytest.mark.parametrize(
-    ("given", "source", "more", "text"),
+    ("given", "sources", "text", "pool"),
     [
-        ("", "", (), ""),
-        ("native", "", (), "native"),
-        ("cublaslt", "", (), "cublaslt"),
-        ("native,cublaslt=/lib/libcublasLt.so.12", "", (), "native,cublaslt=/lib/libcublasLt.so.12"),
-        ("triton", "triton", (), ""),
-        ("mine.py", "HERE/mine.py", (), ""),
-        ("mine.py, cublaslt", "HERE/mine.py", (), "native,cublaslt"),
-        ("native,triton", "", ("triton",), "native,triton"),
-        ("cublaslt,mine.py,native", "", ("triton=HERE/mine.py",), "native,triton=mine.py,cublaslt"),
-        ("mine.py,triton", "HERE/mine.py", ("triton",), "native,triton"),
-        ("few.json,triton=mine.py", "", ("triton=HERE/mine.py",), "native,triton=mine.py"),
+        ("", ("native",), "", "SET"),
+        ("native", ("native",), "native", "SET"),
+        ("cublaslt", (), "cublaslt", "cublaslt"),
+        ("native, cublaslt=/lib/libcublasLt.so.12", ("native",), "native,cublaslt", "SET+cublaslt"),
+        ("triton", ("triton",), "", "triton"),
+        ("mine.py", ("triton=HERE/mine.py",), "", "mine.py"),
+        ("mine.py, cublaslt", ("triton=HERE/mine.py",), "triton=mine.py,cublaslt", "mine.py+cublaslt"),
+        ("native,triton", ("native", "triton"), "native,triton", "SET+triton"),
+        (
+            "cublaslt,mine.py,native",
+            ("native", "triton=HERE/mine.py"),
+            "native,triton=mine.py,cublaslt",
+            "SET+mine.py+cublaslt",
+        ),
+        ("mine.py,triton", ("triton=HERE/mine.py", "triton"), "triton=mine.py,triton", "mine.py+triton"),
+        (
+            "few.json,triton=mine.py",
+            ("native", "triton=HERE/mine.py"),
+            "native,triton=mine.py",
+            "SET+mine.py",
+        ),
+        ("triton,ck_tile=ck", ("ck_tile=HERE/ck", "triton"), "ck_tile,triton", "SET+triton"),
     ],
 )
-def test_kernels_come_from_three_places(
-    tmp_path: Path, given: str, source: str, more: tuple[str, ...], text: str
+def test_kernels_come_from_sources_and_libraries(
+    tmp_path: Path, given: str, sources: tuple[str, ...], text: str, pool: str
 ) -> None:
     found = read_kernels(given, tmp_path)
-    assert found.source == source.replace("HERE", str(tmp_path))
-    assert found.more == tuple(one.replace("HERE", str(tmp_path)) for one in more)
-    assert found.sources == text
+    assert found.sources == tuple(one.replace("HERE", str(tmp_path)) for one in sources)
+    assert [library.name for library, _ in found.libraries] == ["cublaslt"] * ("cublaslt" in given)
+    assert found.text == text
     assert found.kernel_set == ("few.json" if "few.json" in given else None)
-    sources = read_sources(found.sources)
-    assert read_sources(sources.text).text == sources.text
-    assert len(sources.triton) == len(more)
+    assert found.named(found.pool_name or "SET") == pool
+    again = read_kernels(found.text.replace("ck_tile", "ck_tile=ck"), tmp_path)
+    assert not text or (again.text, again.named("SET")) == (text, found.named("SET"))
+
+
+def test_the_option_for_ck_tile_means_the_same(tmp_path: Path) -> None:
+    found = read_kernels("triton", tmp_path, tmp_path / "ck")
+    assert found == read_kernels("triton,ck_tile=ck", tmp_path)
+    assert found.ck_tile == tmp_path / "ck"
+    assert read_kernels("", tmp_path).ck_tile is None
+    with pytest.raises(BuildError, match=r"native and ck_tile=.* both have the kernels of --kernel-set"):
+        read_kernels("native", tmp_path, tmp_path / "ck")
 
 
 def test_folders_say_themselves_what_they_hold(tmp_path: Path) -> None:
@@ -48,17 +67,13 @@ def test_folders_say_themselves_what_they_hold(tmp_path: Path) -> None:
         (tmp_path / name / MANIFEST).touch()
         if "triton" in name:
             (tmp_path / name / DESCRIPTION).touch()
-    mixed = read_kernels("built,built_triton,cublaslt", tmp_path)
-    assert mixed.build_dir == tmp_path / "built"
-    assert (mixed.source, mixed.more) == ("", (f"triton={tmp_path / 'built_triton'}",))
+    mixed = read_kernels("built_triton,built,cublaslt", tmp_path)
+    assert mixed.sources == (f"native={tmp_path / 'built'}", f"triton={tmp_path / 'built_triton'}")
+    assert mixed.text == "native,triton=built_triton,cublaslt"
     assert read_kernels("native=built,built_triton,cublaslt", tmp_path) == mixed
-    alone = read_kernels("built_triton", tmp_path)
-    assert (alone.source, alone.build_dir) == (str(tmp_path / "built_triton"), tmp_path / "built_triton")
-    two = read_kernels("built_triton,more_triton", tmp_path)
-    assert (two.build_dir, two.more) == (alone.build_dir, (f"triton={tmp_path / 'more_triton'}",))
     with pytest.raises(BuildError, match=r"native=.*built_triton: it is no folder"):
         read_kernels("native=built_triton", tmp_path)
-    with pytest.raises(BuildError, match="give one folder"):
+    with pytest.raises(BuildError, match="names a source twice"):
         read_kernels("built,native=built", tmp_path)
 
 

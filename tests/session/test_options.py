@@ -131,7 +131,7 @@ def test_a_list_narrows_the_kernels_in_triton_and_missing_ones_are_named(
     own = "gemm_bf16_rcr_mem_cshuffle_intrawave_True_True_True_False_128x128x64_4x4x1_32x32x16"
     Path("few.json").write_text(json.dumps({"arch": ["sm_90"], "kernels": [own, here, nowhere]}))
     options = options_of("--kernels=few.json,cublaslt")
-    assert options.kernel_sources == ("native", "triton")
+    assert options.kernels.sources == ("native", "triton")
     problems = load_problem_sets("gemm_smoke")
     one = replace(problems, problems=(GemmProblem("bf16", "rcr", 2, 512, 512),))
     plan = make_plan(options, "sm_90", one, sources=(None, open_triton("sm_90", "")))

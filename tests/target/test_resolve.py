@@ -55,7 +55,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str, options: Targ
 
 def test_ck_tile_is_for_its_own_gpus(tmp_path: Path) -> None:
     with pytest.raises(
-        TargetError, match="--ck-tile is for --target gfx950 or gfx942 or gfx90a, not for cpu"
+        TargetError, match="--kernels ck_tile is for --target gfx950 or gfx942 or gfx90a, not for cpu"
     ):
         resolve_target("cpu", TargetOptions(sources=(f"ck_tile={tmp_path}",)))
     with pytest.raises(BuildError, match="holds no CK Tile"):

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.errors import BuildError, RecordError
+from tile_oracle.errors import RecordError
 from tile_oracle.problem import problem_from_id
-from tile_oracle.vendor.libraries import read_sources
 from tile_oracle.vendor.offers import Offer, Offers, ProblemOffers, load_offers, offers_file, save_offers
 
 ONE, OTHER = "gemm-bf16-rcr-m5-n7-k24", "gemm-bf16-rcr-m9-n7-k24"
@@ -38,13 +37,3 @@ def test_what_is_left_out_is_said() -> None:
         "cublaslt: 13.1.0, 2 of 5 algorithms that it accepts, 1 need more than 32 MiB of workspace, "
         "none for 1 of 2 problems (the library has no algorithm for it)"
     )
-
-
-def test_sources_are_libraries_and_the_kernel_set() -> None:
-    assert read_sources("").native
-    both = read_sources("native, cublaslt=/x/lib.so")
-    assert (both.native, both.text) == (True, "native,cublaslt")
-    assert [(library.name, path) for library, path in both.libraries] == [("cublaslt", "/x/lib.so")]
-    assert not read_sources("cudnn").native
-    with pytest.raises(BuildError, match="'cublas' is not one of native, triton, cublaslt"):
-        read_sources("cublas")

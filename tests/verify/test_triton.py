@@ -10,7 +10,7 @@ import pytest
 
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.kernel_source import KernelSource
-from tile_oracle.build.source_providers import kernels_option, open_kernel_source
+from tile_oracle.build.source_providers import open_kernel_source
 from tile_oracle.cli import main
 from tile_oracle.verify.verifier import verify_assembly
 
@@ -35,8 +35,8 @@ def _assembly(source: KernelSource, name: str, folder: Path) -> str:
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("triton")
-    shipped = open_kernel_source("gfx950", kernels_option("triton"))
-    own = open_kernel_source("gfx950", kernels_option(str(ODD)))
+    shipped = open_kernel_source("gfx950", "triton")
+    own = open_kernel_source("gfx950", f"triton={ODD}")
     found = {name: _assembly(shipped, pattern, folder) for name, pattern in SHIPPED.items()}
     return found | {"odd": _assembly(own, ".*odd.*", folder)}
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tile_oracle.build.builder import Builder
-from tile_oracle.build.source_providers import kernels_option, open_kernel_source
+from tile_oracle.build.source_providers import open_kernel_source
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.verify.assembly import parse_assembly
 from tile_oracle.verify.graph import control_flow
@@ -259,7 +259,7 @@ def kernels(folder: Path) -> Iterator[tuple[str, str]]:
     with Builder(ARCH, build_dir=folder, runs_here=False) as builder:
         for name in NATIVE:
             yield name, builder.assembly(parse_kernel_name(name))
-    source = open_kernel_source(ARCH, kernels_option("triton"))
+    source = open_kernel_source(ARCH, "triton")
     shipped = [one for kind in source.kinds or () for one in source.pool(kind) if TRITON.fullmatch(one.name)]
     with Builder(ARCH, build_dir=folder, runs_here=False, source=source) as builder:
         for kernel in random.Random(1).sample(shipped, min(MOST_TRITON, len(shipped))):

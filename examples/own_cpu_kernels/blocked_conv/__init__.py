@@ -49,7 +49,7 @@ class BlockedConv(CpuFamily):
 
 
 class Provider:
-    """Opens the source for --kernel-source blocked."""
+    """Opens the source for --kernels blocked."""
 
     archs = ("cpu",)
 

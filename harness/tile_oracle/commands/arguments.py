@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.commands.json_output import STDOUT
-from tile_oracle.errors import RuleError
+from tile_oracle.errors import BuildError, RuleError
 
 DEFAULT_KERNEL_SET = "default"
 """The kernel set where none is given."""
@@ -84,11 +84,19 @@ def json_file(what: str) -> Argument:
 
 RECORDS = argument("records", "RECORDS", "a run's folder, or a parquet file of records", nargs="+", type=Path)
 BUILD_DIR = argument("--build-dir", "DIR", "cache of compiled kernels (default: the user's)", type=Path)
+CK_TILE = argument(
+    "--ck-tile",
+    "DIR",
+    "on AMD's GPUs: CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install "
+    "(--kernels ck_tile=DIR)",
+    type=Path,
+)
 KERNELS = argument(
     "--kernels",
-    "FILE",
+    "SOURCE",
     "kernels that are written in Triton: a Python file that declares them (tile_oracle.triton), or "
-    "triton: those that ship; or a .json file of --kernel-set, such as a list of `portfolio`",
+    "triton: those that ship; an installed kernel source, NAME or NAME=ARGUMENT; or a .json file of "
+    "--kernel-set, such as a list of `portfolio`",
 )
 TOOLCHAIN = argument(
     "--toolchain",
@@ -139,14 +147,16 @@ def training_arguments(folds: int = 5, without_recipe: str = "") -> tuple[Argume
     )
 
 
-def take_kernel_list(args: argparse.Namespace) -> None:
-    """Moves a .json file of --kernels to --kernel-set, which reads it. A list of kernels in Triton alone is
-    about those that ship. Raises RuleError if both options are given."""
-    if args.kernels is None or not args.kernels.endswith(".json"):
-        return
-    if args.kernel_set != DEFAULT_KERNEL_SET:
-        raise RuleError(f"--kernels {args.kernels} and --kernel-set {args.kernel_set}: leave one out")
-    from tile_oracle.pool import sources_of_list
+def take_source(args: argparse.Namespace, ck_tile: Path | None = None) -> str:
+    """NAME[=ARGUMENT] of the source that --kernels names, or --ck-tile. A .json file of --kernels becomes
+    --kernel-set, which reads it. Raises HarnessError for more or other than one source that is compiled."""
+    from tile_oracle.session.kernels_option import read_kernels
 
-    native, _ = sources_of_list(args.kernels)
-    args.kernels, args.kernel_set = None if native else "triton", args.kernels
+    given = read_kernels(args.kernels or "", Path.cwd(), ck_tile)
+    if given.kernel_set is not None:
+        if args.kernel_set not in (None, DEFAULT_KERNEL_SET):
+            raise RuleError(f"--kernels {args.kernels} and --kernel-set {args.kernel_set}: leave one out")
+        args.kernel_set = given.kernel_set
+    elif given.libraries or len(given.sources) != 1 or given.sources[0].startswith("native="):
+        raise BuildError(f"--kernels {args.kernels}: give one source whose kernels can be compiled")
+    return given.sources[0]

@@ -12,8 +12,8 @@ from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import REFUSE, Builder
 from tile_oracle.build.kernel_source import NATIVE, TRITON, KernelSource
 from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
-from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
-from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, TOOLCHAIN, argument, flag, take_kernel_list
+from tile_oracle.build.source_providers import open_kernel_source
+from tile_oracle.commands.arguments import BUILD_DIR, CK_TILE, KERNELS, TOOLCHAIN, argument, flag, take_source
 from tile_oracle.commands.kernel_choice import kinds_to_build, own_kernels
 from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernels
 from tile_oracle.commands.kinds import KIND_ARGUMENTS
@@ -58,13 +58,7 @@ ARGUMENTS = (
     argument("--arch", None, "cpu, gfx950, gfx942, gfx90a or sm_90", default="cpu"),
     argument("--isa", "NAME", "instruction set", default="native"),
     TOOLCHAIN,
-    argument(
-        "--ck-tile",
-        "DIR",
-        "build CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install",
-        type=Path,
-    ),
-    argument("--kernel-source", "NAME[=ARGUMENT]", "build the kernels of an installed kernel source"),
+    CK_TILE,
     KERNELS,
     flag(
         "--verify",
@@ -80,9 +74,7 @@ ARGUMENTS = (
 def run(args: argparse.Namespace) -> int:
     """Builds, reports, and returns 1 when a kernel did not compile, or what `verified_status` says.
     Raises HarnessError."""
-    take_kernel_list(args)
-    option = kernel_source_option(args.kernel_source, args.ck_tile, args.kernels)
-    source = open_kernel_source(args.arch, option)
+    source = open_kernel_source(args.arch, take_source(args, args.ck_tile))
     kernels = _pool(args, source)
     with Builder(
         arch=args.arch,

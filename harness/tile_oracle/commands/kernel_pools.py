@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.kernel_source import KernelSource
-from tile_oracle.build.source_providers import kernels_option, open_kernel_source
+from tile_oracle.build.kernel_source import NATIVE, KernelSource
+from tile_oracle.build.source_providers import open_kernel_source
+from tile_oracle.commands.arguments import take_source
 from tile_oracle.commands.json_output import write_text
 from tile_oracle.commands.kernel_choice import own_kernels
 from tile_oracle.commands.kinds import kinds_of
@@ -65,8 +66,9 @@ class Pools:
 def find_pools(args: argparse.Namespace) -> Pools:
     """The pools of the asked kinds. Raises RuleError or BuildError when there are none."""
     where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
-    if args.kernels is not None:
-        return _own_pools(args, where)
+    source = take_source(args)
+    if source != NATIVE:
+        return _own_pools(source, args, where)
     rules = load_rule_set(rules_of(args.kernel_set, args.ck_tile))
     kinds = kinds_of(args, defaults=False)
     archs = (load_arch(args.arch).name,) if args.arch else rules.archs(kinds[0].op)
@@ -82,11 +84,11 @@ def find_pools(args: argparse.Namespace) -> Pools:
     return Pools(rules, tuple(pools))
 
 
-def _own_pools(args: argparse.Namespace, where: KernelFilter | None) -> Pools:
+def _own_pools(named: str, args: argparse.Namespace, where: KernelFilter | None) -> Pools:
     if args.arch is None:
         raise RuleError("--kernels compiles for one architecture: give --arch gfx950 or sm_90")
     arch = load_arch(args.arch).name
-    source = open_kernel_source(arch, kernels_option(args.kernels))
+    source = open_kernel_source(arch, named)
     if source.kinds is None:
         raise BuildError(f"--kernels {args.kernels} has no kernels of its own")
     kernels = own_kernels(source, args, where)

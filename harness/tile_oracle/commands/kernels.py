@@ -16,7 +16,6 @@ from tile_oracle.commands.arguments import (
     count,
     flag,
     json_flag,
-    take_kernel_list,
 )
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_code import show_code
@@ -150,7 +149,6 @@ def run(args: argparse.Namespace) -> int:
         raise RuleError("--sample is for --facts and --verify: give one of them, or leave --sample out")
     if args.json and args.output is not None:
         raise RuleError("--json prints what is shown: leave out -o, or --json")
-    take_kernel_list(args)
     if args.name is not None and args.kernels is None:
         if args.verify:
             one = verify_file(Path(args.name))

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.source_providers import kernel_source_option
 from tile_oracle.commands.arguments import (
     BUILD_DIR,
+    CK_TILE,
     DEFAULT_KERNEL_SET,
+    KERNELS,
     MODEL,
     PROBLEMS,
     TOOLCHAIN,
@@ -23,6 +24,7 @@ from tile_oracle.commands.arguments import (
     argument,
     flag,
     json_flag,
+    take_source,
 )
 from tile_oracle.commands.json_output import write_text
 from tile_oracle.commands.problem_arguments import problems_of_arguments
@@ -62,18 +64,8 @@ def registry_arguments(*, arch: bool = True) -> tuple[Argument, ...]:
             f"the pool, or a list of kernels (.json){pool}",
             default=None if arch else DEFAULT_KERNEL_SET,
         ),
-        argument(
-            "--ck-tile",
-            "DIR",
-            "on gfx950: pick among CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm "
-            "install; kernels that it has no code for are no candidates",
-            type=Path,
-        ),
-        argument(
-            "--kernel-source",
-            "NAME[=ARGUMENT]",
-            "the same for a kernel source that is installed (--ck-tile DIR is ck_tile=DIR)",
-        ),
+        CK_TILE,
+        KERNELS,
         flag("--abstain", "the model picks nothing for problems outside of what it was trained on"),
         MODEL,
         argument("--tuned", "DIR", "folder of tuned results (default: yours)", type=Path),
@@ -108,6 +100,7 @@ ARGUMENTS = (
 def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry:
     """The registry that the arguments ask for; its messages go to stderr. Raises HarnessError."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    source = take_source(args, args.ck_tile)
     return Registry(
         args.target,
         arch=getattr(args, "arch", None),
@@ -120,7 +113,7 @@ def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry
         options=TargetOptions(
             toolchain=args.toolchain,
             build_dir=args.build_dir,
-            sources=(kernel_source_option(args.kernel_source, args.ck_tile),),
+            sources=(source,),
         ),
         abstain=args.abstain,
     )

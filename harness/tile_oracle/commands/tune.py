@@ -35,7 +35,7 @@ ABOUT = "Measures kernels (in the model's order where one fits) until the budget
 ARGUMENTS = (
     replace(PROBLEMS, attributes={**PROBLEMS.attributes, "nargs": "*"}),
     argument("--budget", "TIME", "time for each problem (default: 60s), or for --problem-set"),
-    argument("--kernels", "N", "measure at most N kernels (default: all)", type=int),
+    argument("--most", "N", "measure at most N kernels (default: all)", type=int),
     argument(
         "--from-records", "RUN", "keep the oracles of runs, without measuring anything", nargs="+", default=()
     ),
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
                 for line in outside_note(problem, registry.candidates(problem)):
                     print(f"    {line}", file=sys.stderr, flush=True)
             try:
-                show = None if args.quiet else _Progress(registry, problem, args.kernels)
-                tuning = registry.tune(problem, budget_s, kernels=args.kernels, watch=show)
+                show = None if args.quiet else _Progress(registry, problem, args.most)
+                tuning = registry.tune(problem, budget_s, kernels=args.most, watch=show)
             except TargetError as error:
                 print(f"tile-oracle tune: {error}", file=sys.stderr)
                 status = 1

@@ -116,7 +116,7 @@ def _session_options(args: argparse.Namespace) -> list[str]:
     for name, value in (
         ("--build-dir", args.build_dir),
         ("--ck-tile", args.ck_tile),
-        ("--kernel-source", args.kernel_source),
+        ("--kernels", args.kernels),
     ):
         options += [f"{name}={value}"] if value else []
     return options

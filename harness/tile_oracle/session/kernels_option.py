@@ -1,111 +1,136 @@
-"""What --kernels names: the kernel set, kernels written in Triton, and vendors' libraries."""
+"""What --kernels names: sources whose kernels are compiled, libraries, and a list that narrows them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 
-from tile_oracle.build.kernel_source import TRITON
+from tile_oracle.build.kernel_source import CK_TILE, NATIVE, TRITON
 from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
-from tile_oracle.build.source_providers import kernels_option
+from tile_oracle.build.source_providers import ENTRY_POINTS
 from tile_oracle.errors import BuildError
 from tile_oracle.pool import sources_of_list
-from tile_oracle.vendor.libraries import NATIVE, TritonPart, library_names, read_sources
-
-_KNOWN = f"{NATIVE}, triton, a Python file, a folder of tile-oracle build"
+from tile_oracle.vendor.libraries import LIBRARIES, Library
 
 
 @dataclass(frozen=True)
 class GivenKernels:
-    """The parts of --kernels.
+    """The parts of --kernels."""
 
-    kernel_set: a .json file, or None. build_dir: the folder with the binaries of the first source, or None.
-    source: the kernels written in Triton that take the place of the kernel set (`triton`, a file or a
-    folder), or ""; name: of their pool. more: further kernel sources, each NAME[=ARGUMENT]. sources: the text
-    for `read_sources`; "" for a single source.
-    """
-
+    sources: tuple[str, ...] = (NATIVE,)
+    """NAME or NAME=ARGUMENT of each source whose kernels are compiled, with absolute paths. The first has the
+    kernels that no other declares. None if only libraries are named."""
+    libraries: tuple[tuple[Library, str], ...] = ()
+    """Each with the path of its file, or ""."""
     kernel_set: str | None = None
-    build_dir: Path | None = None
-    source: str = ""
-    more: tuple[str, ...] = ()
-    sources: str = ""
-    name: str = ""
+    """The .json file that lists kernels."""
+    text: str = ""
+    """The same as a value of --kernels, without folders; "" for a single source."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def first(self) -> str:
+        """The first source's name."""
+        return self.sources[0].partition("=")[0] if self.sources else ""
+
+    @property
+    def pool_name(self) -> str:
+        """The name of the first source's pool if no kernel set is what names it, else ""."""
+        return _without_folder(self.sources[0]).partition("=")[2] or TRITON if self.first == TRITON else ""
+
+    @property
+    def ck_tile(self) -> Path | None:
+        """The folder of CK Tile, if it is a source."""
+        name, _, argument = self.sources[0].partition("=") if self.sources else ("", "", "")
+        return Path(argument) if name == CK_TILE else None
+
+    def named(self, kernel_set: str) -> str:
+        """The pool in words: the kernel set, kernels in Triton, libraries."""
+        more = (_without_folder(word) for word in self.sources[1:])
+        names = (kernel_set, *(word.partition("=")[2] or word for word in more)) if self.sources else ()
+        return "+".join((*names, *(library.name for library, _ in self.libraries)))
 
 
-def read_kernels(given: str, here: Path) -> GivenKernels:
-    """Reads a value of --kernels. here: the folder of relative paths.
+def read_kernels(given: str, here: Path, ck_tile: Path | None = None) -> GivenKernels:
+    """Reads a value of --kernels. here: the folder of relative paths. ck_tile: that of --ck-tile, which means
+    the source `ck_tile=DIR`.
 
     A folder of binaries is that of Triton's kernels or of a kernel set, as it says itself. Raises BuildError
-    for parts that exclude each other.
+    for words that mean nothing, and for parts that exclude each other.
     """
     words = [word.strip() for word in given.split(",")] if given.strip() else []
-    native = False
-    kernel_set: str | None = None
-    folders: list[Path] = []
-    triton: list[str] = []
-    libraries: list[str] = []
-    for word in words:
-        name, equals, path = word.partition("=")
-        if name in library_names():
-            libraries.append(word)
-        elif name == NATIVE and bool(equals) == bool(path):
-            native = True
-            folders += [_native_folder(here / Path(path).expanduser())] if path else []
-        elif name == TRITON and bool(equals) == bool(path):
-            triton.append(str(here / Path(path).expanduser()) if path else TRITON)
-        elif word.endswith(".json"):
-            if kernel_set is not None:
-                raise BuildError(f"--kernels {given}: give one list of kernels (.json)")
-            kernel_set = word
-        elif not word or equals:
-            raise BuildError(f"--kernels {word!r} is none of {_KNOWN}, {', '.join(library_names())}")
-        elif _is_native_folder(here / Path(word).expanduser()):
-            native = True
-            folders.append(here / Path(word).expanduser())
-        else:
-            triton.append(str(here / Path(word).expanduser()))
-    if kernel_set is not None:
-        lists_native, lists_triton = sources_of_list(kernel_set)
-        native = native or lists_native
-        if lists_triton and not triton:
-            triton.append(TRITON)
-    if len(folders) > 1:
-        raise BuildError(f"--kernels {given}: give one folder with binaries of the kernel set")
-    if len(set(triton)) < len(triton):
-        raise BuildError(f"--kernels {given} names a source twice")
-    first = triton[0] if triton and not native else None
-    more = triton if native else triton[1:]
-    if not words:
+    libraries = [word for word in words if word.partition("=")[0] in LIBRARIES]
+    lists = [word for word in words if word.endswith(".json")]
+    sources = [_source(word, here) for word in words if word not in (*libraries, *lists)]
+    if ck_tile is not None:
+        sources.append(f"{CK_TILE}={ck_tile.absolute()}")
+    if len(lists) > 1:
+        raise BuildError(f"--kernels {given}: give one list of kernels (.json)")
+    for path in lists:
+        lists_native, lists_triton = sources_of_list(path)
+        sources += [NATIVE] if lists_native and not any(map(_is_of_rules, sources)) else []
+        sources += [TRITON] if lists_triton and not any(_name(one) == TRITON for one in sources) else []
+    if not words and not sources:
         return GivenKernels()
-    base = native or bool(triton)
-    parts = [TritonPart("" if one == TRITON else Path(one).name).text for one in more]
-    text = ",".join((*((NATIVE,) if base else ()), *parts, *libraries))
-    read_sources(text)
-    alone = base and not parts and not libraries
+    if len(set(sources)) < len(sources):
+        raise BuildError(f"--kernels {given} names a source twice")
+    sources.sort(key=lambda one: not _is_of_rules(one))
+    if len(sources) > 1 and _is_of_rules(sources[1]):
+        raise BuildError(
+            f"--kernels: {sources[0]} and {sources[1]} both have the kernels of --kernel-set: leave one out"
+        )
+    alone = len(sources) == 1 and not libraries and words != [NATIVE]
+    text = ",".join((*map(_without_folder, sources), *map(_name, libraries)))
     return GivenKernels(
-        kernel_set=kernel_set,
-        build_dir=folders[0] if folders else _folder(first),
-        source=first or "",
-        more=tuple(map(kernels_option, more)),
-        sources="" if alone and given.strip() != NATIVE else text,
-        name="" if first is None else Path(first).name,
+        tuple(sources),
+        tuple((LIBRARIES[_name(word)], word.partition("=")[2]) for word in libraries),
+        lists[0] if lists else None,
+        "" if alone else text,
     )
 
 
-def _is_native_folder(path: Path) -> bool:
+def _name(word: str) -> str:
+    return word.partition("=")[0]
+
+
+def _is_of_rules(word: str) -> bool:
+    return _name(word) in (NATIVE, CK_TILE)
+
+
+def _without_folder(word: str) -> str:
+    """The word without the folder of its file, and without a folder of binaries."""
+    name, _, argument = word.partition("=")
+    return f"{name}={Path(argument).name}" if argument and not _is_of_rules(word) else name
+
+
+def _source(word: str, here: Path) -> str:
+    """NAME or NAME=ARGUMENT of a source, with an absolute path. Raises BuildError."""
+    name, equals, argument = word.partition("=")
+    path = here / Path(argument if equals else word).expanduser()
+    if name == NATIVE and argument and not _has_binaries_of_rules(path):
+        raise BuildError(f"--kernels {NATIVE}={path}: it is no folder that tile-oracle build made of them")
+    if (name in (NATIVE, TRITON) and bool(equals) == bool(argument)) or (name == CK_TILE and argument):
+        return f"{name}={path}" if argument else name
+    if word in ("", NATIVE, TRITON, CK_TILE) or equals:
+        installed = entry_points(group=ENTRY_POINTS).names
+        if name not in installed:
+            known = (NATIVE, TRITON, "a Python file", "a folder of tile-oracle build", f"{CK_TILE}=DIR")
+            raise BuildError(
+                f"--kernels {word!r} is none of {', '.join((*known, *LIBRARIES, *sorted(installed)))}"
+            )
+        return word
+    if _has_binaries_of_rules(path):
+        return f"{NATIVE}={path}"
+    is_installed = (
+        path.suffix != ".py" and not path.exists() and word in entry_points(group=ENTRY_POINTS).names
+    )
+    return word if is_installed else f"{TRITON}={path}"
+
+
+def _has_binaries_of_rules(path: Path) -> bool:
     from tile_oracle.build.triton.description import is_described
 
     return is_prebuilt_folder(path) and not is_described(path)
-
-
-def _native_folder(path: Path) -> Path:
-    """Return the path. Raises BuildError if it is not a folder of binaries of a kernel set."""
-    if not _is_native_folder(path):
-        raise BuildError(f"--kernels {NATIVE}={path}: it is no folder that tile-oracle build made of them")
-    return path
-
-
-def _folder(triton: str | None) -> Path | None:
-    path = None if triton is None or triton == TRITON else Path(triton)
-    return path if path is not None and is_prebuilt_folder(path) else None

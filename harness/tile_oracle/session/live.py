@@ -63,12 +63,12 @@ class LiveSession(Session):
             options.build_dir,
             _build_jobs(options),
             options.isa,
-            options.kernel_sources,
+            options.kernels.sources or (NATIVE,),
         )
 
     def _offers(self, options: SessionOptions, target: Target, folder: str | None) -> dict[str, Offers]:
         """What the libraries of --kernels offer: asked now, or read from the controller's run folder."""
-        libraries = options.sources.libraries
+        libraries = options.kernels.libraries
         if not libraries:
             return {}
         if folder is not None:
@@ -93,7 +93,7 @@ class LiveSession(Session):
             for problem in sets.problems
         }
         rankings = rankings_of(self.offers.values(), sets.problems)
-        native = self.options.sources.native
+        native = bool(self.options.kernels.sources)
         plan = make_plan(
             self.options,
             self.target.arch,

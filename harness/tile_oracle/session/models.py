@@ -495,8 +495,8 @@ def _pool(options: SessionOptions, kernel_set: str) -> str:
         pool += " cold cache"
     if options.abstain:
         pool += " abstaining"
-    if options.kernels:
-        pool += f" {options.pool_with(kernel_set)}"
-    if (first := options.kernel_sources[0].partition("=")[0]) != NATIVE:
+    if options.kernels.text:
+        pool += f" {options.kernels.named(kernel_set)}"
+    if (first := options.kernels.first) not in ("", NATIVE):
         pool += f" {first}"  # the kernels differ, but their names do not
     return pool

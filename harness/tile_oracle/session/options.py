@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pytest
 
     from tile_oracle.session.kernels_option import GivenKernels
-    from tile_oracle.vendor.libraries import Sources
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
 _LONGEST_S = 365 * 24 * 3600.0
@@ -205,10 +204,11 @@ class SessionOptions:
         "with --fleet: only devices of this kind, by their own name; * and ? match any text",
         default="",
     )
-    kernels: str = _option(
+    kernels: GivenKernels = _option(
         "SOURCES",
         "where the candidates come from, separated by commas: native (the kernels of --kernel-set, the "
-        "default); kernels written in Triton: a Python file that declares them (tile_oracle.triton), a "
+        "default); ck_tile=DIR: the same, of CK Tile; an installed kernel source, NAME or NAME=ARGUMENT; "
+        "kernels written in Triton: a Python file that declares them (tile_oracle.triton), a "
         "folder that `tile-oracle build --kernels` made, or triton for those that ship; a .json file of "
         "--kernel-set, such as a list of `tile-oracle portfolio`; a folder that `tile-oracle build` made of "
         "a kernel set (also native=FOLDER); and libraries whose "
@@ -229,12 +229,9 @@ class SessionOptions:
     ck_tile: Path | None = _option(
         "DIR",
         "on AMD's GPUs: run CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm "
-        "install; a checkout's configurations are --kernel-set profiler and --kernel-set tests",
+        "install (--kernels ck_tile=DIR); a checkout's configurations are --kernel-set profiler and "
+        "--kernel-set tests",
         is_path=True,
-    )
-    kernel_source: str | None = _option(
-        "NAME[=ARGUMENT]",
-        "run the kernels of a kernel source that is installed (--ck-tile DIR is ck_tile=DIR)",
     )
     toolchain: str = _option(
         "NAME",
@@ -364,17 +361,8 @@ class SessionOptions:
     kernel_set_asked: bool
     """Whether the kernel set was given."""
     models_dir: Path
-    kernel_sources: tuple[str, ...]
-    """NAME or NAME=ARGUMENT of each source whose kernels are compiled, the first one's first."""
     command: tuple[str, ...]
     """The command line of the session, without `pytest`."""
-
-    @property
-    def sources(self) -> Sources:
-        """What --kernels names. Raises BuildError."""
-        from tile_oracle.vendor.libraries import read_sources
-
-        return read_sources(self.kernels)
 
     @property
     def set_name(self) -> str:
@@ -386,14 +374,7 @@ class SessionOptions:
     @property
     def pool_name(self) -> str:
         """The pool in words: the kernel set, kernels in Triton, libraries."""
-        return self.pool_with(self.set_name)
-
-    def pool_with(self, kernel_set: str) -> str:
-        """`pool_name`, with another name for the kernel set."""
-        sources = self.sources
-        names = [kernel_set] if sources.native else []
-        triton = (part.name or part.text for part in sources.triton)
-        return "+".join((*names, *triton, *(library.name for library, _ in sources.libraries)))
+        return self.kernels.named(self.set_name)
 
     @property
     def tolerances(self) -> dict[str, float]:
@@ -404,9 +385,8 @@ class SessionOptions:
     def recorded(self) -> dict[str, str]:
         """The options that reports state, as they are given on a command line; flags as `yes`."""
         values = ((one, getattr(self, one.field)) for one in OPTIONS.values() if one.recorded)
-        return {
-            f"--{one.name}": _written(one, value) for one, value in values if value not in (None, "", False)
-        }
+        given = ((one, value) for one, value in values if value not in (None, False) and str(value))
+        return {f"--{one.name}": _written(one, value) for one, value in given}
 
 
 def _written(one: Option, value: object) -> str:
@@ -439,7 +419,6 @@ def option_value(config: pytest.Config, name: str) -> Any:
 
 def read_options(config: pytest.Config) -> SessionOptions:
     """Raises HarnessError for an invalid value."""
-    from tile_oracle.build.source_providers import kernel_source_option
     from tile_oracle.session.kernels_option import read_kernels
 
     # Paths on the command line are relative to the working directory, not to pytest's rootdir.
@@ -456,21 +435,19 @@ def read_options(config: pytest.Config) -> SessionOptions:
         raise HarnessError("--fleet-devices and --fleet-match are for sessions with --fleet")
     if found["fleet"] is not None and config.getoption("dist", "no") != "no":
         raise HarnessError("--fleet has workers of its own: leave -n out")
-    given = read_kernels(found["kernels"], here)
+    given = read_kernels(found["kernels"], here, found["ck_tile"])
     kernel_set = _kernel_set(given, found["kernel_set"])
     found |= {
-        "kernel_set": kernel_set or given.name or DEFAULT_KERNEL_SET,
-        "kernels": given.sources,
-        "build_dir": _build_dir(given, found["build_dir"]),
+        "kernel_set": kernel_set or given.pool_name or DEFAULT_KERNEL_SET,
+        "kernels": given,
+        "ck_tile": given.ck_tile,
         "report_dir": found["report_dir"] or home / "reports",
         "baseline_dir": found["baseline_dir"] or home / "models",
     }
-    first = kernel_source_option(found["kernel_source"], found["ck_tile"], given.source or None)
     return SessionOptions(
         **found,
         kernel_set_asked=kernel_set is not None,
         models_dir=home / "models",
-        kernel_sources=(first, *given.more),
         command=tuple(map(str, config.invocation_params.args)),
     )
 
@@ -479,13 +456,6 @@ def _kernel_set(given: GivenKernels, asked: str | None) -> str | None:
     """The kernel set of --kernels or --kernel-set, or None. Raises HarnessError if they contradict."""
     if asked is not None and given.kernel_set is not None:
         raise HarnessError(f"--kernels {given.kernel_set} and --kernel-set {asked}: leave one out")
-    if asked is not None and given.source:
+    if asked is not None and given.pool_name:
         raise HarnessError("--kernel-set is for rule sets: with --kernels use --kernel-filter")
     return given.kernel_set or asked
-
-
-def _build_dir(given: GivenKernels, asked: Path | None) -> Path | None:
-    """The folder for the first source's binaries. Raises HarnessError for two of them."""
-    if given.build_dir is not None and asked is not None and not given.source:
-        raise HarnessError(f"--kernels native={given.build_dir} and --build-dir {asked}: leave one out")
-    return given.build_dir or asked

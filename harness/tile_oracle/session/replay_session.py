@@ -14,6 +14,7 @@ from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.record.run import Run
+from tile_oracle.session.kernels_option import read_kernels
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan
 from tile_oracle.session.recording import Recording, find_recording
@@ -137,7 +138,8 @@ class ReplaySession(Session):
 
 def _as_recorded(options: SessionOptions, recording: Recording) -> SessionOptions:
     """The options with the recorded kernel set and filter, unless --kernel-set names a set."""
-    options = replace(options, kernels=options.kernels or recording.kernel_sources)
+    if not options.kernels.text:
+        options = replace(options, kernels=read_kernels(recording.kernel_sources, Path()))
     if options.kernel_set_asked or not recording.kernel_set:
         return options
     recorded_filter = recording.kernel_filter or None

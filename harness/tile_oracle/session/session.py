@@ -143,7 +143,7 @@ class Session(ABC):
             "target": self.target.name,
             "sources and toolchain": self.target.source_identity(),
             "data seed": self.options.data_seed,
-            **({KERNEL_SOURCES: self.options.sources.text} if self.options.kernels else {}),
+            **({KERNEL_SOURCES: text} if (text := self.options.kernels.text) else {}),
             **listed,
             **({} if self.options.shard is None else {"shard": str(self.options.shard)}),
         }

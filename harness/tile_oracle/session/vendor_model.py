@@ -10,7 +10,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.session.plan import Plan
-from tile_oracle.vendor.libraries import library_names, library_of
+from tile_oracle.vendor.libraries import LIBRARIES, library_of
 from tile_oracle.vendor.offers import Offers, load_offers, offers_file
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def rankings_of(offers: Iterable[Offers], problems: Iterable[Problem]) -> Rankin
 
 def recorded_offers(paths: Iterable[Path]) -> list[Offers]:
     """The offers in the folders of runs. Raises RecordError for a damaged file."""
-    files = [offers_file(path, name) for path in paths if path.is_dir() for name in library_names()]
+    files = [offers_file(path, name) for path in paths if path.is_dir() for name in LIBRARIES]
     return [load_offers(file) for file in files if file.is_file()]
 
 

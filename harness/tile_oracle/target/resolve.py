@@ -6,10 +6,10 @@ from pathlib import Path
 
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.isa import AMD_ARCHS
-from tile_oracle.build.kernel_source import CK_TILE, NATIVE, KernelSource
+from tile_oracle.build.kernel_source import NATIVE, KernelSource
 from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.build.source_providers import find_source_provider, open_kernel_source
-from tile_oracle.errors import DeviceMissingError, TargetError
+from tile_oracle.errors import BuildError, DeviceMissingError, TargetError
 from tile_oracle.target.base import TargetOptions
 from tile_oracle.target.cpu_info import cpu_name
 from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
@@ -26,20 +26,21 @@ def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
     unknown name, DeviceMissingError on a machine without such a GPU, BuildError for a source or a compiler
     that cannot be used.
     """
-    source = options.sources[0].partition("=")[0]
-    archs = find_source_provider(source).archs
-    if source != NATIVE:
-        chosen, reason = _first_of(archs) if name == "auto" else name, f"kernels of {source}"
-        if chosen not in archs:
-            option = "--ck-tile" if source == CK_TILE else f"--kernel-source {source}"
-            raise TargetError(f"{option} is for --target {' or '.join(archs)}, not for {name}")
-    elif name == "auto":
-        chosen, why = _what_there_is()
-        reason = f"auto: {why}"
-    elif name in archs:
+    names = [word.partition("=")[0] for word in options.sources]
+    targets = list(find_source_provider(NATIVE).archs)
+    for source in names:
+        archs = find_source_provider(source).archs
+        if name != "auto" and name in targets and name not in archs:
+            raise TargetError(f"--kernels {source} is for --target {' or '.join(archs)}, not for {name}")
+        targets = [one for one in targets if one in archs] or list(archs)
+    if name == "auto":
+        there, why = _what_there_is()
+        chosen = there if there in targets else targets[0]
+        reason = f"auto: {why}" if chosen == there else f"kernels of {names[-1]}"
+    elif name in targets:
         chosen, reason = name, "as asked"
     else:
-        known = ("auto", *archs, "replay")
+        known = ("auto", *find_source_provider(NATIVE).archs, "replay")
         hint = did_you_mean(name, known)
         raise TargetError(f"--target {name[:100]!r} is not one of {', '.join(known)}{hint and '; '}{hint}")
     return open_target(chosen, options), reason
@@ -59,6 +60,11 @@ def open_target(arch: str, options: TargetOptions) -> Target:
 def _compiled(sources: list[KernelSource], options: TargetOptions) -> list[Compiled]:
     found: list[Compiled] = []
     for source, word in zip(sources, options.sources, strict=True):
+        if found and source.kinds is None:
+            raise BuildError(
+                f"--kernels {word}: its kernels are those of --kernel-set: name it first, and no "
+                "other such source"
+            )
         folder, argument = options.build_dir, Path(word.partition("=")[2] or "/")
         if is_prebuilt_folder(argument):
             folder = argument
@@ -88,9 +94,3 @@ def amd_targets(found: Presence) -> tuple[str, ...]:
     if not found.archs:
         return AMD_ARCHS[:1]
     return tuple(arch for arch in dict.fromkeys(found.archs) if arch in AMD_ARCHS)
-
-
-def _first_of(archs: tuple[str, ...]) -> str:
-    """The first of a source's architectures whose GPU is present, else the first one."""
-    found, _ = _what_there_is()
-    return found if found in archs else archs[0]

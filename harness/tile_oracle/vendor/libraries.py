@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tile_oracle.arch.fp8 import fp8_refusal
 from tile_oracle.build.isa import AMD_ARCHS
@@ -15,9 +16,6 @@ from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.kernel.named import NamedKernel, is_named, parse_named_kernel
 from tile_oracle.problem import Problem
-
-NATIVE, TRITON = "native", "triton"
-"""In --kernels: the kernels of --kernel-set, and those written in Triton."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,8 @@ _ALL = (
         "ROCm (miopen-hip)",
     ),
 )
-_BY_NAME = {one.name: one for one in _ALL}
+LIBRARIES: Mapping[str, Library] = MappingProxyType({one.name: one for one in _ALL})
+"""All libraries, by name."""
 _SYSTEM_FOLDERS = (
     "/usr/local/cuda/lib64",
     "/opt/rocm/lib",
@@ -91,74 +90,14 @@ _SYSTEM_FOLDERS = (
 )
 
 
-def library_names() -> tuple[str, ...]:
-    """The names of all libraries."""
-    return tuple(_BY_NAME)
-
-
 def library_of(kernel: Kernel) -> str | None:
     """The library that has the kernel; None for a kernel that is built."""
-    return kernel.source if isinstance(kernel, NamedKernel) and kernel.source in _BY_NAME else None
+    return kernel.source if isinstance(kernel, NamedKernel) and kernel.source in LIBRARIES else None
 
 
 def is_library_name(name: str) -> bool:
     """Whether a full kernel name is that of a library's algorithm."""
     return is_named(name) and library_of(parse_named_kernel(name)) is not None
-
-
-@dataclass(frozen=True)
-class TritonPart:
-    """Kernels written in Triton beside others. name: of their file or folder; "" for those that ship."""
-
-    name: str = ""
-
-    @property
-    def text(self) -> str:
-        """The same as a value of --kernels, without the folder of the file."""
-        return f"{TRITON}={self.name}" if self.name else TRITON
-
-
-@dataclass(frozen=True)
-class Sources:
-    """What --kernels names. native: the kernels of --kernel-set, or of the kernel source in its place.
-    triton: kernels besides those. libraries: each with its path, or ""."""
-
-    native: bool = True
-    libraries: tuple[tuple[Library, str], ...] = ()
-    triton: tuple[TritonPart, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The same as a value of --kernels, without paths."""
-        names = (NATIVE,) if self.native else ()
-        triton = (part.text for part in self.triton)
-        return ",".join((*names, *triton, *(library.name for library, _ in self.libraries)))
-
-
-def read_sources(text: str) -> Sources:
-    """The sources of `native,triton=mine.py,cublaslt=PATH`; only the kernels of --kernel-set for "".
-
-    Raises BuildError.
-    """
-    if not text.strip():
-        return Sources()
-    native = False
-    triton: dict[TritonPart, None] = {}
-    libraries: dict[str, tuple[Library, str]] = {}
-    for word in text.split(","):
-        name, _, path = word.strip().partition("=")
-        if name == NATIVE and not path:
-            native = True
-        elif name == TRITON:
-            triton[TritonPart(path)] = None
-        elif name in _BY_NAME:
-            libraries[name] = (_BY_NAME[name], path)
-        else:
-            raise BuildError(
-                f"--kernels {word.strip()!r} is not one of {', '.join((NATIVE, TRITON, *_BY_NAME))} "
-                "(a library may be followed by =PATH of its file)"
-            )
-    return Sources(native, tuple(libraries.values()), tuple(triton))
 
 
 def find_library(library: Library, given: str = "") -> Path:

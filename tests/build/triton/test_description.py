@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.build.triton.conftest import COPY, HEAD
-from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
+from tile_oracle.build.source_providers import open_kernel_source
 from tile_oracle.build.triton.description import describe_file, read_description
 from tile_oracle.build.triton.kernel_source import TritonSource, open_triton
 from tile_oracle.errors import BuildError
@@ -188,10 +188,6 @@ def test_without_triton_the_message_says_how_to_get_it(tmp_path: Path) -> None:
     )
 
 
-def test_only_one_source_can_be_given(tmp_path: Path) -> None:
-    assert kernel_source_option(None, None, "triton") == "triton"
-    assert kernel_source_option(None, None, "my.py") == "triton=my.py"
-    with pytest.raises(BuildError, match="--ck-tile and --kernels exclude each other"):
-        kernel_source_option(None, tmp_path, "my.py")
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"--kernels .*nothing\.py: there is no such Python file"):
         open_kernel_source("sm_90", f"triton={tmp_path / 'nothing.py'}")
