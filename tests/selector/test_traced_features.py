@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tile_oracle.data_files import data_folder
 
 from tests.selector.made_problems import random_problems
 from tests.selector.native_program import NativeProgram
@@ -21,6 +20,7 @@ from tile_oracle.features.feature_table import Feature, FeatureSchema, FeatureTa
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import SCHEMAS, schema_named
 from tile_oracle.features.schemas.physical_terms import GEMM_TERMS, GROUPED_CONV_TERMS
+from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.store import kernels_trained_on
 from tile_oracle.operation import operation_named
