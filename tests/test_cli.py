@@ -41,7 +41,18 @@ def test_a_group_s_help_shows_its_commands(group: str, capsys: pytest.CaptureFix
 
 def test_scripts_may_use_the_earlier_names() -> None:
     earlier = "kernels portfolio search report history compare merge oracle import export-records suggest"
-    for name in (*earlier.split(), "train", "roofline", "evaluate", "features", "ship", "seal", "export"):
+    for name in (
+        *earlier.split(),
+        "train",
+        "roofline",
+        "evaluate",
+        "features",
+        "ship",
+        "seal",
+        "export",
+        "predict",
+        "cache",
+    ):
         assert named_command(called_today([name, "--help"])) is not None, name
     assert called_today(["kernels", "kernels"]) == ["pool", "list", "kernels"]
     assert called_today(["problems", "train"]) == ["problems", "train"]
@@ -209,10 +220,10 @@ def test_errors_of_the_harness_and_no_others_are_caught(
         (["model", "trian"], "there is no command 'trian': did you mean train?"),
         (["model", "xyzzy"], "`tile-oracle model --help` lists the commands"),
         (
-            ["cache", "--unused-four", "3d"],
+            ["doctor", "--unused-four", "3d"],
             "unrecognized arguments: --unused-four 3d; did you mean --unused-for?",
         ),
-        (["cache", "3d"], "unrecognized arguments: 3d"),
+        (["doctor", "3d"], "unrecognized arguments: 3d"),
     ],
 )
 def test_a_misspelt_command_or_option_gets_a_suggestion(
@@ -229,7 +240,7 @@ def test_a_misspelt_command_or_option_gets_a_suggestion(
     [
         (["prob"], "problems"),
         (["pool", "por"], "portfolio"),
-        (["cache", "--pru"], "--prune"),
+        (["doctor", "--pru"], "--prune"),
         (["pool", "list", "--ver"], "--verify"),
     ],
 )

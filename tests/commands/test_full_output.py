@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tile_oracle.commands.table import called_today, named_command
+
 COMMANDS = [
     "doctor",
     "doctor --json",
@@ -49,7 +51,8 @@ def ended(command: str, folder: Path, buffered: bool, shell: str) -> subprocess.
 
 def check(command: str, folder: Path, *, buffered: bool) -> None:
     done = ended(command, folder, buffered, ">/dev/full")
-    name = "tile-oracle" if command.startswith("-") else f"tile-oracle {command.split()[0]}"
+    named = named_command(called_today(command.split()))
+    name = f"tile-oracle {named.name}" if named else "tile-oracle"
     told = [line for line in done.stderr.splitlines() if "standard output" in line]
     assert told == [f"{name}: standard output cannot be written: No space left on device"], done.stderr
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""`tile-oracle cache`: shows the cache of compiled kernels and removes unused entries."""
+"""`tile-oracle doctor --cache`: the cache of compiled kernels, and the removal of unused entries."""
 
 from __future__ import annotations
 
@@ -11,20 +11,9 @@ from pathlib import Path
 
 from tile_oracle.build.cache import default_cache_folder
 from tile_oracle.build.cache_use import IN_USE_S, EntryUse, Pruned, entries_in, prune
-from tile_oracle.commands.arguments import BUILD_DIR, argument, flag, json_flag
+from tile_oracle.commands.arguments import Group, argument, flag
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.terminal.progress_line import ProgressLine
-
-EXAMPLES = """\
-examples:
-  tile-oracle cache                                 how many entries, how large, when last used
-  tile-oracle cache --prune --unused-for 30d        remove what no session has used for 30 days
-  tile-oracle cache --prune --keep 2GiB --dry-run   what would be removed, least recently used first, down to
-  2 GiB
-
-Entries used in the last day are never removed, so running sessions are safe. A removed kernel is compiled
-again when it is needed.
-"""
 
 _DAY_S = 24 * 3600.0
 _BYTES = {"": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
@@ -46,17 +35,19 @@ def _scaled(text: str, units: dict[str, float] | dict[str, int], what: str) -> f
     return float(match[1]) * units[match[2]]
 
 
-ARGUMENTS = (
-    BUILD_DIR,
-    flag("--prune", "remove entries, as the next two options say"),
-    argument("--unused-for", "TIME", "remove entries unused for this long: 12h, 30d, 8w", type=_duration),
-    argument("--keep", "SIZE", "remove the oldest entries above this size: 500MiB, 2GiB", type=_size),
-    flag("--dry-run", "with --prune: only list what would be removed"),
-    json_flag("the contents"),
+CACHE_ARGUMENTS = Group(
+    (
+        flag("--cache", "show only what the cache holds, by kind"),
+        flag("--prune", "remove what the next two options say; nothing that was used in the last day"),
+        argument("--unused-for", "TIME", "entries unused for this long: 12h, 30d, 8w", type=_duration),
+        argument("--keep", "SIZE", "the oldest entries above this size: 500MiB, 2GiB", type=_size),
+        flag("--dry-run", "with --prune: only list what would be removed"),
+    ),
+    "the cache of compiled kernels",
 )
 
 
-def run(args: argparse.Namespace) -> int:
+def show_cache(args: argparse.Namespace) -> int:
     """Prints the cache's contents by kind, or what pruning removed."""
     folder = (args.build_dir or default_cache_folder()).absolute()
     limits = (args.unused_for, args.keep)
@@ -84,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _usage(problem: str) -> int:
-    print(f"tile-oracle cache: {problem}", file=sys.stderr)
+    print(f"tile-oracle doctor: {problem}", file=sys.stderr)
     return 2
 
 

@@ -1,11 +1,10 @@
-"""`tile-oracle model features`: the feature schemas, and the features of a pair."""
+"""`tile-oracle pool list --features`: the feature schemas, and the features of a pair."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from tile_oracle.commands.arguments import argument, json_flag
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
@@ -14,28 +13,10 @@ from tile_oracle.features.schemas import SCHEMAS, op_of_model, schema_named
 from tile_oracle.kernel import kernel_of_kind
 from tile_oracle.problem import problem_from_id
 
-EXAMPLES = """\
-examples:
-  tile-oracle model features                                 all schemas
-  tile-oracle model features grouped_conv_97                 its columns, in order, with their meaning
-  tile-oracle model features grouped_conv_97 --problem forward-bf16-n1-c64-k64-i56x56-f3x3-p1 \\
-      --kernel grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave
-"""
 
-
-ABOUT = "A schema is one table of names and formulas. Published schemas never change."
-ARGUMENTS = (
-    argument("schema", "SCHEMA", "name of a schema", nargs="?"),
-    argument("--problem", "ID", "problem id"),
-    argument("--kernel", "NAME", "kernel name, full or short"),
-    argument("--arch", "ARCH", "", default="gfx950"),
-    json_flag(),
-)
-
-
-def run(args: argparse.Namespace) -> int:
+def show_features(args: argparse.Namespace) -> int:
     """Prints the table. Raises ModelError, ProblemError, KernelError, RuleError."""
-    if args.schema is None:
+    if not args.features:
         if args.json:
             of_all = SCHEMAS.values()
             print_json(
@@ -45,16 +26,16 @@ def run(args: argparse.Namespace) -> int:
         for schema in SCHEMAS.values():
             print(f"{schema.name:<22}{schema.op:<16}{len(schema.names):>4} columns")
         return 0
-    schema = schema_named(args.schema)
-    if (args.problem is None) != (args.kernel is None):
-        raise ModelError("features of a pair need both --problem and --kernel")
+    schema = schema_named(args.features)
+    if (args.problem is None) != (args.name is None):
+        raise ModelError("features of a pair need both --problem and a kernel's name")
     row: Any = None
     if args.problem is not None:
         problem = problem_from_id(args.problem)
-        kernel = kernel_of_kind(problem.kind, args.kernel)
+        kernel = kernel_of_kind(problem.kind, args.name)
         if op_of_model(schema.op) != problem.op or not kernel.matches(problem):
             raise ModelError(f"{kernel.name} and {problem.id} do not go together under {schema.name}")
-        row = schema.compute(pair_columns([problem], [kernel]), hardware_features(args.arch))[0]
+        row = schema.compute(pair_columns([problem], [kernel]), hardware_features(args.arch or "gfx950"))[0]
     if args.json:
         print_json(
             [

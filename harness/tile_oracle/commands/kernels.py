@@ -17,6 +17,7 @@ from tile_oracle.commands.arguments import (
     flag,
     json_flag,
 )
+from tile_oracle.commands.features import show_features
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_code import show_code
 from tile_oracle.commands.kernel_diff import diff_document, diff_lines
@@ -61,6 +62,7 @@ examples:
                                                            build, build caches or lists of names
   tile-oracle pool list grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
                                                            a name's fields, and which architectures allow it
+  tile-oracle pool list --features grouped_conv_97         what the published models read of a pair
 
 a rule set of your own (--kernel-set mine.json; the shipped ones are kernels/rules/*.json):
   {"blocks": [{"arch": ["cpu"], "pipeline": ["mem", "compv3"],
@@ -84,6 +86,16 @@ ARGUMENTS = (
         "a kernel's full or short name: explain it; with --verify: a file to verify",
         nargs="?",
     ),
+    argument("--kernel", "NAME", "the same as NAME"),
+    argument(
+        "--features",
+        "SCHEMA",
+        "list the feature schemas; of a SCHEMA its columns with their meaning and, with NAME and --problem, "
+        "their values for the pair (--arch: of this architecture, else gfx950)",
+        nargs="?",
+        const="",
+    ),
+    argument("--problem", "ID", "with --features: the problem of the pair"),
     argument("--arch", "ARCH", f"one of {', '.join(known_archs())} (default: all of the set)"),
     *KIND_ARGUMENTS,
     argument(
@@ -142,6 +154,9 @@ ARGUMENTS = (
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was asked for. Raises HarnessError."""
+    args.name = args.name or args.kernel
+    if args.features is not None:
+        return show_features(args)
     if args.diff is not None:
         found = drift(*map(read_version, args.diff))
         return _show(args, diff_document(found), diff_lines(found, args.first), 1 if found else 0)

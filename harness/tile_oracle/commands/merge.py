@@ -1,54 +1,91 @@
-"""`tile-oracle runs merge`: records of several runs and machines -> one file."""
+"""`tile-oracle runs merge`: records of several runs and machines -> one file, an oracle, or other formats."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from tile_oracle.commands.arguments import RECORDS, argument, flag, json_flag
 from tile_oracle.commands.json_output import print_json, progress_stream
+from tile_oracle.errors import RecordError
 
 EXAMPLES = """\
 examples:
   tile-oracle runs merge reports/monday reports/tuesday -o measured.parquet
   tile-oracle runs merge measured.parquet reports/wednesday -o measured.parquet    add to an existing file
-  tile-oracle runs merge from_machine_a from_machine_b -o measured.parquet         copies of run folders
   tile-oracle runs merge --align oracle.parquet reports/new_kernels -o both.parquet   a pool that grew
+  tile-oracle runs merge reports/my_run --format oracle -o oracle.parquet          what sessions replay
+  tile-oracle runs merge measured.parquet --format oracle --model models/mine --problem-set forward_smoke
+  tile-oracle runs merge reports/my_run --format kernel-tuner -o caches            for other tuners
 
-Order and repetition of the arguments do not matter. A measurement that is given twice is kept once. A pair
-that several runs measured keeps all its rows. A device_lost row is dropped if the same run measured the pair
-later. Different runs with the same name are renamed (NAME~2). Differing devices, toolchains and binaries are
-kept, counted and shown.
+parquet: a measurement that is given twice is kept once. A pair that several runs measured keeps all its
+rows. A device_lost row is dropped if the same run measured the pair later. Different runs with the same name
+are renamed (NAME~2). Differing devices, toolchains and binaries are kept, counted and shown.
+
+oracle: all rounds and statuses of one device, with the newest binary of each kernel, without busy_ms and
+tflops. With --model the file goes where `pytest --target replay` looks for it: beside the baseline, in
+MODEL/DEVICE/PROBLEM SET/KERNEL SET.parquet.
+
+kernel-tuner, t4: a file for each problem. A configuration is the values of a kernel's fields; the kernel's
+name stands beside them. Times of compilation, verification, search and framework are not recorded: the
+files state 0. `tile-oracle runs import` reads them again.
 """
 
-
+_FORMATS = ("parquet", "oracle", "kernel-tuner", "t4")
 ABOUT = (
     "Reads run folders, folders of parts and parquet files of records, including runs in progress and "
-    "killed runs, and writes one parquet file atomically. Equal rows give equal bytes."
+    "killed runs, and writes one parquet file atomically. Equal rows give equal bytes, in any order."
 )
 ARGUMENTS = (
     RECORDS,
-    argument("-o --out", "FILE", "the .parquet file to write", type=Path, required=True),
+    argument(
+        "-o --out", "PATH", "the .parquet file or, for other tuners' formats, the folder to write", type=Path
+    ),
+    argument(
+        "--format",
+        None,
+        "parquet: all records; oracle: what sessions replay; cache files of Kernel Tuner (schema 1.1.0); "
+        "results in the T4 format (schema 1.0.0)",
+        choices=_FORMATS,
+        default="parquet",
+    ),
     flag(
         "--align",
         "scale the times of a problem's other runs to its largest run, by the kernels that both "
         "measured: devices and days differ by some percent",
     ),
+    argument("--model", "FOLDER", "oracle: the model's folder to ship it with, instead of -o", type=Path),
+    argument("--problem-set", "SET", "oracle: only the problems of this set (needed with --model)"),
+    argument(
+        "--kernel-set",
+        "RULES",
+        "oracle: the pool that was measured (default: as the runs recorded it, else default)",
+    ),
+    argument("--device", "NAME", "oracle: only the records of this device"),
     flag("--quiet", "only the summary"),
     json_flag("the summary"),
 )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the file and reports how many rows were kept and dropped. Raises RecordError."""
-    from tile_oracle.errors import RecordError
+    """Writes the file and reports what is in it. Raises HarnessError."""
+    oracle = args.format == "oracle"
+    if (args.out is None) == (args.model is None) or (args.model is not None and not oracle):
+        raise RecordError("name the file or folder to write: -o PATH or, for an oracle, --model FOLDER")
+    if args.format in ("kernel-tuner", "t4"):
+        return _export(args)
+    if args.out is not None and args.out.suffix != ".parquet":
+        raise RecordError(f"{args.out}: records are written as one .parquet file")
+    return _oracle(args) if oracle else _merge(args)
+
+
+def _merge(args: argparse.Namespace) -> int:
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.dataset_file import write_dataset
     from tile_oracle.record.merge import merge_records
     from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
 
-    if args.out.suffix != ".parquet":
-        raise RecordError(f"{args.out}: records are written as one .parquet file")
     tables = []
     for path in args.records:
         tables.append(read_rows(path))
@@ -69,4 +106,44 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print("\n".join(lines))
     print(f"{args.out}: {size / 1e6:.2f} MB")
+    return 0
+
+
+def _oracle(args: argparse.Namespace) -> int:
+    from tile_oracle.commands.oracle import write_oracle
+    from tile_oracle.model.model_folder import read_spec
+    from tile_oracle.problem_set import load_problem_set
+
+    if args.model is not None:
+        read_spec(args.model)  # a replay looks only into model folders
+        if args.problem_set is None:
+            raise RecordError("--model keeps an oracle by problem set: name it with --problem-set")
+    path, lines = write_oracle(
+        args.records,
+        out=args.out,
+        model=args.model,
+        problem_set=load_problem_set(args.problem_set) if args.problem_set else None,
+        kernel_set=args.kernel_set,
+        device=args.device,
+    )
+    size = path.stat().st_size
+    if args.json:
+        print_json({"file": path, "bytes": size, "summary": lines})
+    else:
+        print("\n".join([*lines, f"{path}: {size / 1e6:.2f} MB"]))
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    from tile_oracle.foreign.kernel_tuner import kernel_tuner_files
+    from tile_oracle.problem import problem_from_id
+    from tile_oracle.record.dataset import load_records
+    from tile_oracle.record.dataset_file import write_whole
+
+    count = 0
+    for problem, document in kernel_tuner_files(load_records(args.records), t4=args.format == "t4"):
+        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+        write_whole(text.encode("utf-8"), args.out / f"{problem_from_id(problem).id}.json")
+        count += 1
+    print(f"{count} file{'' if count == 1 else 's'} in {args.out}")
     return 0

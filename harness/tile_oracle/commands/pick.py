@@ -46,9 +46,17 @@ examples:
   tile-oracle pick forward_smoke --arch gfx950 --json
   tile-oracle pick forward_smoke --arch gfx950 --ck-tile ~/composable_kernel --abstain
   tile-oracle pick forward-fp32-n1-c64-k64-i28x28-f1x1 --target cpu --measure 10s
+  tile-oracle pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --predictions --top 5
+  tile-oracle pick forward_smoke --predictions --model models/mine --kernels names.txt --json
 
 A tuned result (`tile-oracle tune`) takes precedence over a model's prediction. With --arch, for an
 architecture that this machine need not have, only models pick.
+
+--predictions: on gfx950 unless --arch or the model says otherwise. The kernels are those that the model was
+trained on (without the algorithms of libraries, since only the library says which of them a problem has),
+unless --kernels or --kernel-set names others. A kernel that the architecture's rules refuse for the problem
+is still listed, with the reason. With --build-dir, a model that reads metrics of binaries reads those of
+prebuilt kernels (`tile-oracle build`) instead of those in its folder.
 """
 
 
@@ -87,11 +95,21 @@ _ARCH = argument("--arch", "ARCH", "pick for this architecture, which this machi
 ABOUT = "Prints the pick for each problem, what it is based on, and how long picking took."
 ARGUMENTS = (
     PROBLEMS,
-    argument("--top", "K", "picks shown", type=int, default=1),
+    argument("--top", "K", "picks shown (default: 1, with --predictions 10)", type=int),
     json_flag("one object per problem and line"),
     argument("--aiter", "FILE", "also write the picks of GEMMs as a tuned table of AITER (CSV)", type=Path),
     argument(
         "--measure", "TIME", "if no model fits, measure the pool for this long (10s, 2m) and keep the result"
+    ),
+    flag(
+        "--predictions",
+        "rank by the model alone, and show all that it predicts of each kernel: TFLOPS, latency, bandwidth",
+    ),
+    argument(
+        "--kernels",
+        "FILE",
+        "with --predictions: rank these kernels, a file of names, one per line, or a list that sessions take "
+        "(.json)",
     ),
     *registry_arguments(),
 )
@@ -121,8 +139,14 @@ def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry
 
 def run(args: argparse.Namespace) -> int:
     """Prints the picks; returns 1 when a problem has none. Raises HarnessError."""
-    if args.top < 1:
+    if args.top is not None and args.top < 1:
         raise ModelError("--top must be at least 1")
+    if args.predictions:
+        from tile_oracle.commands.predict import show_predictions
+
+        return show_predictions(args)
+    if args.kernels is not None:
+        raise ModelError("--kernels is for --predictions: add it, or name a pool with --kernel-set")
     problems = problems_of_arguments(args.problems)
     fallback = None if args.measure is None else Budget(duration_s("--measure", args.measure), None)
     status = 0
@@ -133,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
             candidates = registry.candidates(problem)
             loaded = time.perf_counter()
             try:
-                picks = registry.rank(problem, args.top)
+                picks = registry.rank(problem, args.top or 1)
             except (NoModelError, TargetError) as error:
                 status = 1
                 _say_none(problem, str(error), args, can_measure=registry.target is not None)

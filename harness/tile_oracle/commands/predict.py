@@ -1,4 +1,4 @@
-"""`tile-oracle predict`: ranks the kernels for a problem with a model."""
+"""`tile-oracle pick --predictions`: all that a model predicts of the kernels for a problem."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tile_oracle.arch import load_arch
 from tile_oracle.build.prebuilt_folder import PrebuiltFolder
-from tile_oracle.commands.arguments import ARCH_OF_MODEL, MODEL, PROBLEMS, argument, json_flag, one_of
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
@@ -25,53 +24,14 @@ from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.training.training_range import TrainingRange
 
 _MOST_BYTES = 64 << 20
-EXAMPLES = """\
-examples:
-  tile-oracle predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950
-  tile-oracle predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --model models/mine --top 5
-  tile-oracle predict N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1 --kernel-set default --top 3
-  tile-oracle predict forward_smoke --model models/mine --kernels names.txt --json
-
-The kernels are those that the model was trained on (without the algorithms of libraries, since only the
-library says which of them a problem has), unless a file or a kernel set names others. A kernel that the
-architecture's rules refuse for the problem is still listed, with the reason. `tile-oracle problems NAME
---ids` prints problem ids.
-"""
 
 
-ABOUT = (
-    "Prints the kernels for each problem, best first, with all predictions: the TFLOPS that decide the "
-    "order, and the TFLOPS, latency or bandwidth that each member of the model predicts."
-)
-ARGUMENTS = (
-    PROBLEMS,
-    MODEL,
-    ARCH_OF_MODEL,
-    one_of(
-        argument(
-            "--kernels",
-            "FILE",
-            "kernels to rank: a file of names, one per line, or a list that sessions take (.json)",
-        ),
-        argument("--kernel-set", "NAME", "rank this pool"),
-    ),
-    argument(
-        "--build-dir",
-        "DIR",
-        "prebuilt kernels (`tile-oracle build`): a model that reads metrics of binaries reads theirs "
-        "instead of those in its folder",
-    ),
-    argument("--top", "N", "kernels to show", type=int, default=10),
-    json_flag("one object per problem and line"),
-)
-
-
-def run(args: argparse.Namespace) -> int:
+def show_predictions(args: argparse.Namespace) -> int:
     """Prints the rankings. Raises ProblemError, KernelError, ModelError, RuleError."""
     named = folder_of_model(args.model) if args.model else None
     loaded: dict[Path, Predictor] = {} if named is None else {named: Predictor.load(named)}
     for problem in problems_of_arguments(args.problems):
-        arch = args.arch if named is None else loaded[named].spec.arch
+        arch = (args.arch or "gfx950") if named is None else loaded[named].spec.arch
         asked = _asked(args, problem.kind, arch)
         folder = named or _found(problem.kind, arch, asked or ())
         if folder not in loaded:
@@ -91,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         if not kernels:
             words = operation_named(problem.op).kind_words
             raise ModelError(f"no kernel matches {problem.id}: {words} must be the problem's")
-        _print(predictor, problem, predictor.rank(problem, kernels)[: max(args.top, 1)], travel, args.json)
+        _print(predictor, problem, predictor.rank(problem, kernels)[: args.top or 10], travel, args.json)
     return 0
 
 

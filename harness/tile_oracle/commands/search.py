@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tile_oracle.commands.arguments import argument, json_flag
+from tile_oracle.commands.arguments import argument, json_flag, seed
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import STRATEGIES, best_of, search
@@ -30,9 +30,9 @@ ARGUMENTS = (
     argument("problem", "PROBLEM", "problem id"),
     argument("--model", "FOLDER", "model folder (default: the shipped one that fits)"),
     argument("--arch", "ARCH", "architecture of the shipped model", default="gfx950"),
-    argument("--strategy", None, "", choices=STRATEGIES, default="evolution"),
+    argument("--strategy", None, "how kernels are chosen", choices=STRATEGIES, default="evolution"),
     argument("--budget", "N", "kernels in all", type=int, default=500),
-    argument("--seed", None, "", type=int, default=0),
+    seed("same seed: same kernels"),
     argument("--top", "N", "kernels to show", type=int, default=10),
     json_flag("the kernels"),
 )

@@ -54,11 +54,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             goes_on=_CACHED,
         ),
         Command(
-            "cache",
-            "show what the cache of compiled kernels holds, and remove what is no longer used",
-            goes_on="what was removed stays removed; the same command goes on",
-        ),
-        Command(
             "night",
             "measure and judge by night, from a scheduler: resumes, keeps baselines and a history",
             goes_on="the same command continues this night",
@@ -83,18 +78,11 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "show all runs of a folder over time: figures, what changed, and steps told from noise",
         ),
         Command("runs compare", "compare two runs, oracle files or baselines by their times, or two models"),
-        Command("runs merge", "merge the records of several runs and machines into one file"),
-        Command("runs oracle", "make the oracle file that sessions replay from recorded measurements"),
+        Command("runs merge", "put records of runs and machines into one file, an oracle, or other formats"),
         Command(
             "runs import",
             "convert published CSV or JSON results and benchmark logs into records",
             "import_records",
-        ),
-        Command(
-            "runs export",
-            "write records as Kernel Tuner's cache files or as T4 results",
-            "export_records",
-            goes_on="files that were written stay; the same command writes all of them",
         ),
         Command("runs suggest", "name the pairs to measure next, from the records so far"),
     ),
@@ -105,7 +93,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "write the analytic model of GEMM, which needs no measurements",
         ),
         Command("model evaluate", "judge a model's picks by recorded measurements"),
-        Command("model features", "list the feature schemas, or compute the features of a pair"),
         Command(
             "model ship",
             "train a model on records and put model, oracle and baseline into one folder",
@@ -119,7 +106,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("model export", "write a model and its kernels as C++ sources that pick in microseconds"),
     ),
     "Picks": (
-        Command("predict", "rank the kernels for a problem with a model"),
         Command("pick", "pick the kernel for a problem: tuned, by a model, or by measuring"),
         Command(
             "tune",
@@ -133,11 +119,15 @@ GROUPS: dict[str, tuple[Command, ...]] = {
 COMMANDS = {one.name: one for group in GROUPS.values() for one in group}
 
 _EARLIER = {name.split()[-1]: name for name in COMMANDS} | {
-    "kernels": "pool list",
+    "cache": "doctor --cache",
     "export": "model export",
-    "export-records": "runs export",
+    "export-records": "runs merge",
+    "features": "pool list --features",
+    "kernels": "pool list",
+    "oracle": "runs merge --format oracle",
+    "predict": "pick --predictions",
 }
-"""Earlier name of a command, which scripts may use -> its name."""
+"""Earlier name of a command, which scripts may use -> what is meant today."""
 
 
 def called_today(words: Sequence[str]) -> list[str]:
