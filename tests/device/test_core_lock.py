@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 import tile_oracle
-from tile_oracle.device.core_lock import CoreLock
+from tile_oracle.device.turn_lock import CoreLock
 
 HOLDER = """
 import os, sys
 os.sched_setaffinity(0, {int(core) for core in sys.argv[1].split(",")})
-from tile_oracle.device import core_lock
-core_lock._TURN_S = float(sys.argv[2])
-lock = core_lock.CoreLock()
+from tile_oracle.device import turn_lock
+turn_lock._TURN_S = float(sys.argv[2])
+lock = turn_lock.CoreLock()
 for line in sys.stdin:
     if line == "acquire\\n":
         lock.acquire()

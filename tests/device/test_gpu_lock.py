@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.device import gpu_lock
-from tile_oracle.device.gpu_lock import GpuLock
+from tile_oracle.device import turn_lock
+from tile_oracle.device.turn_lock import GpuLock
 
 HOLDER = """\
 import sys
-from tile_oracle.device.gpu_lock import GpuLock
+from tile_oracle.device.turn_lock import GpuLock
 lock = GpuLock(sys.argv[1])
 lock.acquire()
 print("held", flush=True)
@@ -65,7 +65,7 @@ def test_other_gpus_are_not_waited_for() -> None:
 
 
 def test_the_holder_yields_after_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_lock, "_TURN_S", 0.0)
+    monkeypatch.setattr(turn_lock, "_TURN_S", 0.0)
     mine = GpuLock("0000:c1:00.0")
     mine.acquire()
     mine.acquire()  # nobody waits: it keeps the GPU

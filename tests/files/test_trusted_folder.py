@@ -13,9 +13,9 @@ import pytest
 from tile_oracle.build.cache import BuildCache, content_key
 from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.errors import BuildError
+from tile_oracle.files.lock_folder import lock_folder
 from tile_oracle.files.trusted_folder import TRUSTED, check_trusted, make_folder
 from tile_oracle.selector.native_library import built
-from tile_oracle.target.lock_files import lock_folder
 
 STRANGER = 12345
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")

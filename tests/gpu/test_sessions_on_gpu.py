@@ -33,9 +33,9 @@ from tile_oracle.build.isa import AMD_ARCHS
 from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.build.toolchain import zig_folder
 from tile_oracle.files.data_files import data_folder
+from tile_oracle.files.lock_folder import LOCK_DIR_VARIABLE
 from tile_oracle.target.device_state import why_not_readable
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
-from tile_oracle.target.lock_files import LOCK_DIR_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 GIVEN = os.environ.get("TILE_ORACLE_FIGURES_TARGET")

@@ -216,7 +216,7 @@ def test_a_journal_removed_before_its_lock_is_not_written(
             assert seal_abandoned(tmp_path) == 1
         real_flock(fd, how)
 
-    monkeypatch.setattr(journal_module.fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", flock)
     journal = Journal(tmp_path, "w")
     journal.append(make_row(0))
     assert raced

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.errors import TunedError
+from tile_oracle.files.locks import held
 from tile_oracle.kernel import Kernel
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import problem_from_id
@@ -253,7 +254,7 @@ def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
 
 def test_a_writer_waits_for_the_holder_of_the_lock(tmp_path: Path) -> None:
     mine = results(tmp_path)
-    with mine._locked():
+    with held(mine.path.with_suffix(".lock")):
         adding = threading.Thread(target=lambda: results(tmp_path).add([ENTRY]))
         adding.start()
         adding.join(timeout=0.3)

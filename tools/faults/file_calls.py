@@ -26,8 +26,8 @@ from typing import Any
 import pandas as pd
 
 from tile_oracle.errors import HarnessError
+from tile_oracle.files.lock_folder import LOCK_DIR_VARIABLE
 from tile_oracle.record.dataset import IDENTITY, load_records
-from tile_oracle.target.lock_files import LOCK_DIR_VARIABLE
 from tools.faults.campaign import Campaign, Outcome, main
 from tools.faults.file_layer import build, environment, faulty_environment
 from tools.faults.memory_folder import memory_folder

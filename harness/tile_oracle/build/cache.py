@@ -18,7 +18,6 @@ running; a new session compiles again.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -34,6 +33,7 @@ from typing import Any
 
 from tile_oracle.build.use_marks import UseMarks
 from tile_oracle.errors import BuildError
+from tile_oracle.files.locks import take
 from tile_oracle.files.trusted_folder import check_part_trusted, check_trusted, make_folder
 
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -146,18 +146,16 @@ class BuildCache:
             make_folder(path.parent)
             while True:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                is_free = False
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if _is_still(path, descriptor):
-                        return KeyLock(path, descriptor)
-                except BlockingIOError:
+                    is_free = take(descriptor)
+                    if is_free and _is_still(path, descriptor):
+                        return KeyLock(path, os.dup(descriptor))
+                finally:
                     os.close(descriptor)
+                if not is_free:
                     return None
-                except OSError:
-                    os.close(descriptor)
-                    raise
                 # The previous holder removed the file after we opened it and before we locked it.
-                os.close(descriptor)
 
     @contextmanager
     def work_folder(self) -> Iterator[Path]:

@@ -11,7 +11,6 @@ last use alone.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import stat
@@ -19,6 +18,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tile_oracle.files.locks import give, held, take
 
 USE_FOLDER = "use"
 GUARD = "prune.lock"
@@ -57,11 +58,11 @@ class UseMarks:
             self._open()
             assert self._guard is not None
             assert self._file is not None
-            fcntl.flock(self._guard, fcntl.LOCK_SH)
+            take(self._guard, shared=True, wait=True)
             try:
                 os.write(self._file, key.encode() + b"\n")
             finally:
-                fcntl.flock(self._guard, fcntl.LOCK_UN)
+                give(self._guard)
         except OSError:
             self._is_writable = False
         self._keys.add(key)
@@ -73,15 +74,15 @@ class UseMarks:
         self._folder.mkdir(exist_ok=True)
         _check_writable(self._folder)
         if self._guard is None:
-            self._guard = _guard(self._folder)
+            self._guard = os.open(self._folder / GUARD, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         path = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
         # Under the guard: pruning takes an unlocked file for a dead session's.
-        fcntl.flock(self._guard, fcntl.LOCK_SH)
+        take(self._guard, shared=True, wait=True)
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take(file)
         finally:
-            fcntl.flock(self._guard, fcntl.LOCK_UN)
+            give(self._guard)
         self._file, self._path = file, path
 
     def _release(self) -> None:
@@ -107,16 +108,9 @@ def nobody_begins(cache: Path) -> Iterator[frozenset[str]]:
     """
     folder = cache / USE_FOLDER
     folder.mkdir(exist_ok=True)
-    guard = _guard(folder)
-    try:
-        fcntl.flock(guard, fcntl.LOCK_EX)
-        keys: set[str] = set()
-        for path in folder.iterdir():
-            if path.suffix == _SUFFIX:
-                keys |= _keys_of_living(path)
-        yield frozenset(keys)
-    finally:
-        os.close(guard)
+    with held(folder / GUARD):
+        living = (_keys_of_living(path) for path in folder.iterdir() if path.suffix == _SUFFIX)
+        yield frozenset().union(*living)
 
 
 def _check_writable(folder: Path) -> None:
@@ -125,16 +119,11 @@ def _check_writable(folder: Path) -> None:
         raise PermissionError(f"{folder} is read-only")
 
 
-def _guard(folder: Path) -> int:
-    return os.open(folder / GUARD, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-
-
 def _keys_of_living(path: Path) -> set[str]:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return set(path.read_text("ascii", "replace").split())
+        if not take(handle, shared=True):
+            return set(path.read_text("ascii", "replace").split())
     finally:
         os.close(handle)
     path.unlink(missing_ok=True)

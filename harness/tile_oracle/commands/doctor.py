@@ -28,6 +28,7 @@ from tile_oracle.commands.cache import CACHE_ARGUMENTS, show_cache
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.errors import HarnessError, KernelError
 from tile_oracle.features.schemas import op_of_model
+from tile_oracle.files.lock_folder import describe_lock_folder
 from tile_oracle.files.trusted_folder import check_trusted
 from tile_oracle.measure.child import what_holds
 from tile_oracle.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
@@ -38,7 +39,6 @@ from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import kernel_pool
 from tile_oracle.target.device_state import DeviceState, open_reader, why_not_readable
 from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
-from tile_oracle.target.lock_files import describe_lock_folder
 from tile_oracle.target.resolve import amd_targets
 from tile_oracle.version import __version__
 

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from tile_oracle.arch.time_bound import Limits
 from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
-from tile_oracle.device.core_lock import CoreLock
 from tile_oracle.device.cpu_data import CpuData, CpuTimed
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.native_clock import NativeClock, Turns
 from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
+from tile_oracle.device.turn_lock import CoreLock
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.problem.number_formats import STORAGE, Array

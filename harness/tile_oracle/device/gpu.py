@@ -22,7 +22,6 @@ from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
 from tile_oracle.device.callers_data import CallersData
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.gpu_data import GpuData, OperandSet
-from tile_oracle.device.gpu_lock import GpuLock
 from tile_oracle.device.gpu_timer import CHANGES, GpuTimer, Timed
 from tile_oracle.device.gpu_verdict import beside, explain, repeated, wrong_or_flaky
 from tile_oracle.device.gpu_work import (
@@ -34,6 +33,7 @@ from tile_oracle.device.gpu_work import (
 from tile_oracle.device.loaded_kernel import LoadedKernel, load_kernel
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import Driver, RuntimeFailure, RuntimeMissing
+from tile_oracle.device.turn_lock import GpuLock
 from tile_oracle.operation.on_gpu import on_gpu
 from tile_oracle.problem import Problem
 from tile_oracle.target.base import DataFiles, DeviceInfo

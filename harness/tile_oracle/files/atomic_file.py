@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
+
+from tile_oracle.files.locks import take
 
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
 """Error numbers of file systems that cannot flush a folder."""
@@ -32,8 +33,8 @@ def _remove_leftovers(path: Path) -> None:
         for place in path.parent.iterdir():
             if (found := name.fullmatch(place.name)) and not Path(f"/proc/{found[1]}").exists():
                 with suppress(OSError), place.open("rb") as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    place.unlink()
+                    if take(file.fileno()):
+                        place.unlink()
 
 
 def write_and_rename(aside: Path, path: Path, data: bytes) -> None:
@@ -43,7 +44,7 @@ def write_and_rename(aside: Path, path: Path, data: bytes) -> None:
         handle = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             with suppress(OSError):  # not every file system has locks
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                take(handle)
             _write_all(handle, data)
             os.fsync(handle)
             if read_all(handle) != data:

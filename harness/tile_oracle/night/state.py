@@ -10,19 +10,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.locks import held
 
 _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?")
 
@@ -60,19 +59,16 @@ class NightState:
         """Locks the folder for this process. Raises RecordError if another process uses it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            lock = ExitStack()
+            is_free = lock.enter_context(held(self.folder / "lock", wait=False))
         except OSError as error:
             raise RecordError(f"cannot use {self.folder}: {error.strerror}; choose another --state") from None
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+        with lock:
+            if not is_free:
                 raise RecordError(
                     f"another night uses {self.folder}: wait until it ends, or choose another --state"
-                ) from None
+                )
             yield
-        finally:
-            os.close(handle)
 
     # ---- which night ------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ not run again.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import zlib
@@ -20,6 +19,8 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from tile_oracle.files.locks import take
 
 _GLOB = ".attempt-*"
 _BYTES = 2048
@@ -99,7 +100,7 @@ class Attempts:
         assert self.path is not None
         try:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take(self._fd)
             os.pwrite(self._fd, _AT_REST.ljust(_BYTES), 0)
         except OSError:
             self.close()  # the disk is full: deaths are not detected, measurements continue
@@ -171,7 +172,8 @@ def _read_deaths(folder: Path, boot: str) -> list[_Death]:
         with suppress(OSError):
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not take(fd):
+                    continue  # its session lives
                 death = _read_death(path, os.pread(fd, _BYTES, 0), boot)
                 if death is None:
                     path.unlink()

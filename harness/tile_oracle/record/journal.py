@@ -19,7 +19,6 @@ Unreadable data is never treated as empty. A damaged line is moved to a file who
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import threading
@@ -38,6 +37,7 @@ from tile_oracle.files.atomic_file import (
     write_and_rename,
     write_atomically,
 )
+from tile_oracle.files.locks import take
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.record.journal_line import JournalLines, decode_line, decode_lines, encode_line
 from tile_oracle.record.sealed_parquet import (
@@ -165,7 +165,7 @@ class Journal:
             except FileExistsError:
                 continue
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX)
+                take(fd, wait=True)
                 if os.fstat(fd).st_nlink:
                     return fd, path
             except OSError:
@@ -284,13 +284,10 @@ def seal_abandoned(folder: Path, tell: Tell = tell_in_log) -> int:
                 tell(f"{path} cannot be sealed: {error.strerror}; its rows are still in it")
             continue
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Another process may have sealed and removed it between open and lock.
-            if os.fstat(fd).st_nlink:
+            # Its owner lives, or another process sealed and removed it between open and lock.
+            if take(fd) and os.fstat(fd).st_nlink:
                 _seal(path, fd, tell)
                 sealed += 1
-        except BlockingIOError:
-            continue  # its owner lives
         except (OSError, RecordError) as error:
             if isinstance(error, RecordError):
                 tell(str(error))
@@ -312,14 +309,11 @@ def _is_held(path: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not take(fd, shared=True)
     except OSError:
         return False
     finally:
         os.close(fd)
-    return False
 
 
 def read_journal(path: Path, offset: int = 0) -> JournalLines:
@@ -485,7 +479,7 @@ def forget_lost(folder: Path) -> int:
         raise RecordError(f"{folder} cannot be read: {error.strerror}") from None
     try:
         # Only one session at a time may rewrite the parts of a run.
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        take(fd, wait=True)
         return sum(_forget_lost_in(part) for part in parts_in(folder))
     except OSError as error:
         raise RecordError(f"{folder} cannot be locked: {error.strerror}") from None

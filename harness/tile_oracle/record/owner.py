@@ -10,7 +10,6 @@ Locks belong to a process: opening a run twice in one process makes one owner.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -19,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tile_oracle.errors import RecordError
+from tile_oracle.files.locks import take
+from tile_oracle.record.disk_errors import disk_errors_as
 
 _LONGEST_WAIT_S = 30.0
 _POLL_S = 0.02
@@ -51,7 +52,7 @@ def own(folder: Path, manifest: str) -> RunLock:
         if held is not None and held._close.alive:
             os.close(handle)
             return held
-        if not _locked(handle, fcntl.LOCK_EX, folder):
+        if not _locked(handle, folder):
             raise RecordError(
                 f"{folder} is in use by another session{_whose(key[1])}: wait until it ends, "
                 "or choose another --run-name"
@@ -79,7 +80,7 @@ def join(folder: Path, manifest: str, owner: str) -> RunLock:
     handle = _opened(folder / manifest, os.O_RDONLY)
     try:
         # Held only briefly, while a session that takes over checks the run.
-        if not _locked(handle, fcntl.LOCK_SH, folder, _LONGEST_WAIT_S) or not _lives(owner):
+        if not _locked(handle, folder, _LONGEST_WAIT_S, shared=True) or not _lives(owner):
             raise RecordError(f"the session that owns {folder} has ended: continue it with --resume")
     except BaseException:
         os.close(handle)
@@ -102,7 +103,7 @@ def _wait_for_workers(manifest: Path) -> None:
     except OSError as error:
         raise RecordError(f"{manifest} cannot be opened: {error.strerror}") from None
     try:
-        if not _locked(handle, fcntl.LOCK_EX, manifest.parent, _LONGEST_WAIT_S):
+        if not _locked(handle, manifest.parent, _LONGEST_WAIT_S):
             raise RecordError(
                 f"{manifest.parent} is in use by workers of a session that has ended"
                 f"{_whose(os.fstat(handle).st_ino)}: end them, then --resume"
@@ -111,22 +112,16 @@ def _wait_for_workers(manifest: Path) -> None:
         os.close(handle)
 
 
-def _locked(handle: int, how: int, folder: Path, wait_s: float = 0.0) -> bool:
+def _locked(handle: int, folder: Path, wait_s: float = 0.0, *, shared: bool = False) -> bool:
     """Whether the lock was acquired. Raises RecordError if the file system has no locks."""
     deadline = time.monotonic() + wait_s
     pause = threading.Event()
-    while True:
-        try:
-            fcntl.flock(handle, how | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
+    with disk_errors_as(f"{folder} cannot be locked", "choose a --report-dir on a local file system"):
+        while not take(handle, shared=shared):
             if time.monotonic() >= deadline:
                 return False
-        except OSError as error:
-            raise RecordError(
-                f"{folder} cannot be locked: {error.strerror}; choose a --report-dir on a local file system"
-            ) from None
-        pause.wait(_POLL_S)
+            pause.wait(_POLL_S)
+    return True
 
 
 def _whose(inode: int) -> str:

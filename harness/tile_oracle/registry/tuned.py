@@ -1,20 +1,19 @@
 """Tuned results: the best measured kernel of a problem, stored on disk and used only while it is valid.
 
 There is one file per architecture, `tuned/ARCH.jsonl` in the project's cache folder, with one JSON object per
-line. Each line has its own checksum and is appended under a lock. Later lines replace earlier ones of the
+line. Each line has its own checksum and is appended under a lock, of another file: this one is replaced when
+it is compacted. Later lines replace earlier ones of the
 same problem and environment.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 from tile_oracle.build.cache import default_cache_folder
 from tile_oracle.errors import KernelError, TunedError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.locks import held
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import Problem
@@ -141,7 +141,7 @@ class TunedResults:
         text = "".join(_line(entry) for entry in new).encode()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._locked():
+            with held(self.path.with_suffix(".lock")):
                 with self.path.open("ab+") as file:
                     end = file.seek(0, os.SEEK_END)
                     if end:
@@ -199,7 +199,7 @@ class TunedResults:
         """Renames a damaged file and writes its valid lines to a new one; returns a message."""
         kept = f"the whole lines of {len(self._entries)} problems are kept"
         try:
-            with self._locked():
+            with held(self.path.with_suffix(".lock")):
                 data = self._read()
                 found = _parsed(data)
                 if not found.damaged:
@@ -223,18 +223,6 @@ class TunedResults:
         newest = {entry.identity: entry for entry in found.entries}
         write_atomically(self.path, found.text(newest.values()))
         self._lines = len(newest)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        # A separate lock file, because the file itself is replaced when it is compacted.
-        lock = os.open(
-            self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
-        )
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
 
 
 def now() -> str:

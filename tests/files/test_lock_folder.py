@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.target import lock_files
-from tile_oracle.target.lock_files import describe_lock_folder, lock_folder
+from tile_oracle.files import lock_folder as lock_files
+from tile_oracle.files.lock_folder import describe_lock_folder, lock_folder
 
 NOBODY = 65534
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
@@ -137,11 +137,11 @@ def test_users_of_a_shared_folder_exclude_each_other(tmp_path: Path) -> None:
         folder = lock_folder({})
         assert folder is not None
         assert folder.path == shared
-        assert folder.locked("core-0.lock", block=False) is None
+        assert folder.locked("core-0.lock") is None
         assert folder.somebody_holds("core-0.lock")
         holder.stdin.close()
         holder.wait()
-        handle = folder.locked("core-0.lock", block=True)
+        handle = folder.locked("core-0.lock")
         assert handle is not None
         os.close(handle)
     finally:
@@ -191,7 +191,7 @@ def test_a_reused_descriptor_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_processes_of_one_user_find_the_same_folder(tmp_path: Path) -> None:
     """Whatever their umask."""
-    program = "from tile_oracle.target.lock_files import lock_folder; print(lock_folder().path)"
+    program = "from tile_oracle.files.lock_folder import lock_folder; print(lock_folder().path)"
     found = {
         subprocess.run(
             [sys.executable, "-c", program],

@@ -17,7 +17,6 @@ and never written, so a file of another user can only be locked.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import tempfile
@@ -27,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tile_oracle.files.locks import take
 from tile_oracle.files.passing_errors import unless_passing
 from tile_oracle.files.trusted_folder import may_change
 
@@ -75,18 +75,16 @@ class LockFolder:
                 return handle
         return None
 
-    def locked(self, name: str, *, block: bool) -> int | None:
+    def locked(self, name: str) -> int | None:
         """Opens a lock file with an exclusive lock, held until it is closed; None when it cannot be
         locked."""
         handle = self.open(name)
-        if handle is None:
-            return None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if block else fcntl.LOCK_NB))
-        except OSError:
+        if handle is not None:
+            with suppress(OSError):
+                if take(handle):
+                    return handle
             os.close(handle)
-            return None
-        return handle
+        return None
 
     def somebody_holds(self, name: str) -> bool:
         """Whether another process holds a lock on the file, exclusive or shared."""
@@ -94,12 +92,11 @@ class LockFolder:
         if handle is None:
             return False
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return not take(handle)
         except OSError:
             return True
         finally:
             os.close(handle)
-        return False
 
 
 def lock_folder(environment: Mapping[str, str] = os.environ) -> LockFolder | None:
