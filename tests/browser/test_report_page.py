@@ -10,7 +10,8 @@ import pytest
 
 from tests.browser.conftest import Open, fits
 from tests.report.records_factory import some_problems, some_run
-from tile_oracle.report.data import RankedBy, RunInfo, Scope, analyse
+from tile_oracle.judge.model import Origin
+from tile_oracle.report.data import RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "device_scale_factor": 2}
@@ -28,7 +29,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         device="Some GPU",
         folder="reports/a-run",
     )
-    ranked_by = RankedBy("folder", "models/x")
+    ranked_by = Origin("folder", "models/x")
     data = analyse(records, problems, rankings, run=run, ranked_by=ranked_by, scope=Scope(1200, 1200))
     file = tmp_path_factory.mktemp("report") / "report.html"
     file.write_text(report_html(data), encoding="utf-8")

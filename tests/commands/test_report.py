@@ -16,9 +16,10 @@ from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import GateError, RecordError
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.baseline_file import save_baseline
+from tile_oracle.judge.model import Origin
 from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.schema import arrow_schema
-from tile_oracle.report.data import RankedBy, ReportData, RunInfo, analyse
+from tile_oracle.report.data import ReportData, RunInfo, analyse
 from tile_oracle.report.files import write_report
 
 PROBLEMS = some_problems(5)
@@ -38,7 +39,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 def the_report(folder: Path) -> ReportData:
     about = RunInfo("a-run", problem_set="mine", folder=str(folder))
-    return analyse(RECORDS, PROBLEMS, RANKINGS, run=about, ranked_by=RankedBy("folder", "models/x"))
+    return analyse(RECORDS, PROBLEMS, RANKINGS, run=about, ranked_by=Origin("folder", "models/x"))
 
 
 def call(*words: str | Path) -> int:

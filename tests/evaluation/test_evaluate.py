@@ -14,11 +14,11 @@ from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.compare import compare
-from tile_oracle.evaluation.evaluate import evaluate, noise_ceiling, rank_records
+from tile_oracle.evaluation.evaluate import evaluate, noise_ceiling
+from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
 from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.judge.bootstrap import interval, mean_of, paired_interval, quantile_of
 from tile_oracle.model.noise import NoiseModel
-from tile_oracle.model.predictor import Predictor
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.final import problems_of
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
@@ -70,9 +70,8 @@ def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path:
         ["latency", "bandwidth", "log_time", "log_efficiency", "lambdarank"]
     )
     train(records, recipe.with_trees(60), n_splits=2).save(tmp_path / "m")
-    predictor = Predictor.load(tmp_path / "m")
-    rankings = rank_records(predictor, records)
-    found = evaluate("m", records, rankings, predictor=predictor)
+    model = FolderModel(tmp_path / "m")
+    found = evaluate("m", records, rank_recorded(model, records), predictor=model.predictor)
     by = {(one.of, one.quantity): one for one in found.targets}
     assert {key for key in by if key[0] != "pick"} == {
         ("tflops", "tflops"), ("latency", "latency"), ("bandwidth", "bandwidth"), ("log_time", "log_time"),
@@ -84,7 +83,7 @@ def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path:
         ("latency", lambda p, t: t),
         ("bandwidth", lambda p, t: p.bytes / (t * 1e6)),
     ):
-        said = predictor.predict(problems, kernels, target)
+        said = model.predictor.predict(problems, kernels, target)
         times = records.pivot_table(index="problem", columns="kernel", values="latency_ms")
         truth = np.array([[measured(p, times.loc[p.id, k.name]) for k in kernels] for p in problems])
         one = by[target, target]
@@ -110,8 +109,8 @@ def test_a_model_that_orders_kernels_is_not_judged_as_if_it_predicted_times(
     records: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(records, recipe_named("lambdarank").with_trees(60), n_splits=2).save(tmp_path / "m")
-    predictor = Predictor.load(tmp_path / "m")
-    found = evaluate("m", records, rank_records(predictor, records), predictor=predictor)
+    model = FolderModel(tmp_path / "m")
+    found = evaluate("m", records, rank_recorded(model, records), predictor=model.predictor)
     assert (found.regression, found.calibration) == ({}, [])
     pick, member = found.targets
     assert (pick.of, pick.quantity, pick.r2, pick.rmse) == ("pick", "order", None, None)

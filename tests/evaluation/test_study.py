@@ -49,25 +49,6 @@ def test_the_study_judges_recipes_on_problems_that_they_have_not_seen(
 
 
 @pytest.mark.slow
-def test_who_picks_asks_kernels_first_whether_they_refuse(
-    folder: Path, halves: tuple[pd.DataFrame, pd.DataFrame]
-) -> None:
-    """A recipe has seen no refusals; here its favourite kernel refuses."""
-    training, test = halves
-    best = test.loc[test.groupby("problem")["latency_ms"].idxmin(), ["problem", "kernel"]]
-    refusing = pd.MultiIndex.from_frame(test[["problem", "kernel"]]).isin(pd.MultiIndex.from_frame(best))
-    answers = test.assign(
-        status=test["status"].mask(refusing, "unsupported"),
-        latency_ms=test["latency_ms"].mask(refusing),
-        tflops=test["tflops"].mask(refusing),
-    )
-    found = study(folder, training, answers, recipes=("tflops",))
-    assert found["verification"]["pairs"]["unsupported"] == 8
-    for row in found["rows"]:
-        assert row["headlines"]["mean"]["value"] > 80, row["name"]
-
-
-@pytest.mark.slow
 def test_a_model_that_saw_the_test_is_not_judged_on_it(
     folder: Path, halves: tuple[pd.DataFrame, pd.DataFrame]
 ) -> None:

@@ -6,7 +6,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.judge.ranking import RankingOrder
+from tile_oracle.judge.ranking import Ranking
 
 NAMES = st.sampled_from(["a", "b", "ba", "c"])
 PAIRS = st.dictionaries(st.tuples(NAMES, NAMES), st.sampled_from([0.0, 1.0, 2.5]), max_size=12)
@@ -21,7 +21,7 @@ def table_of(pairs: dict[tuple[str, str], float]) -> pd.DataFrame:
 def test_the_order_is_that_of_a_sorted_table(pairs: dict[tuple[str, str], float]) -> None:
     rankings = table_of(pairs)
     ordered = rankings.sort_values(["problem", "predicted_tflops", "kernel"], ascending=[True, False, True])
-    order = RankingOrder.of(rankings)
+    order = Ranking.of(rankings)
     expected = [
         (problem, group["kernel"].tolist(), group["predicted_tflops"].tolist())
         for problem, group in ordered.groupby("problem", sort=False)
@@ -36,7 +36,7 @@ def test_the_order_is_that_of_a_sorted_table(pairs: dict[tuple[str, str], float]
 def test_the_best_are_the_first_ones_and_the_oracle(
     pairs: dict[tuple[str, str], float], most: int, oracle: str
 ) -> None:
-    found = RankingOrder.of(table_of(pairs)).best(most, {"a": oracle, "b": "nowhere"})
+    found = Ranking.of(table_of(pairs)).best(most, {"a": oracle, "b": "nowhere"})
     wanted = []
     for problem in ("a", "b"):
         listed = sorted((-value, kernel) for (name, kernel), value in pairs.items() if name == problem)
@@ -48,6 +48,4 @@ def test_the_best_are_the_first_ones_and_the_oracle(
 
 def test_a_pair_that_is_ranked_twice_is_found() -> None:
     rows = [("p", "k", 1.0), ("p", "k", 2.0)]
-    assert RankingOrder.of(
-        pd.DataFrame(rows, columns=["problem", "kernel", "predicted_tflops"])
-    ).has_duplicates
+    assert Ranking.of(pd.DataFrame(rows, columns=["problem", "kernel", "predicted_tflops"])).has_duplicates

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tests.made_records import make_kernels, make_problems
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.folder_predictor import FolderPredictor
-from tile_oracle.features.code_table import CodeTable
+from tile_oracle.evaluation.folder_model import FolderModel, pool_of
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
@@ -76,7 +75,7 @@ def predicted(booster: lgb.Booster, log: bool) -> Any:
     return np.expm1(raw) if log else raw
 
 
-def tflops(predictor: Any) -> Any:
+def tflops(predictor: Predictor) -> Any:
     return np.ravel(predictor.predict(make_problems(3, seed=7), make_kernels()))
 
 
@@ -90,9 +89,11 @@ def test_predictions_are_lightgbms_own(
     expected = np.maximum(predicted(booster, log), 1e-9)
     np.testing.assert_allclose(tflops(Predictor.load(tmp_path / "m")), expected, rtol=1e-9)
     # With many pairs native code would score them.
-    np.testing.assert_allclose(
-        tflops(FolderPredictor(tmp_path / "m", CodeTable(), pairs=10**6)), expected, rtol=1e-9
+    ranked, _ = FolderModel(tmp_path / "m", pairs=10**6).rank(
+        make_problems(3, seed=7), pool_of(make_kernels())
     )
+    assert ranked is not None
+    np.testing.assert_allclose(ranked["predicted_tflops"], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("how", OTHERS, ids=name)

@@ -13,10 +13,11 @@ import pytest
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
+from tile_oracle.judge.model import Origin
 from tile_oracle.judge.verdict import FAILED
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.report.answers import is_it_good, next_commands, where_it_fails
-from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
+from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
 from tile_oracle.report.lost_time import combined_name, losing_slices, lost_times, time_weighted_percent
 from tile_oracle.report.pictures import lost_time_curve, roofline
@@ -32,7 +33,7 @@ def _two_problems(arch: str = "", baseline: Baseline | None = None) -> ReportDat
     records = frame(rows)
     rankings = records[["problem", "kernel"]].assign(predicted_tflops=[1.0, 2.0, 2.0, 1.0])
     run = RunInfo("a", problem_set="s", target="cpu", arch=arch, folder="my reports/a")
-    given = {"run": run, "ranked_by": RankedBy("folder", "models/x"), "baseline": baseline}
+    given = {"run": run, "ranked_by": Origin("folder", "models/x"), "baseline": baseline}
     return analyse(records, problems, rankings, criteria=Criteria(rule="published"), **given)  # type: ignore[arg-type]
 
 
@@ -203,7 +204,7 @@ def test_the_curve_of_lost_time_counts_whole_problems() -> None:
     records = frame(rows)
     rankings = records[["problem", "kernel"]].assign(predicted_tflops=[1.0, 2.0] * 3)
     run = RunInfo("a", target="cpu")
-    chart = lost_time_curve(analyse(records, problems, rankings, run=run, ranked_by=RankedBy("folder", "x")))
+    chart = lost_time_curve(analyse(records, problems, rankings, run=run, ranked_by=Origin("folder", "x")))
     assert chart is not None
     ticks = re.findall(r'text-anchor="middle">([\d.]+)</text>', chart)
     assert ticks

@@ -8,11 +8,12 @@ import pytest
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
 from tile_oracle.errors import RecordError
+from tile_oracle.judge.model import Origin
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select
 from tile_oracle.record.final import final_measurements
 from tile_oracle.record.schema import arrow_schema
-from tile_oracle.report.data import RankedBy, RunInfo, Scope, analyse
+from tile_oracle.report.data import RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
 from tile_oracle.report.terminal import summary_lines
 
@@ -78,12 +79,12 @@ def test_a_run_is_complete_when_every_pair_was_measured(scope: Scope, complete: 
 
 
 def test_the_origin_of_the_model_is_stated() -> None:
-    assert "trained model models/x" in RankedBy("folder", "models/x").sentence
-    text = RankedBy("out_of_fold", "LightGBM", "5 folds by problem").sentence
+    assert "trained model models/x" in Origin("folder", "models/x").sentence
+    text = Origin("out_of_fold", "LightGBM", "5 folds by problem").sentence
     assert "out-of-fold predictions" in text
     assert "this run's own records" in text
     assert "5 folds by problem" in text
-    assert "no model" in RankedBy().sentence
+    assert "no model" in Origin().sentence
 
 
 def test_bad_records_are_a_one_line_error() -> None:

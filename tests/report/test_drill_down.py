@@ -12,9 +12,10 @@ import pytest
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
 from tests.samples import slow
+from tile_oracle.judge.model import Origin
 from tile_oracle.model.feature_share import FeatureShare, PickReason
 from tile_oracle.pages.words import microseconds
-from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
+from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.drill_down import DrillDown, KernelRow, drill_data, drill_down_of
 from tile_oracle.report.html import report_html
 
@@ -24,7 +25,7 @@ RUN = RunInfo("a-run", target="sm_90", arch="sm_90")
 def a_report(problems: int, kernels: int, failures: float = 0.1) -> ReportData:
     some = some_problems(problems)
     records, rankings = some_run(some, kernels, failures=failures)
-    return analyse(records, some, rankings, run=RUN, ranked_by=RankedBy("folder", "models/x"))
+    return analyse(records, some, rankings, run=RUN, ranked_by=Origin("folder", "models/x"))
 
 
 def times_us(rows: Sequence[KernelRow]) -> list[float]:
@@ -121,7 +122,7 @@ def test_reasons_are_shown_in_percent_of_the_time_or_as_scores() -> None:
         ["outputs_per_wave", "3", "4.5", "+22.1 %", "accumulators of a wave, elements"],
         ["all others", "", "", "+10.5 %", ""],
     ]
-    scored = dataclasses.replace(data, ranked_by=RankedBy("folder", "x", order_only=True))
+    scored = dataclasses.replace(data, ranked_by=Origin("folder", "x", order_only=True))
     caption, columns, _ = _tables(scored)[-1]
     assert caption == "Why the model ranks the pick above the oracle: by a score +0.300 higher"
     assert columns[3][0] == "adds to the score"
@@ -133,7 +134,7 @@ def test_pick_and_oracle_are_compared_field_by_field() -> None:
     a, b = some_kernels(2, problem)
     records = frame([record(problem, a, 2.0), record(problem, b, 1.0)])
     rankings = records[["problem", "kernel"]].assign(predicted_tflops=[1.0, 2.0])
-    data = analyse(records, [problem], rankings, run=RUN, ranked_by=RankedBy("folder", "models/x"))
+    data = analyse(records, [problem], rankings, run=RUN, ranked_by=Origin("folder", "models/x"))
     ((_, _, differs),) = _tables(data)
     pick, oracle = b.as_row(), a.as_row()
     assert differs
@@ -153,7 +154,7 @@ def test_the_least_efficient_problems_are_written_out_like_the_most_costly() -> 
         ranked += [1.0, 2.0]
     records = frame(rows)
     rankings = records[["problem", "kernel"]].assign(predicted_tflops=ranked)
-    data = analyse(records, problems, rankings, run=RUN, ranked_by=RankedBy("folder", "models/x"))
+    data = analyse(records, problems, rankings, run=RUN, ranked_by=Origin("folder", "models/x"))
     costly = [row["problem"] for row in drill_down_of(data).problems[:15]]
     assert not {problem.id for problem in small} & set(costly)
     written = re.findall(r'<details id="problem-\d+"><summary>.*?class="id">([^<]+)<', report_html(data))

@@ -13,7 +13,8 @@ from tests.report.records_factory import frame, some_problems, some_run
 from tile_oracle.errors import GateError, HarnessError, RecordError
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
-from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
+from tile_oracle.judge.model import Origin
+from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.files import read_inputs, selection_bytes, write_report
 
 PROBLEMS = some_problems(6)
@@ -29,7 +30,7 @@ def a_report(**more: object) -> ReportData:
     identity = {one.name: "x" for one in dataclasses.fields(Baseline) if one.type == "str"}
     given = {
         "run": RUN,
-        "ranked_by": RankedBy("out_of_fold", "LightGBM", "5 folds"),
+        "ranked_by": Origin("out_of_fold", "LightGBM", "5 folds"),
         "scope": Scope(48, 48, deselected=3),
         "criteria": Criteria(mean_points=1.5),
         "baseline": make_baseline(first.selection, first.final, **identity),

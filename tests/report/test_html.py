@@ -17,8 +17,9 @@ from tests.report.records_factory import frame, record, some_kernels, some_probl
 from tests.samples import slow
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
+from tile_oracle.judge.model import Origin
 from tile_oracle.pages.words import moment
-from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
+from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
 
 VOID = {"meta", "br", "wbr", "input", "link", "img"}
@@ -79,7 +80,7 @@ def a_report(count: int, *, model: bool = True, failures: float = 0.05) -> Repor
         problems,
         rankings if model else None,
         run=RUN,
-        ranked_by=RankedBy("folder", "models/x") if model else None,
+        ranked_by=Origin("folder", "models/x") if model else None,
         scope=Scope(count * 6, count * 6),
     )
 
@@ -216,7 +217,7 @@ def test_hostile_text_stays_text(drawn: str, extra: str) -> None:
             options={"o" + text: text},
             baseline_file=text,
         )
-        model = RankedBy("folder", text, text)
+        model = Origin("folder", text, text)
         return Page(report_html(analyse(records, [problem], rankings, run=run, ranked_by=model)))
 
     got = page(hostile)

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
+from tile_oracle.judge.model import Origin
 from tile_oracle.pages.tables import code, text
-from tile_oracle.report.data import RankedBy, RunInfo, analyse
+from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.markdown import summary_markdown
 
 PROBLEMS = some_problems(6)
@@ -25,7 +26,7 @@ def columns(line: str) -> int:
 
 def test_it_has_the_metrics_and_complete_tables() -> None:
     records, rankings = some_run(PROBLEMS, 12, failures=0.2)
-    data = analyse(records, PROBLEMS, rankings, run=RUN, ranked_by=RankedBy("folder", "models/x"))
+    data = analyse(records, PROBLEMS, rankings, run=RUN, ranked_by=Origin("folder", "models/x"))
     summary = summary_markdown(data)
     assert f"| efficiency, mean | {data.efficiency.mean_percent:.1f} % |" in summary
     weighted = f"{data.time_weighted_percent:.1f} %"
@@ -46,7 +47,7 @@ def test_it_has_the_metrics_and_complete_tables() -> None:
 def test_it_answers_the_questions_of_the_report_first() -> None:
     records, rankings = some_run(PROBLEMS, 12, failures=0.0)
     run = replace(RUN, folder="reports/a run")
-    data = analyse(records, PROBLEMS, rankings, run=run, ranked_by=RankedBy("folder", "models/x"))
+    data = analyse(records, PROBLEMS, rankings, run=run, ranked_by=Origin("folder", "models/x"))
     summary = summary_markdown(data)
     answers = summary[: summary.index("| figure | value |")]
     assert "The picks reach" in answers

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tile_oracle.judge.model import Origin
 from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.schema import columns
-from tile_oracle.report.data import RankedBy, ReportData, RunInfo, analyse
+from tile_oracle.report.data import ReportData, RunInfo, analyse
 from tile_oracle.report.html import report_html
 
 ATTENTION = [
@@ -59,7 +60,7 @@ def a_session(problems: tuple[Problem, ...], pool: list[tuple[str, dict[str, int
     noise = np.exp(random.normal(0, 0.1, len(ranked)))
     rankings = ranked[["problem", "kernel"]].assign(predicted_tflops=ranked["tflops"] * noise)
     run = RunInfo("r", problem_set="a set", target="sm_90", arch="sm_90", device="NVIDIA H200")
-    return analyse(records, problems, rankings, run=run, ranked_by=RankedBy("folder", "models/x"))
+    return analyse(records, problems, rankings, run=run, ranked_by=Origin("folder", "models/x"))
 
 
 def words(page: str) -> str:

@@ -25,6 +25,7 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.vouched_files import MANIFEST_FILE, seal_folder
+from tile_oracle.judge.ranking import best_first
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.kernel.named import is_named
 from tile_oracle.model.model_folder import read_spec
@@ -68,12 +69,13 @@ def assert_same(
     rows, groups = pair_columns(problems, kernels), constant_groups(*shape)
     expected = predictor.ranker.log_time(rows, groups).reshape(shape)
     speed = predictor.predict(problems, kernels)
+    names = [kernel.name for kernel in kernels]
     for number, problem in enumerate(problems):
         found = native.log_time(problem)
         assert (found.view(np.int64) == np.ascontiguousarray(expected[number]).view(np.int64)).all(), (
             problem.id
         )
-        order = np.argsort(expected[number], kind="stable")
+        order = best_first(speed[number], names)
         ranked = native.rank(problem)
         assert [kernel for kernel, _ in ranked] == [kernels[i] for i in order], problem.id
         assert native.select(problem) == kernels[order[0]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.report.records_factory import some_problems, some_run
-from tile_oracle.report.data import RankedBy, RunInfo, analyse
+from tile_oracle.judge.model import Origin
+from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.lost_time import lost_times
 from tile_oracle.report.wording import worst_rows
 from tile_oracle.session.explaining import to_explain
@@ -13,7 +14,7 @@ def test_the_problems_that_a_report_shows_first_are_explained() -> None:
     problems = some_problems(60)
     records, rankings = some_run(problems, 20, failures=0.0)
     run = RunInfo("a-run", target="sm_90", arch="sm_90")
-    data = analyse(records, problems, rankings, run=run, ranked_by=RankedBy("folder", "models/x"))
+    data = analyse(records, problems, rankings, run=run, ranked_by=Origin("folder", "models/x"))
     explained = to_explain(data)["problem"].tolist()
     worst = {str(row["problem"]) for row in worst_rows(data, 10)}
     costly = set(lost_times(data.selection)["problem"].head(12))

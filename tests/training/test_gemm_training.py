@@ -21,7 +21,8 @@ from tile_oracle.commands import suggest as suggest_command
 from tile_oracle.commands import train as train_command
 from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.evaluate import evaluate, rank_records
+from tile_oracle.evaluation.evaluate import evaluate
+from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
 from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
 from tile_oracle.exploration.search_space import Space
 from tile_oracle.exploration.suggest import suggest
@@ -151,7 +152,7 @@ def test_a_trained_model_picks_well_from_its_folder(recipe: str, tmp_path: Path)
     assert len(model.checks) == 2
     model.save(tmp_path / "model")
     predictor = Predictor.load(tmp_path / "model")
-    evaluation = evaluate("x", records, rank_records(predictor, records))
+    evaluation = evaluate("x", records, rank_recorded(FolderModel(predictor.folder), records))
     assert evaluation.headlines["mean"].value > 97
     assert {"tiny M", "small M", "medium M", "large M", "rcr", "rrr", "oracle mem"} & set(
         evaluation.slices["slice"]
@@ -196,7 +197,7 @@ def test_the_physical_time_model_of_gemm_is_saved_and_loaded(recipe: str, tmp_pa
     assert physical.schema.name == "gemm_terms_1"
     assert set(physical.coefficients) == set(records["kernel"])
     assert min(min(values) for values in physical.coefficients.values()) >= 0
-    evaluation = evaluate("x", records, rank_records(predictor, records))
+    evaluation = evaluate("x", records, rank_recorded(FolderModel(predictor.folder), records))
     assert evaluation.headlines["mean"].value > 97
     problem = GemmProblem("bf16", "crr", 64, 512, 512)  # a layout that nobody measured: the nearest kernels'
     assert np.isfinite(predictor.predict(problem, kernels("crr"))).all()
@@ -304,23 +305,6 @@ def test_a_search_on_the_cpu_proposes_usual_tile_depths() -> None:
     choices = ([0, 0, 0, 0, depth, 1, 0, 0, 0, 0, 0, 0] for depth in range(len(space.axes[4])))
     depths = {kernel.tile_k for choice in choices if (kernel := space.kernel(choice))}
     assert depths >= {64, 128, 256}
-
-
-@pytest.mark.slow
-def test_recorded_unsupported_pairs_are_not_ranked(tmp_path: Path) -> None:
-    records = make_records()
-    train(records, RECIPES["log_time"].with_trees(100), n_splits=2).save(tmp_path / "m")
-    names = sorted(records["kernel"].unique())
-    refused = (records["kernel"] == names[0]) & (records["M"] == 1)
-    marked = records.assign(
-        status=records["status"].where(~refused, "unsupported"),
-        latency_ms=records["latency_ms"].where(~refused),
-        tflops=records["tflops"].where(~refused),
-    )
-    ranked = rank_records(Predictor.load(tmp_path / "m"), marked)
-    assert len(ranked) == len(records) - int(refused.sum())
-    found = evaluate("x", marked, ranked)
-    assert (found.selection["pick_status"] == "ok").all()
 
 
 def said(command: object, *arguments: str) -> str:

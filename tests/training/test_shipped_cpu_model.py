@@ -9,12 +9,11 @@ import lightgbm
 import pandas as pd
 import pytest
 
-from tile_oracle.evaluation.evaluate import rank_records
+from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select, summarise
 from tile_oracle.model.fitting_model import models_for
-from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import model_places
 from tile_oracle.problem import Kind
 from tile_oracle.problem_set import load_problem_set
@@ -67,7 +66,7 @@ def test_training_on_its_records_reproduces_the_model_byte_for_byte(
 def test_the_oracle_matches_the_documentation() -> None:
     records = merge_records([read_rows(ORACLE)])[0]
     final = final_measurements(records)
-    rankings = rank_records(Predictor.load(FOLDER), final)
+    rankings = rank_recorded(FolderModel(FOLDER), final)
     efficiency = summarise(select(SET.problems, final, find_oracles(final), rankings))
     assert efficiency.covered == 300
     assert efficiency.mean_percent == pytest.approx(98.42, abs=0.005)

@@ -13,15 +13,13 @@ import lightgbm
 import pandas as pd
 import pytest
 
-from tile_oracle.evaluation.candidates import without_refused
-from tile_oracle.evaluation.evaluate import rank_records
+from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select, summarise
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.model_folder import read_booster_text
-from tile_oracle.model.predictor import Predictor
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind
@@ -109,7 +107,7 @@ def test_its_picks_reach_the_published_metrics(name: str) -> None:
     problems = load_problem_set(name).problems
     folder = data_folder("models") / folder_name(problems[0].direction)
     final = final_measurements(oracle(folder, name))
-    rankings = without_refused(rank_records(Predictor.load(folder), final), final, "sm_90")
+    rankings = rank_recorded(FolderModel.judged_by(folder, final), final)
     found = summarise(select(problems, final, find_oracles(final), rankings))
     figures = (found.mean_percent, found.median_percent, found.p10_percent)
     assert figures == pytest.approx(FIGURES[name], abs=0.05)

@@ -12,9 +12,8 @@ import pandas as pd
 from tile_oracle.commands.arguments import RECORDS, argument, flag, json_file
 from tile_oracle.commands.json_output import STDOUT, put_json
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.candidates import rank_recorded
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
-from tile_oracle.evaluation.folder_predictor import load_predictor
+from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
 from tile_oracle.evaluation.picks_file import read_picks, read_picks_file
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
@@ -74,12 +73,12 @@ def run(args: argparse.Namespace) -> int:
             print(f"{name}: {picks.note}", file=sys.stderr if args.json == STDOUT else sys.stdout)
         evaluation = evaluate(name, records, picks.rankings, trained_on, args.seed)
     else:
-        predictor = load_predictor(folder, len(records))
-        rankings = rank_recorded(predictor, records)
+        model = FolderModel.judged_by(folder, records)
+        rankings = rank_recorded(model, records)
         if args.abstain:
             abstained = problems_outside(lambda problem: trained, problems_of(records))
             rankings = abstaining(rankings, abstained)
-        evaluation = evaluate(name, records, rankings, trained_on, args.seed, predictor)
+        evaluation = evaluate(name, records, rankings, trained_on, args.seed, model.predictor)
     picked = evaluation.selection.dropna(subset=["pick_kernel"])
     pick_of = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
     beyond = extrapolating_picks(lambda problem: trained, problems_of(records), pick_of)
@@ -109,7 +108,7 @@ def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
     """Predictions of a model folder for the records, or the picks of a CSV file."""
     if Path(model).suffix == ".csv":
         return read_picks(model, problems_of(records))
-    return rank_recorded(load_predictor(folder_of_model(model), len(records)), records)
+    return rank_recorded(FolderModel.judged_by(folder_of_model(model), records), records)
 
 
 def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from tile_oracle.commands.arguments import argument, flag, json_flag, seed
 from tile_oracle.commands.json_output import print_json, write_text
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.folder_predictor import load_predictor
+from tile_oracle.evaluation.folder_model import load_predictor
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.spreadsheet import safe_cell

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.folder_predictor import FolderPredictor
 from tile_oracle.evaluation.prediction_metrics import TargetMetrics, r2_of, target_metrics
-from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.judge.bootstrap import Interval, Statistic, interval, mean_of, quantile_of
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import COVERED, TOP_K_COLUMNS, Efficiency, ranked_pairs, select, summarise
-from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.aliases import find_aliases
 from tile_oracle.model.noise import NoiseModel, enough_repeats, measured_noise
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.record.final import final_measurements, problems_of, records_op
-from tile_oracle.terminal.progress_line import steps
 from tile_oracle.training.training_rows import pair_columns_of, training_rows
 
 WORST = 10
@@ -124,78 +121,6 @@ class Evaluation:
                 rows.append(("slice_percent", str(row["slice"]), figure, row[figure], None, None))
         table = pd.DataFrame(rows, columns=["section", "name", "figure", "value", "low", "high"])
         return table.astype(dict.fromkeys(("value", "low", "high"), "float64"))
-
-
-PROBLEMS_AT_ONCE = 50
-"""For a single one, making the columns takes most of the time."""
-
-
-class PairPredictor(Protocol):
-    """What predicts TFLOPS, (problems, kernels): Predictor, FolderPredictor."""
-
-    def predict(self, problems: Sequence[Problem], kernels: Sequence[Kernel], /) -> Array: ...
-
-
-def rank_all(
-    predictor: PairPredictor, problems: Sequence[Problem], kernels: Sequence[Kernel]
-) -> pd.DataFrame:
-    """Predictions (problem, kernel, predicted_tflops) for every problem and every kernel that matches it."""
-    parts: list[tuple[list[Problem], list[Kernel]]] = []
-    for kind in sorted({p.kind for p in problems}):
-        of_kind = [p for p in problems if p.kind == kind]
-        pool = [kernel for kernel in kernels if kernel.matches(of_kind[0])]
-        if pool:
-            firsts = range(0, len(of_kind), PROBLEMS_AT_ONCE)
-            parts += [(of_kind[first : first + PROBLEMS_AT_ONCE], pool) for first in firsts]
-    frames = []
-    for some, pool in steps(
-        "ranking the kernels", parts, [float(len(one) * len(pool)) for one, pool in parts]
-    ):
-        predicted = predictor.predict(some, pool)
-        frames.append(_ranking(some, [pool] * len(some), predicted.reshape(-1)))
-    if not frames:
-        raise ModelError("no kernel of the records matches the problems' direction, dtype and rank")
-    return pd.concat(frames, ignore_index=True)
-
-
-def rank_each(
-    predictor: FolderPredictor, problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]]
-) -> pd.DataFrame:
-    """Predictions like those of `rank_all` for every problem and each kernel of its own pool."""
-    predicted = predictor.predict_each(problems, pools)
-    return _ranking(problems, pools, np.concatenate([np.zeros(0), *predicted]))
-
-
-def _ranking(
-    problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]], predicted: Array
-) -> pd.DataFrame:
-    """predicted: TFLOPS of every pair, (pairs,)."""
-    return pd.DataFrame(
-        {
-            "problem": np.repeat([problem.id for problem in problems], [len(pool) for pool in pools]),
-            "kernel": [kernel.name for pool in pools for kernel in pool],
-            "predicted_tflops": predicted,
-        }
-    )
-
-
-def rank_records(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
-    """Predictions for all problems and kernels of a record table, without the pairs that it shows to be
-    unsupported. A model that uses facts of binaries gets those of the records, too."""
-    predictor = predictor.knowing(CodeTable.of(records))
-    kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
-    return without_unsupported(rank_all(predictor, problems_of(records), kernels), records)
-
-
-def without_unsupported(rankings: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
-    """The rankings without the pairs of which all records are unsupported: a kernel's refusal of a problem is
-    known before it is picked."""
-    unsupported = records["status"] == "unsupported"
-    if not unsupported.any():
-        return rankings
-    pairs = [pd.MultiIndex.from_frame(t[["problem", "kernel"]]) for t in (rankings, records[unsupported])]
-    other = pd.MultiIndex.from_frame(records.loc[~unsupported, ["problem", "kernel"]])
-    return rankings[~pairs[0].isin(pairs[1]) | pairs[0].isin(other)].reset_index(drop=True)
 
 
 def evaluate(

@@ -14,14 +14,14 @@ from typing import Any
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.evaluate import Evaluation, evaluate, rank_records, without_unsupported
+from tile_oracle.evaluation.evaluate import Evaluation, evaluate
+from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded, without_refused
 from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.vouched_files import vouch_for
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.model_folder import read_spec
-from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import STUDY_FILE, json_bytes, read_json
 from tile_oracle.record.final import final_measurements, problems_of
 from tile_oracle.record.twins import is_measured
@@ -145,11 +145,11 @@ def _judged(
     for name in recipes:
         effort.say(f"recipe {name}: training on {rows['problem'].nunique()} problems")
         ranker = fit(recipe_named(name).for_rows(rows), rows, arch, effort)
-        # All kernels that support the problem, because a model may pick a wrong one.
-        rankings = without_unsupported(predicted_pairs(ranker, test, pool, effort.threads), test)
+        # All kernels that the rules allow, because a model may pick a wrong one.
+        rankings = without_refused(predicted_pairs(ranker, test, pool, effort.threads), test, arch)
         found.append(_row(name, "recipe", evaluate(name, test, rankings, training, effort.seed)))
     if _is_new_to(folder, test):
-        rankings = rank_records(Predictor.load(folder), test)
+        rankings = rank_recorded(FolderModel.judged_by(folder, test), test)
         found.append(_row("the model as shipped", "model", evaluate("model", test, rankings)))
     return found
 

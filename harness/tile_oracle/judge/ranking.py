@@ -1,8 +1,11 @@
-"""The order of a model's predictions, found by numbers instead of names: there is one for every pair."""
+"""The order of a model's predictions: higher ones first, of equal ones the kernel whose name sorts first.
+
+All that picks or judges has this order: sessions, replays, `evaluate`, `predict` and `pick`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,10 +16,15 @@ import pandas as pd
 _Codes = npt.NDArray[np.int64]
 
 
+def best_first(predicted: Sequence[float] | npt.NDArray[np.float64], names: Sequence[str]) -> list[int]:
+    """The places of one problem's kernels in order."""
+    return sorted(range(len(names)), key=lambda place: (-predicted[place], names[place]))
+
+
 @dataclass(frozen=True)
-class RankingOrder:
-    """Rankings (problem, kernel, predicted_tflops), by problem id, best first; ties go to the kernel name
-    that sorts first.
+class Ranking:
+    """Rankings (problem, kernel, predicted_tflops), by problem id, best first. Sorts numbers, not names:
+    there is one for every pair.
 
     problems, kernels: the distinct names, sorted. problem, kernel: of each row of the rankings, the place of
     its name. rows: the rankings' rows in order.
@@ -30,7 +38,7 @@ class RankingOrder:
     rows: _Codes
 
     @classmethod
-    def of(cls, rankings: pd.DataFrame) -> RankingOrder:
+    def of(cls, rankings: pd.DataFrame) -> Ranking:
         problem, problems = _places(rankings["problem"])
         kernel, kernels = _places(rankings["kernel"])
         predicted = rankings["predicted_tflops"].to_numpy(dtype=np.float64)

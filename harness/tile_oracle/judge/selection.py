@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.judge.ranking import RankingOrder
+from tile_oracle.judge.ranking import Ranking
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.record.final import problem_table, records_op
@@ -280,9 +280,9 @@ def _checked(rankings: pd.DataFrame | None) -> pd.DataFrame:
     return frame
 
 
-def _order_of(rankings: pd.DataFrame | None) -> RankingOrder:
+def _order_of(rankings: pd.DataFrame | None) -> Ranking:
     frame = _checked(rankings)
-    order = RankingOrder.of(frame)
+    order = Ranking.of(frame)
     if order.has_duplicates:
         row = frame[frame.duplicated(["problem", "kernel"])].iloc[0]
         raise ModelError(f"the rankings name {row['kernel']} on {row['problem']} twice: list each pair once")

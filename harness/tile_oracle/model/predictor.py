@@ -16,6 +16,7 @@ from tile_oracle.features.columns import Columns, own_pair_columns, pair_columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import op_of_model, schema_with, schemas_of_model, work_of
+from tile_oracle.judge.ranking import best_first
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.model_folder import ModelSpec, read_booster, read_spec
@@ -28,7 +29,6 @@ from tile_oracle.model.ranker import (
     Ranker,
     TreeMember,
     constant_groups,
-    tflops_at,
     tree_members,
 )
 from tile_oracle.model.roofline import NAME as ROOFLINE
@@ -134,17 +134,10 @@ class Predictor:
         return {m.name: m.log_time(rows, hardware, self.threads) for m in self.ranker.members}
 
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[tuple[Kernel, float]]:
-        """Kernels with their predicted TFLOPS, best first; equal predictions keep the pool's order.
-
-        Sorted by predicted ln(time), which distinguishes kernels whose TFLOPS round to the same number.
-        """
-        self._check([problem], kernels)
-        if not kernels:
-            return []
-        rows, groups = pair_columns([problem], kernels), constant_groups(1, len(kernels))
-        log_time = self.ranker.log_time(rows, groups, self.threads)
-        tflops = tflops_at(rows, log_time)
-        return [(kernels[i], float(tflops[i])) for i in np.argsort(log_time, kind="stable")]
+        """Kernels with their predicted TFLOPS, best first (tile_oracle.judge.ranking)."""
+        tflops = self.predict(problem, kernels).tolist()
+        order = best_first(tflops, [kernel.name for kernel in kernels])
+        return [(kernels[place], tflops[place]) for place in order]
 
     def select(self, problem: Problem, kernels: Sequence[Kernel]) -> Kernel:
         """The pick. Raises ModelError for an empty pool."""

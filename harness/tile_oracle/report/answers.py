@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from tile_oracle.judge.model import FOLDER
 from tile_oracle.judge.verdict import FAILED, PASSED
 from tile_oracle.pages import words
 from tile_oracle.report import wording
-from tile_oracle.report.data import FOLDER, ReportData, RunInfo
+from tile_oracle.report.data import ReportData, RunInfo
 from tile_oracle.report.lost_time import losing_slices, lost_times
 
 _WORST = 3

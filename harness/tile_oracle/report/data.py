@@ -13,9 +13,10 @@ import pandas as pd
 from tile_oracle.judge.accepted_picks import accepted_margins
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
+from tile_oracle.judge.model import Origin
 from tile_oracle.judge.noise import Margin, margins
 from tile_oracle.judge.oracle import find_oracles
-from tile_oracle.judge.ranking import RankingOrder
+from tile_oracle.judge.ranking import Ranking
 from tile_oracle.judge.scope import part_to_judge
 from tile_oracle.judge.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
 from tile_oracle.judge.slices import slice_names, slices_of
@@ -29,54 +30,8 @@ from tile_oracle.report.lost_time import lost_times, time_weighted_percent
 from tile_oracle.report.sources import sources_by_problem
 from tile_oracle.report.timeline import Timeline, timeline_of
 
-FOLDER = "folder"
-OUT_OF_FOLD = "out_of_fold"
-HELD = "held"
-PICKS = "picks"
-VENDOR = "vendor"
-NO_MODEL = "none"
-
 THROTTLED = "throttled"
 """The key of RunInfo.environment for the number of throttled measurements; absent without any."""
-
-
-@dataclass(frozen=True)
-class RankedBy:
-    """The model that ranked the kernels. kind: "folder" (a trained model folder), "out_of_fold" (models
-    cross-validated on this run's own records, each problem ranked by one that never saw it), "held" (the
-    picks that the baseline holds, judged again), "picks" (a CSV file of picks), "vendor" (a library's own
-    choice) or "none".
-    detail: one more sentence, such as the folds or the training data. order_only: its predictions are scores,
-    not TFLOPS. considered: the models among which `auto` chose, a kind of problem at a time."""
-
-    kind: str = NO_MODEL
-    name: str = ""
-    detail: str = ""
-    order_only: bool = False
-    considered: tuple[Mapping[str, Any], ...] = ()
-
-    @property
-    def sentence(self) -> str:
-        """A sentence on the model's origin."""
-        if self.kind == FOLDER:
-            text = f"ranked by the trained model {self.name}"
-        elif self.kind == VENDOR:
-            text = f"the own choice of {self.name}"
-        elif self.kind == PICKS:
-            text = f"picks from the file {self.name}"
-        elif self.kind == OUT_OF_FOLD:
-            text = (
-                "no trained model fits this target: ranked by out-of-fold predictions of "
-                f"{self.name or 'a model'} cross-validated on this run's own records"
-            )
-        elif self.kind == HELD:
-            text = (
-                "no trained model fits this target: the picks of the baseline are judged again "
-                "(--repick ranks the kernels again)"
-            )
-        else:
-            text = "no model ranked the kernels: oracles only"
-        return f"{text} ({self.detail})" if self.detail else text
 
 
 @dataclass(frozen=True)
@@ -190,7 +145,7 @@ class ReportData:
     """
 
     run: RunInfo
-    ranked_by: RankedBy
+    ranked_by: Origin
     scope: Scope
     criteria: Criteria
     baseline: Baseline | None
@@ -228,9 +183,9 @@ class ReportData:
         return time_weighted_percent(lost_times(self.selection))
 
     @cached_property
-    def ranking_order(self) -> RankingOrder | None:
+    def ranking_order(self) -> Ranking | None:
         """The rankings in order; None without a model."""
-        return None if self.rankings is None else RankingOrder.of(self.rankings)
+        return None if self.rankings is None else Ranking.of(self.rankings)
 
     def efficiency_where(self, in_sample: bool) -> Efficiency:
         """The metrics over the problems that the model was trained on, or over the others."""
@@ -328,7 +283,7 @@ def analyse(
     rankings: pd.DataFrame | None,
     *,
     run: RunInfo,
-    ranked_by: RankedBy | None = None,
+    ranked_by: Origin | None = None,
     scope: Scope | None = None,
     baseline: Baseline | None = None,
     criteria: Criteria | None = None,
@@ -346,7 +301,7 @@ def analyse(
     """
     problems = tuple(problems)
     scope, criteria = scope or Scope(), criteria or Criteria()
-    ranked_by, training = ranked_by or RankedBy(), training or Training()
+    ranked_by, training = ranked_by or Origin(), training or Training()
     everything = settled(records) if final is None else final
     asked = everything["problem"].isin([problem.id for problem in problems])
     final = everything if asked.all() else everything[asked].reset_index(drop=True)
@@ -395,7 +350,7 @@ def _selection(
     problems: Sequence[Problem],
     final: pd.DataFrame,
     rankings: pd.DataFrame | None,
-    ranked_by: RankedBy,
+    ranked_by: Origin,
     training: Training,
 ) -> pd.DataFrame:
     """Return the picks with a column `in_sample`; scores that only order kernels are left out."""

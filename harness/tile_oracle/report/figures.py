@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tile_oracle.judge.model import HELD
 from tile_oracle.judge.selection import Efficiency
 from tile_oracle.pages import words
 from tile_oracle.report import wording
-from tile_oracle.report.data import HELD, ReportData
+from tile_oracle.report.data import ReportData
 from tile_oracle.report.sources import source_figures
 
 EFFICIENCY, TIME_WEIGHTED, FOUND = "efficiency", "time-weighted", "oracle found"

@@ -17,6 +17,7 @@ from tile_oracle.files.sealed_json import read_object, seal, typed
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_document, parse_baseline
 from tile_oracle.judge.criteria import Criteria
+from tile_oracle.judge.model import Origin
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.disk_errors import disk_errors_as
@@ -25,7 +26,6 @@ from tile_oracle.report.data import (
     Beside,
     Candidates,
     Extrapolating,
-    RankedBy,
     ReportData,
     RunInfo,
     Scope,
@@ -125,7 +125,7 @@ class Inputs:
     run: RunInfo
     problems: tuple[Problem, ...] | None = None
     rankings: pd.DataFrame | None = None
-    ranked_by: RankedBy = field(default_factory=RankedBy)
+    ranked_by: Origin = field(default_factory=Origin)
     scope: Scope = field(default_factory=Scope)
     criteria: Criteria = field(default_factory=Criteria)
     baseline: Baseline | None = None
@@ -161,7 +161,7 @@ def _read_inputs(run_dir: Path) -> Inputs:
         run=part(RunInfo, "run"),
         problems=problems,
         rankings=rankings,
-        ranked_by=part(RankedBy, "model"),
+        ranked_by=part(Origin, "model"),
         scope=part(Scope, "scope"),
         criteria=part(Criteria, "criteria"),
         baseline=None if baseline is None else parse_baseline(baseline, path),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.schemas import op_of_model
+from tile_oracle.judge.ranking import best_first
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.model.predictor import check_problem
@@ -60,21 +62,34 @@ class NativeRanker:
 
     def select(self, problem: Problem) -> Kernel:
         """The pick for a problem. Raises ModelError for an empty pool."""
-        values = self._values(problem)
-        if self._selector is None:
+        ranked = self.rank(problem, 1)
+        if not ranked:
             raise ModelError(f"no kernel to choose from for {problem.id}")
-        return self.kernels[self._selector.pick(values)]
+        return ranked[0][0]
 
     def rank(self, problem: Problem, k: int | None = None) -> list[tuple[Kernel, float]]:
-        """The `k` best kernels (None: all) with their predicted TFLOPS, best first. Ties keep the pool's
-        order."""
+        """The `k` best kernels (None: all) with their predicted TFLOPS, best first (judge.ranking).
+
+        Native code sorts by ln(time), and equal times by their place in the pool: where the last of `k` has
+        the TFLOPS of the next one, more are asked for, and then sorted.
+        """
         values = self._values(problem)
-        if self._selector is None:
+        if self._selector is None or (k is not None and k < 1):
             return []
-        count = len(self.kernels) if k is None else max(0, min(k, len(self.kernels)))
-        order, tflops = self._selector.rank(values, count)
-        ranked = zip(order.tolist(), tflops.tolist(), strict=True)
-        return [(self.kernels[number], speed) for number, speed in ranked]
+        most = len(self.kernels)
+        wanted = most if k is None else min(k, most)
+        count = min(wanted + 1, most)
+        while True:
+            numbers, speeds = self._selector.rank(values, count)
+            tflops = speeds.tolist()
+            if count == most or tflops[wanted - 1] > tflops[-1]:
+                break
+            count = min(4 * count, most)
+        kernels = [self.kernels[number] for number in numbers.tolist()]
+        if any(one == other for one, other in pairwise(tflops)):
+            order = best_first(tflops, [kernel.name for kernel in kernels])
+            kernels, tflops = [kernels[place] for place in order], sorted(tflops, reverse=True)
+        return list(zip(kernels[:wanted], tflops, strict=False))
 
     def log_time(self, problem: Problem) -> Array:
         """Predicted ln(latency in ms) of every kernel, (kernels,)."""

@@ -8,7 +8,7 @@ from tile_oracle.errors import HarnessError
 from tile_oracle.judge.selection import first_choice_efficiency
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.report.data import Beside, ReportData
-from tile_oracle.session.models import ROOFLINE, VENDOR, ModelChoice, rank
+from tile_oracle.session.models import ROOFLINE, VENDOR, ModelChoice, model_of
 from tile_oracle.session.plan import Plan
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def beside(
     for other in (ModelChoice(VENDOR) if plan.rankings else None, _roofline(plan, part, arch)):
         if other is None or other.name == choice.name:
             continue
-        rankings, ranked_by = rank(other, plan, part, own, arch)
+        model = model_of(other, plan, part, arch, records=own)
+        rankings, ranked_by = model.rank(part.problems, plan.kernels)
         if rankings is None:
             continue
         name = f"{ranked_by.name}'s own choice" if other.name == VENDOR else "the roofline"

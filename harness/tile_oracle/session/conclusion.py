@@ -45,7 +45,6 @@ from tile_oracle.report.files import write_report
 from tile_oracle.session.beside import beside
 from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.explaining import reasons_of_picks
-from tile_oracle.session.extrapolation import Ranges
 from tile_oracle.session.models import (
     NONE,
     ModelChoice,
@@ -53,12 +52,13 @@ from tile_oracle.session.models import (
     baseline_for,
     baseline_place,
     held_picks,
-    rank,
+    model_of,
+    ranges_of,
 )
 from tile_oracle.session.outcome import Outcome
 from tile_oracle.session.plan import set_name, without
 from tile_oracle.session.session import Session
-from tile_oracle.training.extrapolation import abstaining
+from tile_oracle.training.extrapolation import RangeOf, abstaining, extrapolating_picks, problems_outside
 from tile_oracle.version import __version__
 
 SUSPECTS = "suspects.csv"
@@ -139,15 +139,16 @@ def analyse_set(
     own = records if of_set.all() else records[of_set]
     device = _most_common(own, "device")
     lacking = session.lacking() | not_built(own)
-    ranges = Ranges(choice)
+    ranges = ranges_of(choice)
     if before is None:
         baseline = baseline_for(choice, part, device, options, session.target) if device else None
         held = held_picks(choice, baseline, options)
-        rankings, ranked_by = rank(choice, without(plan, lacking), part, own, session.target.arch, held)
+        model = model_of(choice, without(plan, lacking), part, session.target.arch, held, own)
+        rankings, ranked_by = model.rank(part.problems, without(plan, lacking).kernels)
         ranked_by = replace(ranked_by, considered=choice.considered())
         give_back()
         if options.abstain and rankings is not None:
-            rankings = abstaining(rankings, ranges.outside(part.problems))
+            rankings = abstaining(rankings, problems_outside(ranges, part.problems))
     else:
         rankings, ranked_by, baseline = before.rankings, before.ranked_by, before.baseline
     all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
@@ -184,14 +185,13 @@ def analyse_set(
     return replace(data, extrapolating=extrapolating, reasons=reasons, beside=others)
 
 
-def _extrapolating(data: ReportData, ranges: Ranges, part: ProblemSet, *, abstains: bool) -> Extrapolating:
+def _extrapolating(data: ReportData, ranges: RangeOf, part: ProblemSet, *, abstains: bool) -> Extrapolating:
     """Which of the picks extrapolate, and where the model picked nothing."""
     picked = data.selection.dropna(subset=["pick_kernel"])
     picks = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
-    found = ranges.of_picks(part.problems, picks)
-    abstained = {
-        problem: "; ".join(reasons) for problem, reasons in ranges.outside(part.problems).items() if abstains
-    }
+    found = extrapolating_picks(ranges, part.problems, picks)
+    outside = problems_outside(ranges, part.problems) if abstains else {}
+    abstained = {problem: "; ".join(reasons) for problem, reasons in outside.items()}
     return Extrapolating(found.note, found.why, abstained)
 
 

@@ -29,7 +29,7 @@ from tile_oracle.record.run import RunLog
 from tile_oracle.record.schema import COLD, ROUND_FINAL, WARM
 from tile_oracle.session.expected_time import expected_times
 from tile_oracle.session.live import LiveSession
-from tile_oracle.session.models import Picks
+from tile_oracle.session.models import Picks, picks_of
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import without
 from tile_oracle.target import TargetOptions
@@ -182,10 +182,8 @@ class FleetSession(LiveSession):
         if self._picks is None:
             assert self._driver is not None
             self._learn_known_failures(self._driver.kind)
-            self._picks = Picks(
-                self.models, without(self.plan, self.lacking()), self._held, self.target.refusal
-            )
-        return self._picks.of(problem)
+            self._picks = picks_of(self.models, without(self.plan, self.lacking()), self._held, self.target)
+        return self._picks(problem)
 
     def _blamed(self, problem: Problem, kernel: Kernel, deaths: int) -> tuple[Result, bytes]:
         why = f"{deaths} devices died while it ran alone: it is not run again"

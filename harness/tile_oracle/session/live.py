@@ -22,7 +22,7 @@ from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.run import Run, RunLog
 from tile_oracle.session.command_line import CommandLine
-from tile_oracle.session.models import Picks
+from tile_oracle.session.models import picks_of
 from tile_oracle.session.options import AUTO_SAMPLING, SEQUENTIAL, SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, without
 from tile_oracle.session.session import Session
@@ -208,7 +208,7 @@ class LiveSession(Session):
             self._planned,
             self._log,
             keep_samples=self.keep_samples,
-            picks=Picks(self.models, without(self.plan, self.lacking()), self._held, self.target.refusal).of,
+            picks=picks_of(self.models, without(self.plan, self.lacking()), self._held, self.target),
         )
 
     @staticmethod

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.arch import load_arch
 from tile_oracle.build.kernel_source import NATIVE
 from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
-from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.judge.model import Model
+from tile_oracle.judge.ranking import Ranking
+from tile_oracle.kernel import Kernel
 from tile_oracle.model.store import (
     SPEC_FILE,
     model_names,
@@ -23,20 +24,16 @@ from tile_oracle.model.store import (
 )
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import ProblemSet
-from tile_oracle.process.cores import usable_cores
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan
-from tile_oracle.session.vendor_model import first_choice, vendor_rankings
 from tile_oracle.target.target import REPLAY, Target
 from tile_oracle.terminal.did_you_mean import did_you_mean
-from tile_oracle.vendor.libraries import is_library_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tile_oracle.model.fitting_model import Considered, ModelsFor
-    from tile_oracle.model.predictor import Predictor
-    from tile_oracle.report.data import RankedBy
+    from tile_oracle.training.extrapolation import RangeOf
 
 AUTO = "auto"
 OUT_OF_FOLD = "out-of-fold"
@@ -214,237 +211,68 @@ def held_picks(choice: ModelChoice, baseline: Baseline | None, options: SessionO
     return {problem: margin.pick for problem, margin in baseline.picks.items()}
 
 
-class Picks:
-    """The picks of the models under test, one problem at a time. Models are loaded on first use.
-
-    held: problem id -> the baseline's pick, for problems without a model folder. refusal: of the target, for
-    what a kernel's declaration excludes.
-    """
-
-    def __init__(
-        self,
-        choices: Sequence[ModelChoice],
-        plan: Plan,
-        held: Mapping[str, str] | None = None,
-        refusal: Callable[[Kernel, Problem], str | None] | None = None,
-    ) -> None:
-        self._refusal = refusal
-        self._held = dict(held or {})
-        self._vendor = any(choice.name == VENDOR for choice in choices)
-        self._files = [choice.picks_file for choice in choices if choice.picks_file is not None]
-        self._folders = {kind: folder for choice in choices for kind, folder in choice.folders.items()}
-        self._plan = plan
-        self._predictors: dict[Path, Predictor] = {}
-
-    def of(self, problem: Problem) -> tuple[Kernel, ...]:
-        """The pick as a tuple of one; empty where predictions come after the measurements (out-of-fold)."""
-        folder = self._folders.get(problem.kind)
-        kernels = self._plan.kernels(problem)
-        if self._vendor:
-            return first_choice(self._plan, problem)
-        if self._files and kernels:
-            return self._from_files(problem, kernels)
-        if folder is None or not kernels:
-            return tuple(kernel for kernel in kernels if kernel.name == self._held.get(problem.id))
-        from tile_oracle.model.fitting_model import rankable
-
-        if folder not in self._predictors:
-            from tile_oracle.model.predictor import Predictor
-
-            self._predictors[folder] = Predictor.load(folder)
-        predictor = self._predictors[folder]
-        pool = rankable(folder, kernels)
-        able = load_arch(predictor.spec.arch).able(pool, problem)
-        able = [one for one in able if self._refusal is None or self._refusal(one, problem) is None]
-        return (predictor.select(problem, able),) if able else ()
-
-    def _from_files(self, problem: Problem, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
-        """The pick of a file of picks, where it is one of the candidates."""
-        from tile_oracle.evaluation.picks_file import read_picks
-
-        known = {kernel.name: kernel for kernel in kernels}
-        for path in self._files:
-            rows = read_picks(path, [problem]).sort_values("predicted_tflops", ascending=False, kind="stable")
-            for name in rows["kernel"]:
-                return (known[name],) if name in known else ()
-        return ()
-
-
-def rank(
+def model_of(
     choice: ModelChoice,
     plan: Plan,
     problems: ProblemSet,
-    records: pd.DataFrame,
     arch: str,
     held: Mapping[str, str] | None = None,
-) -> tuple[pd.DataFrame | None, RankedBy]:
-    """The model's predictions for every candidate pair of a set, and their origin.
-
-    Without a model folder they are out-of-fold: each problem is predicted by a model that was trained on the
-    run's other problems. If that is impossible, the reason is given and there is no ranking. held: a
-    baseline's picks, which are judged instead; then a problem's ranking is its pick alone.
-    """
-    from tile_oracle.report.data import HELD, NO_MODEL, RankedBy
+    records: pd.DataFrame | None = None,
+) -> Model:
+    """The model of a choice for a problem set. held: a baseline's picks, which are judged in place of
+    out-of-fold predictions. records: the measurements of these problems, None before they exist."""
+    from tile_oracle.evaluation import models
 
     if choice.name == NONE:
-        return None, RankedBy(NO_MODEL, detail=choice.why or "--model none")
+        return models.no_model(choice.why or "--model none")
     if choice.name == VENDOR:
-        return vendor_rankings(plan, problems)
+        return models.choice_of_libraries(plan.rankings)
     if choice.picks_file is not None:
-        return _rankings_of_file(choice.picks_file, plan, problems)
+        return models.file_of_picks(choice.picks_file, problems.problems)
     if held:
-        return _held_rankings(plan, problems, held), RankedBy(HELD, choice.name, order_only=True)
-    from tile_oracle.evaluation.candidates import without_refused
-    from tile_oracle.record.dataset import with_texts
-
-    of_set = records["problem"].isin([problem.id for problem in problems.problems])
-    own = records if of_set.all() else records[of_set]
-    if not choice.folders and named_kernels(plan):
-        return _rankings_of_neighbours(plan, with_texts(own))
-    # Most models rank kernels by their fields.
-    if not _rank_named(choice):
-        of_libraries = [name for name in own["kernel"].unique() if is_library_name(str(name))]
-        own = own[~own["kernel"].isin(of_libraries)] if of_libraries else own
+        return models.held_picks(held, choice.name)
     if choice.folders:
-        table, ranked_by = _rankings_of_folders(choice, plan, problems, own)
-    else:
-        table, ranked_by = _rankings_out_of_fold(plan, with_texts(own), arch)
-    return (None if table is None else without_refused(table, own, arch)), ranked_by
+        from tile_oracle.evaluation.folder_model import Folders
+
+        return Folders(choice.folders, choice.name, choice.not_ranked(problems), records, arch)
+    return models.OutOfFold(records, arch)
 
 
-def _rankings_of_file(
-    picks_file: Path, plan: Plan, problems: ProblemSet
-) -> tuple[pd.DataFrame | None, RankedBy]:
-    """The order in a file of picks, followed by the other candidates."""
-    import pandas as pd
+def ranges_of(choice: ModelChoice) -> RangeOf:
+    """The training range of the model that picks for a problem. Raises ModelError for a model folder that
+    cannot be read."""
+    if not choice.folders:
+        return lambda problem: None
+    from tile_oracle.training.training_range import TrainingRange
 
-    from tile_oracle.evaluation.picks_file import read_picks_file
-    from tile_oracle.report.data import NO_MODEL, PICKS, RankedBy
-
-    picks = read_picks_file(picks_file, problems.problems)
-    if picks.rankings.empty:
-        return None, RankedBy(NO_MODEL, detail=f"{picks_file.name} has picks for none of these problems")
-    behind = _others(plan, problems, picks.rankings)
-    table = pd.concat([picks.rankings, behind], ignore_index=True)
-    return table, RankedBy(PICKS, picks_file.name, picks.note, order_only=True)
+    of_folder = {folder: TrainingRange.of(folder) for folder in set(choice.folders.values())}
+    of_kind = {kind: of_folder[folder] for kind, folder in choice.folders.items()}
+    return lambda problem: of_kind.get(problem.kind)
 
 
-def _rankings_of_folders(
-    choice: ModelChoice, plan: Plan, problems: ProblemSet, own: pd.DataFrame
-) -> tuple[pd.DataFrame | None, RankedBy]:
-    """The predictions of the model folders. own: the records of these problems."""
-    import pandas as pd
-
-    from tile_oracle.evaluation.evaluate import PROBLEMS_AT_ONCE, rank_all, rank_each
-    from tile_oracle.evaluation.folder_predictor import FolderPredictor
-    from tile_oracle.features.code_table import CodeTable
-    from tile_oracle.model.fitting_model import rankable
-    from tile_oracle.report.data import FOLDER, NO_MODEL, RankedBy
-
-    frames = []
-    # Timing has ended, so prediction may use all cores.
-    cores = usable_cores()
-    code = CodeTable.of(own)
-    pairs = sum(len(plan.pools[problem.kind]) for problem in problems.problems)
-    predictors = {
-        folder: FolderPredictor(folder, code, pairs, cores) for folder in set(choice.folders.values())
-    }
-    for kind, folder in choice.folders.items():
-        of_kind = [problem for problem in problems.problems if problem.kind == kind]
-        if predictors[folder].ranks_named and plan.offered:
-            # A library offers other algorithms for each problem.
-            pools = {one: plan.kernels(one) for one in of_kind}
-            of_kind = [one for one in of_kind if pools[one]]
-            for first in range(0, len(of_kind), PROBLEMS_AT_ONCE):
-                some = of_kind[first : first + PROBLEMS_AT_ONCE]
-                frames.append(rank_each(predictors[folder], some, [pools[one] for one in some]))
-            continue
-        pool = rankable(folder, plan.pools[kind])
-        if pool and of_kind:
-            frames.append(rank_all(predictors[folder], of_kind, pool))
-    if not frames:
-        return None, RankedBy(NO_MODEL, detail="no kernel of the kernel set is built")
-    scores = any(predictor.orders_only for predictor in predictors.values())
-    ranked_by = RankedBy(FOLDER, choice.name, choice.not_ranked(problems), order_only=scores)
-    return pd.concat(frames, ignore_index=True), ranked_by
+Picks = Callable[[Problem], tuple[Kernel, ...]]
+"""The picks for a problem before it is measured."""
 
 
-def _rank_named(choice: ModelChoice) -> bool:
-    """Whether all folders of a choice rank NamedKernels."""
-    from tile_oracle.model.model_folder import read_spec
+def picks_of(choices: Sequence[ModelChoice], plan: Plan, held: Mapping[str, str], target: Target) -> Picks:
+    """The picks of the models under test: of each, the first kernel of its ranking that the target does not
+    refuse. None where predictions come after the measurements (out-of-fold). Models are loaded on first
+    use."""
+    pairs = zip(choices, plan.sets, strict=True)
+    models = [model_of(choice, plan, part, target.arch, held) for choice, part in pairs]
 
-    return bool(choice.folders) and all(read_spec(one).ranks_named for one in choice.folders.values())
+    def first(model: Model, problem: Problem) -> Kernel | None:
+        table, _ = model.rank([problem], plan.kernels)
+        known = {kernel.name: kernel for kernel in plan.kernels(problem)}
+        ranked = () if table is None else Ranking.of(table).of_problems()
+        for _, names, _ in ranked:
+            able = (
+                name for name in names if (one := known.get(name)) is None or not target.refusal(one, problem)
+            )
+            return known.get(next(able, ""))
+        return None
 
-
-def named_kernels(plan: Plan) -> frozenset[str]:
-    """The names of the NamedKernels in a plan's pools."""
-    pools = plan.pools.values()
-    return frozenset(one.name for pool in pools for one in pool if isinstance(one, NamedKernel))
-
-
-def _rankings_of_neighbours(plan: Plan, own: pd.DataFrame) -> tuple[pd.DataFrame | None, RankedBy]:
-    """Predictions for each problem of the records from the nearest others: such kernels have no features."""
-    from tile_oracle.report.data import NO_MODEL, RankedBy
-    from tile_oracle.report.data import OUT_OF_FOLD as RANKED_OUT_OF_FOLD
-    from tile_oracle.training.neighbours import neighbour_predictions
-
-    pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
-    try:
-        table = neighbour_predictions(own, pool)
-    except ModelError as error:
-        return None, RankedBy(NO_MODEL, detail=str(error))
-    folds = f"{table['fold'].nunique()} folds, grouped by problem"
-    return table, RankedBy(RANKED_OUT_OF_FOLD, "a nearest-neighbour model", folds)
-
-
-def _rankings_out_of_fold(plan: Plan, own: pd.DataFrame, arch: str) -> tuple[pd.DataFrame | None, RankedBy]:
-    """Predictions for each problem of the records by a model that was trained on the others."""
-    from tile_oracle.report.data import NO_MODEL, RankedBy
-    from tile_oracle.report.data import OUT_OF_FOLD as RANKED_OUT_OF_FOLD
-    from tile_oracle.training.cross_validation import OUT_OF_FOLD_RECIPE, out_of_fold
-    from tile_oracle.training.recipe import recipe_named
-
-    pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
-    if not pool:
-        return None, RankedBy(NO_MODEL, detail="a model ranks the kernels of a kernel set, and there is none")
-    try:
-        table = out_of_fold(own, arch, pool)
-    except ModelError as error:
-        return None, RankedBy(NO_MODEL, detail=str(error))
-    folds = table.loc[table["fold"] >= 0, "fold"].nunique()
-    grouped = f"{folds} folds, grouped by problem"
-    scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
-    return table, RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", grouped, order_only=scores)
-
-
-def _others(plan: Plan, problems: ProblemSet, picks: pd.DataFrame) -> pd.DataFrame:
-    """The candidates that a file of picks does not name, ranked last; for the problems in the file."""
-    import pandas as pd
-
-    named = {str(problem): set(rows) for problem, rows in picks.groupby("problem")["kernel"]}
-    last = float(picks["predicted_tflops"].min()) - 1.0
-    rows = [
-        (problem.id, kernel.name, last)
-        for problem in problems.problems
-        if problem.id in named
-        for kernel in plan.kernels(problem)
-        if kernel.name not in named[problem.id]
-    ]
-    table = pd.DataFrame(rows, columns=["problem", "kernel", "predicted_tflops"])
-    return table.astype({"predicted_tflops": "float64"})
-
-
-def _held_rankings(plan: Plan, problems: ProblemSet, held: Mapping[str, str]) -> pd.DataFrame:
-    """The held picks first, then all other candidates with equal scores."""
-    import pandas as pd
-
-    rows = []
-    for problem in problems.problems:
-        pick = held.get(problem.id)
-        if pick is not None:
-            others = [kernel.name for kernel in plan.kernels(problem) if kernel.name != pick]
-            rows += [(problem.id, pick, 1.0), *((problem.id, name, 0.0) for name in others)]
-    return pd.DataFrame(rows, columns=["problem", "kernel", "predicted_tflops"])
+    return lambda problem: tuple(dict.fromkeys(one for model in models if (one := first(model, problem))))
 
 
 def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:

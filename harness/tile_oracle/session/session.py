@@ -93,7 +93,7 @@ class Session(ABC):
 
     def lacking(self) -> frozenset[str]:
         """Names of candidates that the kernel source has no code for, so that no model can pick them; without
-        those that only the records show (tile_oracle.evaluation.candidates.not_built)."""
+        those that only the records show (tile_oracle.record.not_built)."""
         return frozenset()
 
     def _make_plan(self) -> Plan:

@@ -15,7 +15,7 @@ from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.prebuild import prebuild
 from tile_oracle.errors import BuildError, ModelError
-from tile_oracle.evaluation.evaluate import rank_all, rank_records
+from tile_oracle.evaluation.folder_model import FolderModel, pool_of, rank_recorded
 from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
@@ -169,8 +169,10 @@ def test_a_model_uses_the_figures_of_its_folder_those_of_records_and_does_withou
     known = [parse_kernel_name(name) for name in sorted(stored)]
     for_known = predictor.predict(problems, known)
     assert np.array_equal(predictor.knowing(CodeTable.of(records)).predict(problems, known), for_known)
-    ranked = rank_records(predictor, records[records["kernel"].isin(held_out())])
-    assert len(ranked) == 25  # the records' own facts are used
+    own = records[records["kernel"].isin(held_out())]
+    assert (
+        len(rank_recorded(FolderModel.judged_by(folder, own), own)) == 25
+    )  # the records' own facts are used
 
 
 def test_rows_are_learnt_without_their_figures_too(folder: Path) -> None:
@@ -182,7 +184,9 @@ def test_rows_are_learnt_without_their_figures_too(folder: Path) -> None:
             (folder.parent / "blind" / file.name).write_bytes(file.read_bytes())
     error = {}
     for name in (folder.name, "blind"):
-        ranked = rank_all(Predictor.load(folder.parent / name), make_problems(25), make_kernels(PIPELINES))
+        model = FolderModel(folder.parent / name)
+        ranked, _ = model.rank(make_problems(25), pool_of(make_kernels(PIPELINES)))
+        assert ranked is not None
         both = ranked.merge(records[["problem", "kernel", "tflops"]])
         slow = both["kernel"].isin(spilling - set(held_out()))
         error[name] = np.abs(np.log(both["predicted_tflops"] / both["tflops"]))[slow].mean()

@@ -19,6 +19,7 @@ from tile_oracle.fleet.health import Health
 from tile_oracle.fleet.messages import Opened, Result
 from tile_oracle.fleet.progress import FleetProgress
 from tile_oracle.judge.criteria import Criteria
+from tile_oracle.judge.model import Origin
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
@@ -28,7 +29,7 @@ from tile_oracle.record.final import problems_of
 from tile_oracle.record.journal import Journal, write_part
 from tile_oracle.record.merge import merge_records
 from tile_oracle.record.run import MANIFEST, open_run, purpose_of
-from tile_oracle.report.data import RankedBy, RunInfo, analyse
+from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.files import SELECTION, VERDICT, read_inputs, write_report
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
 from tools.faults.flippable.kind import FileKind
@@ -143,7 +144,7 @@ def _make_report(name: str) -> Callable[[Path], list[Path]]:
             problems,
             rankings,
             run=about,
-            ranked_by=RankedBy(kind="folder", name="a model"),
+            ranked_by=Origin(kind="folder", name="a model"),
             criteria=Criteria(),
         )
         write_report(run, data)

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tile_oracle.arch import load_arch
-from tile_oracle.evaluation.candidates import without_refused
+from tile_oracle.evaluation.folder_model import without_refused
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import problem_from_id
 

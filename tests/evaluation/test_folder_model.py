@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tile_oracle.evaluation import folder_predictor
-from tile_oracle.evaluation.folder_predictor import WORTH_COMPILING, FolderPredictor
-from tile_oracle.features.code_table import CodeTable
-from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.evaluation import folder_model
+from tile_oracle.evaluation.folder_model import WORTH_COMPILING, FolderModel, pool_of
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import shipped_models
 from tile_oracle.pool import pool_of_kind
@@ -21,36 +22,40 @@ FOLDER = shipped_models() / "grouped_conv_forward_bf16_gfx950"
 PROBLEMS = [
     problem_from_id(f"forward-bf16-n{n}-c64-k{k}-i14x14-f3x3-p1") for n, k in ((1, 64), (8, 256), (16, 32))
 ]
+GEMM_FOLDER = shipped_models() / "gemm_bf16_sm_90"
+GEMMS = [problem_from_id(f"gemm-bf16-rcr-m{m}-n64-k64") for m in (16, 64, 5043)]
 
 
-def predictor(pairs: int) -> FolderPredictor:
-    return FolderPredictor(FOLDER, CodeTable(), pairs)
+def predicted(pairs: int, kernels: Sequence[Kernel], folder: Path = FOLDER) -> list[float]:
+    ranked, _ = FolderModel(folder, pairs).rank(PROBLEMS if folder == FOLDER else GEMMS, pool_of(kernels))
+    assert ranked is not None
+    return ranked["predicted_tflops"].tolist()
 
 
 def test_native_predictions_are_those_of_lightgbm(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = pool_of_kind(PROBLEMS[0].kind, "gfx950", "tiny")
     expected = Predictor.load(FOLDER).predict(PROBLEMS, kernels)
     monkeypatch.setattr(Predictor, "predict", None)
-    assert np.array_equal(predictor(WORTH_COMPILING).predict(PROBLEMS, kernels), expected)
+    assert predicted(WORTH_COMPILING, kernels) == expected.ravel().tolist()
 
 
 def test_few_pairs_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = pool_of_kind(PROBLEMS[0].kind, "gfx950", "tiny")
-    monkeypatch.setattr(folder_predictor.native_library, "is_compiled", lambda: False)
-    monkeypatch.setattr(folder_predictor.NativeRanker, "load", None)
+    monkeypatch.setattr(folder_model.native_library, "is_compiled", lambda: False)
+    monkeypatch.setattr(folder_model.NativeRanker, "load", None)
     expected = Predictor.load(FOLDER).predict(PROBLEMS, kernels)
-    assert np.array_equal(predictor(WORTH_COMPILING - 1).predict(PROBLEMS, kernels), expected)
+    assert predicted(WORTH_COMPILING - 1, kernels) == expected.ravel().tolist()
 
 
 def test_a_machine_without_a_compiler_predicts_with_lightgbm(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_compiler() -> None:
-        raise folder_predictor.BuildError("no C++ compiler was found")
+        raise folder_model.BuildError("no C++ compiler was found")
 
     monkeypatch.setattr("tile_oracle.selector.native_selector.native_library.load", no_compiler)
     monkeypatch.setattr("tile_oracle.selector.native_selector._functions", lambda: no_compiler())
     kernels = pool_of_kind(PROBLEMS[0].kind, "gfx950", "tiny")
     expected = Predictor.load(FOLDER).predict(PROBLEMS, kernels)
-    assert np.array_equal(predictor(WORTH_COMPILING).predict(PROBLEMS, kernels), expected)
+    assert predicted(WORTH_COMPILING, kernels) == expected.ravel().tolist()
 
 
 def test_a_model_that_ranks_named_kernels_is_not_read_for_native_code(
@@ -58,12 +63,10 @@ def test_a_model_that_ranks_named_kernels_is_not_read_for_native_code(
 ) -> None:
     """Native code has no features of such kernels. To find that out for each problem's own pool, the whole
     model was read again for each problem."""
-    monkeypatch.setattr(folder_predictor.NativeRanker, "load", None)
-    folder = shipped_models() / "gemm_bf16_sm_90"
-    problem = problem_from_id("gemm-bf16-rcr-m64-n64-k64")
-    kernels = pool_of_kind(problem.kind, "sm_90", "tiny")
-    found = FolderPredictor(folder, CodeTable(), WORTH_COMPILING).predict([problem], kernels)
-    assert np.array_equal(found, Predictor.load(folder).predict([problem], kernels))
+    monkeypatch.setattr(folder_model.NativeRanker, "load", None)
+    kernels = pool_of_kind(GEMMS[0].kind, "sm_90", "tiny")
+    expected = Predictor.load(GEMM_FOLDER).predict(GEMMS, kernels)
+    assert predicted(WORTH_COMPILING, kernels, GEMM_FOLDER) == expected.ravel().tolist()
 
 
 def test_predictions_of_own_pools_are_those_of_one_problem_after_the_other() -> None:
@@ -89,55 +92,51 @@ def test_predictions_of_own_pools_are_those_of_one_problem_after_the_other() -> 
 def test_native_code_scores_features_that_only_python_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The features of a model over several sources of kernels are Python's; LightGBM took a third of the
     processor time of a replay with such a model."""
-    folder = shipped_models() / "gemm_bf16_sm_90"
-    problems = [problem_from_id(f"gemm-bf16-rcr-m{m}-n64-k64") for m in (16, 64, 5043)]
-    kernels = pool_of_kind(problems[0].kind, "sm_90", "tiny")
-    expected = Predictor.load(folder).predict_each(problems, [kernels, kernels[:3], kernels[2:]])
-    folder_predictor.native_library.load()
+    kernels = pool_of_kind(GEMMS[0].kind, "sm_90", "tiny")
+    pools = {problem: kernels[place:] for place, problem in enumerate(GEMMS)}
+    expected = np.concatenate(Predictor.load(GEMM_FOLDER).predict_each(GEMMS, list(pools.values())))
+    folder_model.native_library.load()
     monkeypatch.setattr("tile_oracle.model.ranker.mean_predictions", None)
-    found = FolderPredictor(folder, CodeTable(), 1).predict_each(
-        problems, [kernels, kernels[:3], kernels[2:]]
-    )
-    assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+    ranked, _ = FolderModel(GEMM_FOLDER, 1).rank(GEMMS, pools.__getitem__)
+    assert ranked is not None
+    assert ranked["predicted_tflops"].tolist() == expected.tolist()
 
 
 def test_without_native_code_lightgbm_scores_features_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_predictor.native_library, "is_compiled", lambda: False)
-    monkeypatch.setattr(folder_predictor, "scorer_library", None)
-    folder = shipped_models() / "gemm_bf16_sm_90"
-    problem = problem_from_id("gemm-bf16-rcr-m64-n64-k64")
-    kernels = pool_of_kind(problem.kind, "sm_90", "tiny")
-    [found] = FolderPredictor(folder, CodeTable(), 1).predict_each([problem], [kernels])
-    assert np.array_equal(found, Predictor.load(folder).predict(problem, kernels))
+    monkeypatch.setattr(folder_model.native_library, "is_compiled", lambda: False)
+    monkeypatch.setattr(folder_model, "scorer_library", None)
+    kernels = pool_of_kind(GEMMS[0].kind, "sm_90", "tiny")
+    expected = Predictor.load(GEMM_FOLDER).predict(GEMMS, kernels)
+    assert predicted(1, kernels, GEMM_FOLDER) == expected.ravel().tolist()
 
 
 def test_a_library_that_is_loaded_is_compiled() -> None:
-    folder_predictor.native_library.load()
-    assert folder_predictor.native_library.is_compiled()
+    folder_model.native_library.load()
+    assert folder_model.native_library.is_compiled()
 
 
 @pytest.mark.parametrize("name", ["grouped_conv_forward_bf16_gfx950", "grouped_conv_forward_bf16_sm_90"])
 def test_whether_predictions_only_order_kernels_is_known_without_the_trees(name: str) -> None:
     folder = shipped_models() / name
     expected = Predictor.load(folder).ranker.orders_only
-    assert FolderPredictor(folder, CodeTable(), 1).orders_only == expected
+    assert FolderModel(folder).orders_only == expected
 
 
 def test_native_predictions_import_neither_lightgbm_nor_scipy() -> None:
     """Both together take half a second of a replay."""
-    folder_predictor.native_library.load()
+    folder_model.native_library.load()
     program = f"""
 import sys
 from pathlib import Path
-from tile_oracle.evaluation.folder_predictor import FolderPredictor
-from tile_oracle.features.code_table import CodeTable
+from tile_oracle.evaluation.folder_model import FolderModel, pool_of
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import problem_from_id
 problem = problem_from_id({PROBLEMS[0].id!r})
-predictor = FolderPredictor(Path({str(FOLDER)!r}), CodeTable(), 1)
+model = FolderModel(Path({str(FOLDER)!r}), 1)
 kernels = pool_of_kind(problem.kind, "gfx950", "tiny")
-assert predictor.predict([problem], kernels).shape == (1, len(kernels))
-assert not predictor.orders_only and not predictor.ranks_named
+table, origin = model.rank([problem], pool_of(kernels))
+assert len(table) == len(kernels)
+assert not origin.order_only and not model.ranks_named
 print(*{{"lightgbm", "scipy"}} & sys.modules.keys())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

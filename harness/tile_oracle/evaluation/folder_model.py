@@ -1,0 +1,240 @@
+"""Model folders that rank many pairs: by native code where it is worthwhile, else by LightGBM."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.arch import load_arch
+from tile_oracle.errors import BuildError, ModelError, TargetError
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.feature_table import Array
+from tile_oracle.judge.model import FOLDER, NO_MODEL, Origin, Pool
+from tile_oracle.judge.pair_numbers import pair_numbers
+from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+from tile_oracle.kernel.named import is_named
+from tile_oracle.model.model_folder import read_spec
+from tile_oracle.model.predictor import Predictor, ranker_of
+from tile_oracle.problem import Kind, Problem, problem_from_id
+from tile_oracle.process.cores import usable_cores
+from tile_oracle.record.final import problems_of
+from tile_oracle.record.not_built import not_built
+from tile_oracle.selector import native_library
+from tile_oracle.selector.forest_scores import ForestScores, scorer_library
+from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.selector.selector_file import NativeModel
+from tile_oracle.terminal.progress_line import steps
+from tile_oracle.training.neighbours import CONSTRAINT
+
+Same = tuple[int, ...]
+"""Identities of the kernels of a pool."""
+
+_log = logging.getLogger(__name__)
+
+WORTH_COMPILING = 50_000
+"""Pairs from which LightGBM takes longer than compiling the native library once."""
+
+PROBLEMS_AT_ONCE = 50
+"""For a single one, making the columns takes most of the time."""
+
+
+def load_predictor(folder: Path, pairs: int, threads: int = 1, code: CodeTable | None = None) -> Predictor:
+    """The model in a folder, to predict this number of pairs. Python computes the features; native code
+    scores the trees, or LightGBM, which imports slowly. code: as for Predictor.knowing. Raises ModelError
+    like Predictor.load.
+    """
+    code = CodeTable() if code is None else code
+    try:
+        if _may_be_native(pairs):
+            model = NativeModel.load(folder, code)
+            scorer_library()
+            engines = {name: ForestScores(forests) for name, forests in model.forests.items()}
+            return Predictor(folder, model.spec, model.ranker.scored_by(engines), threads)
+    except (BuildError, ModelError, TargetError) as error:
+        _log.debug("no native scores of %s: %s", folder, error)
+    return Predictor.load(folder, threads).knowing(code)
+
+
+def _may_be_native(pairs: int) -> bool:
+    """Raises BuildError if it cannot be found out."""
+    return pairs >= WORTH_COMPILING or native_library.is_compiled()
+
+
+@dataclass(eq=False)
+class FolderModel:
+    """The model in a folder. All engines give the same numbers, bit for bit.
+
+    pairs: how many pairs will be predicted in all; for few, native code is used only if the library is
+    compiled already. code: facts of further kernels' binaries.
+    """
+
+    folder: Path
+    pairs: int = 0
+    code: CodeTable = field(default_factory=CodeTable)
+    threads: int = 1
+    _natives: dict[Same, NativeRanker | None] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def judged_by(cls, folder: Path, records: pd.DataFrame) -> FolderModel:
+        """The model in a folder, to rank the pairs of these records."""
+        return cls(folder, len(records), CodeTable.of(records))
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """Raises ModelError like Predictor.load."""
+        return load_predictor(self.folder, self.pairs, self.threads, self.code)
+
+    @cached_property
+    def orders_only(self) -> bool:
+        """Whether predictions only order kernels within a problem."""
+        return ranker_of(self.folder, read_spec(self.folder), lambda folder, parts: ()).orders_only
+
+    @cached_property
+    def ranks_named(self) -> bool:
+        """Whether kernels of Triton files and libraries have features, too."""
+        return read_spec(self.folder).ranks_named
+
+    def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
+        """Predicted TFLOPS of the candidates that have features. Raises ModelError like Predictor.predict."""
+        # Problems with the same kernels are predicted together; a library offers other ones for each.
+        alike: dict[tuple[Kind, Same], list[tuple[Problem, Sequence[Kernel]]]] = {}
+        for problem in problems:
+            kernels = pool(problem)
+            if not self.ranks_named:
+                kernels = [kernel for kernel in kernels if not isinstance(kernel, NamedKernel)]
+            if kernels:
+                same = () if self.ranks_named else tuple(map(id, kernels))
+                alike.setdefault((problem.kind, same), []).append((problem, kernels))
+        parts = [
+            (same, several[first : first + PROBLEMS_AT_ONCE])
+            for (_, same), several in alike.items()
+            for first in range(0, len(several), PROBLEMS_AT_ONCE)
+        ]
+        sizes = [float(sum(len(kernels) for _, kernels in part)) for _, part in parts]
+        frames = []
+        for same, part in steps("ranking the kernels", parts, sizes):
+            some, pools = [problem for problem, _ in part], [kernels for _, kernels in part]
+            if self.ranks_named:
+                predicted = np.concatenate(self.predictor.predict_each(some, pools))
+            else:
+                if same not in self._natives:
+                    self._natives[same] = self._native(pools[0])
+                predicted = self._tflops(some, pools[0], self._natives[same])
+            names = [kernel.name for kernels in pools for kernel in kernels]
+            ids = np.repeat([problem.id for problem in some], [len(kernels) for kernels in pools])
+            frames.append(pd.DataFrame({"problem": ids, "kernel": names, "predicted_tflops": predicted}))
+        if not frames:
+            return None, Origin(NO_MODEL, detail="no kernel of the kernel set is built")
+        table = pd.concat(frames, ignore_index=True)
+        return table, Origin(FOLDER, self.folder.name, order_only=self.orders_only)
+
+    def _tflops(
+        self, problems: Sequence[Problem], kernels: Sequence[Kernel], native: NativeRanker | None
+    ) -> Array:
+        """Predicted TFLOPS, (problems x kernels,)."""
+        if native is not None:
+            try:
+                return np.concatenate([native.tflops(problem) for problem in problems])
+            except ModelError as error:
+                _log.debug("native predictions of %s: %s", self.folder, error)
+        return self.predictor.predict(problems, kernels).reshape(-1)
+
+    def _native(self, kernels: Sequence[Kernel]) -> NativeRanker | None:
+        try:
+            if not _may_be_native(self.pairs):
+                return None
+            return NativeRanker.load(self.folder, kernels, self.code)
+        except (BuildError, ModelError, TargetError) as error:
+            _log.debug("no native predictions of %s: %s", self.folder, error)
+            return None
+
+
+@dataclass(frozen=True)
+class Folders:
+    """A model folder for each kind of problem. name, detail: as of the origin. records: the measurements that
+    judge the rankings, with facts of binaries and what no dispatcher would pick (`without_refused`).
+    """
+
+    folders: Mapping[Kind, Path]
+    name: str = ""
+    detail: str = ""
+    records: pd.DataFrame | None = None
+    arch: str = ""
+    models: dict[Path, FolderModel] = field(default_factory=dict)
+
+    def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
+        """As Model.rank; problems of other kinds are not ranked."""
+        ranked, order_only = [], False
+        for folder in dict.fromkeys(self.folders.values()):
+            own = [problem for problem in problems if self.folders.get(problem.kind) == folder]
+            table, origin = self._model(folder, own, pool).rank(own, pool)
+            ranked += [] if table is None else [table]
+            order_only |= origin.order_only
+        if not ranked:
+            return None, Origin(NO_MODEL, detail="no kernel of the kernel set is built")
+        table = pd.concat(ranked, ignore_index=True)
+        if self.records is not None:
+            table = without_refused(table, self.records, self.arch)
+        return table, Origin(FOLDER, self.name, self.detail, order_only=order_only)
+
+    def _model(self, folder: Path, problems: Sequence[Problem], pool: Pool) -> FolderModel:
+        if folder not in self.models:
+            judging = self.records is not None  # timing has ended, so prediction may use all cores
+            pairs = sum(len(pool(problem)) for problem in problems) if judging else 0
+            code = CodeTable() if self.records is None else CodeTable.of(self.records)
+            self.models[folder] = FolderModel(folder, pairs, code, usable_cores() if judging else 1)
+        return self.models[folder]
+
+
+def rank_recorded(model: FolderModel, records: pd.DataFrame) -> pd.DataFrame:
+    """Predictions (problem, kernel, predicted_tflops) for all recorded problems and all recorded kernels that
+    have features, as in a session that replays these records. Raises ModelError where it ranks none."""
+    lacking = not_built(records)
+    names = sorted(set(map(str, records["kernel"].unique())) - lacking)
+    kernels = [parse_kernel_name(name) for name in names]
+    table, _ = model.rank(problems_of(records), pool_of(kernels))
+    if table is None:
+        raise ModelError("no kernel of the records matches the problems' direction, dtype and rank")
+    return without_refused(table, records, read_spec(model.folder).arch)
+
+
+def pool_of(kernels: Sequence[Kernel]) -> Pool:
+    """Those of the kernels that are for a problem."""
+    by_kind: dict[Kind, Sequence[Kernel]] = {}
+
+    def pool(problem: Problem) -> Sequence[Kernel]:
+        if problem.kind not in by_kind:
+            by_kind[problem.kind] = [kernel for kernel in kernels if kernel.matches(problem)]
+        return by_kind[problem.kind]
+
+    return pool
+
+
+def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) -> pd.DataFrame:
+    """The rankings without the kernels that the architecture's rules refuse for the problem, because a
+    dispatcher checks the rules first (as tile_oracle.registry does). A kernel of a Triton file or a library
+    is a candidate where it was measured, and its declaration does not exclude the problem. Pairs that were
+    measured as ok are kept in any case."""
+    ok = (records["status"] == "ok").to_numpy(dtype=bool)
+    ranked, recorded = pair_numbers(rankings, records)
+    of_files = [name for name in rankings["kernel"].unique() if is_named(name)]
+    if of_files:
+        refuses = records["detail"].fillna("").str.startswith(CONSTRAINT)
+        excluded = (records["status"] == "unsupported") & refuses
+        known = np.isin(ranked, recorded[(~excluded).to_numpy(dtype=bool)])
+        kept = known | ~rankings["kernel"].isin(of_files).to_numpy()
+        rankings, ranked = rankings[kept].reset_index(drop=True), ranked[kept]
+    doubtful = rankings[~np.isin(ranked, recorded[ok])]
+    judge, refused = load_arch(arch), []
+    for problem_id, of_problem in doubtful.groupby("problem", sort=False):
+        problem = problem_from_id(str(problem_id))
+        for row, name in of_problem["kernel"].items():
+            if judge.problem_refusal(parse_kernel_name(str(name)), problem) is not None:
+                refused.append(row)
+    return rankings.drop(index=refused).reset_index(drop=True) if refused else rankings

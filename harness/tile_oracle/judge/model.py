@@ -1,0 +1,74 @@
+"""The model under test: whatever orders the kernels of a problem, behind one protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDER = "folder"
+OUT_OF_FOLD = "out_of_fold"
+HELD = "held"
+PICKS = "picks"
+VENDOR = "vendor"
+NO_MODEL = "none"
+
+COLUMNS = ("problem", "kernel", "predicted_tflops")
+"""The columns of rankings, one row a pair: problem id, kernel name, prediction or score. Their order is that
+of tile_oracle.judge.ranking.Ranking."""
+
+Pool = Callable[[Problem], Sequence[Kernel]]
+"""The candidates for a problem."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The model that ranked the kernels. kind: "folder" (a trained model folder), "out_of_fold" (models
+    cross-validated on this run's own records, each problem ranked by one that never saw it), "held" (the
+    picks that the baseline holds, judged again), "picks" (a CSV file of picks), "vendor" (a library's own
+    choice) or "none".
+    detail: one more sentence, such as the folds or the training data. order_only: its predictions are scores,
+    not TFLOPS. considered: the models among which `auto` chose, a kind of problem at a time."""
+
+    kind: str = NO_MODEL
+    name: str = ""
+    detail: str = ""
+    order_only: bool = False
+    considered: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """A sentence on the model's origin."""
+        if self.kind == FOLDER:
+            text = f"ranked by the trained model {self.name}"
+        elif self.kind == VENDOR:
+            text = f"the own choice of {self.name}"
+        elif self.kind == PICKS:
+            text = f"picks from the file {self.name}"
+        elif self.kind == OUT_OF_FOLD:
+            text = (
+                "no trained model fits this target: ranked by out-of-fold predictions of "
+                f"{self.name or 'a model'} cross-validated on this run's own records"
+            )
+        elif self.kind == HELD:
+            text = (
+                "no trained model fits this target: the picks of the baseline are judged again "
+                "(--repick ranks the kernels again)"
+            )
+        else:
+            text = "no model ranked the kernels: oracles only"
+        return f"{text} ({self.detail})" if self.detail else text
+
+
+class Model(Protocol):
+    """A model under test."""
+
+    def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
+        """Rankings of the problems' candidates (COLUMNS), None where it ranks none of them, and their
+        origin. Raises ModelError for a model that cannot be used."""
