@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pytest_project import CLOCK_THAT_JUMPS, Project
+from tests.pytest_project import CLOCK_THAT_JUMPS
 from tests.warm_python import run_warm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,7 +106,7 @@ def test_the_guide_shows_commands() -> None:
 def test_every_command_of_the_page_works(page: Path, reader: Path) -> None:
     for command in commands(page):
         if page.name == "README.md" and "--target replay" in command:
-            continue  # run in full below
+            continue  # run in full by test_documented_replays.py
         done = run(command, reader, installed=page.name == "README.md")
         assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
@@ -127,15 +127,6 @@ def test_the_reader_s_own_test_passes_for_every_pair(reader: Path) -> None:
     assert re.search(r"^=+ 240 passed, 6 skipped", done.stdout, re.MULTILINE), done.stdout[-300:]
 
 
-@pytest.mark.slow
-def test_the_reader_s_own_test_runs(reader: Path) -> None:
-    done = run(
-        "pytest test_mine.py --problem-set forward_smoke -k n1-c64-k256-i56x56-f1x1-64x64x64_mem", reader
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert " 1 passed" in done.stdout
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_site_has_the_page(page: Path) -> None:
     """`make docs` fails for a page that no table of contents lists; this says so sooner."""
@@ -149,16 +140,3 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
-
-
-@pytest.mark.slow
-def test_the_shipped_oracle_gates_the_shipped_model(project: Project) -> None:
-    """README's command, in full."""
-    (command,) = (line for line in commands(ROOT / "README.md") if "--target replay" in line)
-    program, *words = shlex.split(command, comments=True)
-    assert program == "pytest"
-    done = project.pytest(*words)
-    assert done.status == 0, done.output[-3000:]
-    assert "verdict passed: every criterion is met" in done.output
-    assert "299 problems, 135,746 pairs replayed" in done.output
-    assert "mean 98.9 %   median 100.0 %   P10 96.9 %" in done.output

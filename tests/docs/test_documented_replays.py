@@ -19,6 +19,7 @@ _ROW = re.compile(
     re.MULTILINE,
 )
 ROWS = [match.groupdict() for match in _ROW.finditer((ROOT / "docs" / "campaign.md").read_text())]
+OVERVIEW = (ROOT / "README.md").read_text()
 FAST = "gemm_fp16_validation"
 OTHERS = "attention_validation"
 
@@ -69,6 +70,9 @@ def test_a_documented_replay_answers_as_documented(row: dict[str, str], tmp_path
     for one in beside.values():
         assert one["problems"] == efficiency["problems"]
         assert "the roofline" in printed
+    if f"pytest --problem-set {row['set']} --target replay\n" in OVERVIEW:
+        assert "299 problems, 135,746 pairs replayed" in printed
+        assert "mean 98.9 %   median 100.0 %   P10 96.9 %" in printed
     if row["set"] == "forward_unseen_300":
         assert (
             "--model grouped_conv_forward_bf16_cpu (amd-epyc-family-26-model-2-41cb698b) replays another"
@@ -94,5 +98,11 @@ def test_the_overview_has_the_range_of_the_replays(operation: str) -> None:
     for figure in ("mean", "p10"):
         least, most = (f"{limit(float(row[figure]) for row in rows):.1f}" for limit in (min, max))
         ranges.append(least if least == most else f"{least} to {most}")
-    (line,) = re.findall(r"^\| NVIDIA H100, H200 .*", (ROOT / "README.md").read_text(), re.MULTILINE)
+    (line,) = re.findall(r"^\| NVIDIA H100, H200 .*", OVERVIEW, re.MULTILINE)
     assert f"| {', '.join(ranges)} |" in line
+
+
+def test_the_overview_shows_one_of_the_replays() -> None:
+    assert "pytest --problem-set forward_validation_300 --target replay\n" in OVERVIEW
+    assert "135,746 recorded measurements" in OVERVIEW
+    assert "mean efficiency 98.9 %, median 100.0 %, P10 96.9 %" in OVERVIEW
