@@ -43,12 +43,6 @@ def test_a_perfect_ranking(records: pd.DataFrame) -> None:
         found.headlines, 100.0
     )
     assert (found.efficiency.top_1_percent, found.efficiency.covered) == (100.0, 40)
-    assert set(found.ndcg.values()) == {1.0}
-    assert found.regression["r2_log_tflops"] == pytest.approx(1.0)
-    assert found.regression["within_10_percent"] == 100.0
-    assert found.regression["rmse_tflops"] == 0.0
-    assert len(found.calibration) == 5
-    assert all(one["predicted_tflops"] == one["measured_tflops"] for one in found.calibration)
     assert found.aliases == {}
     assert set(found.selection["reason"]) == {""}
     json.dumps(found.as_json(), allow_nan=False, default=str)
@@ -97,31 +91,20 @@ def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path:
     assert order.rank_correlation is not None
     assert order.rank_correlation > 0.8
     assert by["log_efficiency", "log_efficiency"].r2 > 0.5  # type: ignore[operator]
-    figures = found.figures().set_index(["section", "name", "figure"])
-    assert figures.loc[("target latency", "latency", "rmse"), "value"] == by["latency", "latency"].rmse
-    assert figures.loc[("efficiency_percent", "mean", ""), "low"] == found.headlines["mean"].low
-    assert figures.index.is_unique
     assert json.loads(json.dumps(found.as_json(), default=str))["targets"][0]["quantity"] == "tflops"
 
 
 @pytest.mark.slow
 def test_a_model_that_orders_kernels_is_not_judged_as_if_it_predicted_times(
-    records: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    records: pd.DataFrame, tmp_path: Path
 ) -> None:
     train(records, recipe_named("lambdarank").with_trees(60), n_splits=2).save(tmp_path / "m")
     model = FolderModel(tmp_path / "m")
     found = evaluate("m", records, rank_recorded(model, records), predictor=model.predictor)
-    assert (found.regression, found.calibration) == ({}, [])
     pick, member = found.targets
     assert (pick.of, pick.quantity, pick.r2, pick.rmse) == ("pick", "order", None, None)
     assert member.rank_correlation == pytest.approx(pick.rank_correlation)
     json.dumps(found.as_json(), default=str)
-    assert found.figures().set_index(["section", "name", "figure"]).index.is_unique
-    write_dataset(records.assign(time=pd.Timestamp("2026-01-01", tz="UTC")), tmp_path / "records.parquet")
-    assert main(["evaluate", str(tmp_path / "m"), str(tmp_path / "records.parquet")]) == 0
-    printed = capsys.readouterr().out
-    assert "the model orders kernels and predicts no TFLOPS" in printed
-    assert "predicted TFLOPS" not in printed
 
 
 def test_what_is_outside_of_the_training_is_counted_or_left_out(
@@ -181,12 +164,12 @@ def test_a_pick_that_is_wrong_has_no_efficiency_and_says_so(records: pd.DataFram
 
 
 def test_reasons_ties_and_problems_beyond_the_training(records: pd.DataFrame) -> None:
-    found = evaluate("second", records, second_best(records), records[records["C"] <= 256])
+    beyond = dict.fromkeys(records.loc[records["C"] > 256, "problem"], ("C = 512, trained up to 256",))
+    found = evaluate("second", records, second_best(records), outside=beyond)
     reasons = found.selection.set_index("problem")["reason"]
     c = found.selection.set_index("problem")["C"]
-    assert all(r.startswith(("outside training", "tie")) for r in reasons[c > 256])
-    assert any("C over 256" in r for r in reasons[c > 256])
-    assert not any("C over" in r for r in reasons[c <= 256])
+    assert set(reasons[c > 256]) == {"outside training: C = 512, trained up to 256", "tie within noise"}
+    assert set(reasons[c <= 256]) == {"", "tie within noise"}
 
 
 def test_the_ceiling_falls_with_noise() -> None:

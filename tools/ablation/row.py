@@ -69,5 +69,5 @@ def ablation_row(
                 "predicted_tflops": np.asarray(predicted),
             }
         )
-        evaluation = evaluate(recipe.name, test, rankings, records, seed)
+        evaluation = evaluate(recipe.name, test, rankings, seed)
     return AblationRow(recipe.name, found[0], found[1], evaluation)

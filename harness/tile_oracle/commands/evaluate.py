@@ -26,7 +26,7 @@ from tile_oracle.training.training_range import TrainingRange
 EXAMPLES = """\
 examples:
   tile-oracle model evaluate models/mine measured.parquet
-  tile-oracle model evaluate models/mine measured.parquet --trained-on train.parquet --json figures.json
+  tile-oracle model evaluate models/mine measured.parquet --json figures.json
   tile-oracle model evaluate picks.csv measured.parquet          a published file of picks in place of a model
 
 efficiency: TFLOPS of the pick / of the oracle. Figures in [ ] are 95 % bootstrap intervals over the
@@ -42,25 +42,17 @@ ABOUT = "Ranks the measured kernels of every recorded problem and compares picks
 ARGUMENTS = (
     argument("model", "MODEL", "a model folder, or a CSV file of picks"),
     RECORDS,
-    argument(
-        "--trained-on",
-        "RECORDS",
-        "the model's training records: marks problems outside their range",
-        nargs="+",
-    ),
     flag("--abstain", "the model picks nothing for problems outside of what it was trained on"),
     argument("--worst", "N", "problems to show", type=int, default=10),
     argument("--seed", None, "seed of the bootstrap", type=int, default=0),
     json_file("all metrics"),
     argument("--parquet", "FILE", "write one row per problem as parquet"),
-    argument("--figures", "FILE", "write one row per metric as parquet"),
 )
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the tables and writes the files. Raises RecordError, ModelError."""
     records = load_records(args.records)
-    trained_on = load_records(args.trained_on) if args.trained_on else None
     name = Path(args.model).name
     folder = None if Path(args.model).suffix == ".csv" else folder_of_model(args.model)
     trained = None if folder is None else TrainingRange.of(folder)
@@ -71,14 +63,15 @@ def run(args: argparse.Namespace) -> int:
         picks = read_picks_file(args.model, problems_of(records))
         if picks.note:
             print(f"{name}: {picks.note}", file=sys.stderr if args.json == STDOUT else sys.stdout)
-        evaluation = evaluate(name, records, picks.rankings, trained_on, args.seed)
+        evaluation = evaluate(name, records, picks.rankings, args.seed)
     else:
         model = FolderModel.judged_by(folder, records)
         rankings = rank_recorded(model, records)
+        outside = problems_outside(lambda problem: trained, problems_of(records))
         if args.abstain:
-            abstained = problems_outside(lambda problem: trained, problems_of(records))
+            abstained = outside
             rankings = abstaining(rankings, abstained)
-        evaluation = evaluate(name, records, rankings, trained_on, args.seed, model.predictor)
+        evaluation = evaluate(name, records, rankings, args.seed, model.predictor, outside)
     picked = evaluation.selection.dropna(subset=["pick_kernel"])
     pick_of = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
     beyond = extrapolating_picks(lambda problem: trained, problems_of(records), pick_of)
@@ -97,8 +90,6 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.parquet:
             evaluation.selection.to_parquet(args.parquet, index=False)
-        if args.figures:
-            evaluation.figures().to_parquet(args.figures, index=False)
     except OSError as error:
         raise ModelError(f"cannot write {error.filename}: {error.strerror}") from None
     return 0
@@ -152,8 +143,6 @@ def render(evaluation: Evaluation, worst: int) -> str:
         "",
         f"oracle picked first {figures.top_1_percent or 0.0:.1f} %, among the first five "
         f"{figures.top_5_percent or 0.0:.1f} %",
-        "  ".join(f"{name.replace('_', '@')} {value:.4f}" for name, value in evaluation.ndcg.items()),
-        *_speeds(evaluation),
         "",
         *_targets(evaluation),
         "",
@@ -173,20 +162,6 @@ def render(evaluation: Evaluation, worst: int) -> str:
             f"{_short(row['oracle_kernel'])}" + (f" ({row['reason']})" if row["reason"] else "")
         )
     return "\n".join(lines)
-
-
-def _speeds(evaluation: Evaluation) -> list[str]:
-    """The accuracy of the predicted TFLOPS, for models that predict them."""
-    if not evaluation.regression:
-        return ["the model orders kernels and predicts no TFLOPS"]
-    exact = (f"{name.replace('_', ' ')} {value:.3f}" for name, value in evaluation.regression.items())
-    bins = (
-        f"{one['predicted_tflops']:.3g} -> {one['measured_tflops']:.3g}" for one in evaluation.calibration
-    )
-    return [
-        f"predicted TFLOPS: {', '.join(exact)}",
-        f"predicted -> measured TFLOPS, five bins: {', '.join(bins)}",
-    ]
 
 
 def _targets(evaluation: Evaluation) -> list[str]:

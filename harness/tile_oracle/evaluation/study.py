@@ -147,7 +147,7 @@ def _judged(
         ranker = fit(recipe_named(name).for_rows(rows), rows, arch, effort)
         # All kernels that the rules allow, because a model may pick a wrong one.
         rankings = without_refused(predicted_pairs(ranker, test, pool, effort.threads), test, arch)
-        found.append(_row(name, "recipe", evaluate(name, test, rankings, training, effort.seed)))
+        found.append(_row(name, "recipe", evaluate(name, test, rankings, effort.seed)))
     if _is_new_to(folder, test):
         rankings = rank_recorded(FolderModel.judged_by(folder, test), test)
         found.append(_row("the model as shipped", "model", evaluate("model", test, rankings)))

@@ -136,18 +136,6 @@ def _with_new_oracles(table: pd.DataFrame, ranked: pd.DataFrame, promoted: pd.Se
     return table.reset_index()
 
 
-def ranked_pairs(rankings: pd.DataFrame | None, final: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """The rankings of the problems of `table`, best first, with each pair's `rank` (from 1), its final
-    measurement (null if there is none) and the problem's `oracle_kernel`."""
-    frame = _checked(rankings)
-    frame = frame.merge(table[["problem", "oracle_kernel"]], on="problem", how="inner")
-    frame = frame.sort_values(
-        ["problem", "predicted_tflops", "kernel"], ascending=[True, False, True], ignore_index=True
-    )
-    frame["rank"] = frame.groupby("problem").cumcount() + 1
-    return _with_measurements(frame, final)
-
-
 def _with_measurements(frame: pd.DataFrame, final: pd.DataFrame) -> pd.DataFrame:
     measured = final[["problem", "kernel", *_MEASURED]]
     return frame.merge(measured, on=["problem", "kernel"], how="left", validate="one_to_one")

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
 
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
+
+SLICE_COLUMNS = (
+    *("slice", "problems", "covered", "mean_percent", "p10_percent", "min_percent"),
+    "oracle_over_median",
+)
 
 
 def slices_of(problem: Problem) -> tuple[str, ...]:
@@ -18,3 +26,27 @@ def slice_names(problems: Iterable[Problem]) -> tuple[str, ...]:
     """All slices of the operations of these problems, in the operations' order."""
     ops = dict.fromkeys(problem.op for problem in problems)
     return tuple(dict.fromkeys(name for op in ops for name in operation_named(op).slices))
+
+
+def classes_of(problems: Sequence[Problem]) -> dict[str, list[bool]]:
+    """Which of the problems each slice has."""
+    found = [slices_of(problem) for problem in problems]
+    return {name: [name in slices for slices in found] for name in slice_names(problems)}
+
+
+def slice_table(selection: pd.DataFrame, classes: Mapping[str, Sequence[bool]]) -> pd.DataFrame:
+    """Efficiency of each class of problems; classes may overlap.
+
+    classes: name -> which rows of the selection. Columns: `slice`, `problems`, `covered`, `mean_percent`,
+    `p10_percent`, `min_percent`, `oracle_over_median` (median TFLOPS ratio). Empty classes have no row.
+    """
+    percent = 100.0 * selection["efficiency"].to_numpy(dtype=np.float64, na_value=np.nan)
+    over_median = selection["oracle_tflops"] / selection["median_tflops"]
+    rows = []
+    for name, belongs in classes.items():
+        mask = np.asarray(belongs, dtype=bool)
+        values = percent[mask & ~np.isnan(percent)]
+        figures = (values.mean(), np.percentile(values, 10), values.min()) if len(values) else (None,) * 3
+        if mask.any():
+            rows.append((name, int(mask.sum()), len(values), *figures, over_median[mask].median()))
+    return pd.DataFrame(rows, columns=list(SLICE_COLUMNS))

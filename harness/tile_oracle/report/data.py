@@ -19,7 +19,7 @@ from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.ranking import Ranking
 from tile_oracle.judge.scope import part_to_judge
 from tile_oracle.judge.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
-from tile_oracle.judge.slices import slice_names, slices_of
+from tile_oracle.judge.slices import classes_of, slice_table
 from tile_oracle.judge.verdict import Verdict, judge
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem
@@ -214,43 +214,6 @@ class ReportData:
         return len(self.verdict.new_failures) + len(self.verdict.known_failures)
 
 
-def slice_table(problems: Iterable[Problem], selection: pd.DataFrame) -> pd.DataFrame:
-    """Efficiency of each kind of problem (tile_oracle.judge.slices; kinds overlap): `slice`, `problems`,
-    `covered`, `mean_percent`, `p10_percent`, `min_percent`, `oracle_over_median` (median TFLOPS ratio)."""
-    problems = tuple(problems)
-    names = {problem.id: slices_of(problem) for problem in problems}
-    percent = selection.assign(percent=100.0 * selection["efficiency"].astype("float64"))
-    percent["over_median"] = percent["oracle_tflops"] / percent["median_tflops"]
-    rows = []
-    for name in slice_names(problems):
-        part = percent[
-            percent["problem"].isin([problem for problem, kinds in names.items() if name in kinds])
-        ]
-        values = part["percent"].dropna().to_numpy(dtype=np.float64)
-        rows.append(
-            {
-                "slice": name,
-                "problems": len(part),
-                "covered": len(values),
-                "mean_percent": float(values.mean()) if len(values) else None,
-                "p10_percent": float(np.percentile(values, 10)) if len(values) else None,
-                "min_percent": float(values.min()) if len(values) else None,
-                "oracle_over_median": float(part["over_median"].median()) if len(part) else None,
-            }
-        )
-    columns = [
-        "slice",
-        "problems",
-        "covered",
-        "mean_percent",
-        "p10_percent",
-        "min_percent",
-        "oracle_over_median",
-    ]
-    table = pd.DataFrame(rows, columns=columns)
-    return table[table["problems"] > 0].reset_index(drop=True)
-
-
 _REPORTED = frozenset(
     {"round", "op", "problem", "kernel", "status", "detail", "latency_ms", "latency_min_ms", "spread"}
     | {
@@ -331,7 +294,7 @@ def analyse(
         final=final,
         selection=selection,
         kernels=kernel_table(final, selection),
-        slices=slice_table(problems, selection),
+        slices=slice_table(selection, classes_of(problems)),
         rankings=rankings,
         statuses={status: int(counts.get(status, 0)) for status in STATUSES},
         efficiency=summarise(selection),
