@@ -54,10 +54,10 @@ architecture that this machine need not have, only models pick.
 
 --predictions: on gfx950 unless --arch or the model says otherwise. The kernels are those that the model was
 trained on (without the algorithms of libraries, since only the library says which of them a problem has),
-unless --kernels or --kernel-set names others. A kernel that the architecture's rules refuse for the problem
-is still listed, with the reason. With --build-dir, a model that reads metrics of binaries reads those of
-prebuilt kernels (`tile-oracle build`) instead of those in its folder.
-"""
+unless --kernel-set or --kernels (a list, or a file of names, one per line) names others. A kernel that the
+architecture's rules refuse for the problem is still listed, with the reason. With --build-dir, a model that
+reads metrics of binaries reads those of prebuilt kernels (`tile-oracle build`) instead of those in its
+folder. """
 
 
 def registry_arguments(*, arch: bool = True) -> tuple[Argument, ...]:
@@ -105,12 +105,6 @@ ARGUMENTS = (
         "--predictions",
         "rank by the model alone, and show all that it predicts of each kernel: TFLOPS, latency, bandwidth",
     ),
-    argument(
-        "--kernels",
-        "FILE",
-        "with --predictions: rank these kernels, a file of names, one per line, or a list that sessions take "
-        "(.json)",
-    ),
     *registry_arguments(),
 )
 
@@ -145,8 +139,6 @@ def run(args: argparse.Namespace) -> int:
         from tile_oracle.commands.predict import show_predictions
 
         return show_predictions(args)
-    if args.kernels is not None:
-        raise ModelError("--kernels is for --predictions: add it, or name a pool with --kernel-set")
     problems = problems_of_arguments(args.problems)
     fallback = None if args.measure is None else Budget(duration_s("--measure", args.measure), None)
     status = 0
