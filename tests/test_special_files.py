@@ -22,7 +22,7 @@ from tile_oracle.record.journal import left_unsealed, read_journal, seal_abandon
 from tile_oracle.record.run import purpose_of
 from tile_oracle.record.sealed_parquet import read_table
 from tile_oracle.registry.tuned import TunedResults
-from tile_oracle.training.trained_on import _problems_in
+from tile_oracle.training.score_scale import _predictions
 
 SECONDS = 20
 
@@ -54,7 +54,7 @@ def fifo(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "read",
-    [read_table, read_journal, digest_of, partial(read_object, error=RecordError), _problems_in],
+    [read_table, read_journal, digest_of, partial(read_object, error=RecordError), _predictions],
 )
 def test_readers_refuse_it(fifo: Path, read: Callable[[Path], Any]) -> None:
     with pytest.raises(HarnessError, match=r"fifo cannot be read|cannot read .*fifo"):

@@ -23,7 +23,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "m"
     targets = ("tflops", "latency", "bandwidth")
     records = make_records(make_problems(12), make_kernels())
-    train(records, recipe_named("tflops_97").with_trees(20), targets=targets, n_splits=2).save(folder)
+    train(records, recipe_named("published").with_trees(20), targets=targets, n_splits=2).save(folder)
     return folder
 
 

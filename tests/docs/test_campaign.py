@@ -102,8 +102,7 @@ def test_the_commands_of_the_page_from_end_to_end(campaign: Project) -> None:
     assert "4 problems, 32 pairs replayed" in replayed
     assert "verdict passed: every criterion is met" in replayed
     page = (campaign.folder / "results.md").read_text()
-    assert "| recipe `default` | cpu" in page
-    assert "Learning curve: recipe `log_time`" in page
+    assert "shipped: `second` | cpu" in page
 
 
 @pytest.mark.slow

@@ -70,8 +70,6 @@ def run(project: Project, machine: emulated.EmulatedMachine, line: str) -> Finis
         words += ["-p", "clock_that_jumps"] if "--budget 1h" in line else []
     if words[0] == "build":
         words += [few, compiler]
-    if words[0] == "ship":
-        words += ["--no-study"]
     # Slow memory: kernels take long by the device's clock, so that one run is a sample.
     environment = project.environment | machine.environment() | {"EMULATED_ACCESS_NS": "100"}
     module = "pytest" if program == "pytest" else "on_the_machine"

@@ -27,7 +27,7 @@ def run(line: str) -> int:
     program, *words = shlex.split(line)
     if program == "tile-oracle":
         return main(words)
-    path = {"tools.ablation": "tools.ablation.__main__"}.get(words[1], words[1])
+    path = words[1]
     module = importlib.import_module(path)
     parser = argparse.ArgumentParser(prog=f"{program} {path}")
     module.add_arguments(parser)

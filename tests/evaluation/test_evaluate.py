@@ -60,7 +60,7 @@ def test_every_quantity_of_a_perfect_ranking_is_exact(records: pd.DataFrame) -> 
 
 @pytest.mark.slow
 def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path: Path) -> None:
-    recipe = recipe_named("tflops").with_targets(
+    recipe = recipe_named("published").with_targets(
         ["latency", "bandwidth", "log_time", "log_efficiency", "lambdarank"]
     )
     train(records, recipe.with_trees(60), n_splits=2).save(tmp_path / "m")

@@ -26,7 +26,6 @@ from tile_oracle.record.dataset import load_records
 from tile_oracle.record.sealed_parquet import read_table
 from tile_oracle.session.pairs import _rows
 from tile_oracle.training.score_scale import _predictions
-from tile_oracle.training.trained_on import _problems_in
 
 Reader = Callable[[Path], Any]
 PARQUET_READERS: list[Reader] = [
@@ -34,7 +33,7 @@ PARQUET_READERS: list[Reader] = [
     read_table,
     partial(import_file, arch="gfx950"),
     load_problem_set,
-    _problems_in,
+    _predictions,
 ]
 CSV_READERS: list[Reader] = [
     partial(import_file, arch="gfx950"),

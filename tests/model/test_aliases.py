@@ -112,7 +112,7 @@ def test_twins_rank_next_to_each_other(twins: pd.DataFrame, tmp_path: Path) -> N
 def test_a_measured_kernel_precedes_an_unmeasured_one_of_equal_prediction(
     records: pd.DataFrame, tmp_path: Path
 ) -> None:
-    train(records, recipe_named("default").with_trees(20), n_splits=2).save(tmp_path / "m")
+    train(records, recipe_named("physical").with_trees(20), n_splits=2).save(tmp_path / "m")
     predictor = Predictor.load(tmp_path / "m")
     pool = make_kernels(("basic_v1", "compv3", "compv6", "mem"))
     for problem in make_problems(8, seed=12):

@@ -27,7 +27,7 @@ def model(
     folder: Path,
     trained: Sequence[Kernel] | None,
     *layouts: str,
-    schema: str = "gemm_pool_1",
+    schema: str = "gemm_pool_2",
     devices: Sequence[str] = (),
     day: int = 1,
 ) -> Path:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tile_oracle.commands.seal import _complete
 from tile_oracle.errors import ModelError
 from tile_oracle.model.made_by import COST, MadeBy, differences, travel_note
 from tile_oracle.model.store import shipped_models
@@ -51,7 +50,7 @@ def test_device_and_driver_are_named() -> None:
         "devices (NVIDIA H100, the model's NVIDIA H200)",
         "drivers (570, the model's 580)",
     ]
-    assert differences(MadeBy(), here) == []  # an older folder states nothing
+    assert differences(MadeBy(), here) == []  # a published folder states nothing
     linux = (MadeBy.of_names(driver=f"Linux {release}") for release in ("6.1", "6.2"))
     assert differences(*linux) == []  # a CPU has no driver
 
@@ -72,11 +71,3 @@ def test_an_invalid_entry_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "train_manifest.json").write_text(json.dumps({MADE_BY_KEY: {"toolchains": ["clang"]}}))
     with pytest.raises(ModelError, match="made_by does not hold numbers"):
         MadeBy.of_model(tmp_path)
-
-
-def test_seal_adds_the_entry_to_an_older_manifest_and_keeps_one_that_is_there(tmp_path: Path) -> None:
-    assert _complete(tmp_path, {"problems": {}}) == {"problems": {}}  # no training records
-    there = {"problems": {}, MADE_BY_KEY: {"devices": {"x": 1}}}
-    assert _complete(tmp_path, there) == there
-    records = pd.DataFrame({"status": ["ok"], "toolchain": [ZIG]})
-    assert MadeBy.of_records(records).as_json()["toolchains"] == {ZIG: 1}

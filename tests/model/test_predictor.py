@@ -14,15 +14,13 @@ import pandas as pd
 import pytest
 
 from tests.made_records import make_kernels, make_problems
-from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.model import packed_trees
 from tile_oracle.model.fitting_model import models_for
-from tile_oracle.model.model_folder import packed_booster, read_booster_text
+from tile_oracle.model.model_folder import packed_booster
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import write_folder
 from tile_oracle.problem import Kind
@@ -109,7 +107,7 @@ def test_old_and_new_models_are_read_concurrently(records: pd.DataFrame, tmp_pat
 
 @pytest.mark.slow
 def test_a_saved_model_predicts_the_same(records: pd.DataFrame, tmp_path: Path) -> None:
-    for name in ("default", "lambdarank", "physical_and_trees"):
+    for name in ("physical", "lambdarank", "two_orders"):
         model = train(records, recipe_named(name).with_trees(15), n_splits=2)
         model.save(tmp_path / name)
         problems, kernels = make_problems(4, seed=11), make_kernels(("compv3", "compv5"))
@@ -184,43 +182,6 @@ def test_a_damaged_model_file(records: pd.DataFrame, tmp_path: Path, damage: byt
     (tmp_path / "m" / "model_tflops.lgbm.gz").write_bytes(packed)
     Predictor.load(tmp_path / "m")
     assert gzip.decompress(packed).startswith(b"tree")
-
-
-@pytest.mark.slow
-def test_packed_trees_are_the_same_trees_in_a_smaller_file(records: pd.DataFrame, tmp_path: Path) -> None:
-    folder, problem, kernels = tmp_path / "m", make_problems(1)[0], make_kernels()
-    train(records, recipe_named("default").with_trees(40), n_splits=2).save(folder)
-    before = Predictor.load(folder).predict(problem, kernels)
-    texts = [read_booster_text(folder, "correction", number)[1] for number in range(4)]
-    size = sum(path.stat().st_size for path in folder.glob("*.lgbm.gz"))
-    assert main(["seal", "--pack", str(folder)]) == 0
-    assert not list(folder.glob("*.gz"))
-    assert sum(path.stat().st_size for path in folder.glob("*.lgbm.zst")) < 0.9 * size
-    assert [read_booster_text(folder, "correction", number)[1] for number in range(4)] == texts
-    assert Predictor.load(folder).predict(problem, kernels).tolist() == before.tolist()
-    (folder / "model_correction.lgbm.zst").write_bytes(b"x")
-    with pytest.raises(ModelError, match="damaged or was changed"):
-        Predictor.load(folder)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"no trees",
-        b"a\nTree=0\nx\ny\n\nend of trees\nz",
-        b"a\nTree=0\nx\n\nTree=1\nx\ny\n\n\nend of trees\n",
-        b"a\nTree=0\n1\n\nTree=1\n2\n\n\nend of trees\nb\n",
-    ],
-)
-def test_packed_trees_unpack_to_the_byte_or_are_refused(text: bytes) -> None:
-    path, data = Path("m.lgbm.zst"), packed_trees.packed(text)
-    assert packed_trees.unpacked(path, data, 1000) == text
-    for damage in (data[:-1], data[: len(data) // 2], b"", b"not zstd", data + b"more"):
-        with pytest.raises(ModelError, match=r"m\.lgbm\.zst is "):
-            packed_trees.unpacked(path, damage, 1000)
-    with pytest.raises(ModelError, match="unpacks to more than"):
-        packed_trees.unpacked(path, packed_trees.packed(bytes(5000)), 1000)
 
 
 def test_writing_replaces_only_a_model_folder(tmp_path: Path) -> None:

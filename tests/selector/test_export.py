@@ -162,9 +162,7 @@ def test_the_folders_contents_and_its_replacement(records: pd.DataFrame, tmp_pat
 def test_a_model_of_several_kinds_has_a_selector_for_each(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train(make_gemm_records(), recipe_named("tflops").for_op("gemm").with_trees(3), n_splits=2).save(
-        tmp_path / "m"
-    )
+    train(make_gemm_records(), recipe_named("published").with_trees(3), n_splits=2).save(tmp_path / "m")
     assert main(["export", str(tmp_path / "m"), "-o", str(tmp_path / "o"), "--kernel-set", "tiny"]) == 0
     names = sorted(path.stem for path in (tmp_path / "o").glob("*.selector"))
     assert names == sorted(

@@ -148,9 +148,8 @@ def test_a_published_model(records: pd.DataFrame, tmp_path: Path, schema: str, l
 @pytest.mark.parametrize(
     "recipe",
     [
-        "default",
-        *slow("tflops_97", "log_time", "log_efficiency", "lambdarank", "pairwise"),
-        *slow("physical", "physical_and_trees"),
+        "physical",
+        *slow("published", "log_time", "two_orders"),
     ],
 )
 def test_every_recipe(records: pd.DataFrame, tmp_path: Path, recipe: str) -> None:
@@ -170,12 +169,11 @@ def test_members_of_several_targets(records: pd.DataFrame, tmp_path: Path, weigh
     assert_same(tmp_path / "m", make_kernels(("compv3", "mem")), random_problems(FORWARD, 40))
 
 
-@pytest.mark.parametrize("schema", ["grouped_conv_own_2", "grouped_conv_own_3"])
-def test_figures_of_binaries(records: pd.DataFrame, tmp_path: Path, schema: str) -> None:
+def test_figures_of_binaries(records: pd.DataFrame, tmp_path: Path) -> None:
     kernels = make_kernels(("compv3", "mem", "compv6"))
     code = made_code(make_kernels())
     columns = {name.removeprefix("code_"): c for name, c in code.columns(records["kernel"]).items()}
-    part = TreePart("log_time", schema, TreeSettings(trees=30, colsample_bytree=1))
+    part = TreePart("log_time", "launch", TreeSettings(trees=30, colsample_bytree=1))
     with_code = records.assign(**columns)
     train(with_code, Recipe("with_code", "", (part,)), n_splits=2).save(tmp_path / "m")
     problems = random_problems(FORWARD, 30)
@@ -183,11 +181,9 @@ def test_figures_of_binaries(records: pd.DataFrame, tmp_path: Path, schema: str)
     assert_same(tmp_path / "m", kernels, problems, made_code(kernels))
 
 
-@pytest.mark.parametrize("recipe", ["default", "physical_and_trees", "tflops_97"])
+@pytest.mark.parametrize("recipe", ["two_orders", "published"])
 def test_gemm(tmp_path: Path, recipe: str) -> None:
-    train(make_gemm_records(), recipe_named(recipe).for_op("gemm").with_trees(20), n_splits=2).save(
-        tmp_path / "m"
-    )
+    train(make_gemm_records(), recipe_named(recipe).with_trees(20), n_splits=2).save(tmp_path / "m")
     for layout in ("rcr", "ccr"):
         kind: Kind = Kind.of("gemm", dtype="bf16", layout=layout)
         kernels = pool_of_kind(kind, "gfx950", "default")[::7]

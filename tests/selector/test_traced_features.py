@@ -19,7 +19,7 @@ from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Feature, FeatureSchema, FeatureTable
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import SCHEMAS, schema_named
-from tile_oracle.features.schemas.physical_terms import GEMM_TERMS, GROUPED_CONV_TERMS
+from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.store import kernels_trained_on
@@ -42,7 +42,7 @@ GEMM_KINDS = [
     Kind.of("gemm", dtype=dtype, layout=layout) for dtype, layout in (("bf16", "rcr"), ("fp8", "crr"))
 ]
 FORWARD = CONV_KINDS[0]
-ALL_SCHEMAS = [*SCHEMAS.values(), ATTENTION_POOL, GROUPED_CONV_TERMS, GEMM_TERMS]
+ALL_SCHEMAS = [*SCHEMAS.values(), ATTENTION_POOL, GROUPED_CONV_TERMS]
 NAMED_KINDS = {
     "gemm_universal": [Kind.of("gemm", dtype="bf16", layout=layout) for layout in ("rcr", "crr")],
     "attention": [Kind.of("attention", dtype="bf16", head_dim=64, causal=causal) for causal in (0, 1)],

@@ -41,38 +41,23 @@ def test_the_page_has_the_published_figures_and_names_missing_ones() -> None:
     for direction in ("forward", "bwd_data", "bwd_weight"):
         section = page.partition(f"## {direction}\n")[2].partition("\n## ")[0]
         assert ("nothing was measured yet" in section) == (direction not in directions)
-    assert "Not measured: problems with more than one group or three dimensions." in page
 
 
-def test_the_study_is_the_public_one() -> None:
-    found = json.loads((ROOT / "models" / GFX950 / "study.json").read_text())
-    rows = {row["name"]: row for row in found["rows"]}
-    assert rows["picks of the published model"]["headlines"]["mean"]["value"] == pytest.approx(
-        92.76, abs=0.005
-    )
-    assert rows["default"]["headlines"]["mean"]["value"] == pytest.approx(98.61, abs=0.05)
-    assert found["verification"]["unverified_oracles"] == 29
-
-
-def test_models_without_a_study_and_with_a_gate(tmp_path: Path) -> None:
+def test_the_gate_of_a_model_is_shown(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     shutil.copytree(ROOT / "models" / GFX950, folder)
-    (folder / "study.json").unlink()
     (baseline,) = folder.glob("*/*/*.json")
     document = json.loads(baseline.read_text()) | {"model_kind": "folder", "problem_set": "some|set"}
     baseline.write_text(json.dumps(document))
     seal_baseline(baseline, GateError)
     page = results_page(read_shipped(tmp_path))
-    assert "this model has no study.json" in page
     (line,) = (line for line in page.splitlines() if "| 304 of" in line)
     assert "304 of some\\|set" in line
     assert f"{100 * np.mean(list(document['efficiencies'].values())):.2f} [" in line
     assert results_page([]).count("nothing was measured yet") == 3
 
 
-def test_auxiliary_data_are_stated_for_the_model_and_not_for_other_recipes(
-    tmp_path: Path,
-) -> None:
+def test_auxiliary_data_are_stated(tmp_path: Path) -> None:
     folder = tmp_path / CPU
     shutil.copytree(ROOT / "models" / CPU, folder)
     untaught = results_page(read_shipped(tmp_path))
@@ -83,7 +68,7 @@ def test_auxiliary_data_are_stated_for_the_model_and_not_for_other_recipes(
     seal_folder(folder, ModelError)
     lines = results_page(read_shipped(tmp_path)).splitlines()
     taught = [line for line in lines if "and 2,000 of other directions" in line]
-    assert [line.split("|")[1].strip() for line in taught] == [f"`{CPU}`"] * 3
+    assert [line.split("|")[1].strip() for line in taught] == [f"`{CPU}`"] * 2
     assert f"| {manifest['valid_rows']:,} and 2,000 of other directions |" in taught[-1]
 
 

@@ -19,6 +19,7 @@ from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.made_by import MadeBy
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import read_manifest
+from tile_oracle.model.trees import TreeSettings
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.final import problems_of
 from tile_oracle.selector.ranker import NativeRanker
@@ -30,7 +31,7 @@ from tile_oracle.training.adapt import (
     safe_shifts,
     save_adapted,
 )
-from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
 from tile_oracle.training.train import train
 
 KERNELS = make_kernels(("compv3", "mem"))
@@ -222,7 +223,8 @@ def test_binaries_that_were_not_measured_are_corrected_too(
         return records.assign(loop_matrix_instructions=loop, binary_bytes=9000)
 
     records = built(make_records(make_problems(40, seed=1), KERNELS), set())
-    train(records, recipe_named("log_time_code").with_trees(150), n_splits=2).save(tmp_path / "model")
+    part = TreePart("log_time", "launch", TreeSettings(trees=150), ensemble=4)
+    train(records, Recipe("with_code", "", (part,)), n_splits=2).save(tmp_path / "model")
     rolled = {KERNELS[2].name, KERNELS[6].name, KERNELS[9].name}
     few = built(make_records(make_problems(30, seed=5), KERNELS), rolled)
     slower = few["kernel"].map(lambda name: 1.8 if name in rolled else 1.0)

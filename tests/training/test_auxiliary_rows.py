@@ -204,10 +204,8 @@ def test_unusable_auxiliary_data_is_refused() -> None:
         train(own, ORDER, also=own)
     with pytest.raises(ModelError, match="auxiliary training data must be of bf16 on gfx950"):
         train(own, ORDER, also=others.assign(arch="gfx942"))
-    with pytest.raises(ModelError, match="recipe default is of one direction"):
-        train(own, recipe_named("default"), also=others)
-    with pytest.raises(ModelError, match="neither a smaller model nor hard examples"):
-        train(own, ORDER, also=others, hard_example_rounds=1)
+    with pytest.raises(ModelError, match="recipe physical is of one direction"):
+        train(own, recipe_named("physical"), also=others)
 
 
 @pytest.mark.slow
@@ -242,7 +240,7 @@ def test_shipping_trains_on_no_held_out_shapes(tmp_path: Path) -> None:
     (tmp_path / "held.csv").write_text(format_problem_set(problems, ["", ""], "held out"))
     for name, rows in (("own", own), ("others", others)):
         rows.drop(columns="time").to_parquet(tmp_path / f"{name}.parquet")
-    words = ["ship", f"{tmp_path}/own.parquet", "--also", f"{tmp_path}/others.parquet", "--no-study"]
+    words = ["ship", f"{tmp_path}/own.parquet", "--also", f"{tmp_path}/others.parquet"]
     words += ["--problem-set", f"{tmp_path}/held.csv", "-o", str(tmp_path / "m"), "--recipe", "log_time"]
     main([*words, "--folds", "2"])
     manifest = json.loads((tmp_path / "m" / "train_manifest.json").read_text())

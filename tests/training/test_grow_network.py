@@ -29,7 +29,6 @@ from tile_oracle.model.trees import TreeSettings
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.training import grow_network as module
 from tile_oracle.training.auxiliary_rows import auxiliary_rows, not_of_shapes
-from tile_oracle.training.compact import trade_off
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.fit import fit
 from tile_oracle.training.grow_network import NetworkSettings, grow_network
@@ -262,13 +261,11 @@ def test_another_type_of_another_size_does_not_teach() -> None:
         auxiliary_rows(records.assign(dtype="fp8"), records, {"arch": "sm_90", "dtype": "fp16"})
 
 
-def test_a_warm_start_and_a_smaller_model_are_refused(tmp_path: Path) -> None:
+def test_a_warm_start_is_refused(tmp_path: Path) -> None:
     records = made_records(4)
     train(records, BOTH, n_splits=2).save(tmp_path / "old")
     with pytest.raises(ModelError, match="networks, which do not grow"):
         train(records, warm_start=tmp_path / "old", n_splits=2)
-    with pytest.raises(ModelError, match="networks, which are not made smaller"):
-        trade_off(BOTH, training_rows(records).table, "sm_90", 2)
 
 
 def test_a_model_of_networks_and_trees_is_saved_and_loaded(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.store import read_json
 from tile_oracle.record.final import problems_of
-from tile_oracle.training.compact import TOLERANCE_POINTS, Variant, recipe_of
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import check
 from tile_oracle.training.fit import fit
 from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import training_rows
 
 SHIPPED = Path(__file__).parents[2] / "models" / "grouped_conv_forward_bf16_gfx950"
@@ -31,57 +31,35 @@ def test_the_metrics_of_the_published_model(public_dev: pd.DataFrame, published_
 
 
 def test_trained_on_the_training_file_alone(public_training: pd.DataFrame, public_dev: pd.DataFrame) -> None:
-    ranker = fit(recipe_named("default"), training_rows(public_training).table, "gfx950")
+    ranker = fit(recipe_named("physical"), training_rows(public_training).table, "gfx950")
     rows = training_rows(public_dev).table
     rankings = rows[["problem", "kernel"]].assign(predicted_tflops=ranker.tflops(rows, group_codes(rows)))
-    found = evaluate("default", public_dev, rankings, public_training)
+    found = evaluate("physical", public_dev, rankings, public_training)
     assert found.headlines["mean"].value >= 98.3
     assert found.headlines["P10"].value >= 95.0
     assert found.top["top_3"].value >= 99.6
 
 
-def test_cross_validated_over_all_public_rows(
-    public_training: pd.DataFrame, public_dev: pd.DataFrame
-) -> None:
-    rows = training_rows(pd.concat([public_training, public_dev], ignore_index=True)).table
-    table = cross_validate(recipe_named("default"), rows, "gfx950", grouping="family").table
-    found = check(rows, table, "family", 5).efficiency
-    assert (found.mean_percent or 0) >= 98.9
-    assert (found.p10_percent or 0) >= 96.5
-
-
-def test_the_compact_variant_of_the_training_file(
-    public_training: pd.DataFrame, public_dev: pd.DataFrame
-) -> None:
-    """The choice of `tile-oracle train --compact` there, as stated in docs/heuristic.md."""
-    recipe = recipe_of(recipe_named("default"), Variant(trees=100, leaves=4, members=1, features=30))
-    ranker = fit(recipe, training_rows(public_training).table, "gfx950")
-    rows = training_rows(public_dev).table
-    rankings = rows[["problem", "kernel"]].assign(predicted_tflops=ranker.tflops(rows, group_codes(rows)))
-    found = evaluate("compact", public_dev, rankings, public_training)
-    assert found.headlines["mean"].value >= 97.8
-    assert found.headlines["P10"].value >= 93.5
-    assert found.top["top_3"].value >= 99.6
-
-
 @pytest.mark.parametrize(("grouping", "mean", "p10"), [("problem", 99.15, 97.5), ("family", 98.9, 96.5)])
-def test_the_shipped_model_is_the_smallest_within_the_tolerance(
+def test_the_shipped_model_cross_validated_again(
     grouping: str, mean: float, p10: float, public_training: pd.DataFrame, public_dev: pd.DataFrame
 ) -> None:
-    """Cross-validated again on the public rows, it has the metrics in its folder."""
-    chosen = read_json(SHIPPED / "train_manifest.json")["compact"]
-    table = read_json(SHIPPED / "size_tradeoff.json")
-    assert table["chosen"] == chosen["chosen"]
-    recipe = recipe_of(recipe_named("default"), Variant(**chosen["chosen"]))
     rows = training_rows(pd.concat([public_training, public_dev], ignore_index=True)).table
-    predictions = cross_validate(recipe, rows, "gfx950", grouping=grouping).table
-    found = check(rows, predictions, grouping, 5).efficiency
+    table = cross_validate(recipe_named("physical"), rows, "gfx950", grouping=grouping).table
+    found = check(rows, table, grouping, 5).efficiency
     assert (found.mean_percent or 0) >= mean
     assert (found.p10_percent or 0) >= p10
-    assert found.mean_percent == pytest.approx(chosen["cv_mean_percent"][grouping], abs=0.02)
-    means = [variant[f"by_{grouping}"]["mean_percent"] for variant in table["variants"]]
-    assert chosen["best_cv_mean_percent"][grouping] - (found.mean_percent or 0) <= TOLERANCE_POINTS + 0.02
-    assert len(means) == 109
+    stored = read_json(SHIPPED / "cv_metrics_physical.json")[f"by_{grouping}"]
+    assert found.mean_percent == pytest.approx(stored["mean_percent"], abs=0.02)
+
+
+def test_the_shipped_trees_are_made_again_from_the_public_rows(
+    public_training: pd.DataFrame, public_dev: pd.DataFrame, tmp_path: Path
+) -> None:
+    records = pd.concat([public_training, public_dev], ignore_index=True)
+    train(records, "physical", n_splits=2).save(tmp_path / "again")
+    trees = "model_correction.lgbm.gz"
+    assert (tmp_path / "again" / trees).read_bytes() == (SHIPPED / trees).read_bytes()
 
 
 def test_compv4_is_three_kernels_with_known_tiles(public_training: pd.DataFrame) -> None:

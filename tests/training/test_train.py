@@ -21,7 +21,6 @@ from tile_oracle.model.trees import TreeSettings
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.training.cross_validation import cross_validate, out_of_fold
 from tile_oracle.training.fit import Effort, fit
-from tile_oracle.training.hard_examples import mine_hard_examples
 from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe
 from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import training_rows, with_importance
@@ -33,7 +32,7 @@ FEW = TreeSettings(trees=30)
 def few_trees(name: str) -> Recipe:
     recipe = recipe_named(name).with_trees(30)
     parts = tuple(TreePart(p.target, p.schema, FEW, min(p.ensemble, 2), p.near_best) for p in recipe.trees)
-    return Recipe(recipe.name, recipe.meaning, parts, recipe.weights, recipe.aliases, recipe.physical)
+    return Recipe(recipe.name, recipe.meaning, parts, recipe.weights, recipe.physical)
 
 
 def picked_efficiency(table: pd.DataFrame, records: pd.DataFrame) -> float:
@@ -59,7 +58,7 @@ def test_every_recipe_learns_the_rule_better_than_a_fixed_choice(records: pd.Dat
 @pytest.mark.slow
 def test_the_physical_model_extrapolates_its_rule(records: pd.DataFrame) -> None:
     rows = training_rows(records).table
-    table = cross_validate(recipe_named("physical"), rows, "gfx950").table
+    table = cross_validate(Recipe("terms", "", physical=True), rows, "gfx950").table
     assert picked_efficiency(table, records) > 0.99
     joined = table.merge(records, on=["problem", "kernel"])
     assert np.median(np.abs(joined["predicted_tflops"] / joined["tflops"] - 1)) < 0.02
@@ -108,14 +107,14 @@ def test_each_direction_has_its_own_model() -> None:
 @pytest.mark.parametrize(
     ("op", "arch", "has_code", "name"),
     [
-        ("grouped_conv", "gfx950", True, "default"),
-        ("grouped_conv", "gfx950", False, "default"),
+        ("grouped_conv", "gfx950", True, "physical"),
+        ("grouped_conv", "gfx950", False, "physical"),
         ("grouped_conv", "sm_90", True, "launch"),
         ("grouped_conv", "sm_90", False, "lambdarank"),
         ("grouped_conv", "cpu", True, "lambdarank"),
-        ("gemm", "cpu", True, "default"),
+        ("gemm", "cpu", True, "lambdarank"),
         ("gemm", "sm_90", True, "two_orders"),
-        ("gemm", "gfx950", True, "default"),
+        ("gemm", "gfx950", True, "lambdarank"),
         ("attention", "sm_90", False, "lambdarank"),
     ],
 )
@@ -127,14 +126,14 @@ def test_the_suited_recipe_of_an_operation_and_architecture(
 
 def test_the_suited_recipe_of_gemm_kernels_of_several_sources() -> None:
     assert suited_recipe("gemm", "sm_90", has_code=True, several=True) == "network"
-    assert suited_recipe("gemm", "cpu", has_code=True, several=True) == "default"
+    assert suited_recipe("gemm", "cpu", has_code=True, several=True) == "lambdarank"
     assert suited_recipe("attention", "sm_90", has_code=False, several=True) == "lambdarank"
 
 
 @pytest.mark.slow
-def test_the_default_recipe_is_the_suited_one(records: pd.DataFrame) -> None:
+def test_the_recipe_is_the_suited_one_by_default(records: pd.DataFrame) -> None:
     few = records[records["problem"].isin(records["problem"].unique()[:4])]
-    assert train(few, n_splits=2).spec.recipe == "default"
+    assert train(few, n_splits=2).spec.recipe == "physical"
     assert train(few.assign(arch="sm_90"), n_splits=2).spec.recipe == "lambdarank"
 
 
@@ -150,13 +149,15 @@ def test_one_problem_cannot_be_cross_validated() -> None:
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(records: pd.DataFrame, tmp_path: Path) -> None:
     for folder, seed, threads in (("a", 0, 1), ("b", 0, 2), ("c", 1, 1)):
-        train(records, few_trees("default"), effort=Effort(seed, threads), n_splits=2).save(tmp_path / folder)
+        train(records, few_trees("physical"), effort=Effort(seed, threads), n_splits=2).save(
+            tmp_path / folder
+        )
     names = sorted(
         p.name for p in (tmp_path / "a").iterdir() if p.suffix == ".gz" or p.name.startswith("physical")
     )
-    assert names == ["model_correction.1.lgbm.gz", "model_correction.lgbm.gz", "physical_time.json"]
+    assert names == ["model_correction.lgbm.gz", "physical_time.json"]
     assert all((tmp_path / "a" / n).read_bytes() == (tmp_path / "b" / n).read_bytes() for n in names)
-    assert (tmp_path / "a" / names[1]).read_bytes() != (tmp_path / "c" / names[1]).read_bytes()
+    assert (tmp_path / "a" / names[0]).read_bytes() != (tmp_path / "c" / names[0]).read_bytes()
 
 
 @pytest.mark.slow
@@ -164,7 +165,7 @@ def test_progress_and_figures_of_both_groupings(records: pd.DataFrame, tmp_path:
     said: list[str] = []
     model = train(
         records,
-        recipe_named("tflops_97").with_trees(200),
+        recipe_named("published").with_trees(200),
         targets=("tflops", "latency", "bandwidth"),
         effort=Effort(report=said.append),
     )
@@ -210,8 +211,9 @@ def test_a_warm_start_adds_trees_and_records_its_lineage(records: pd.DataFrame, 
     assert (model.manifest["prev_n_estimators"], model.manifest["new_n_estimators"]) == (30, 20)
     assert model.manifest["warm_start_manifest"]["unique_shapes"] == 40
     assert "may have seen" in model.unchecked
+    other = Recipe("other", "", (TreePart("log_time", "published", FEW),))
     with pytest.raises(ModelError, match="features are not those of grouped_conv_97"):
-        train(more, few_trees("log_time_97"), warm_start=tmp_path / "old")
+        train(more, other, warm_start=tmp_path / "old")
     with pytest.raises(ModelError, match="trained for arch gfx950"):
         train(more.assign(arch="gfx942"), few_trees("log_time"), warm_start=tmp_path / "old")
 
@@ -225,7 +227,7 @@ def trees_of(booster: lgb.Booster) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "targets"),
-    [("tflops_97", ("tflops", "latency", "bandwidth")), ("default", ("latency",))],
+    [("published", ("tflops", "latency", "bandwidth")), ("physical", ("latency",))],
 )
 def test_a_warm_start_grows_every_member_from_its_own_old_trees(
     records: pd.DataFrame, tmp_path: Path, recipe: str, targets: tuple[str, ...]
@@ -253,19 +255,19 @@ def test_a_warm_start_grows_every_member_from_its_own_old_trees(
 
 @pytest.mark.slow
 def test_a_warm_start_refuses_incompatible_recipes(records: pd.DataFrame, tmp_path: Path) -> None:
-    train(records, few_trees("tflops_97"), n_splits=2).save(tmp_path / "old")
-    train(records, few_trees("physical"), n_splits=2).save(tmp_path / "no_trees")
+    train(records, few_trees("published"), n_splits=2).save(tmp_path / "old")
+    train(records, Recipe("terms", "", physical=True), n_splits=2).save(tmp_path / "no_trees")
     with pytest.raises(ModelError, match="has no member latency; it has tflops"):
-        train(records, few_trees("tflops_97"), targets=("latency",), warm_start=tmp_path / "old")
+        train(records, few_trees("published"), targets=("latency",), warm_start=tmp_path / "old")
     with pytest.raises(ModelError, match="no_trees has no trees to grow"):
         train(records, warm_start=tmp_path / "no_trees")
-    assert train(records, warm_start=tmp_path / "old", warm_trees=2).spec.recipe == "tflops_97"
+    assert train(records, warm_start=tmp_path / "old", warm_trees=2).spec.recipe == "published"
 
 
 @pytest.mark.slow
 def test_a_warm_start_keeps_a_target_without_log_transform(records: pd.DataFrame, tmp_path: Path) -> None:
     rows = training_rows(records).table
-    recipe = few_trees("tflops_97")
+    recipe = few_trees("published")
     plain = replace(TARGETS["tflops"], logged=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(TARGETS, "tflops", plain)
@@ -274,15 +276,6 @@ def test_a_warm_start_keeps_a_target_without_log_transform(records: pd.DataFrame
     assert model.spec.log_targets == ()
     predicted = model.ranker.tflops(rows, group_codes(rows))
     assert np.median(np.abs(predicted / rows["tflops"].to_numpy() - 1)) < 0.5
-
-
-@pytest.mark.slow
-def test_hard_examples_report_every_round_and_keep_the_best(records: pd.DataFrame) -> None:
-    rows = training_rows(records).table
-    weighted, rounds = mine_hard_examples(few_trees("log_time"), rows, "gfx950", 2, 3)
-    assert [one["round"] for one in rounds] == [0, 1, 2]
-    best = max(rounds, key=lambda one: (one["mean"], -one["round"]))
-    assert ("importance" in weighted) == (best["round"] > 0)
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Makes the results page (Markdown) from the JSON files of the model folders. For each direction: "
-        "published metrics and ours with intervals, top-k, slices and statuses."
+        "published metrics and ours."
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(

@@ -1,7 +1,7 @@
 """Makes docs/results.md, the metrics of the shipped models, from the models' folders.
 
-The inputs are JSON files in models/: study.json (`python -m tools.study`), cross-validation metrics and
-baselines. It reads no measurements and trains nothing, so the page is the same on every machine.
+The inputs are JSON files in models/: cross-validation metrics and baselines. It reads no measurements and
+trains nothing, so the page is the same on every machine.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tile_oracle.evaluation.study import read_study
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.judge.bootstrap import interval, mean_of, quantile_of
+from tile_oracle.judge.slices import slices_of
 from tile_oracle.model.model_folder import ModelSpec, read_spec
 from tile_oracle.model.store import (
     baseline_files,
@@ -27,6 +27,7 @@ from tile_oracle.model.store import (
 )
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pages.tables import code, text
+from tile_oracle.problem import problem_from_id
 from tools.results.published import HARDWARE, PUBLISHED, SOURCE
 
 COMMAND = "python -m tools.results -o docs/results.md"
@@ -41,7 +42,7 @@ direction, next to the published results.
 
 Efficiency in percent: TFLOPS of the pick / TFLOPS of the problem's fastest kernel ([gate.md](gate.md)).
 Numbers in [ ] are 95 % bootstrap intervals over the problems. *Top 3*: the best of the model's first three
-picks."""
+picks. `tile-oracle model evaluate MODEL ORACLE` judges a model again, with its worst problems."""
 
 _NOT_COMPARABLE = """\
 ## What is not comparable
@@ -50,19 +51,16 @@ _NOT_COMPARABLE = """\
   them, those with one group, and a smaller pool. There, kernels with partly unwritten output count as ok.
 - The published forward model was trained on measurements that are not public.
 - Cross-validation by family holds out all batch and image sizes of a layer together.
-- The published features were made for one library's kernel names, so the rows `recipe published` of other
-  hardware may understate that recipe.
 - A higher efficiency on another pool or device does not make a model better."""
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """What the page uses of a model's folder. study: None without a study.json."""
+    """What the page uses of a model's folder."""
 
     folder: Path
     spec: ModelSpec
     manifest: Mapping[str, Any]
-    study: Mapping[str, Any] | None
     metrics: Mapping[str, Any]
     baselines: tuple[Baseline, ...]
 
@@ -81,7 +79,6 @@ def read_shipped(models: Path) -> list[Shipped]:
                 folder,
                 spec,
                 read_manifest(folder),
-                read_study(folder),
                 read_json(metrics) if metrics is not None else {},
                 tuple(one for one in baselines if one is not None),
             )
@@ -98,12 +95,12 @@ def results_page(models: Sequence[Shipped]) -> str:
         parts.append(_headline_table(direction, own))
         if not own:
             parts.append("No model of this direction is shipped: nothing was measured yet.")
-        parts += map(_details, own)
     others = [one for one in models if one.spec.direction not in DIRECTIONS]
     if others:
         parts.append("## Other operations")
         parts.append(_table(_HEAD, [row for one in others for row in _model_rows(one)]))
-    parts += _by_kind(models)
+    parts.append("## By kind of problem\n\nMean, P10.")
+    parts += _by_kind([one for one in models if one.spec.direction in DIRECTIONS]) + _by_kind(others)
     parts.append(_NOT_COMPARABLE)
     return "\n\n".join(parts) + "\n"
 
@@ -128,32 +125,7 @@ def _headline_table(direction: str, own: Sequence[Shipped]) -> str:
 
 
 def _model_rows(one: Shipped) -> list[tuple[str, ...]]:
-    return [*_study_rows(one), *_validation_rows(one), *_baseline_rows(one)]
-
-
-def _study_rows(one: Shipped) -> list[tuple[str, ...]]:
-    study = one.study or {}
-    rows: list[tuple[str, ...]] = []
-    for row in study.get("rows", ()):
-        training = study["training"]
-        if row["kind"] == "model":
-            name = code(one.folder.name)
-        elif row["kind"] == "recipe":
-            name = f"recipe {code(row['name'])}, {_hardware(one)}"
-        else:
-            name = f"{text(row['name'])}, {_hardware(one)}"
-        rows.append(
-            (
-                name,
-                _trained_on(one, row["kind"], training["measurements"]),
-                f"{training['problems']:,}" if row["kind"] != "picks" else "",
-                f"{row['problems']:,} of {text(study['test']['source'])}",
-                *(_figure(figure, row["headlines"][figure]) for figure in ("mean", "median", "P10")),
-                _plain(row["top_1_percent"]),
-                f"{row['measure_top']['top_3']['value']:.2f}",
-            )
-        )
-    return rows
+    return [*_validation_rows(one), *_baseline_rows(one)]
 
 
 def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
@@ -179,10 +151,8 @@ def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
 def _baseline_rows(one: Shipped) -> list[tuple[str, ...]]:
     """Return the efficiencies of the accepted baselines, except those of the cross-validation itself."""
     rows: list[tuple[str, ...]] = []
-    for baseline in one.baselines:
+    for baseline in _judging(one):
         percent = np.array([100.0 * e for e in baseline.efficiencies.values() if e is not None])
-        if baseline.model_kind == "out_of_fold" or not len(percent):
-            continue
         mean, median, p10 = (interval(percent, s) for s in (mean_of, quantile_of(0.5), quantile_of(0.1)))
         rows.append(
             (
@@ -200,76 +170,28 @@ def _baseline_rows(one: Shipped) -> list[tuple[str, ...]]:
     return rows
 
 
-def _judged_row(one: Shipped) -> Mapping[str, Any] | None:
-    """Return the study's row of the shipped model.
-
-    It is that of its recipe where the model was trained on the test problems.
-    """
-    judged = [row for row in (one.study or {}).get("rows", ()) if row["kind"] != "picks"]
-    return next((row for row in judged if row["kind"] == "model"), next(iter(judged), None))
-
-
-def _details(one: Shipped) -> str:
-    """Return a paragraph on what a model was judged by."""
-    name, study, row = code(one.folder.name), one.study, _judged_row(one)
-    if study is None:
-        return f"{name}: this model has no study.json; `python -m tools.study` makes one."
-    if row is None:
-        return f"{name}: there are no measurements of problems that the recipe was not trained on."
-    ceiling = row["ceiling"]
-    parts = [
-        f"{name}: judged on {row['problems']:,} problems of {text(study['test']['source'])}, where noise "
-        f"limits the mean to {ceiling['mean']:.2f} and the P10 to {ceiling['P10']:.2f} (estimated)."
-    ]
-    there = {part["slice"] for part in row["slices"]}
-    kinds = {"more than one group": {"grouped", "depthwise"}, "three dimensions": {"3D"}}
-    absent = [kind for kind, names in kinds.items() if not names & there]
-    if absent:
-        parts.append(f"Not measured: problems with {' or '.join(absent)}.")
-    if "verification" in study:
-        parts.append(_verification(study["verification"]))
-    return " ".join(parts)
+def _judging(one: Shipped) -> list[Baseline]:
+    """Return the baselines that judge a model: not those of its cross-validation."""
+    return [baseline for baseline in one.baselines if baseline.model_kind != "out_of_fold"]
 
 
 def _by_kind(models: Sequence[Shipped]) -> list[str]:
     """Return the table of the judged models' means and P10s for each kind of problem."""
-    judged = {code(one.folder.name): row for one in models if (row := _judged_row(one)) is not None}
-    found = {name: {part["slice"]: part for part in row["slices"]} for name, row in judged.items()}
+    found: dict[str, dict[str, list[float]]] = {}
+    for model, baseline in ((one, judging) for one in models for judging in _judging(one)):
+        kinds = found[f"{code(model.folder.name)}, {text(baseline.problem_set)}"] = {}
+        for problem, efficiency in baseline.efficiencies.items():
+            for kind in slices_of(problem_from_id(problem)) if efficiency is not None else ():
+                kinds.setdefault(kind, []).append(100.0 * (efficiency or 0.0))
     rows = [
         (text(kind), *(_short(parts.get(kind)) for parts in found.values()))
         for kind in dict.fromkeys(kind for parts in found.values() for kind in parts)
     ]
-    return ["## By kind of problem", "Mean, P10.", _table(("kind", *found), rows)] if rows else []
+    return [_table(("kind", *found), rows)] if rows else []
 
 
-def _short(part: Mapping[str, Any] | None) -> str:
-    return f"{part['mean']:.2f}, {part['P10']:.2f}" if part else ""
-
-
-def _verification(found: Mapping[str, Any]) -> str:
-    pairs = ", ".join(f"{number:,} {status}" for status, number in found["pairs"].items())
-    lines = [f"Pairs by status: {pairs}."]
-    if found["timed_without_check"]:
-        lines.append(
-            f"{found['timed_without_check']:,} measured pairs left more than 2 % of their output unwritten. "
-            f"On {found['unverified_oracles']:,} of {found['problems']:,} problems such a kernel is the "
-            "fastest."
-        )
-    elif found["problems_with_a_wrong_kernel"]:
-        lines.append(
-            f"On {found['problems_with_a_wrong_kernel']:,} of {found['problems']:,} problems at least "
-            "one kernel gave a wrong result."
-        )
-    if found["problems_without_oracle"]:
-        lines.append(f"{found['problems_without_oracle']:,} problems have no verified kernel at all.")
-    return " ".join(lines)
-
-
-def _trained_on(one: Shipped, kind: str, measurements: int) -> str:
-    """Training measurements of a row of the study. Compared recipes are trained on its direction only."""
-    if kind == "picks":
-        return "as published"
-    return _with_auxiliary(one, measurements) if kind == "model" else f"{measurements:,}"
+def _short(percent: Sequence[float] | None) -> str:
+    return f"{np.mean(percent):.2f}, {np.quantile(percent, 0.1):.2f}" if percent else ""
 
 
 def _with_auxiliary(one: Shipped, measurements: int) -> str:
@@ -279,18 +201,6 @@ def _with_auxiliary(one: Shipped, measurements: int) -> str:
         "directions" if set(taught_by) <= set(DIRECTIONS) else "data types",
     )
     return f"{measurements:,}" + (f" and {others:,} of other {kinds}" if others else "")
-
-
-def _hardware(one: Shipped) -> str:
-    device = str((one.study or {}).get("device") or "")
-    named = f"{one.spec.arch} ({device})" if device and device != one.spec.arch else one.spec.arch
-    return text(named)
-
-
-def _figure(name: str, value: Mapping[str, Any]) -> str:
-    """Return a figure, with its interval but for the median."""
-    shown = f"{value['value']:.2f}"
-    return shown if name == "median" else f"{shown} [{value['low']:.2f}, {value['high']:.2f}]"
 
 
 def _plain(value: float | None) -> str:

@@ -26,8 +26,7 @@ examples:
 The problems of --problem-set are held out: the model is trained on all other recorded problems, and judged
 on these. The folder gets the model (as from `tile-oracle model train`), its training records
 (training.parquet, without those of --also, from which the same command makes the same model), the oracle of
-the held-out problems (`tile-oracle runs oracle`), study.json (what the recipe reaches on these problems), and
-the baseline of a replayed session of the model.
+the held-out problems (`tile-oracle runs oracle`), and the baseline of a replayed session of the model.
 """
 
 
@@ -59,7 +58,6 @@ ARGUMENTS = (
         default=[],
     ),
     *training_arguments(),
-    flag("--no-study", "do not write study.json, which takes the longest"),
 )
 
 
@@ -67,7 +65,6 @@ def run(args: argparse.Namespace) -> int:
     """Writes the folder and prints its metrics. Raises HarnessError."""
     from tile_oracle.commands.oracle import write_oracle
     from tile_oracle.errors import ModelError
-    from tile_oracle.evaluation.study import study, write_study
     from tile_oracle.features.code_table import CodeTable
     from tile_oracle.files.vouched_files import vouch_for
     from tile_oracle.model.store import TRAINING_FILE
@@ -107,9 +104,6 @@ def run(args: argparse.Namespace) -> int:
         device=args.device,
     )
     _say("\n".join([*lines, f"{oracle}: {oracle.stat().st_size / 1e6:.2f} MB"]))
-    if not args.no_study:
-        names = {"training": ", ".join(path.name for path in args.records), "test": problem_set.name}
-        write_study(args.out, study(args.out, training, held_out, sources=names, effort=effort))
     status = _replay(args.problem_set, args.out, oracle, args.in_sample)
     _say(f"shipped in {args.out} after {time.monotonic() - started:.0f} s")
     return status

@@ -19,11 +19,10 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.table_file import csv_text
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.record.dataset import load_records
-from tile_oracle.training.compact import PYTHON_PICKS, choose_compact
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
 from tile_oracle.training.recipe import RECIPES
-from tile_oracle.training.train import RecipeSearch, TrainedModel, train
+from tile_oracle.training.train import TrainedModel, train
 
 if TYPE_CHECKING:
     from tile_oracle.training.adapt import Shifts
@@ -33,15 +32,12 @@ examples:
   tile-oracle model train reports/my_run -o models/mine   the recipe that does best on the records
   tile-oracle model train reports/a reports/b --arch gfx950 -o models/m     several runs together
   tile-oracle model train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
-  tile-oracle model train run.parquet -o models/s --compact                 the smallest model that is as good
   tile-oracle model train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
   tile-oracle model train run.parquet -o models/w --weights mine.csv        columns problem,weight
   tile-oracle model train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
   tile-oracle model train few.parquet -o models/a --adapt models/mine   corrects a model for another compiler
 
-Records of GEMM train the same recipes on GEMM's features (published: 72); there the recipe default is
-ln(time) with four seeds. Recipes that read metrics of binaries store them in the folder: see
-docs/heuristic.md.
+Recipes that read metrics of binaries store them in the folder: see docs/heuristic.md.
 """
 
 
@@ -88,18 +84,6 @@ ARGUMENTS = (
     ),
     argument("--warm-trees", "N", "trees to add to each booster", type=int, default=200),
     argument(
-        "--hard-examples",
-        "ROUNDS",
-        "repeat with more weight on badly picked problems, keep the best round (mostly the first)",
-        type=int,
-        default=0,
-    ),
-    flag(
-        "--compact",
-        "cross-validate smaller variants of the recipe first and train the smallest that loses at most "
-        "0.1 points; the table goes into size_tradeoff.json (takes about fifteen times a plain training)",
-    ),
-    argument(
         "--baseline",
         "SET",
         "also write the cross-validated efficiencies as a baseline for the records under this set name",
@@ -133,10 +117,8 @@ def run(args: argparse.Namespace) -> int:
         effort=effort,
         warm_start=args.warm_start,
         warm_trees=args.warm_trees,
-        hard_example_rounds=args.hard_examples,
         weights=_weights(args.weights) if args.weights else None,
         sources=tuple(Path(path).name for path in args.records),
-        choose=_smaller(effort) if args.compact else None,
         also=load_records(args.also) if args.also else None,
         compare_recipes=True,
     )
@@ -156,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
 def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
     from tile_oracle.training.adapt import adapted, save_adapted
 
-    if args.warm_start or args.recipe or args.compact or args.also or args.weights or args.hard_examples:
+    if args.warm_start or args.recipe or args.also or args.weights:
         raise ModelError("--adapt keeps a model's trees: leave out the options that train new ones")
     predictor, shifts = adapted(Path(args.adapt), records, args.threads, _binaries(args))
     save_adapted(predictor, shifts, records, args.out)
@@ -199,16 +181,6 @@ def _binaries(args: argparse.Namespace) -> CodeTable | None:
     from tile_oracle.training.adapt import remembered
 
     return CodeTable.of_build(args.build_dir, remembered(Predictor.load(Path(args.adapt))).facts)
-
-
-def _smaller(effort: Effort) -> RecipeSearch:
-    """The search for a smaller model; picks are timed in native code if that can be built."""
-    from tile_oracle.selector.pick_time import NATIVE_PICKS, native_picks_missing
-
-    missing = native_picks_missing()
-    if missing:
-        effort.say(f"picks are timed in Python: {missing}")
-    return partial(choose_compact, time_pick=PYTHON_PICKS if missing else NATIVE_PICKS)
 
 
 def _weights(path: str) -> pd.DataFrame:
@@ -262,8 +234,6 @@ def _summary(model: TrainedModel, out: Path, seconds: float) -> str:
         )
     if not model.checks:
         lines.append(model.unchecked)
-    for one in manifest.get("hard_example_rounds", ()):
-        lines.append(f"hard examples, round {one['round']}: mean {one['mean']:.2f} %, P10 {one['P10']:.2f} %")
     for stands, names in model.ranker.aliases.groups().items():
         others = ", ".join(_short(name) for name in names if name != stands)
         lines.append(f"one kernel: {_short(stands)} = {others} ({model.ranker.aliases.because[stands]})")

@@ -41,7 +41,7 @@ from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.record.final import records_op
 from tile_oracle.training.grow_network import PRIOR
-from tile_oracle.training.recipe import OWN, WITH_LAUNCH, Recipe, TreePart
+from tile_oracle.training.recipe import LAUNCH
 
 OPENING = 2
 """Measurements of every problem before the first model."""
@@ -236,9 +236,9 @@ class ColdStart:
         kernels need not be built yet."""
         if self._pool is not None:
             return self._pool
-        own = OWN if self.arch == MANY_DEVICES else WITH_LAUNCH
-        recipe = Recipe("cold_start", "", (TreePart("log_time", own),)).for_op(self._op)
-        return schema_named(recipe.trees[0].schema)
+        features = operation_named(self._op).for_models
+        launch = None if self.arch == MANY_DEVICES else features.in_recipes.get(LAUNCH)
+        return features.own if launch is None else schema_named(launch)
 
     @cached_property
     def _pool(self) -> FeatureSchema | None:

@@ -28,6 +28,7 @@ from tile_oracle.kernel.named import is_named
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
 from tile_oracle.model.physics import explain_aliases, fit_physical, nearness
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.record.final import records_op
 from tile_oracle.training.fit import Effort, Report, fit
@@ -186,7 +187,7 @@ def ensemble_log_times(
     rows: a training table, from which each member's problems are drawn with replacement. A problem that was
     not drawn keeps a small weight, so that every kernel is fitted.
     """
-    if not recipe_named("default").for_op(records_op(rows)).physical:
+    if operation_named(records_op(rows)).for_models.time_terms is None:
         return _tree_log_times(rows, table, arch, seed)
     hardware = hardware_features(arch)
     merged = merge(rows, aliases)

@@ -13,8 +13,8 @@ class OperationFeatures:
     """The feature schemas of one operation.
 
     own: the default schema; it has the columns `flops` and `bytes_total` of a problem. others: further
-    schemas. fallback: schemas tried, in order, for a model that names none. in_recipes: schema named by a
-    recipe -> schema of this operation, `own` for those not listed; None keeps the recipe's. time_terms: terms
+    schemas. fallback: schemas tried, in order, for a model that names none. in_recipes: role
+    in a recipe (training.recipe) -> name of the schema, if it is not `own`. time_terms: terms
     of the physical time model; None if there is no such model. kernel_distance: field -> distance between
     kernels that differ in it, on a scale where a doubled tile is 2. pool: the schema that reads a kernel's
     configuration from its name, for pools with kernels of Triton files and libraries; None: models cannot
@@ -24,7 +24,7 @@ class OperationFeatures:
     own: FeatureSchema
     others: tuple[FeatureSchema, ...] = ()
     fallback: tuple[FeatureSchema, ...] = ()
-    in_recipes: Mapping[str, str] | None = field(default_factory=dict)
+    in_recipes: Mapping[str, str] = field(default_factory=dict)
     time_terms: FeatureSchema | None = None
     kernel_distance: Mapping[str, float] = field(default_factory=dict)
     pool: FeatureSchema | None = None

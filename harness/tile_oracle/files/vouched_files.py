@@ -5,7 +5,7 @@ Two kinds of JSON file hold digests of others. Both are sealed themselves (tile_
     train_manifest.json    `files`: name -> SHA-256 of the files in the same model folder
     NAME.json              `records_sha256`: SHA-256 of NAME.parquet, the oracle of this baseline
 
-Files without a digest are read unchecked: published model folders and those of older versions have none.
+Files without a digest are read unchecked: published model folders have none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -91,14 +91,12 @@ def vouch_for(folder: Path, names: Iterable[str], error: type[HarnessError]) -> 
 def seal_folder(
     folder: Path,
     error: type[HarnessError],
-    complete: Callable[[dict[str, Any]], Mapping[str, Any]] = dict,
 ) -> int:
     """Writes digests of all files of a model folder to its manifest and returns their number.
 
-    Existing digests are replaced. complete: adds further entries to the manifest; by default nothing else
-    changes. Raises `error`.
+    Existing digests are replaced; nothing else changes. Raises `error`.
     """
-    manifest = complete(read_object(folder / MANIFEST_FILE, error, check=False))
+    manifest = read_object(folder / MANIFEST_FILE, error, check=False)
     names = [
         entry.name
         for entry in sorted(folder.iterdir())
@@ -167,7 +165,7 @@ def _compare(path: Path, digest: str, expected: str, by: Path, error: type[Harne
 
 def _maker(path: Path, by: Path) -> str:
     if by.name == MANIFEST_FILE:
-        return f"tile-oracle {'study' if path.name == 'study.json' else 'train or ship'}"
+        return "tile-oracle train or ship"
     return "tile-oracle oracle"
 
 

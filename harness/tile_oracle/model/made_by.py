@@ -2,7 +2,7 @@
 
 The same kernel has other times when another compiler builds it or another device runs it. A model folder
 names what its training records were made with (`made_by` in train_manifest.json), so that a session, a replay
-or a pick elsewhere can say so. Folders of older versions and published folders have no such entry.
+or a pick elsewhere can say so. Published folders have no such entry.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.files.vouched_files import MANIFEST_FILE
-from tile_oracle.model.store import TRAINING_FILE, read_manifest
-from tile_oracle.record.dataset import load_records
+from tile_oracle.model.store import read_manifest
 
 MADE_BY_KEY = "made_by"
 """In train_manifest.json: {"toolchains": {identity: rows}, "devices": {...}, "drivers": {...}}."""
@@ -69,14 +67,6 @@ class MadeBy:
 
     def as_json(self) -> dict[str, dict[str, int]]:
         return {one.name: dict(getattr(self, one.name)) for one in fields(self)}
-
-
-def with_made_by(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of an older folder with what its training records were made with. A manifest that states
-    it, and one of a folder without training records, is unchanged. Raises RecordError."""
-    if MADE_BY_KEY in manifest or not (folder / TRAINING_FILE).is_file():
-        return dict(manifest)
-    return {**manifest, MADE_BY_KEY: MadeBy.of_records(load_records(folder / TRAINING_FILE)).as_json()}
 
 
 def builds_of(records: pd.DataFrame) -> pd.Series:

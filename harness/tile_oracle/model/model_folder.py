@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from tile_oracle.errors import ModelError
-from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.sealed_json import typed
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.files.vouched_files import check_bytes
-from tile_oracle.model import packed_trees
 from tile_oracle.model.forest import Forest
 from tile_oracle.model.model_text import check_model_text, why_not_a_sum
 from tile_oracle.model.store import SPEC_FILE, booster_file, read_json
@@ -133,8 +131,8 @@ def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
 def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path, str]:
     """The file of a target's model, and LightGBM's text in it. Raises ModelError like `read_booster`."""
     packed = folder / booster_file(target, number)
-    plain, by_column = packed.with_suffix(""), packed.with_suffix(".zst")
-    path = next((one for one in (plain, packed, by_column) if one.exists()), packed)
+    plain = packed.with_suffix("")
+    path = plain if plain.exists() else packed
     try:
         data = read_bytes(path, _MAX_MODEL_BYTES if path == plain else _MAX_PACKED_BYTES)
     except FileNotFoundError as error:
@@ -144,8 +142,6 @@ def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path,
     check_bytes(path, data, ModelError)
     if path == packed:
         data = _unpacked(path, data)
-    elif path == by_column:
-        data = packed_trees.unpacked(path, data, _MAX_MODEL_BYTES)
     try:
         text = data.decode("utf-8").replace("\r\n", "\n")  # as Git may have changed it on Windows
     except UnicodeDecodeError as error:
@@ -187,22 +183,6 @@ def read_forest(folder: Path, target: str, number: int = 0) -> Forest:
 _MOST_FORESTS = 4
 _FORESTS: dict[bytes, Forest] = {}
 """By digest of the text: a session picks by the trees, and explains its picks by the same."""
-
-
-def repack(folder: Path) -> list[str]:
-    """Replaces every .lgbm.gz in a model folder by a smaller .lgbm.zst, which only tile-oracle reads. Returns
-    the names of the new files. The digests in the manifest do not change (see `vouched_files.seal_folder`).
-    Raises ModelError.
-    """
-    names = []
-    for old in sorted(folder.glob("model_*.lgbm.gz")):
-        data = read_bytes(old, _MAX_PACKED_BYTES)
-        check_bytes(old, data, ModelError)
-        new = old.with_suffix(".zst")
-        write_atomically(new, packed_trees.packed(_unpacked(old, data)))
-        old.unlink()
-        names.append(new.name)
-    return names
 
 
 def packed_booster(booster: lgb.Booster) -> bytes:

@@ -1,7 +1,6 @@
 """The layout of models/ and of each model folder; files are written atomically and checked when read.
 
-    model_{target}.lgbm[.gz|.zst]       one LightGBM model; further seeds: model_{target}.N.lgbm.gz;
-                                        .zst: packed_trees, which shipped models have
+    model_{target}.lgbm[.gz]            one LightGBM model; further seeds: model_{target}.N.lgbm.gz
     feature_spec.json                   operation, dtype, arch, features and targets, and how picks are made
     train_manifest.json                 what the model was trained on, and its lineage
     cv_metrics_{target}.json            cross-validated metrics
@@ -10,14 +9,12 @@
     network.json                        weights of the neural networks, if it has them
     roofline.json                       constants of the roofline model, if it is one
     code_facts.json                     registers, LDS, ... of the kernels' binaries, if it reads them
-    study.json                          metrics of its recipe on held-out problems
-    size_tradeoff.json                  metrics of smaller models, if trained with --compact
     training.parquet                    the rows that it was trained on, if `tile-oracle ship` made it
     out_of_fold.parquet                 predictions of its cross-validation
     DEVICE/PROBLEM SET/KERNEL SET.json  a baseline, and beside it (.parquet) the oracle that a replay reads
 
 tile-oracle's manifests list the SHA-256 of every file in the folder and are sealed themselves
-(vouched_files): a changed file is an error. Published folders and those of older versions have no digests.
+(vouched_files): a changed file is an error. Published folders have no digests.
 """
 
 from __future__ import annotations
@@ -41,8 +38,6 @@ PHYSICAL_FILE = "physical_time.json"
 NETWORK_FILE = "network.json"
 ROOFLINE_FILE = "roofline.json"
 CODE_FILE = "code_facts.json"
-STUDY_FILE = "study.json"
-TRADEOFF_FILE = "size_tradeoff.json"
 TRAINING_FILE = "training.parquet"
 OUT_OF_FOLD_FILE = "out_of_fold.parquet"
 
@@ -224,7 +219,5 @@ def _is_ours(name: str) -> bool:
         CODE_FILE,
         NETWORK_FILE,
         ROOFLINE_FILE,
-        STUDY_FILE,
         OUT_OF_FOLD_FILE,
-        TRADEOFF_FILE,
     ) or name.startswith(("model_", "cv_metrics_", "feature_importances_", "physical_"))

@@ -58,9 +58,6 @@ TARGETS: dict[str, Target] = {
         Target("correction", "natural log of the latency over the physical model's"),
         Target("log_efficiency", "natural log of TFLOPS over the problem's best", relative=True),
         Target("lambdarank", "order of the kernels (LambdaRank)", objective="lambdarank", relative=True),
-        Target(
-            "pairwise", "order of the kernels (logistic loss over pairs)", objective="pairwise", relative=True
-        ),
     )
 }
 """Every tree target by its name."""

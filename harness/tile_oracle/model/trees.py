@@ -139,16 +139,13 @@ def grow(
     params = settings.params(len(data.label), seed, threads)
     order = np.argsort(data.groups, kind="stable")
     ordered = _permuted(data, order)
-    if target.objective == "pairwise":
-        params["objective"] = pairwise_objective(ordered.groups)
-    else:
-        params["objective"] = target.objective
+    params["objective"] = target.objective
     if target.objective == "lambdarank":
         params |= {"label_gain": _RELEVANCE_GAIN, "lambdarank_truncation_level": 10}
     train_set = _dataset(ordered, target, feature_names)
     callbacks: list[Callable[..., Any]] = []
     valid_sets = []
-    if valid is not None and settings.early_stopping_rounds and target.objective != "pairwise":
+    if valid is not None and settings.early_stopping_rounds:
         in_order = _permuted(valid, np.argsort(valid.groups, kind="stable"))
         valid_sets = [_dataset(in_order, target, feature_names, train_set)]
         callbacks.append(lgb.early_stopping(settings.early_stopping_rounds, verbose=False))
@@ -164,34 +161,6 @@ def grow(
         keep_training_booster=False,
     )
     return booster
-
-
-def pairwise_objective(groups: npt.NDArray[np.int64]) -> Callable[[Array, lgb.Dataset], tuple[Array, Array]]:
-    """Gradient and hessian of a logistic loss over all pairs of one problem.
-
-    The label is the log efficiency. The weight of a pair is the difference of its labels, so the order of
-    equal kernels does not matter. Rows must be sorted by group.
-    """
-    starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
-    spans = list(zip(starts, np.r_[starts[1:], len(groups)], strict=True))
-
-    def objective(score: Array, dataset: lgb.Dataset) -> tuple[Array, Array]:
-        goal = np.asarray(dataset.get_label(), dtype=np.float64)
-        gradient, hessian = np.zeros_like(score), np.full_like(score, 1e-6)
-        for start, end in spans:
-            difference = goal[start:end, None] - goal[None, start:end]
-            margin = (score[start:end, None] - score[None, start:end]) * _MARGIN
-            weight = np.minimum(np.abs(difference), _WEIGHT_CAP)
-            chance = 1.0 / (1.0 + np.exp(np.clip(margin * np.sign(difference), -30, 30)))
-            gradient[start:end] = -(weight * np.sign(difference) * chance).sum(axis=1) * _MARGIN
-            hessian[start:end] += (weight * chance * (1 - chance)).sum(axis=1) * _MARGIN**2
-        return gradient, hessian
-
-    return objective
-
-
-_MARGIN = 20.0
-_WEIGHT_CAP = 0.5
 
 
 def _dataset(

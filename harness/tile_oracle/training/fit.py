@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
+from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.groups import group_codes
 from tile_oracle.features.hardware import hardware_features
@@ -21,6 +21,7 @@ from tile_oracle.model.physics import PhysicalModel, explain_aliases, fit_physic
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
 from tile_oracle.model.tree_targets import Target, label, target_named
 from tile_oracle.model.trees import TreeData, TreeSettings, grow, importances
+from tile_oracle.record.final import records_op
 from tile_oracle.training.auxiliary_rows import AUXILIARY, is_auxiliary
 from tile_oracle.training.folds import group_folds
 from tile_oracle.training.grow_network import grow_network
@@ -62,14 +63,14 @@ def fit(
     the residuals of these; kernels that they lack are added.
 
     Early stopping, if the recipe has it, holds out an eighth of the problems to find the number of trees.
-    Raises ModelError for unusable rows, and for auxiliary rows if the recipe merges aliases or fits a
-    physical model: both are specific to one direction.
+    Raises ModelError for unusable rows, and for auxiliary rows if the recipe has a physical model,
+    which is specific to one direction.
     """
-    effort = effort or Effort()
-    if (recipe.aliases or recipe.physical) and is_auxiliary(rows).any():
+    effort, recipe = effort or Effort(), recipe.for_op(records_op(rows))
+    if recipe.physical and is_auxiliary(rows).any():
         raise ModelError(
-            f"recipe {recipe.name} is of one direction and takes no auxiliary training data: use a recipe of "
-            "trees only"
+            f"recipe {recipe.name} is of one direction and takes no auxiliary training data: train another "
+            "recipe"
         )
     hardware = hardware_features(arch)
     aliases, rows = _merged(recipe, rows, hardware, effort, start)
@@ -151,7 +152,7 @@ def _merged(
     if start is not None:
         aliases = with_kernels(start.aliases, rows)
         return aliases, merge(rows, aliases) if aliases.representative else rows
-    if not recipe.aliases:
+    if not recipe.physical:
         return Aliases(), rows
     aliases = explain_aliases(rows, find_aliases(rows), hardware)
     merged = merge(rows, aliases)
@@ -180,8 +181,8 @@ def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTa
     code = CodeTable.of(rows)
     if not code.facts and recipe.needs_code:
         raise ModelError(
-            f"recipe {recipe.name} uses facts of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
-            "none of these records has: train another recipe"
+            f"recipe {recipe.name} uses facts of the kernels' binaries, which none of these records has: "
+            "train another recipe"
         )
     for member in tree_members(start) if start is not None else ():
         code = code.over(member.code)

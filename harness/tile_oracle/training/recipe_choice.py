@@ -18,10 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.groups import fold_codes
-from tile_oracle.operation import operation_named
-from tile_oracle.record.final import records_op
 from tile_oracle.terminal.text_table import text_table
 from tile_oracle.training.auxiliary_rows import own_rows
 from tile_oracle.training.cross_validation import cross_validate
@@ -29,9 +26,7 @@ from tile_oracle.training.cross_validation_metrics import selection_of
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.recipe import Recipe, recipe_named
 
-CANDIDATES = (
-    "default", "lambdarank", "network", "two_orders", "launch", "log_time_x4", "physical_and_trees",
-)  # fmt: skip
+CANDIDATES = ("physical", "lambdarank", "network", "two_orders", "launch", "log_time")
 """The recipes that are compared: one for each way to learn, such as ranking, times and a physical model."""
 
 MANIFEST_KEY = "recipe_choice"
@@ -174,18 +169,15 @@ def _candidates(
     rows: pd.DataFrame, names: Sequence[str], *, trees_only: bool
 ) -> tuple[list[Recipe], dict[str, str]]:
     """The recipes that the rows can train, and why they cannot train the others."""
-    op, has_code = records_op(rows), bool(CodeTable.of(rows).facts)
     taken: list[Recipe] = []
     left_out: dict[str, str] = {}
     for name in names:
-        recipe = recipe_named(name).for_rows(rows)
-        if recipe.needs_code and not has_code:
-            left_out[name] = "reads metrics of binaries, which the records lack"
-        elif recipe.physical and operation_named(op).for_models.in_recipes is not None:
-            left_out[name] = f"has no physical time model for {operation_named(op).plural}"
-        elif recipe.network is not None and not recipe.network.schema:
-            left_out[name] = "ranks kernels of several sources, which the records do not have"
-        elif trees_only and (recipe.physical or recipe.aliases):
+        try:
+            recipe = recipe_named(name).for_rows(rows)
+        except ModelError as error:
+            left_out[name] = str(error)
+            continue
+        if trees_only and recipe.physical:
             left_out[name] = "takes no auxiliary training data"
         else:
             taken.append(recipe)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,6 @@ from tile_oracle.training.auxiliary_rows import auxiliary_rows, with_auxiliary
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import Check, check, metrics_json
 from tile_oracle.training.fit import Effort, fit
-from tile_oracle.training.hard_examples import mine_hard_examples
 from tile_oracle.training.model_documents import manifest_of, names_in, spec_of
 from tile_oracle.training.recipe import Recipe, recipe_named, suited_recipe
 from tile_oracle.training.recipe_choice import CANDIDATES, MANIFEST_KEY, SuitedRecipe, choose_recipe
@@ -47,24 +46,11 @@ from tile_oracle.training.warm_start import WarmStart
 
 
 @dataclass(frozen=True)
-class RecipeChoice:
-    """A recipe found by a search, and the records of the search for the manifest and the folder."""
-
-    recipe: Recipe
-    manifest: Mapping[str, Any] = field(default_factory=dict)
-    files: Mapping[str, bytes] = field(default_factory=dict)
-
-
-RecipeSearch = Callable[[Recipe, pd.DataFrame, str, int, Effort], RecipeChoice]
-"""Recipe, training rows, architecture, folds, effort -> the recipe to train instead."""
-
-
-@dataclass(frozen=True)
 class TrainedModel:
     """A ranker with everything that its folder holds.
 
     `checks`: cross-validation by problem and by family. `out_of_fold`: the predictions of the first of them.
-    `unchecked`: why there is no cross-validation. `more_files`: further files of the folder, by name.
+    `unchecked`: why there is no cross-validation.
     """
 
     ranker: Ranker
@@ -73,14 +59,12 @@ class TrainedModel:
     checks: tuple[Check, ...]
     out_of_fold: pd.DataFrame | None
     unchecked: str = ""
-    more_files: Mapping[str, bytes] = field(default_factory=dict)
 
     def save(self, folder: Path | str) -> None:
         """Writes the model folder. Raises ModelError."""
         files: dict[str, bytes] = {
             SPEC_FILE: json_bytes(self.spec.as_json()),
             MANIFEST_FILE: json_bytes(self.manifest),
-            **self.more_files,
         }
         for member in self.ranker.members:
             files[metrics_file(member.name)] = json_bytes(metrics_json(self.checks, self.unchecked))
@@ -114,9 +98,7 @@ def train(
     sources: Sequence[str] = (),
     warm_start: Path | str | None = None,
     warm_trees: int = 200,
-    hard_example_rounds: int = 0,
     weights: pd.DataFrame | None = None,
-    choose: RecipeSearch | None = None,
     also: pd.DataFrame | None = None,
     code: CodeTable | None = None,
     compare_recipes: bool = False,
@@ -129,15 +111,12 @@ def train(
     (training.recipe_choice); the manifest has the comparison. `targets` adds published targets to the
     recipe's. `warm_start` grows `warm_trees` further trees on every booster of an existing model with the
     same features; it is not cross-validated, because the old model may have seen the held-out problems.
-    `hard_example_rounds` repeats the training with more weight on the badly picked problems and keeps the
-    best round. `weights`: weights of the rows (`with_importance`). `choose` searches for a better recipe
-    first (training.compact). `also`: records with auxiliary training data
+    `weights`: weights of the rows (`with_importance`). `also`: records with auxiliary training data
     (training.auxiliary_rows); each fold leaves out those of its held-out shapes. `code`: metrics of further
     binaries for the model folder.
 
     Raises ModelError for records of several kinds or of none, for a warm start from a model that does not
-    fit or together with `choose`, for invalid weights, and for `also` without usable rows or together with
-    `choose` or hard examples.
+    fit, for invalid weights, and for `also` without usable rows.
     """
     effort = effort or Effort()
     data = _training_data(records, arch, direction, dtype, weights)
@@ -149,44 +128,25 @@ def train(
         recipe = suited.recipe
     chosen = _recipe(recipe, data, targets, start, warm_trees)
     effort.say(f"{len(rows)} rows of {data.problems} problems; recipe {chosen.name}: {chosen.meaning}")
-    _check_combination(start, choose, also, hard_example_rounds)
     auxiliary = None if also is None else _auxiliary_rows(also, data, effort)
-    rounds: list[dict[str, float]] = []
-    if hard_example_rounds and start is None:
-        rows, rounds = mine_hard_examples(chosen, rows, on, hard_example_rounds, n_splits, effort)
-    found = RecipeChoice(chosen) if choose is None else choose(chosen, rows, on, n_splits, effort)
     train_rows = rows if auxiliary is None else with_auxiliary(rows, auxiliary)
     if start is None:
-        tested = _cross_validated(found.recipe, rows, train_rows, on, n_splits, effort)
+        tested = _cross_validated(chosen, rows, train_rows, on, n_splits, effort)
     else:
         tested = _Tested("not cross-validated: a warm start's old model may have seen the held-out problems")
         effort.say(tested.unchecked)
     effort.say("fitting all rows")
-    ranker = fit(found.recipe, train_rows, on, effort, None if start is None else start.ranker)
+    ranker = fit(chosen, train_rows, on, effort, None if start is None else start.ranker)
     if code is not None:
         ranker = ranker.knowing(code)
-    spec = spec_of(found.recipe, ranker, kind, rows, names_in(data.records, "device"))
+    spec = spec_of(chosen, ranker, kind, rows, names_in(data.records, "device"))
     manifest = {
         **manifest_of(ranker, rows, data.left_out, data.records, effort.seed, sources),
         **({} if start is None else start.lineage(ranker)),
-        **({"hard_example_rounds": rounds} if rounds else {}),
         **({} if auxiliary is None else {"taught_by": _rows_by_kind(auxiliary)}),
         **({} if suited is None else {MANIFEST_KEY: suited.as_json()}),
-        **found.manifest,
     }
-    return TrainedModel(
-        ranker, spec, manifest, tested.checks, tested.out_of_fold, tested.unchecked, found.files
-    )
-
-
-def _check_combination(
-    start: WarmStart | None, choose: RecipeSearch | None, also: pd.DataFrame | None, hard_example_rounds: int
-) -> None:
-    """Raises ModelError for parts of a training that exclude each other."""
-    if also is not None and (choose is not None or hard_example_rounds):
-        raise ModelError("auxiliary training data goes with neither a smaller model nor hard examples")
-    if start is not None and choose is not None:
-        raise ModelError("a warm start keeps the recipe of the model it starts from: none can be chosen")
+    return TrainedModel(ranker, spec, manifest, tested.checks, tested.out_of_fold, tested.unchecked)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """The training problems of a model, to recognise in-sample results.
 
-The manifest of a model folder names every problem with a digest of its training rows. Older folders have
-their training records or the predictions of their cross-validation instead. Published folders have neither,
-so their training problems are unknown.
+The manifest of a model folder names every problem with a digest of its training rows. Published folders do
+not, so their training problems are unknown.
 """
 
 from __future__ import annotations
@@ -14,26 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from tile_oracle.errors import HarnessError, ModelError
-from tile_oracle.files.table_file import read_parquet
-from tile_oracle.files.user_file import open_regular
 from tile_oracle.files.vouched_files import MANIFEST_FILE
-from tile_oracle.model.store import OUT_OF_FOLD_FILE, TRAINING_FILE, read_manifest
-from tile_oracle.record.dataset import load_records, with_texts
+from tile_oracle.model.store import read_manifest
+from tile_oracle.record.dataset import with_texts
 from tile_oracle.training.training_rows import training_rows
 
 PROBLEMS_KEY = "problems"
 """In train_manifest.json: problem id -> digest of its training rows (`problem_digests`)."""
 
 _DIGITS = 16
-_TABLES = (TRAINING_FILE, OUT_OF_FOLD_FILE)
 
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """problems: id -> digest of the training rows, "" if only the problem is known. known: whether these are
+    """problems: id -> digest of the training rows. known: whether these are
     all training problems; False also for a model that was grown on an older one with unknown problems."""
 
     problems: Mapping[str, str]
@@ -65,29 +60,7 @@ def problem_digests(rows: pd.DataFrame) -> dict[str, str]:
 
 def trained_on(folder: Path) -> TrainedOn:
     """The training problems that a model folder states. Raises ModelError for an invalid manifest."""
-    manifest = read_manifest(folder)
-    found = _of_manifest(manifest, folder / MANIFEST_FILE)
-    if found is not None:
-        return found
-    for name in _TABLES:
-        if (folder / name).is_file():
-            return TrainedOn(dict.fromkeys(_problems_in(folder / name), ""), _is_whole(manifest))
-    return TrainedOn({}, known=False)
-
-
-def with_problems(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of an older folder, with its training problems added from the tables in the folder. Only
-    training records give digests. A manifest that names its problems, and one of a folder without tables, is
-    unchanged. Raises ModelError or RecordError for a table that cannot be read."""
-    if PROBLEMS_KEY in manifest:
-        return dict(manifest)
-    if (folder / TRAINING_FILE).is_file():
-        rows = training_rows(load_records(folder / TRAINING_FILE)).table
-        return {**manifest, PROBLEMS_KEY: problem_digests(rows)}
-    if (folder / OUT_OF_FOLD_FILE).is_file():
-        problems = sorted(_problems_in(folder / OUT_OF_FOLD_FILE))
-        return {**manifest, PROBLEMS_KEY: dict.fromkeys(problems, "")}
-    return dict(manifest)
+    return _of_manifest(read_manifest(folder), folder / MANIFEST_FILE) or TrainedOn({}, known=False)
 
 
 def overlap(folders: Iterable[Path], records: pd.DataFrame, problems: Collection[str]) -> Overlap:
@@ -127,18 +100,3 @@ def _of_manifest(manifest: Mapping[str, Any], path: Path) -> TrainedOn | None:
     if before is None:
         return TrainedOn(dict(named), known=False)
     return TrainedOn({**before.problems, **named}, before.known)
-
-
-def _is_whole(manifest: Mapping[str, Any]) -> bool:
-    """Whether a folder's own tables are all its training data: not if the model was grown on an older one."""
-    return not manifest.get("warm_start_from")
-
-
-def _problems_in(path: Path) -> set[str]:
-    try:
-        with open_regular(path) as file:
-            column = read_parquet(file, ["problem"]).column("problem")
-    except (OSError, pa.ArrowException, KeyError) as error:
-        reason = (str(error).splitlines() or ["unreadable"])[0]
-        raise ModelError(f"{path} cannot be read: {reason}") from None
-    return set(map(str, column.unique().to_pylist()))

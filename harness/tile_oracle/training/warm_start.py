@@ -86,7 +86,6 @@ class WarmStart:
             wanted,
             trees=tuple(trees),
             weights=dict(self.ranker.weights),
-            aliases=bool(self.ranker.aliases.representative),
             physical=physical_of(self.ranker) is not None,
         )
 

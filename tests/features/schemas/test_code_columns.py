@@ -20,51 +20,44 @@ from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
+from tile_oracle.features.schemas.code_columns import CODE_FEATURES
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.trees import TreeSettings
-from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.training.recipe import Recipe, TreePart
 from tile_oracle.training.train import train
 
 CONV = parse_kernel_name("grouped_conv_forward_bf16_2d_64x128x64_compv3")
-GEMM = parse_kernel_name(
-    "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"
-)
 FIGURES = {"vgprs": 170, "agprs": 64, "sgprs": 40, "lds_bytes": 98304, "scratch_bytes": 16, "spills": 4}
 PIPELINES = ("compv3", "mem", "compv6")
 FEW = TreeSettings(trees=10)
 RECIPE = Recipe(
     "with_code",
     "",
-    (TreePart("log_time", "grouped_conv_own_2", TreeSettings(trees=150, colsample_bytree=1)),),
+    (TreePart("log_time", "grouped_conv_own_3", TreeSettings(trees=150, colsample_bytree=1)),),
 )
 
 
-def features(figures: dict[str, int], op: str = "grouped_conv") -> dict[str, float]:
-    conv = GroupedConvProblem("forward", "bf16", 2, N=8, C=64, K=512, G=1, Hi=64, Wi=64, Y=1, X=1)
-    problem, kernel = (
-        (conv, CONV) if op == "grouped_conv" else (GemmProblem("bf16", "rcr", 512, 512, 64), GEMM)
-    )
-    schema = schema_named(f"{op}_own_2")
-    rows = pair_columns([problem], [kernel])
-    rows |= CodeTable({kernel.name: figures} if figures else {}).columns(rows["kernel"])
-    return dict(zip(schema.names, schema.compute(rows, hardware_features("gfx950"))[0], strict=True))
+FIRST, SCHEMA = schema_named("grouped_conv_own_1"), schema_named("grouped_conv_own_3")
+PROBLEM = GroupedConvProblem("forward", "bf16", 2, N=8, C=64, K=512, G=1, Hi=64, Wi=64, Y=1, X=1)
 
 
-@pytest.mark.parametrize("op", ["grouped_conv", "gemm"])
-def test_the_second_version_ends_with_further_columns_and_begins_with_the_first(op: str) -> None:
-    first, second = schema_named(f"{op}_own_1"), schema_named(f"{op}_own_2")
-    assert second.features[: len(first.features)] == first.features
-    assert "occupancy" in second.names[len(first.names) :]
-    assert first.optional == ()
+def features(figures: dict[str, int]) -> dict[str, float]:
+    rows = pair_columns([PROBLEM], [CONV])
+    rows |= CodeTable({CONV.name: figures} if figures else {}).columns(rows["kernel"])
+    return dict(zip(SCHEMA.names, SCHEMA.compute(rows, hardware_features("gfx950"))[0], strict=True))
 
 
-@pytest.mark.parametrize("op", ["grouped_conv", "gemm"])
-def test_occupancy_worked_by_hand(op: str) -> None:
-    found = features(FIGURES | {"binary_bytes": 4096}, op)
+def test_the_later_version_begins_with_the_first() -> None:
+    assert SCHEMA.features[: len(FIRST.features)] == FIRST.features
+    assert "occupancy" in SCHEMA.names[len(FIRST.names) :]
+    assert FIRST.optional == ()
+
+
+def test_occupancy_worked_by_hand() -> None:
+    found = features(FIGURES | {"binary_bytes": 4096})
     assert found["code_known"] == 1
     # 170 registers are given as 176; a lane of a SIMD has 512, a CU four SIMDs, a workgroup four waves.
     assert found["waves_per_simd"] == 2
@@ -75,40 +68,34 @@ def test_occupancy_worked_by_hand(op: str) -> None:
     assert found["log2_binary_bytes"] == 12
     assert found["code_lds_kib"] == 96
     assert found["code_spills"] == 4
-    few = features(FIGURES | {"vgprs": 24, "lds_bytes": 0}, op)
+    few = features(FIGURES | {"vgprs": 24, "lds_bytes": 0})
     assert few["waves_per_simd"] == 8  # no more slots, though 21 waves' registers fit
     assert few["workgroups_by_lds"] == few["workgroups_by_registers"] == 8
-    if op == "grouped_conv":  # 512 x 4 tiles of 64 x 128 over 256 CUs are 8 a CU
-        assert found["log2_rounds_at_once"] == 3
+    assert found["log2_rounds_at_once"] == 3  # 512 x 4 tiles of 64 x 128 over 256 CUs are 8 a CU
 
 
 def test_recorded_occupancy_is_used() -> None:
-    schema = schema_named("gemm_own_2")
-    rows = pair_columns([GemmProblem("bf16", "rcr", 512, 512, 64)], [GEMM])
-    rows |= CodeTable({GEMM.name: FIGURES}).columns(rows["kernel"])
+    rows = pair_columns([PROBLEM], [CONV])
+    rows |= CodeTable({CONV.name: FIGURES}).columns(rows["kernel"])
     hardware = hardware_features("gfx950")
     for held, counted in ((0.0, 1.0), (2.0, 2.0), (5.0, 5.0)):
-        row = schema.compute(
+        row = SCHEMA.compute(
             {**rows, "code_workgroups_per_cu": np.array([held])}, hardware, ["workgroups_at_once"]
         )
         assert row[0, 0] == counted
 
 
-@pytest.mark.parametrize("op", ["grouped_conv", "gemm"])
-def test_unknown_values_are_zero_and_reported(op: str) -> None:
-    schema = schema_named(f"{op}_own_2")
-    absent = features({}, op)
-    new = schema.names[len(schema_named(f"{op}_own_1").names) :]
+def test_unknown_values_are_zero_and_reported() -> None:
+    absent = features({})
+    of_code = [feature.name for feature in CODE_FEATURES]
     rounds = absent.pop("log2_rounds_at_once")
-    assert {name: absent[name] for name in new if name in absent} == dict.fromkeys(
-        [name for name in new if name in absent], 0.0
-    )
+    assert all(absent[name] == 0 for name in of_code if name in absent)
     assert rounds == absent["log2_rounds"]  # as if one workgroup fitted
-    rows = pair_columns([GemmProblem("bf16", "rcr", 512, 512, 64)], [GEMM])
-    if op == "gemm":  # rows without the columns, or with nulls in them, are the same as rows of zeros
-        nulls = {f"code_{name}": np.array([np.nan]) for name in CODE_COLUMNS}
-        hardware = hardware_features("gfx950")
-        assert np.array_equal(schema.compute(rows, hardware), schema.compute({**rows, **nulls}, hardware))
+    # Rows without the columns, or with nulls in them, are the same as rows of zeros.
+    rows = pair_columns([PROBLEM], [CONV])
+    nulls = {f"code_{name}": np.array([np.nan]) for name in CODE_COLUMNS}
+    hardware = hardware_features("gfx950")
+    assert np.array_equal(SCHEMA.compute(rows, hardware), SCHEMA.compute({**rows, **nulls}, hardware))
 
 
 @settings(max_examples=50, deadline=None)
@@ -212,7 +199,7 @@ def test_a_model_of_the_first_version_does_not_read_figures(tmp_path: Path, reco
 
 
 def test_records_without_any_figure_are_refused(records: pd.DataFrame) -> None:
-    with pytest.raises(ModelError, match=r"uses facts of the kernels' binaries .*none of these records has"):
+    with pytest.raises(ModelError, match="binaries, which none of these records has"):
         train(records, RECIPE, n_splits=2)
 
 

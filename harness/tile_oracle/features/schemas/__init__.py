@@ -13,7 +13,6 @@ from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
 from tile_oracle.features.schemas.gemm_own import GEMM_OWN
-from tile_oracle.features.schemas.gemm_pool import GEMM_POOL
 from tile_oracle.features.schemas.gemm_published import GEMM_55, GEMM_72
 from tile_oracle.features.schemas.gemm_roofline import GEMM_POOL_2
 from tile_oracle.features.schemas.grouped_conv_dsl import GROUPED_CONV_101, GROUPED_CONV_113
@@ -24,36 +23,30 @@ from tile_oracle.features.schemas.grouped_conv_published import (
     GROUPED_CONV_97,
 )
 from tile_oracle.features.schemas.launch_columns import LAUNCH_FEATURES
-from tile_oracle.features.schemas.physical_terms import GEMM_TERMS, GROUPED_CONV_TERMS
+from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS
 from tile_oracle.operation import operation_named, operation_of_columns, operations
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
-GROUPED_CONV_OWN_2 = GROUPED_CONV_OWN.extended("grouped_conv_own_2", CODE_FEATURES, CODE_INPUTS)
-GROUPED_CONV_OWN_3 = GROUPED_CONV_OWN_2.extended("grouped_conv_own_3", LAUNCH_FEATURES)
-GEMM_OWN_2 = GEMM_OWN.extended("gemm_own_2", CODE_FEATURES, CODE_INPUTS)
+GROUPED_CONV_OWN_3 = GROUPED_CONV_OWN.extended(
+    "grouped_conv_own_3", (*CODE_FEATURES, *LAUNCH_FEATURES), CODE_INPUTS
+)
 
 GROUPED_CONV_FEATURES = OperationFeatures(
     GROUPED_CONV_OWN,
     (
-        *(GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
+        GROUPED_CONV_OWN_3,
         *(GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83, GROUPED_CONV_101, GROUPED_CONV_113),
     ),
-    fallback=(GROUPED_CONV_97, GROUPED_CONV_113, GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
-    in_recipes=None,
+    fallback=(GROUPED_CONV_97, GROUPED_CONV_113, GROUPED_CONV_OWN, GROUPED_CONV_OWN_3),
+    in_recipes={"published": "grouped_conv_97", "launch": "grouped_conv_own_3"},
     time_terms=GROUPED_CONV_TERMS,
     kernel_distance={"pipeline": 8.0, "scheduler": 2.0, "double_smem_buffer": 1.0, "split_image": 1.0},
 )
 GEMM_FEATURES = OperationFeatures(
     GEMM_OWN,
-    (GEMM_OWN_2, GEMM_55, GEMM_72, GEMM_POOL),
-    fallback=(GEMM_72, GEMM_OWN, GEMM_OWN_2),
-    in_recipes={
-        "grouped_conv_own_1": "gemm_own_1",
-        "grouped_conv_own_2": "gemm_own_2",
-        "grouped_conv_own_3": "gemm_own_2",
-        "grouped_conv_97": "gemm_universal_72",
-    },
-    time_terms=GEMM_TERMS,
+    (GEMM_55, GEMM_72),
+    fallback=(GEMM_72, GEMM_OWN),
+    in_recipes={"published": "gemm_universal_72"},
     kernel_distance={
         "layout": 16.0, "pipeline": 8.0, "scheduler": 2.0, "epilogue": 1.0, "persistent": 1.0,
         "pad_m": 0.5, "pad_n": 0.5, "pad_k": 0.5,

@@ -12,15 +12,14 @@ from collections.abc import Callable
 import numpy as np
 
 from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, flag
-from tile_oracle.features.schemas.gemm_own import GEMM_OWN
-from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN
+from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN as OWN
 
 
 def _further_rounds(at_once: int) -> Callable[[FeatureTable], Array]:
     return lambda t: (np.ceil(t.cu_loads / at_once) - 1) * t.tiles_k
 
 
-_SHARED = (
+_TERMS = (
     Feature("start", lambda t: np.ones(t.length), "launch, first loads, last store"),
     Feature("first_steps", lambda t: t.tiles_k, "K steps of one tile"),
     Feature("further_rounds", lambda t: t.rounds - 1, "starts of further rounds"),
@@ -33,53 +32,27 @@ _SHARED = (
     ),
     Feature("shared_steps", lambda t: t.cu_loads * t.tiles_k, "steps that share caches and memory"),
     Feature("written_mb", lambda t: t.bytes_written / 1e6, "result, MB"),
-)
-"""Terms of all operations."""
-
-
-def _terms(name: str, own: FeatureSchema, more: tuple[Feature, ...]) -> FeatureSchema:
-    return FeatureSchema(
-        name, own.op, (*_SHARED, *more), (*own.intermediates, *own.features), own.words, own.categorical
-    )
-
-
-GROUPED_CONV_TERMS = _terms(
-    "grouped_conv_terms_1",
-    GROUPED_CONV_OWN,
-    (
-        Feature(
-            "reload_gb",
-            lambda t: t.G * t.tiles_m * t.Ng * t.Kg * t.element_bytes / 1e9,
-            "second operand over all tiles",
-        ),
-        Feature(
-            "partial_step",
-            lambda t: flag(np.mod(t.Kg, t.tile_k) > 0) * t.rounds,
-            "last K steps that are not full",
-        ),
+    Feature(
+        "reload_gb",
+        lambda t: t.G * t.tiles_m * t.Ng * t.Kg * t.element_bytes / 1e9,
+        "second operand over all tiles",
     ),
+    Feature(
+        "partial_step",
+        lambda t: flag(np.mod(t.Kg, t.tile_k) > 0) * t.rounds,
+        "last K steps that are not full",
+    ),
+)
+
+GROUPED_CONV_TERMS = FeatureSchema(
+    "grouped_conv_terms_1",
+    OWN.op,
+    _TERMS,
+    (*OWN.intermediates, *OWN.features),
+    OWN.words,
+    OWN.categorical,
 )
 """Terms of a grouped convolution's time."""
-
-GEMM_TERMS = _terms(
-    "gemm_terms_1",
-    GEMM_OWN,
-    (
-        Feature("reload_gb", lambda t: t.tiles_m * t.bytes_b / 1e9, "B over all rows of tiles"),
-        Feature("reload_a_gb", lambda t: t.tiles_n * t.bytes_a / 1e9, "A over all columns of tiles"),
-        Feature(
-            "partial_step",
-            lambda t: flag(t.fill_k < 1) * t.rounds,
-            "last K steps that are not full",
-        ),
-        Feature(
-            "parts_mb",
-            lambda t: (t.split_k - 1) * t.bytes_written / 1e6,
-            "bytes written for further split-K parts, MB",
-        ),
-    ),
-)
-"""Terms of a GEMM's time."""
 
 
 def is_step_term(name: str) -> bool:
