@@ -14,8 +14,7 @@ from markupsafe import Markup, escape
 
 from tile_oracle.pages.words import LONGEST, one_line
 
-HERE = Path(__file__).parent
-"""The folder of the templates that all pages share, among them `chart.html`: one chart with its title."""
+_HERE = Path(__file__).parent
 
 
 def _no_anchor(term: str) -> str:
@@ -41,7 +40,7 @@ def render(
         _environment(templates, anchor)
         .get_template(name)
         .render(
-            style=Markup((HERE / "base.css").read_text(encoding="utf-8") + style),
+            style=Markup((_HERE / "base.css").read_text(encoding="utf-8") + style),
             script=Markup(script),
             script_sha256=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             **values,
@@ -52,7 +51,7 @@ def render(
 @functools.cache
 def _environment(templates: Path, anchor: Callable[[str], str]) -> Environment:
     environment = Environment(
-        loader=FileSystemLoader([templates, HERE]),
+        loader=FileSystemLoader([templates, _HERE]),
         autoescape=True,
         finalize=_cleaned,
         undefined=StrictUndefined,

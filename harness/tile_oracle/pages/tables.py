@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pandas as pd
+from markupsafe import Markup
 
 from tile_oracle.pages import words
 from tile_oracle.terminal.text_table import text_table
 
 View = dict[str, Any]
-"""The data for a section's template."""
+"""The data for a section's own template."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,14 @@ class Column:
     hint: str = ""
 
 
+Made = tuple[Column, Callable[[Any], Cell]]
+"""A column, and what makes its cell from an item."""
+
+
 @dataclass(frozen=True)
 class Table:
-    """A table. narrow: only as wide as its content. name: its id in the page, for a filter."""
+    """A table. narrow: only as wide as its content. name: its id in the page. filter: what its rows are, for
+    a field that hides those without some words. heading: above it."""
 
     caption: str
     columns: Sequence[Column]
@@ -56,8 +62,17 @@ class Table:
     name: str = ""
     sortable: bool = False
     narrow: bool = False
+    filter: str = ""
+    heading: str = ""
 
+    kind: ClassVar[str] = "table"
     PRINTED_ROWS: ClassVar[int] = 60
+
+    @classmethod
+    def of(cls, caption: str, items: Iterable[Any], columns: Sequence[Made], **options: Any) -> Table:
+        """A row for each item: columns give their cells. options: further fields."""
+        rows = [[make(item) for _, make in columns] for item in items]
+        return cls(caption, [column for column, _ in columns], rows, **options)
 
     @property
     def is_long(self) -> bool:
@@ -92,6 +107,39 @@ class Table:
         right = [place for place, column in enumerate(self.columns) if column.css == "num"]
         more = [f"and {len(self.rows) - most:,} more"] if len(self.rows) > most else []
         return [*text_table([head, *body], right_aligned=right), *more]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph. scale: whether the shades of a heat map follow."""
+
+    text: str
+    scale: bool = False
+
+    kind: ClassVar[str] = "note"
+
+
+@dataclass(frozen=True)
+class Notes:
+    """A list of sentences."""
+
+    lines: Sequence[str]
+
+    kind: ClassVar[str] = "notes"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Charts side by side, with captions. table: beside them."""
+
+    charts: Sequence[tuple[str, Markup]]
+    table: Table | None = None
+
+    kind: ClassVar[str] = "figures"
+
+
+Block = Table | Note | Notes | Figures | Markup
+"""A part of a section; markup is shown as it is."""
 
 
 def text_rows(rows: Iterable[Sequence[object]]) -> list[list[Cell]]:

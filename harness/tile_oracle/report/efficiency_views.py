@@ -9,26 +9,19 @@ from markupsafe import Markup
 
 from tile_oracle.judge.selection import TOP_K
 from tile_oracle.pages import charts, words
-from tile_oracle.pages.tables import (
-    Cell,
-    Column,
-    Table,
-    View,
-    numbers,
-    times,
-)
+from tile_oracle.pages.tables import Block, Cell, Column, Figures, Note, Table, numbers, times
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.figures import CEILING, SINGLE
 
 
-def efficiency(data: ReportData) -> View | None:
-    """The distribution of the efficiencies, and what measuring more picks would give; None without model."""
+def efficiency(data: ReportData) -> Sequence[Block]:
+    """The distribution of the efficiencies, and what measuring more picks would give."""
     covered = data.covered
     if covered.empty and data.rankings is None:
-        return None
+        return []
     if covered.empty:
         reasons = "; ".join(f"{len(ids):,} {reason}" for reason, ids in data.not_covered.items())
-        return {"missing": reasons or "no problems"}
+        return [Note(f"No problem has an efficiency: {reasons or 'no problems'}.")]
     values = (100.0 * covered["efficiency"].to_numpy(dtype=np.float64)).tolist()
     low = _low_end(values)
     sorted_lines = [charts.Line("this run", _sorted_points(values), "first")]
@@ -52,7 +45,7 @@ def efficiency(data: ReportData) -> View | None:
         ("Mean efficiency when the first k picks are measured", _top_k_chart(data)),
         ("Place of the oracle in the model's ranking", _rank_chart(data)),
     ]
-    return {"missing": "", "figures": figures}
+    return [Figures(figures)]
 
 
 def _top_k_chart(data: ReportData) -> Markup:
@@ -87,11 +80,11 @@ def _rank_chart(data: ReportData) -> Markup:
     return charts.columns(counts, x_name="place; 1: the pick is the oracle", y_name="problems")
 
 
-def choice(data: ReportData) -> View | None:
+def choice(data: ReportData) -> Sequence[Block]:
     """How much faster the oracle is than the median and the worst kernel."""
     selection = data.selection[data.selection["oracle_tflops"].notna()]
     if selection.empty:
-        return None
+        return []
     oracle = selection["oracle_tflops"].to_numpy(dtype=np.float64)
     curves = [
         (name, np.sort(oracle / selection[column].to_numpy(dtype=np.float64)), css)
@@ -115,7 +108,9 @@ def choice(data: ReportData) -> View | None:
         for name, values, _ in curves
     ]
     columns = [Column("ratio of TFLOPS"), *numbers("min", "P10", "median", "P90", "max")]
-    return {"chart": chart, "table": Table("Speed-up of the oracle", columns, rows, narrow=True)}
+    table = Table("Speed-up of the oracle", columns, rows, narrow=True)
+    note = "How much faster the oracle is than the other ok kernels of its problem."
+    return [Note(note), Figures([(table.caption, chart)], table)]
 
 
 def _sorted_points(values: Sequence[float]) -> list[tuple[float, float]]:

@@ -28,6 +28,6 @@ def report_html(data: ReportData) -> str:
         anchor=anchor,
         title=f"{header['state']}: {header['title']}",
         header=header,
-        sections=[section for section in views if section[2] is not None],
+        sections=[section for section in views if section[2]],
         drill_data=Markup(drill_data(data)),
     )

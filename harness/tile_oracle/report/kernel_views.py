@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
 from tile_oracle.judge.failures import Failure
 from tile_oracle.pages import charts, words
-from tile_oracle.pages.tables import (
-    Cell,
-    Column,
-    Table,
-    View,
-    numbers,
-    percent,
-    times,
-    whole,
-)
+from tile_oracle.pages.tables import Block, Cell, Column, Made, Note, Table, numbers, percent, times, whole
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.heat_map import ALL, WITHIN, heat_map
@@ -31,33 +22,31 @@ _MOST_KERNELS = 500
 _MOST_GROUPS = 30
 
 
-def slices(data: ReportData) -> View | None:
+def slices(data: ReportData) -> Sequence[Block]:
     """Efficiency by kind of problem."""
     if data.slices.empty or data.slices["oracle_over_median"].isna().all():
-        return None
+        return []
     lost = shares_by_kind(lost_times(data.selection))
-    judged = bool(data.efficiency.covered)
-    columns = [
-        Column("kind"),
-        *numbers("problems", *(("covered", "mean", "P10", "min") if judged else ())),
-        *([Column("lost time", "num", "share of the time that all picks lose")] if lost else []),
-        Column("oracle / median kernel", "num", "median of the ratio of TFLOPS"),
+    judged: list[Made] = [
+        (Column("covered", "num"), lambda row: whole(row["covered"])),
+        (Column("mean", "num"), lambda row: percent(row["mean_percent"])),
+        (Column("P10", "num"), lambda row: percent(row["p10_percent"])),
+        (Column("min", "num"), lambda row: percent(row["min_percent"])),
     ]
-    cells = [
-        [
-            Cell(row["slice"]),
-            whole(row["problems"]),
-            *(
-                (whole(row["covered"]), *(percent(row[f"{name}_percent"]) for name in ("mean", "p10", "min")))
-                if judged
-                else ()
-            ),
-            *([_share_of_time(lost.get(row["slice"]))] if lost else []),
-            times(row["oracle_over_median"]),
-        ]
-        for row in wording.rows(data.slices)
+    time = Column("lost time", "num", "share of the time that all picks lose")
+    columns: list[Made] = [
+        (Column("kind"), lambda row: Cell(row["slice"])),
+        (Column("problems", "num"), lambda row: whole(row["problems"])),
+        *(judged if data.efficiency.covered else ()),
+        *([(time, lambda row: _share_of_time(lost.get(row["slice"])))] if lost else ()),
+        (
+            Column("oracle / median kernel", "num", "median of the ratio of TFLOPS"),
+            lambda row: times(row["oracle_over_median"]),
+        ),
     ]
-    return {"table": Table("Efficiency by kind of problem", columns, cells, narrow=True, sortable=True)}
+    rows = wording.rows(data.slices)
+    table = Table.of("Efficiency by kind of problem", rows, columns, narrow=True, sortable=True)
+    return [Note("A problem can be of several kinds."), table]
 
 
 def _share_of_time(share: float | None) -> Cell:
@@ -66,11 +55,11 @@ def _share_of_time(share: float | None) -> Cell:
     return replace(percent(share), meter=f"{share:.1f}")
 
 
-def heat(data: ReportData) -> View | None:
+def heat(data: ReportData) -> Sequence[Block]:
     """Which groups of kernels are near the oracle, by kind of problem."""
     found = heat_map(data.final, data.selection)
     if not found.groups:
-        return None
+        return []
     everything = found.kinds[ALL]
     # A kind that all problems are of would repeat the first column.
     kinds = {kind: n for kind, n in found.kinds.items() if kind == ALL or n < everything}
@@ -93,65 +82,43 @@ def heat(data: ReportData) -> View | None:
         note += f" {words.count(more, what)} are near the oracle less often."
     caption = "Groups of kernels near the oracle, by kind of problem"
     first = Column("kernel" if found.of_kernels else "group", "name")
-    return {
-        "note": note,
-        "table": Table(
-            caption,
-            [first, *heads],
-            rows,
-            "heat-map",
-            sortable=True,
-        ),
-    }
+    return [Note(note, scale=True), Table(caption, [first, *heads], rows, "heat-map", sortable=True)]
 
 
 def _shade(share: float) -> Cell:
     return Cell(f"{100.0 * share:.0f} %", f"{share:.4f}", heat=round(10.0 * share))
 
 
-def sources(data: ReportData) -> View | None:
-    """The sources of kernels beside each other; None for a single one."""
-    by_problem = data.by_source
-    figures = source_figures(by_problem)
+def sources(data: ReportData) -> Sequence[Block]:
+    """The sources of kernels beside each other; none for a single one."""
+    figures = source_figures(data.by_source)
     if not figures:
-        return None
-    columns = [
-        Column("source"),
-        Column("fastest on", "num", "problems whose oracle is its"),
-        Column("problems", "num", "problems on which it has an ok kernel"),
-        Column("its best / oracle, mean", "num", "geometric mean of its best kernel's TFLOPS / the oracle's"),
-        Column("worst", "num", "the least of these"),
+        return []
+    mean = Column("its best / oracle, mean", "num", "geometric mean of its best TFLOPS / the oracle's")
+    columns: list[Made] = [
+        (Column("source"), lambda one: Cell(one.source)),
+        (Column("fastest on", "num", "problems whose oracle is its"), lambda one: whole(one.wins)),
+        (Column("problems", "num", "problems on which it has an ok kernel"), lambda one: whole(one.problems)),
+        (mean, lambda one: percent(one.mean_percent)),
+        (Column("worst", "num", "the least of these"), lambda one: percent(one.worst_percent)),
     ]
-    rows = [
-        [
-            Cell(one.source),
-            *(whole(one.wins), whole(one.problems)),
-            *(percent(one.mean_percent), percent(one.worst_percent)),
-        ]
-        for one in figures
-    ]
-    names = [one.source for one in figures]
-    lead = Column("lead", "num", "the oracle's TFLOPS / those of the best kernel of the other sources")
     drill = drill_cells(data)
-    cells = [
-        [
-            drill[row["problem"]],
-            Cell(row["winner"]),
-            times(row["lead"]),
-            *(percent(100.0 * row[name]) for name in names),
-        ]
-        for row in wording.rows(by_problem)
-    ]
-    heads = [Column("problem", "id"), Column("fastest"), lead, *numbers(*names)]
-    return {
-        "table": Table("Sources of kernels", columns, rows, narrow=True),
-        "problems": Table(
-            "Best kernel of each source / oracle, greatest lead first",
-            *(heads, cells),
-            name="sources-by-problem",
-            sortable=True,
+    lead = Column("lead", "num", "the oracle's TFLOPS / those of the best kernel of the other sources")
+    by_problem: list[Made] = [
+        (Column("problem", "id"), lambda row: drill[row["problem"]]),
+        (Column("fastest"), lambda row: Cell(row["winner"])),
+        (lead, lambda row: times(row["lead"])),
+        *(
+            (Column(one.source, "num"), lambda row, name=one.source: percent(100.0 * row[name]))
+            for one in figures
         ),
-    }
+    ]
+    caption = "Best kernel of each source / oracle, greatest lead first"
+    options = {"name": "sources-by-problem", "sortable": True, "filter": "problems"}
+    return [
+        Table.of("Sources of kernels", figures, columns, narrow=True),
+        Table.of(caption, wording.rows(data.by_source), by_problem, **options),
+    ]
 
 
 _STATUS_CSS = {
@@ -161,88 +128,85 @@ _STATUS_CSS = {
 }
 
 
-def pairs(data: ReportData) -> View:
+def pairs(data: ReportData) -> Sequence[Block]:
     """The pairs by status, and the failures."""
     counts = wording.status_counts(data)
     if not counts:
-        return {"table": None}
+        return [Note("No pair was measured.")]
     total = sum(pairs for _, pairs in counts)
-    bar = charts.stacked_bar([(status, pairs, _css_of(status)) for status, pairs in counts])
     rows = [
         [Cell(status, swatch=_css_of(status)), whole(pairs), percent(100.0 * pairs / total)]
         for status, pairs in counts
     ]
-    columns = [Column("status"), *numbers("pairs", "share")]
     groups = (
         ("Failures", data.verdict.new_failures),
         ("Known failures", data.verdict.known_failures),
         ("Healed", data.verdict.healed),
     )
-    return {
-        "chart": bar,
-        "table": Table("Pairs by status", columns, rows, narrow=True),
-        "failures": [_failures(data, caption, failures) for caption, failures in groups if failures],
-    }
+    return [
+        charts.stacked_bar([(status, pairs, _css_of(status)) for status, pairs in counts]),
+        Table("Pairs by status", [Column("status"), *numbers("pairs", "share")], rows, narrow=True),
+        *(block for caption, failures in groups if failures for block in _failures(data, caption, failures)),
+    ]
 
 
 def _css_of(status: str) -> str:
     return _STATUS_CSS.get(status, "s-warn")
 
 
-def _failures(data: ReportData, caption: str, failures: Sequence[Failure]) -> View:
-    columns = [
-        Column("status"),
-        Column("kernel", "name"),
-        Column("problem", "id"),
-        Column("detail", "detail"),
+def _failures(data: ReportData, caption: str, failures: Sequence[Failure]) -> Iterator[Block]:
+    drill = drill_cells(data)
+    columns: list[Made] = [
+        (
+            Column("status"),
+            lambda one: Cell(one.status + ("" if one.known in (None, one.status) else f" (was {one.known})")),
+        ),
+        (Column("kernel", "name"), lambda one: Cell(wording.kernel_on(one), full=one.kernel)),
+        (Column("problem", "id"), lambda one: drill.get(one.problem, Cell(one.problem))),
+        (Column("detail", "detail"), lambda one: Cell(one.detail)),
     ]
-    rows, drill = [], drill_cells(data)
-    for one in failures[:_MOST_FAILURES]:
-        status = one.status if one.known in (None, one.status) else f"{one.status} (was {one.known})"
-        problem = drill.get(one.problem, Cell(one.problem))
-        kernel = Cell(wording.kernel_on(one), full=one.kernel)
-        rows.append([Cell(status), kernel, problem, Cell(one.detail)])
-    name = caption.lower().replace(" ", "-")
-    more = len(failures) - len(rows)
-    return {
-        "table": Table(caption, columns, rows, name=name, sortable=True),
-        "count": f"{len(failures):,}",
-        "more": f"{more:,}" if more else "",
-    }
+    name, heading = caption.lower().replace(" ", "-"), f"{caption} ({len(failures):,})"
+    options = {"name": name, "sortable": True, "filter": "failures", "heading": heading}
+    yield Table.of(caption, failures[:_MOST_FAILURES], columns, **options)
+    if len(failures) > _MOST_FAILURES:
+        yield Note(f"and {len(failures) - _MOST_FAILURES:,} more: all are in the measurements")
 
 
-def kernels(data: ReportData) -> View | None:
+def kernels(data: ReportData) -> Sequence[Block]:
     """Every kernel: where it is oracle, pick and ok."""
     kernels = data.kernels
     if kernels.empty:
-        return None
-    columns = [
-        Column("kernel", "name"),
-        Column("oracle of", "num", "problems where it is the oracle"),
-        Column("pick of", "num", "problems where it is the pick"),
-        Column("ok", "num", "problems where it is ok"),
-        Column("not ok", "num", "measured problems where it is not"),
-        Column("mean efficiency", "num", "mean of its TFLOPS / the oracle's, where it is ok"),
-    ]
-    facts = _code_facts(data.final)
-    columns += [Column(heading, "num", _CODE_FACTS[heading][1]) for heading in facts]
+        return []
     shown = wording.rows(kernels.head(_MOST_KERNELS))
     same = len(wording.shared_prefix([str(row["kernel"]) for row in shown]))
-    rows = [
-        [
-            Cell(row["kernel"][same:], full=row["kernel"] if same else ""),
-            *(whole(row[name]) for name in ("oracles", "picks", "ok", "not_ok")),
-            percent(100.0 * row["mean_efficiency"]),
-            *(whole(values.get(row["kernel"])) for values in facts.values()),
-        ]
-        for row in shown
+    counts = {
+        "oracles": Column("oracle of", "num", "problems where it is the oracle"),
+        "picks": Column("pick of", "num", "problems where it is the pick"),
+        "ok": Column("ok", "num", "problems where it is ok"),
+        "not_ok": Column("not ok", "num", "measured problems where it is not"),
+    }
+    mean = Column("mean efficiency", "num", "mean of its TFLOPS / the oracle's, where it is ok")
+    columns: list[Made] = [
+        (
+            Column("kernel", "name"),
+            lambda row: Cell(row["kernel"][same:], full=row["kernel"] if same else ""),
+        ),
+        *((column, lambda row, name=name: whole(row[name])) for name, column in counts.items()),
+        (mean, lambda row: percent(100.0 * row["mean_efficiency"])),
+        *(
+            (
+                Column(heading, "num", _CODE_FACTS[heading][1]),
+                lambda row, of=values: whole(of.get(row["kernel"])),
+            )
+            for heading, values in _code_facts(data.final).items()
+        ),
     ]
     winners = int((kernels["oracles"] > 0).sum())
     note = f"{winners:,} of {words.count(len(kernels), 'kernel')} are the oracle of some problem."
     if len(kernels) > _MOST_KERNELS:
         note += f" The first {_MOST_KERNELS} are listed."
-    table = Table("Kernels, most oracles first", columns, rows, name="all-kernels", sortable=True)
-    return {"note": note, "table": table}
+    options = {"name": "all-kernels", "sortable": True, "filter": "kernels"}
+    return [Note(note), Table.of("Kernels, most oracles first", shown, columns, **options)]
 
 
 _CODE_FACTS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile_oracle.pages import words
-from tile_oracle.pages.tables import Cell, Column, Table, text
+from tile_oracle.pages.tables import Block, Cell, Column, Table, text
 from tile_oracle.report import answers, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.figures import figure_groups
@@ -24,26 +24,23 @@ def summary_markdown(data: ReportData) -> str:
         for group in figure_groups(data)
         for name, value in group.pairs
     ]
-    by_status = pairs(data)
-    failures = [found["table"] for found in by_status.get("failures", ())]
+    tables = [*worst(data), *sources(data)[:1], *pairs(data), _surroundings(data)]
     parts = [
         f"# {text(wording.title(data))}",
         f"**Verdict: {text(wording.headline(data))}**",
         f"{text(wording.pairs_sentence(data))}; {text(model)}.",
         *_answers(data),
         *_verdict(data),
-        *_section("Figures", Table("", [Column("figure"), Column("value")], figures)),
-        *_section("Worst problems", (worst(data) or {}).get("table")),
-        *_section("Sources of kernels", (sources(data) or {}).get("table")),
-        *_section("Pairs by status", by_status["table"]),
-        *(part for table in failures for part in _section(table.caption, table)),
-        *_section("Environment and options", _surroundings(data)),
+        *_section(Table("Figures", [Column("figure"), Column("value")], figures)),
+        *(part for table in tables for part in _section(table)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _section(heading: str, table: Table | None) -> Sequence[str]:
-    return [f"## {heading}", table.markdown(_MOST * 4)] if table is not None and table.rows else []
+def _section(block: Block) -> Sequence[str]:
+    if not isinstance(block, Table) or not block.rows:
+        return []
+    return [f"## {block.caption}", block.markdown(_MOST * 4)]
 
 
 def _answers(data: ReportData) -> list[str]:
@@ -72,4 +69,4 @@ def _surroundings(data: ReportData) -> Table:
     known = {**data.run.environment, **data.run.options}
     known |= {"baseline file": data.run.baseline_file} if data.run.baseline_file else {}
     rows = [[Cell(name), Cell(value)] for name, value in known.items()]
-    return Table("", [Column("what"), Column("value", "name")], rows)
+    return Table("Environment and options", [Column("what"), Column("value", "name")], rows)

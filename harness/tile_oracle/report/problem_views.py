@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,8 +10,11 @@ import pandas as pd
 from tile_oracle.judge.selection import COVERED
 from tile_oracle.pages import words
 from tile_oracle.pages.tables import (
+    Block,
     Cell,
     Column,
+    Made,
+    Note,
     Table,
     View,
     number,
@@ -30,36 +33,23 @@ _MOST_WRITTEN, _ROWS_WRITTEN = 15, 8
 """The most costly problems whose kernels are in the page without a script, and kernels of each."""
 
 
-def worst(data: ReportData) -> View | None:
+def worst(data: ReportData) -> Sequence[Block]:
     """The picks of least efficiency."""
     rows = wording.worst_rows(data, _WORST)
     if not rows:
-        return {"table": None} if data.efficiency.covered else None
-    columns = [
-        Column("efficiency", "num"),
-        Column("problem", "id"),
-        _LOST,
-        Column("pick", "name"),
-        Column("TFLOPS", "num", "of the pick"),
-        Column("oracle", "name"),
-        Column("TFLOPS", "num", "of the oracle"),
-        Column("why", "detail"),
-    ]
+        return [Note("Every pick is as fast as the oracle.")] if data.efficiency.covered else []
     drill, lost = drill_cells(data), _lost_us(data)
-    cells = [
-        [
-            percent(100 * row["efficiency"]),
-            drill[row["problem"]],
-            _time(lost.get(row["problem"])),
-            _kernel(row, "pick"),
-            tflops(row["pick_tflops"]),
-            _kernel(row, "oracle"),
-            tflops(row["oracle_tflops"]),
-            Cell(wording.why(row)),
-        ]
-        for row in rows
+    columns: list[Made] = [
+        (Column("efficiency", "num"), lambda row: percent(100 * row["efficiency"])),
+        (Column("problem", "id"), lambda row: drill[row["problem"]]),
+        (_LOST, lambda row: _time(lost.get(row["problem"]))),
+        (Column("pick", "name"), lambda row: _kernel(row, "pick")),
+        (Column("TFLOPS", "num", "of the pick"), lambda row: tflops(row["pick_tflops"])),
+        (Column("oracle", "name"), lambda row: _kernel(row, "oracle")),
+        (Column("TFLOPS", "num", "of the oracle"), lambda row: tflops(row["oracle_tflops"])),
+        (Column("why", "detail"), lambda row: Cell(wording.why(row))),
     ]
-    return {"table": Table("Worst problems", columns, cells)}
+    return [Table.of("Worst problems", rows, columns)]
 
 
 _LOST = Column("lost, µs", "num", "time of the pick - time of the oracle")
@@ -100,11 +90,11 @@ def _written(data: ReportData) -> list[int]:
     return [place for place, name in enumerate(names) if place < _MOST_WRITTEN or name in worst]
 
 
-def details(data: ReportData) -> View | None:
+def details(data: ReportData) -> View:
     """The kernels of the problems that a page shows first, for readers without scripts."""
     written = _written(data)
     if not written:
-        return None
+        return {}
     total = sum(_lost_us(data).values())
     return {
         "note": "Most lost time first. With scripts, a click or Enter on any problem of this page opens its "
@@ -127,53 +117,47 @@ def _detail(data: ReportData, place: int, total_us: float) -> View:
     }
 
 
-def problems(data: ReportData) -> View | None:
+def problems(data: ReportData) -> Sequence[Block]:
     """Every problem with its pick and its oracle."""
     selection = data.selection.sort_values(["efficiency", "problem"], na_position="first")
-    if selection.empty:
-        return None
-    columns = [
-        Column("problem", "id"),
-        Column("FLOP", "num"),
-        Column("efficiency", "num", "TFLOPS of the pick / TFLOPS of the oracle"),
-        _LOST,
-        Column("pick", "name"),
-        Column("oracle", "name"),
-        Column("TFLOPS", "num", "of the oracle"),
-        Column("rank", "num", "place of the oracle in the model's ranking"),
-        Column("ok", "num", "kernels that are ok, of those measured"),
-        Column("/ median", "num", "TFLOPS of the oracle / of the median ok kernel"),
-    ]
     drill, lost = drill_cells(data), _lost_us(data)
-    rows = [
-        _problem_cells(row, drill[row["problem"]], lost.get(row["problem"]))
-        for row in wording.rows(selection)
+    columns: list[Made] = [
+        (Column("problem", "id"), lambda row: drill[row["problem"]]),
+        (Column("FLOP", "num"), lambda row: number(row["flops"], words.amount(row["flops"]))),
+        (Column("efficiency", "num", "TFLOPS of the pick / TFLOPS of the oracle"), _efficiency),
+        (_LOST, lambda row: _time(lost.get(row["problem"]))),
+        (Column("pick", "name"), lambda row: _kernel(row, "pick", *_marks(row))),
+        (Column("oracle", "name"), lambda row: _kernel(row, "oracle")),
+        (Column("TFLOPS", "num", "of the oracle"), lambda row: tflops(row["oracle_tflops"])),
+        (
+            Column("rank", "num", "place of the oracle in the model's ranking"),
+            lambda row: whole(row["oracle_rank"]),
+        ),
+        (
+            Column("ok", "num", "kernels that are ok, of those measured"),
+            lambda row: Cell(f"{row['kernels_ok']:,} / {row['kernels_measured']:,}", str(row["kernels_ok"])),
+        ),
+        (
+            Column("/ median", "num", "TFLOPS of the oracle / of the median ok kernel"),
+            lambda row: times(
+                row["oracle_tflops"] / row["median_tflops"] if row["oracle_tflops"] > 0 else None
+            ),
+        ),
     ]
-    table = Table("All problems, worst first", columns, rows, name="all-problems", sortable=True)
-    return {"table": table}
+    rows, caption = wording.rows(selection), "All problems, worst first"
+    table = Table.of(caption, rows, columns, name="all-problems", sortable=True, filter="problems")
+    return [table] if rows else []
 
 
-def _problem_cells(row: Mapping[str, Any], problem: Cell, lost_us: float | None) -> list[Cell]:
-    if row["coverage"] == COVERED:
-        share = 100 * row["efficiency"]
-        efficiency = Cell(words.percent(share), f"{share:.9g}", meter=f"{share:.1f}")
-    else:
-        efficiency = Cell(row["coverage"], "", css="hold")
-    marks = []
-    if not pd.isna(row["pick_status"]) and row["pick_status"] != "ok":
-        marks.append(("fail", row["pick_status"]))
-    if row["in_sample"]:
-        marks.append(("hold", "in-sample"))
-    ratio = row["oracle_tflops"] / row["median_tflops"] if row["oracle_tflops"] > 0 else None
-    return [
-        problem,
-        number(row["flops"], words.amount(row["flops"])),
-        efficiency,
-        _time(lost_us),
-        _kernel(row, "pick", *marks),
-        _kernel(row, "oracle"),
-        tflops(row["oracle_tflops"]),
-        whole(row["oracle_rank"]),
-        Cell(f"{row['kernels_ok']:,} / {row['kernels_measured']:,}", str(row["kernels_ok"])),
-        times(ratio),
-    ]
+def _efficiency(row: Mapping[str, Any]) -> Cell:
+    if row["coverage"] != COVERED:
+        return Cell(row["coverage"], "", css="hold")
+    share = 100 * row["efficiency"]
+    return Cell(words.percent(share), f"{share:.9g}", meter=f"{share:.1f}")
+
+
+def _marks(row: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """Tags of a pick that failed, or is in-sample."""
+    failed = not pd.isna(row["pick_status"]) and row["pick_status"] != "ok"
+    marks: list[tuple[str, object]] = [("fail", row["pick_status"])] if failed else []
+    return [*marks, *([("hold", "in-sample")] if row["in_sample"] else [])]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from markupsafe import Markup, escape
 
 from tile_oracle.judge.verdict import FAILED, PASSED
 from tile_oracle.pages import charts, words
 from tile_oracle.pages.tables import (
+    Block,
     Cell,
     Column,
+    Figures,
+    Made,
+    Note,
+    Notes,
     Table,
     View,
     number,
@@ -79,11 +84,11 @@ def _unbroken(sentence: str) -> Markup:
     return Markup(re.sub(r"\(?[\d.,]+ %\)?[,.:]?", r'<span class="nowrap">\g<0></span>', text))
 
 
-def _pictures(data: ReportData) -> View | None:
+def _pictures(data: ReportData) -> Sequence[Block]:
     if not data.efficiency.covered:
-        return None
+        return []
     drawn, notes = pictures.figures(data)
-    return {"figures": drawn, "notes": notes}
+    return [Figures(drawn), Notes(notes)]
 
 
 def criteria(data: ReportData) -> Table:
@@ -102,30 +107,26 @@ def criteria(data: ReportData) -> Table:
 def losses(data: ReportData) -> Table:
     """The problems whose pick lost too much."""
     drill = drill_cells(data)
-    rows = [
-        [
-            drill.get(loss.problem, Cell(loss.problem)),
-            percent(loss.efficiency_percent),
-            percent(loss.baseline_percent),
-            number(loss.loss_points, f"-{loss.loss_points:.1f}"),
-        ]
-        for loss in data.verdict.losses
+    columns: list[Made] = [
+        (Column("lost too much", "id"), lambda loss: drill.get(loss.problem, Cell(loss.problem))),
+        (Column("now", "num"), lambda loss: percent(loss.efficiency_percent)),
+        (Column("baseline", "num"), lambda loss: percent(loss.baseline_percent)),
+        (Column("points", "num"), lambda loss: number(loss.loss_points, f"-{loss.loss_points:.1f}")),
     ]
-    columns = [Column("lost too much", "id"), *numbers("now", "baseline", "points")]
-    return Table("Problems that lost too much", columns, rows, narrow=True)
+    return Table.of("Problems that lost too much", data.verdict.losses, columns, narrow=True)
 
 
-def _verdict(data: ReportData) -> View | None:
+def _verdict(data: ReportData) -> Sequence[Block]:
     tables = [table for table in (criteria(data), losses(data)) if table.rows]
     notes = [*wording.open_lines(data.verdict), *wording.verdict_notes(data)]
     # The head has the message.
-    return {"tables": tables, "notes": notes} if tables or notes else None
+    return [*tables, *([Notes(notes)] if notes else [])]
 
 
-def _timeline(data: ReportData) -> View | None:
+def _timeline(data: ReportData) -> Sequence[Block]:
     found = data.timeline
     if found is None:
-        return None
+        return []
     unit, scale = ("hours", 3600.0) if found.seconds > 7200 else ("minutes", 60.0)
     if found.seconds < 180:
         unit, scale = "seconds", 1.0
@@ -147,7 +148,7 @@ def _timeline(data: ReportData) -> View | None:
     )
     if found.pauses:
         note += f" {words.count(found.pauses, 'pause')} of more than ten minutes cut out."
-    return {"chart": chart, "note": note}
+    return [Note(note), Figures([("Use of the device", chart)])]
 
 
 def _terms(data: ReportData) -> View:
@@ -174,7 +175,7 @@ def _environment(data: ReportData) -> View:
     return {"lists": [part for part in known if part]}
 
 
-SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | None]], ...] = (
+SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | Sequence[Block]]], ...] = (
     ("answers", "Summary", _answers),
     ("verdict", "Verdict", _verdict),
     ("pictures", "Time and limits", _pictures),
@@ -192,5 +193,5 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | None]], ...] = (
     ("terms", "Terms", _terms),
     ("environment", "Environment and options", _environment),
 )
-"""For each section: its id, which is its macro in page/sections.html, its heading and its view. A section
-whose view is None is left out."""
+"""For each section: its id, its heading and its blocks, or the data of its macro in page/sections.html. An
+empty one is left out."""
