@@ -70,7 +70,7 @@ def test_command_lines_of_miopen_become_a_problem_set(said, tmp_path: Path) -> N
     layers.write_text(f"cd /opt/rocm\n{line}{line}")
     text = said(str(layers), "-o", str(table))
     assert "2 problems in" in text
-    assert "layers: 1 lines without a MIOpenDriver command" in text
+    assert "layers: 1 left out: no MIOpenDriver command" in text
     assert "layers: 2 rows or lines repeat an earlier problem" in text
     written = load_problem_set(table)
     assert written.problems == load_problem_set(layers).problems

@@ -62,7 +62,7 @@ def test_tables_state_their_type_or_are_refused(tmp_path: Path) -> None:
     ]  # fmt: skip
     for stem, text, said in cases:
         (tmp_path / f"{stem}.csv").write_text(text + "\n")
-        with pytest.raises(ProblemSetError, match=f"no problem in it; 1 rows are left out: .*{said}"):
+        with pytest.raises(ProblemSetError, match=f"no problem in it; 1 left out: .*{said}"):
             load_problem_set(str(tmp_path / f"{stem}.csv"))
     taken = [
         ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,64,64,torch.float8_e4m3fnuz", "fp8"),

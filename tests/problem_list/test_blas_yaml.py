@@ -77,11 +77,11 @@ def test_a_file_of_tests_is_all_its_combinations(tmp_path: Path) -> None:
     assert found.problems == (*two_types, *ranges, GemmProblem("fp16", "rrr", 6, 5, 7))
     assert found.sources[0] == "matmul_two_types"
     assert set(found.notes) == {
-        "1 call is left out: batches are not supported",
-        "1 call is left out: m, n or k is missing or no integer from 1",
-        "1 call is left out: 'gemm_bad_arg' is not a GEMM",
-        "8 calls are taken as dense with beta = 0: beta != 0",
-        "8 calls are taken as dense with beta = 0: padded leading dimensions",
+        "1 left out: batches are not supported",
+        "1 left out: m, n or k is missing or no integer from 1",
+        "1 left out: 'gemm_bad_arg' is not a GEMM",
+        "8 taken as the plain operation: beta != 0",
+        "8 taken as the plain operation: padded leading dimensions",
     }
 
 

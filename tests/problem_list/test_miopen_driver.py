@@ -100,8 +100,8 @@ def test_a_script_and_a_log_are_lists_too_and_other_lines_are_counted(load) -> N
     assert ids(loaded) == [f"forward-bf16-n{n}-c256-k128-i28x28-f3x3-p1" for n in (16, 8)]
     assert loaded.repeated_rows == 1
     assert loaded.notes == (
-        "1 MIOpenDriver commands other than convolutions (bnorm)",
-        "1 lines without a MIOpenDriver command",
+        "1 left out: no MIOpenDriver command",
+        "1 left out: no convolution but bnorm",
     )
 
 
@@ -134,7 +134,7 @@ def test_a_wrong_line_is_reported_with_its_place(load, line: str, message: str) 
 
 
 def test_a_list_without_a_convolution(load) -> None:
-    with pytest.raises(ProblemSetError, match="no problem in it; 1 MIOpenDriver commands other than conv"):
+    with pytest.raises(ProblemSetError, match="no problem in it; 1 left out: no convolution but pool"):
         load("MIOpenDriver pool -n 1\n")
 
 

@@ -131,6 +131,4 @@ def test_further_columns_must_not_deny_the_problem(tmp_path: Path, columns: str,
     with pytest.raises(ProblemSetError, match=re.escape(said)):
         load_problem_set(path)
     path.write_text("M,N,K,bias,batch_count\n8,8,8,True,1\n")
-    assert "1 rows are taken as the plain operation: bias says that more" in " ".join(
-        load_problem_set(path).notes
-    )
+    assert "1 taken as the plain operation: bias says that more" in " ".join(load_problem_set(path).notes)

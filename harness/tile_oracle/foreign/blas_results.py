@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tile_oracle.errors import HarnessError, first_line
-from tile_oracle.foreign.contract import number_of
+from tile_oracle.foreign.contract import MORE, UNUSED, Field, is_false, number_of, same_dtype
+from tile_oracle.foreign.dialect import GEMM_FIELDS
 from tile_oracle.foreign.pairs import PairRows
 from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.operations.gemm.blas_call import READ, SIZES, gemm_of, members_of, not_dense, why_no_gemm
@@ -26,22 +27,32 @@ _NUMBERED = re.compile(r"\s*\[\d+\]:")
 _SPEEDS = {"hipblaslt-Gflops": "hipblaslt", "rocblas-Gflops": "rocblas"}
 _SOLUTION = re.compile(r"\s*--Solution (?P<what>index|name):\s*(?P<value>\S+)")
 _WINNER = "Winner:"
-_PLAIN: Mapping[str, Sequence[str]] = {
-    "alpha": ("1", "1.0"),
-    "activation_type": ("none",), "bias_vector": ("0",), "swizzle_a": ("0",), "swizzle_b": ("0",),
-    "use_e": ("0",), "gradient": ("0",),
-    **dict.fromkeys(("scaleA", "scaleB", "scaleC", "scaleD", "scaleAlpha_vector", "amaxD"), ("0", "none")),
-}  # fmt: skip
-"""Values without which a call is more than a product."""
-_KNOWN = frozenset(
-    {*READ.values(), *_PLAIN, *SIZES, "splitK", "wgm", "cold_iters", "hot_iters", "rotating_buffer", "us"}
-    | {"c_type", "d_type", "compute_type", "bias_type", "atol", "rtol", "norm_error", "CPU-us", "CPU-Gflops"}
-    | {f"stride_{operand}" for operand in "abcd"}
-    | {f"{library}-{what}" for library in _SPEEDS.values() for what in ("Gflops", "GB/s")}
-)
-"""Columns that are read, or say nothing about the time. Others mean what they mean in any table."""
 _FP8 = ("f8_r", "f8_fnuz_r", "f8_ocp_r")
 """Their results are of another type."""
+_READ = frozenset(
+    {*READ.values(), *SIZES, "splitK", "wgm", "us", "hot_iters", "rotating_buffer", "d_type", "atol", "rtol"}
+    | {f"{library}-{what}" for library in _SPEEDS.values() for what in ("Gflops", "GB/s")}
+)
+"""Members that name the pair, or become figures and status."""
+
+
+def _exact(text: str, _: object) -> bool:
+    return "xf32" not in text and "fast" not in text
+
+
+_FIELDS: Mapping[str, Field] = {
+    "alpha": GEMM_FIELDS["alpha"],
+    **dict.fromkeys(
+        ("activation_type", "bias_vector", "swizzle_a", "swizzle_b", "use_e", "gradient", "scalea", "scaleb",
+         "scalec", "scaled", "scalealpha_vector", "amaxd"),
+        Field(holds=is_false, why=MORE),
+    ),
+    "d_type": Field(holds=same_dtype, of="problem", why="is not the type of A and B"),
+    "compute_type": Field(holds=_exact, why="is not exact in fp32"),
+    **dict.fromkeys(("c_type", "bias_type", "norm_error", "cpu-us", "cpu-gflops", "cold_iters"), UNUSED),
+    **dict.fromkeys((f"stride_{operand}" for operand in "abcd"), UNUSED),
+}  # fmt: skip
+"""What a result states besides sizes and figures. Other columns mean what they mean in any table."""
 _LONGEST_DETAIL = 300
 
 
@@ -72,7 +83,7 @@ def _header(line: str) -> tuple[str, list[str]] | None:
 def read_blas_results(text: str) -> PairRows:
     """The measurements in a text. Results without a solution, of batches, with beta, of padded matrices and
     with anything else that is no dense product are refused."""
-    found = PairRows()
+    found = PairRows(own=_FIELDS)
     for result in _results(text.splitlines()):
         try:
             why = _refusal(result)
@@ -130,14 +141,6 @@ def _refusal(result: _Result) -> str:
         and members.get("function") not in ("hgemm", "sgemm")
     ):
         return "no data type: print it by --log_datatype"
-    for name, plain in _PLAIN.items():
-        if members.get(name, plain[0]) not in plain:
-            return f"{name} = {members[name][:40]}: more than a product"
-    own = members.get("a_type", members.get("precision", ""))
-    if own not in _FP8 and members.get("d_type", own) != own:
-        return f"the result's type {members['d_type'][:40]} is not that of A and B"
-    if "xf32" in members.get("compute_type", "") or "fast" in members.get("compute_type", ""):
-        return f"compute_type {members['compute_type'][:40]} is not exact in fp32"
     if _solution_of(result) is None:
         return (
             "no solution index: hipblaslt-bench --print_kernel_info or rocblas-bench --solution_index has it"
@@ -162,7 +165,8 @@ def _add(found: PairRows, result: _Result) -> None:
     gflops, gb_per_s = (members.get(f"{result.library}-{what}") or None for what in ("Gflops", "GB/s"))
     found.add(
         {
-            **{name: value for name, value in members.items() if name not in _KNOWN},
+            **{name: value for name, value in members.items() if name not in _READ},
+            "d_type": "" if members.get("a_type") in _FP8 else members.get("d_type"),
             **{"kernel": kernel.name, "problem": problem.id, "gflops": gflops, "gb_per_s": gb_per_s},
         },
         [number_of(members.get("us")) / 1000.0],

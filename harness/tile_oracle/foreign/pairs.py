@@ -30,11 +30,13 @@ _FILLED: Mapping[str, Field] = {
 
 @dataclass
 class PairRows:
-    """The rows of a file, of one operation, and (reason, example) of those that were refused."""
+    """The rows of a file, of one operation, and (reason, example) of those that were refused. own: the fields
+    of the format."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     op: str = ""
+    own: Mapping[str, Field] = field(default_factory=dict)
 
     def add(self, stated: Mapping[str, Any], samples_ms: Sequence[Any], **figures: Any) -> None:
         """Adds the measurement of what `stated` names (`pair_of`), or refuses it. figures: columns of a row;
@@ -64,7 +66,7 @@ class PairRows:
     def dialect(self) -> Dialect:
         """What the names of the rows mean."""
         one = dialect_of(self.op)
-        return replace(one, own={**one.own, **_FILLED})
+        return replace(one, own={**one.own, **self.own, **_FILLED})
 
 
 def _figures(times_ms: Sequence[float]) -> dict[str, Any]:

@@ -69,57 +69,34 @@ def is_aiter_table(head: str, file: str) -> bool:
 def aiter_problems(listed: ListFile, arch: str | None = None) -> Iterator[tuple[GemmProblem, str]]:
     """Yields each row's problem and its source: the kernel's name and its time. arch: only the rows of this
     architecture. What is left out is counted in the file's notes. Raises ProblemSetError."""
-    rows = csv.reader((line for line in listed.lines() if line.strip()), strict=True)
-    left_out: Counter[str] = Counter()
-    more: Counter[str] = Counter()
     archs: Counter[str] = Counter()
-    header: list[str] = []
-    try:
-        header = next(rows)
-        for cells in rows:
-            if cells == header:  # concatenated shards of a table repeat the header
-                continue
-            if len(cells) != len(header):
-                raise listed.error(f"{len(cells)} cells, but the header row has {len(header)} columns")
-            row = dict(zip(header, map(str.strip, cells), strict=True))
-            gfx = row.get("gfx", "")
-            if gfx and (gfx not in known_archs() or gfx != (arch or gfx)):
-                left_out[f"they are of {quoted(gfx)}"] += 1
-                continue
-            dtype = _dtype(row, listed.path.stem)
-            if dtype not in GEMM_DTYPES:
-                left_out[f"GEMMs do not support the data type {quoted(dtype)}" if dtype else _NO_DTYPE] += 1
-                continue
-            problem = _problem(listed, row, dtype)
-            denied = against(_FIELDS, row, problem)
-            if others := [reason for reason, field in denied if field.why != MORE]:
-                left_out[others[0]] += 1
-                continue
-            more.update(reason for reason, _ in denied)
-            archs[gfx or "no stated architecture"] += 1
-            named = [row["kernelName"]] if row.get("kernelName") else []
-            yield problem, cell_text(", ".join([*named, *([f"{row['us']} us"] if row.get("us") else [])]))
-    except csv.Error as error:
-        raise listed.error(f"not CSV: {error}") from None
-    finally:
-        _note(listed, header, left_out, more, archs)
+    for row in listed.rows(line for line in listed.lines() if line.strip()):
+        gfx = row.get("gfx", "")
+        if gfx and (gfx not in known_archs() or gfx != (arch or gfx)):
+            listed.left_out[f"they are of {quoted(gfx)}"] += 1
+            continue
+        dtype = _dtype(row, listed.path.stem)
+        if dtype not in GEMM_DTYPES:
+            unknown = f"GEMMs do not support the data type {quoted(dtype)}"
+            listed.left_out[unknown if dtype else _NO_DTYPE] += 1
+            continue
+        problem = _problem(listed, row, dtype)
+        denied = against(_FIELDS, row, problem)
+        if others := [reason for reason, field in denied if field.why != MORE]:
+            listed.left_out[others[0]] += 1
+            continue
+        listed.taken.update(reason for reason, _ in denied)
+        archs[gfx or "no stated architecture"] += 1
+        named = [row["kernelName"]] if row.get("kernelName") else []
+        yield problem, cell_text(", ".join([*named, *([f"{row['us']} us"] if row.get("us") else [])]))
+    if len(archs) > 1:
+        counts = ", ".join(f"{count:,} of {name}" for name, count in sorted(archs.items()))
+        listed.further.append(f"rows of several architectures, {counts}: FILE.csv:ARCH takes those of one")
+    if unread := [name for name in listed.header if name.lower() not in _FIELDS]:
+        listed.further.append(f"ignored columns: {', '.join(map(quoted, unread[:12]))}")
 
 
 _NO_DTYPE = "neither a column nor a name states the data type"
-
-
-def _note(
-    listed: ListFile, header: list[str], left_out: Counter[str], more: Counter[str], archs: Counter[str]
-) -> None:
-    for reason, count in sorted(left_out.items()):
-        listed.notes.append(f"{count:,} rows are left out: {reason}")
-    for reason, count in sorted(more.items()):
-        listed.notes.append(f"{count:,} rows are taken as plain products: {reason}")
-    if len(archs) > 1:
-        counts = ", ".join(f"{count:,} of {name}" for name, count in sorted(archs.items()))
-        listed.notes.append(f"rows of several architectures, {counts}: FILE.csv:ARCH takes those of one")
-    if unknown := [name for name in header if name.strip().lower() not in _FIELDS]:
-        listed.notes.append(f"ignored columns: {', '.join(map(quoted, unknown[:12]))}")
 
 
 def _dtype(row: Mapping[str, str], file: str) -> str:

@@ -13,7 +13,6 @@ dense product; notes count the calls that have more.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from tile_oracle.errors import ProblemError
@@ -48,26 +47,16 @@ def problems_of_calls(
 
     Raises ProblemSetError for sizes that are no integers.
     """
-    left_out: Counter[str] = Counter()
-    more: Counter[str] = Counter()
     for members, source in calls:
         why = why_no_gemm(members)
         if not why and any_sizes and any(not is_size(members.get(name, "")) for name in SIZES):
             why = "m, n or k is missing or no integer from 1"
         if why:
-            left_out[why] += 1
+            listed.left_out[why] += 1
             continue
         try:
             problem = gemm_of(members)
         except ProblemError as error:
             raise listed.error(str(error)[:300]) from None
         yield problem, source
-        more.update(not_dense(members))
-    for why, count in sorted(left_out.items()):
-        listed.notes.append(f"{_calls_text(count)} left out: {why}")
-    for what, count in sorted(more.items()):
-        listed.notes.append(f"{_calls_text(count)} taken as dense with beta = 0: {what}")
-
-
-def _calls_text(count: int) -> str:
-    return f"{count:,} call is" if count == 1 else f"{count:,} calls are"
+        listed.taken.update(not_dense(members))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,8 +19,9 @@ _BOM = b"\xef\xbb\xbf"
 class ListFile:
     """Reads line by line, so that memory use is bounded for any file.
 
-    line: the number of the last line read, from 1. provenance: comments at the top of the file. notes:
-    messages about ignored parts of the file.
+    line: the number of the last line read, from 1. provenance: comments at the top of the file. further:
+    messages about ignored parts of the file. left_out, taken: reasons why rows or calls are no problem, and
+    what those have beyond the problem that they are taken for, with their numbers.
     """
 
     def __init__(self, file: BinaryIO, path: Path, shown: str) -> None:
@@ -27,9 +30,39 @@ class ListFile:
         self.shown = shown
         self.line = 0
         self.provenance: list[str] = []
-        self.notes: list[str] = []
+        self.further: list[str] = []
+        self.left_out: Counter[str] = Counter()
+        self.taken: Counter[str] = Counter()
+        self.header: list[str] = []
         self.sha256 = hashlib.sha256()
         self._file = file
+
+    @property
+    def notes(self) -> list[str]:
+        """All messages, once the file is read."""
+        counts = (("left out", self.left_out), ("taken as the plain operation", self.taken))
+        said = [f"{n:,} {what}: {why}" for what, of in counts for why, n in sorted(of.items())]
+        return [*said, *self.further]
+
+    def rows(
+        self, lines: Iterable[str], check: Callable[[list[str]], None] | None = None
+    ) -> Iterator[dict[str, str]]:
+        """Yields the rows of a table below its header row, whose names are the keys. Header rows of
+        concatenated shards are left out. check: called with the names first. Raises ProblemSetError."""
+        try:
+            header: list[str] | None = None
+            for cells in csv.reader(lines, strict=True):
+                if header is None:
+                    header = cells
+                    self.header = [name.strip() for name in cells]
+                    if check is not None:
+                        check(self.header)
+                elif len(cells) != len(header):
+                    raise self.error(f"{len(cells)} cells, but the header row has {len(header)} columns")
+                elif cells != header:
+                    yield dict(zip(self.header, map(str.strip, cells), strict=True))
+        except csv.Error as error:
+            raise self.error(f"not CSV: {error}") from None
 
     def lines(self) -> Iterator[str]:
         """Yields every line without its line break. Raises ProblemSetError for a file that is not UTF-8

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import cast
 
@@ -77,15 +76,14 @@ def is_driver_list(head: str) -> bool:
 def driver_problems(file: ListFile) -> Iterator[tuple[GroupedConvProblem, str]]:
     """Yields the problems of every line, one per direction, with the line's position as the source. Lines
     without a convolution are counted in the file's notes. Raises ProblemSetError."""
-    skipped: Counter[str] = Counter()
     for text in file.lines():
         if not text.strip() or text.lstrip().startswith("#"):
             continue
         words = _words(file, text)
         if words is None:
-            skipped["lines without a MIOpenDriver command"] += 1
+            file.left_out["no MIOpenDriver command"] += 1
         elif not words or not words[0].startswith("conv"):
-            skipped[f"MIOpenDriver commands other than convolutions ({_operation(words)})"] += 1
+            file.left_out[f"no convolution but {_operation(words)}"] += 1
         else:
             try:
                 problems = _problems(words)
@@ -93,7 +91,6 @@ def driver_problems(file: ListFile) -> Iterator[tuple[GroupedConvProblem, str]]:
                 raise file.error(str(error)[:300]) from None
             for problem in problems:
                 yield problem, f"{file.path.name}:{file.line}"
-    file.notes += [f"{count:,} {what}" for what, count in sorted(skipped.items())]
 
 
 def driver_command(wanted: Problem) -> str:
@@ -104,21 +101,10 @@ def driver_command(wanted: Problem) -> str:
     if wanted.op != GroupedConvProblem.op:
         raise ProblemError(f"{wanted.id} is not a convolution: MIOpenDriver's conv cannot run it")
     problem = cast(GroupedConvProblem, wanted)
-    deep = problem.ndim == 3
-    words = ["MIOpenDriver", _PROGRAMS[problem.dtype]]
-    if deep:
-        words += [
-            "--spatial_dim",
-            "3",
-            "--in_layout",
-            "NDHWC",
-            "--fil_layout",
-            "NDHWC",
-            "--out_layout",
-            "NDHWC",
-        ]
-    else:
-        words += ["--in_layout", "NHWC", "--fil_layout", "NHWC", "--out_layout", "NHWC"]
+    deep, layout = problem.ndim == 3, "NDHWC" if problem.ndim == 3 else "NHWC"
+    words = ["MIOpenDriver", _PROGRAMS[problem.dtype], *(["--spatial_dim", "3"] if deep else [])]
+    for tensor in ("in", "fil", "out"):
+        words += [f"--{tensor}_layout", layout]
     for field, long, *_ in _DIMENSIONS:
         if deep or (not field.endswith("_d") and field not in ("Di", "Z")):
             words += [f"--{long}", str(getattr(problem, field))]

@@ -13,9 +13,7 @@ field is an error.
 
 from __future__ import annotations
 
-import csv
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -47,27 +45,17 @@ class ProblemTable:
         self._operation = operation_of_columns(())
         self._kinds: Mapping[str, Kind] = {}
         self._further: Sequence[str] = ()
-        self._more: Counter[str] = Counter()
 
     def problems(self) -> Iterator[tuple[Problem, str]]:
         """Yields every row's problem and source. Raises ProblemSetError."""
-        rows = csv.reader(self._lines(), strict=True)
-        try:
-            header = next(rows, None)
-            if header is None:
-                raise self._file.error("no header row; it would be: " + ",".join(self._operation.required), 0)
-            columns = self._columns(header)
-            empty = True
-            for cells in rows:
-                if cells != header:  # concatenated shards of a table repeat the header
-                    empty = False
-                    yield self._problem(columns, cells)
-            if empty:
-                raise self._file.error("a header but no problems below it", 0)
-        except csv.Error as error:
-            raise self._file.error(f"not CSV: {error}") from None
-        for reason, count in sorted(self._more.items()):
-            self._file.notes.append(f"{count:,} rows are taken as the plain operation: {reason}")
+        empty = True
+        for row in self._file.rows(self._lines(), self._read_header):
+            empty = False
+            yield self._problem(row)
+        if not self._file.header:
+            raise self._file.error("no header row; it would be: " + ",".join(self._operation.required), 0)
+        if empty:
+            raise self._file.error("a header but no problems below it", 0)
 
     def _lines(self) -> Iterator[str]:
         """Yields the lines with cells. Comment lines above the header row become the provenance."""
@@ -82,8 +70,7 @@ class ProblemTable:
 
     # ---- the header row ---------------------------------------------------------------------
 
-    def _columns(self, header: list[str]) -> list[str]:
-        names = [name.strip() for name in header]
+    def _read_header(self, names: list[str]) -> None:
         operation = self._operation = operation_of_columns(names)
         known = (*operation.problem_fields, *operation.outputs, SOURCE_COLUMN, OP_COLUMN)
         further = [name for name in names if name not in known]
@@ -101,7 +88,6 @@ class ProblemTable:
         self._note(further)
         if set(_KERNEL_COLUMNS) & set(further):
             self._kinds = {operation.kernel_prefix(kind): kind for kind in operation.kinds({})}
-        return names
 
     def _note(self, further: Sequence[str]) -> None:
         self._further = further
@@ -109,7 +95,7 @@ class ProblemTable:
         if unread:
             shown = ", ".join(name if name.isprintable() else quoted(name) for name in unread[:12])
             more = f" and {len(unread) - 12:,} more" if len(unread) > 12 else ""
-            self._file.notes.append(f"ignored columns: {shown}{more}"[:500])
+            self._file.further.append(f"ignored columns: {shown}{more}"[:500])
 
     def _meant(self, name: str, known: Sequence[str]) -> str | None:
         """The field that a column is a misspelling of, "" if unknown; None if the column is allowed."""
@@ -136,11 +122,8 @@ class ProblemTable:
 
     # ---- a row ------------------------------------------------------------------------------
 
-    def _problem(self, columns: list[str], cells: list[str]) -> tuple[Problem, str]:
+    def _problem(self, row: Mapping[str, str]) -> tuple[Problem, str]:
         operation = self._operation
-        if len(cells) != len(columns):
-            raise self._file.error(f"{len(cells)} cells, but the header row has {len(columns)} columns")
-        row = {name: cell.strip() for name, cell in zip(columns, cells, strict=True)}
         given: dict[str, Any] = {**operation.defaults, **self._said_by_kernel(row)}
         for name, cell in row.items():
             if name in operation.defaults:
@@ -161,7 +144,7 @@ class ProblemTable:
         for reason, field in against(dialect_of(operation.name).own, further, problem):
             name = reason.split()[0]
             if field.why == MORE:
-                self._more[reason] += 1
+                self._file.taken[reason] += 1
             else:
                 raise self._file.error(
                     f"{name} = {quoted(row[name])} {field.why}; remove the row, or the column if it says "
