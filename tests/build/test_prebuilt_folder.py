@@ -296,7 +296,7 @@ def test_junk_is_not_a_manifest(folder: Path, make_builder: MakeBuilder, text: b
 def test_a_folder_without_manifest_is_reported(tmp_path: Path, make_builder: MakeBuilder) -> None:
     with pytest.raises(
         BuildError,
-        match=r"manifest\.json cannot be read: No such file.*: make the folder with tile-oracle build",
+        match=r"manifest\.json cannot be read: No such file.*; make the folder with tile-oracle build",
     ):
         make_builder(prebuilt=tmp_path)
 

@@ -12,6 +12,7 @@ import pytest
 from tile_oracle.device.audit import Audit
 from tile_oracle.device.base import CheckResult
 from tile_oracle.device.worker import Worker
+from tile_oracle.measure.commands import Final, Turn
 from tile_oracle.measure.protocol import Channel
 from tile_oracle.target.device_state import DeviceState
 
@@ -46,8 +47,7 @@ def test_what_an_early_pass_leaves_behind_is_reported(name: str) -> None:
     worker, device = Worker(channel), LeakingDevice()
     worker._device = device  # type: ignore[assignment]
     worker._audit = Audit(tuple, theirs.fileno(), strict=True)
-    runs = [{"id": 1, "token": "t", "binary": f"/{name}", "count": 3}]
-    worker._final({"runs": runs, "passes": 3, "doubtful": [], "samples": False})
+    worker._final(Final([Turn(1, "k", f"/{name}", 3, token="t")], 3, []))
     messages = []
     while (message := parent.receive(0.0)) is not None:
         messages.append(message)

@@ -31,7 +31,7 @@ from tile_oracle.record.journal import (
     seal_abandoned,
     write_part,
 )
-from tile_oracle.record.journal_line import decode_lines
+from tile_oracle.record.journal_line import decode_lines, encode_line
 from tile_oracle.record.schema import arrow_schema
 
 MakeRow = Callable[..., dict[str, Any]]
@@ -152,7 +152,7 @@ def test_every_flipped_bit_in_a_journal_costs_at_most_one_row(tmp_path: Path, ma
 @given(cut=st.integers(0, 2000))
 def test_a_truncated_journal_gives_its_complete_lines(cut: int, tmp_path_factory: Any) -> None:
     folder = tmp_path_factory.mktemp("cut")
-    lines = [json.dumps({"n": n, "text": "x" * n}).encode() + b"\n" for n in range(40)]
+    lines = [encode_line({"n": n, "text": "x" * n}) for n in range(40)]
     path = folder / ".journal-a-00000.jsonl"
     path.write_bytes(b"".join(lines)[:cut])
     whole = 0

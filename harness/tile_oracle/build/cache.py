@@ -33,6 +33,7 @@ from typing import Any
 
 from tile_oracle.build.use_marks import UseMarks
 from tile_oracle.errors import BuildError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.locks import take
 from tile_oracle.files.trusted_folder import check_part_trusted, check_trusted, make_folder
 
@@ -230,13 +231,12 @@ class BuildCache:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        try:
+        with disk_errors_as(
+            BuildError,
+            f"the build folder {self.folder} cannot be written",
+            "name another with --build-dir or TILE_ORACLE_CACHE",
+        ):
             yield
-        except OSError as error:
-            raise BuildError(
-                f"the build folder {self.folder} cannot be written: {error.strerror or error}; "
-                "name another with --build-dir or TILE_ORACLE_CACHE"
-            ) from None
 
 
 class KeyLock:

@@ -16,6 +16,7 @@ from pathlib import Path
 from tile_oracle.build.cache import BuildCache
 from tile_oracle.build.use_marks import USE_FOLDER, nobody_begins
 from tile_oracle.errors import BuildError
+from tile_oracle.files.disk_errors import disk_errors_as
 
 IN_USE_S = 24 * 3600.0
 """An entry used this recently may still be loaded by a running session, so it is never removed."""
@@ -105,13 +106,11 @@ def _chosen(
 def _remove(cache: BuildCache, entry: EntryUse, dry_run: bool) -> bool:
     if dry_run and not (cache.folder / USE_FOLDER).is_dir():
         return True
-    try:
+    with disk_errors_as(BuildError, f"the build folder {cache.folder} cannot be pruned"):
         if dry_run:
             with nobody_begins(cache.folder) as used:
                 return entry.key not in used
         return _removed(cache, entry)
-    except OSError as error:
-        raise BuildError(f"the build folder {cache.folder} cannot be pruned: {error.strerror}") from None
 
 
 def _removed(cache: BuildCache, entry: EntryUse) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 
 from tile_oracle.build.elf import AMDGPU, CUDA, DAMAGED, DYNAMIC_SYMBOLS, Elf
 from tile_oracle.errors import BuildError
+from tile_oracle.files.disk_errors import disk_errors_as
 
 _METADATA_NOTE = 32
 _PTX_ENTRY = re.compile(r"\.entry\s+([A-Za-z_$][\w$]*)")
@@ -68,10 +69,8 @@ def read_code_object(data: bytes, where: str) -> CodeObject:
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with disk_errors_as(BuildError, f"{path} cannot be read"):
         return path.read_bytes()
-    except OSError as error:
-        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _code_object(data: bytes) -> CodeObject:

@@ -19,6 +19,7 @@ from tile_oracle.build.process import CompilerProcesses, Ended
 from tile_oracle.build.source import ABI_VERSION, source_suffix
 from tile_oracle.build.toolchain import INCLUDE_FOLDER, AssemblyToolchain, Toolchain
 from tile_oracle.errors import BuildError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.kernel import Kernel
 
 Made = tuple[CacheEntry | None, Ended]
@@ -89,13 +90,12 @@ class Compiler:
         """
         self._source.check_unchanged()
         with self._cache.work_folder() as work:
-            try:
+            with disk_errors_as(
+                BuildError,
+                f"the build folder {self._cache.folder} cannot be written",
+                "name another with --build-dir or TILE_ORACLE_CACHE",
+            ):
                 self._prepare(work, unit)
-            except OSError as error:
-                raise BuildError(
-                    f"the build folder {self._cache.folder} cannot be written: {error.strerror or error}; "
-                    "name another with --build-dir or TILE_ORACLE_CACHE"
-                ) from None
             ended = self._run(work, name)
             if self._stopped:
                 raise BuildError("the builder was closed")

@@ -18,6 +18,7 @@ from tile_oracle.build.elf import AMDGPU, DAMAGED, DYNAMIC_SYMBOLS, SYMBOLS, Elf
 from tile_oracle.build.gpu_toolchain import rocm_folders
 from tile_oracle.build.toolchain import compiler_environment
 from tile_oracle.errors import BuildError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.triton.archive import read_archive
 from tile_oracle.verify.assembly import Assembly, parse_assembly
@@ -49,10 +50,8 @@ def read_assembly(path: Path) -> Assembly:
 
     Raises BuildError for any other file, and when no disassembler is found.
     """
-    try:
+    with disk_errors_as(BuildError, f"{path} cannot be read"):
         data = read_bytes(path, _MOST_BYTES)
-    except OSError as error:
-        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
     if data[:4] == b"PK\x03\x04":
         return _of_archive(path)
     if data[:4] != b"\x7fELF":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tile_oracle.build.elf import AARCH64, AMDGPU, CUDA, DAMAGED, DYNAMIC_SYMBOLS, X86_64, Elf
 from tile_oracle.errors import BuildError
+from tile_oracle.files.disk_errors import disk_errors_as
 
 EXPORTS = ("to_abi_version", "to_workspace_bytes", "to_launch", "to_time")
 """The functions that a CPU kernel must export (kernels/cpu/abi.h)."""
@@ -38,10 +39,8 @@ def inspect_binary(path: Path) -> BinaryFacts:
 
     Raises BuildError when the file is not one or is damaged.
     """
-    try:
+    with disk_errors_as(BuildError, f"{path} cannot be read"):
         data = path.read_bytes()
-    except OSError as error:
-        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
     try:
         return _facts(data)
     except DAMAGED:

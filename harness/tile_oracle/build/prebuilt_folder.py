@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from tile_oracle.build.isa import Cpu, missing_features
 from tile_oracle.build.source import DEVICE_WORK
 from tile_oracle.errors import BuildError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import read_object, typed
 from tile_oracle.files.trusted_folder import check_part_trusted, check_trusted
 
@@ -219,21 +221,5 @@ class PrebuiltWriter:
                     (self.folder / entry.binary).unlink(missing_ok=True)
         return len(self._entries.keys() - {DEVICE_WORK})
 
-    def _writing(self) -> _Writing:
-        return _Writing(
-            lambda error: BuildError(f"{self.folder} cannot be written: {error.strerror or error}")
-        )
-
-
-class _Writing:
-    """Turns an OSError inside a with block into a BuildError."""
-
-    def __init__(self, translate: Callable[[OSError], BuildError]) -> None:
-        self._translate = translate
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise self._translate(error) from None
+    def _writing(self) -> AbstractContextManager[None]:
+        return disk_errors_as(BuildError, f"{self.folder} cannot be written")

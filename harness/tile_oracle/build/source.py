@@ -12,6 +12,7 @@ from types import MappingProxyType
 from tile_oracle.build.isa import GPU_MACHINES
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.data_files import data_folder
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.kernel import Kernel, tiled
 from tile_oracle.operation import operation_named
 
@@ -93,7 +94,7 @@ def read_headers(folder: Path) -> Headers:
     """
     files: list[tuple[str, bytes]] = []
     total_bytes = 0
-    try:
+    with disk_errors_as(BuildError, f"the kernel headers in {folder} cannot be read"):
         if not folder.is_dir():
             raise BuildError(f"the kernel headers' folder {folder} is missing: install tile-oracle again")
         for path in sorted(folder.rglob("*")):
@@ -105,8 +106,6 @@ def read_headers(folder: Path) -> Headers:
             total_bytes += len(files[-1][1])
             if len(files) > _MOST_HEADERS or total_bytes > _MOST_HEADER_BYTES:
                 raise BuildError(f"{folder} holds too many headers to be a folder of kernel headers")
-    except OSError as error:
-        raise BuildError(f"the kernel headers in {folder} cannot be read: {error.strerror}") from None
     if not files:
         raise BuildError(f"{folder} holds no header (*.hpp, *.h): it is not a folder of kernel headers")
     return Headers(folder, tuple(sorted(files)))

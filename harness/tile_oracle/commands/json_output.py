@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 
 STDOUT = "-"
 
@@ -64,11 +65,9 @@ def put_text(place: str | Path, text: str) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a file of UTF-8 text, and the folders that it needs. Raises RecordError."""
-    try:
+    with disk_errors_as(RecordError, f"cannot write {path}", "choose another place"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.encode("utf-8"))
-    except OSError as error:
-        raise RecordError(f"cannot write {path}: {error.strerror or error}; choose another place") from None
 
 
 def _plain(value: object) -> Any:

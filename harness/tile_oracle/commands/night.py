@@ -18,6 +18,7 @@ from typing import Any
 
 from tile_oracle.commands.arguments import argument
 from tile_oracle.errors import HarnessError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.judge.verdict import NO_MODEL
 from tile_oracle.night.history import Entry, add_to_history, history_lines, read_history
 from tile_oracle.night.state import NightState, Unfinished
@@ -269,8 +270,5 @@ def _text(path: Path) -> str:
 
 
 def _append(path: Path, text: str) -> None:
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise HarnessError(f"cannot write {path}: {error.strerror}") from None
+    with disk_errors_as(HarnessError, f"cannot write {path}"), path.open("a", encoding="utf-8") as file:
+        file.write(text)

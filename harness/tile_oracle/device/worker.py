@@ -24,6 +24,7 @@ from tile_oracle.arch.time_bound import impossible
 from tile_oracle.device.audit import Audit
 from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused
 from tile_oracle.device.timing import Timing, summarise, time_kernel
+from tile_oracle.measure.commands import Apply, Command, Final, Load, Open, Quit, Run, command_in
 from tile_oracle.measure.guardian import CONTAINED
 from tile_oracle.measure.protocol import Channel, ChannelClosed, Message, OwnChannel
 from tile_oracle.measure.timing_plan import TimingPlan
@@ -53,8 +54,8 @@ class Worker:
     def serve(self) -> None:
         rested = True
         while True:
-            command = self._channel.receive(_IDLE_SECONDS)
-            if command is None:
+            message = self._channel.receive(_IDLE_SECONDS)
+            if message is None:
                 if self._device is not None:
                     self._device.idle()
                 if not rested:
@@ -62,23 +63,37 @@ class Worker:
                     self._channel.send({"resting": self._commands})
                     rested = True
                 continue
-            if command["do"] == "quit":
+            command = command_in(message)
+            if isinstance(command, Quit):
                 return
             self._commands += 1
-            getattr(self, "_" + command["do"])(command)
+            self._obey(command)
             rested = False
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Open():
+                self._open(command)
+            case Load():
+                self._load(command)
+            case Run():
+                self._run(command)
+            case Apply():
+                self._apply(command)
+            case Final():
+                self._final(command)
 
     def absolve(self) -> None:
         """Clears the attempt when the parent died and no kernel of this process can be the cause."""
         if self._slot is not None:
             self._slot.end()
 
-    def _open(self, command: Message) -> None:
-        self._plan = TimingPlan(**command["timing"])
+    def _open(self, command: Open) -> None:
+        self._plan = command.timing
         try:
-            module = importlib.import_module(command["device_module"])
-            self._device = module.open_device(**command["device_options"])
-            self._device.cold_cache = command["cold_cache"]
+            module = importlib.import_module(command.device_module)
+            self._device = module.open_device(**command.device_options)
+            self._device.cold_cache = command.cold_cache
         except Exception as error:  # any error of a driver must reach the user as a message
             self._channel.send({"failed": f"{type(error).__name__}: {error}"})
             return
@@ -91,15 +106,15 @@ class Worker:
         )
         if hasattr(self._device, "after_load"):
             self._device.after_load = self._audit.note_library
-        if command.get("attempts"):
-            self._slot = AttemptSlot(Path(command["attempts"]))
+        if command.attempts:
+            self._slot = AttemptSlot(Path(command.attempts))
         self._channel.send({"opened": {"name": info.name, "driver": info.driver}})
 
-    def _load(self, command: Message) -> None:
+    def _load(self, command: Load) -> None:
         assert self._device is not None
-        problem = problem_from_row(command["problem"])
+        problem = problem_from_row(command.problem)
         try:
-            self._device.load(problem, command["seed"])
+            self._device.load(problem, command.seed)
         except (ProblemRefused, MemoryError) as error:
             self._channel.send({"refused": str(error) or "not enough memory"})
             return
@@ -109,17 +124,17 @@ class Worker:
         assert self._audit is not None
         self._audit.note_inputs()
         if self._slot is not None:
-            self._slot.load(problem.id, careful=command.get("careful", False))
+            self._slot.load(problem.id, careful=command.careful)
         self._channel.send({"loaded": problem.id})
 
-    def _run(self, command: Message) -> None:
+    def _run(self, command: Run) -> None:
         assert self._device is not None
-        device, binary = self._device, self._binary(command)
-        self._begin(command["id"], command.get("kernel", ""))
+        device, binary = self._device, self._binary(command.binary)
+        self._begin(command.id, command.kernel)
         before, timed_before = device.kernel_seconds, device.timed_ms
         check = device.check(binary)
         answer: Message = {
-            "done": command["id"],
+            "done": command.id,
             "status": check.status,
             "detail": check.detail,
             "check": check.kind,
@@ -134,93 +149,93 @@ class Worker:
                     lambda count: device.sample(binary, count),
                     self._plan,
                     lambda count: device.look(binary, count),
-                    _least(self._best_ms, command.get("best_ms")),
+                    _least(self._best_ms, command.best_ms),
                 )
                 verify_timed(device, binary)
                 refuse_impossible(device, self._problem, timing)
             except KernelFailed as error:
                 answer |= error.as_answer()
             else:
-                answer |= _timing_message(timing, command["samples"])
+                answer |= _timing_message(timing, command.samples)
                 answer |= {"busy_ms": device.timed_ms - timed_before, "state": device.state().as_row()}
                 if not noisy:
                     self._best_ms = _least(self._best_ms, timing.median_ms)
                 else:
                     answer["status"] = "noisy"
                     answer["detail"] = _noise(timing)
-        self._finish(answer | {"kernel_seconds": device.kernel_seconds - before}, command["token"])
+        self._finish(answer | {"kernel_seconds": device.kernel_seconds - before}, command.token)
 
-    def _apply(self, command: Message) -> None:
+    def _apply(self, command: Apply) -> None:
         """Runs a kernel once on data from files."""
         assert self._device is not None
         device = self._device
-        self._begin(command["id"])
+        self._begin(command.id)
         before = device.kernel_seconds
-        data = DataFiles(*(Path(command[name]) for name in ("first", "second", "out")))
+        data = DataFiles(*(Path(name) for name in (command.first, command.second, command.out)))
         try:
-            result = device.apply(problem_from_row(command["problem"]), Path(command["binary"]), data)
+            result = device.apply(problem_from_row(command.problem), Path(command.binary), data)
         except (ProblemRefused, MemoryError) as error:
             result = CheckResult("unsupported", str(error) or "not enough memory")
         self._finish(
             {
-                "done": command["id"],
+                "done": command.id,
                 "status": result.status,
                 "detail": result.detail,
                 "tainted": result.tainted,
                 "kernel_seconds": device.kernel_seconds - before,
             },
-            command["token"],
+            command.token,
         )
 
-    def _final(self, command: Message) -> None:
+    def _final(self, command: Final) -> None:
         """Times the leaders interleaved, in several passes, so that drift affects all of them alike."""
         assert self._device is not None
         device = self._device
-        runs: list[dict[str, Any]] = command["runs"]
-        samples: dict[int, list[np.ndarray]] = {run["id"]: [] for run in runs}
+        runs = command.runs
+        samples: dict[int, list[np.ndarray]] = {run.id: [] for run in runs}
         seconds, busy_ms = dict.fromkeys(samples, 0.0), dict.fromkeys(samples, 0.0)
         failed: dict[int, Message] = {}
         assert self._audit is not None
         device.claim()
         self._audit.begin()
-        for number in range(command["passes"]):
+        for number in range(command.passes):
             # Every other pass runs backwards, so that no kernel always follows the same neighbour.
             for run in runs if number % 2 == 0 else reversed(runs):
-                identity = run["id"]
+                identity = run.id
                 if identity in failed:
                     continue
-                self._announce(identity, run.get("kernel", ""))
+                self._announce(identity, run.kernel)
                 before, timed_before = device.kernel_seconds, device.timed_ms
-                binary = self._binary(run)
+                binary = self._binary(run.binary)
                 try:
-                    taken = device.sample(binary, run["count"] + 1)
-                    if number in (0, command["passes"] - 1):
+                    taken = device.sample(binary, run.count + 1)
+                    if number in (0, command.passes - 1):
                         verify_timed(device, binary)
                     samples[identity].append(taken[1:])  # the first run warms the caches after the neighbour
                 except KernelFailed as error:
                     failed[identity] = error.as_answer()
                 seconds[identity] += device.kernel_seconds - before
                 busy_ms[identity] += device.timed_ms - timed_before
-        sound = [run for run in runs if run["id"] not in failed]
+        sound = [run for run in runs if run.id not in failed]
         if sound:  # one of the leaders, since it takes some milliseconds
-            differ = device.clocks_differ(self._binary(sound[0]))
+            differ = device.clocks_differ(self._binary(sound[0].binary))
             if differ is not None:
-                failed[sound[0]["id"]] = {"status": "noisy", "detail": differ, "tainted": False}
+                failed[sound[0].id] = {"status": "noisy", "detail": differ, "tainted": False}
         state = device.state().as_row()
-        tokens = {run["id"]: run["token"] for run in runs}
+        tokens = {run.id: run.token for run in runs}
         for identity, taken_in_passes in samples.items():
             answer: Message = {"done": identity, "kernel_seconds": seconds[identity]}
             if identity in failed:
                 answer |= failed[identity]
             else:
                 timing = summarise(np.concatenate(taken_in_passes) / 1e6)
-                noisy = self._is_noisy(timing, doubtful=identity in command["doubtful"])
+                noisy = self._is_noisy(timing, doubtful=identity in command.doubtful)
                 answer |= {
                     "status": "noisy" if noisy else "ok",
                     "detail": _noise(timing) if noisy else "",
                     "busy_ms": busy_ms[identity],
                     "state": state,
-                    **_timing_message(timing, command["samples"]),
+                    **_timing_message(timing, command.samples),
                 }
             self._finish(answer, tokens[identity])
 
@@ -228,9 +243,8 @@ class Worker:
         """doubtful: the kernel was noisy in the sweep. Too few samples to judge then count as noisy."""
         return timing.precision > self._plan.noisy_above or (doubtful and math.isnan(timing.precision))
 
-    def _binary(self, run: Message) -> Path:
-        """The run's binary; the same object each time, since making and comparing paths takes long."""
-        text = run["binary"]
+    def _binary(self, text: str) -> Path:
+        """The path of a binary; the same object each time, since making and comparing paths takes long."""
         path = self._binaries.get(text)
         if path is None:
             path = self._binaries[text] = Path(text)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tile_oracle.errors import RuleError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
@@ -33,11 +34,8 @@ class JsonTree:
     def read(cls, path: Path, most_bytes: int = MAX_FILE_BYTES) -> JsonTree:
         """Reads the document of a file of at most `most_bytes`. Raises RuleError."""
         name = path.name
-        try:
-            with open_regular(path) as file:
-                data = file.read(most_bytes + 1)
-        except OSError as error:
-            raise RuleError(f"{shown(name)} cannot be read: {error.strerror or error}") from None
+        with disk_errors_as(RuleError, f"{shown(name)} cannot be read"), open_regular(path) as file:
+            data = file.read(most_bytes + 1)
         if len(data) > most_bytes:
             raise RuleError(f"{shown(name)} is larger than {most_bytes:,} bytes: not a file of rules")
         try:

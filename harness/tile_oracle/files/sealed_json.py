@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tile_oracle.errors import HarnessError, first_line
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.user_file import read_bytes
 
 _T = TypeVar("_T")
@@ -42,10 +43,8 @@ def read_object(
 
     Raises `error`, with the path and the fix, for a file that cannot be read or holds something else.
     """
-    try:
+    with disk_errors_as(error, f"{path} cannot be read", fix):
         data = read_bytes(path, MOST_BYTES)
-    except OSError as reason:
-        raise error(f"{path} cannot be read: {reason.strerror or reason}: {fix}") from None
     return object_in(data, path, error, fix, check=check)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from tile_oracle.errors import HarnessError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import MOST_BYTES, check_seal, is_sealed, read_object, seal
 from tile_oracle.files.user_file import open_regular, read_bytes
 
@@ -64,10 +65,8 @@ def check_file(path: Path, error: type[HarnessError]) -> bool:
     found = _voucher(path, error)
     if found is None:
         return False
-    try:
+    with disk_errors_as(error, f"cannot read {path}"):
         digest = sha256_of_file(path)
-    except OSError as reason:
-        raise error(f"cannot read {path}: {reason.strerror or reason}") from None
     _compare(path, digest, *found, error)
     return True
 
@@ -112,10 +111,8 @@ def seal_baseline(path: Path, error: type[HarnessError]) -> None:
     Other values are unchanged. Raises `error`, also for a file that is not a JSON object.
     """
     document = read_object(path, error, check=False)
-    try:
+    with disk_errors_as(error, f"cannot write {path}"):
         write_atomically(path, sealed_baseline(document, path))
-    except OSError as reason:
-        raise error(f"cannot write {path}: {reason.strerror or reason}") from None
 
 
 def sealed_baseline(document: Mapping[str, Any], path: Path) -> bytes:
@@ -149,10 +146,8 @@ def _write_manifest(
     folder: Path, manifest: Mapping[str, Any], files: Mapping[str, str], error: type[HarnessError]
 ) -> None:
     text = json.dumps(vouched_manifest(manifest, files), indent=2, allow_nan=False) + "\n"
-    try:
+    with disk_errors_as(error, f"cannot write {folder / MANIFEST_FILE}"):
         write_atomically(folder / MANIFEST_FILE, text.encode())
-    except OSError as reason:
-        raise error(f"cannot write {folder / MANIFEST_FILE}: {reason.strerror}") from None
 
 
 def _compare(path: Path, digest: str, expected: str, by: Path, error: type[HarnessError]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import read_object, seal, typed
 from tile_oracle.fleet.engine import Compiler
 from tile_oracle.fleet.health import Health
@@ -41,10 +42,8 @@ def add_session(
         "compilers": [one.as_dict() for one in compilers],
     }
     text = json.dumps(seal({"sessions": [*sessions, session]}), indent=1, sort_keys=True) + "\n"
-    try:
+    with disk_errors_as(RecordError, f"{path} cannot be written"):
         write_atomically(path, text.encode())
-    except OSError as error:
-        raise RecordError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def read_sessions(path: Path) -> list[dict[str, Any]]:

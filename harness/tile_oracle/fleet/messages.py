@@ -31,37 +31,11 @@ class Result(NamedTuple):
     @classmethod
     def of(cls, one: Measurement) -> Result:
         """The result of a measurement."""
-        return cls(
-            one.status,
-            one.detail,
-            one.round,
-            one.latency_ms,
-            one.latency_min_ms,
-            one.spread,
-            one.samples,
-            one.check,
-            one.check_points,
-            one.sample_ms,
-        )
+        return cls(*(getattr(one, name) for name in cls._fields))
 
     def measurement(self, problem: Problem, kernel: Kernel, *, resumed: bool = False) -> Measurement:
         """The measurement of the pair."""
-        status, detail, round_, median, fastest, spread, samples, check, points, sample_ms = self
-        return Measurement(
-            problem,
-            kernel,
-            status,
-            detail,
-            round_,
-            median,
-            fastest,
-            spread,
-            samples,
-            check,
-            points,
-            sample_ms=sample_ms,
-            resumed=resumed,
-        )
+        return Measurement(problem, kernel, **self._asdict(), resumed=resumed)
 
 
 @dataclass(frozen=True)

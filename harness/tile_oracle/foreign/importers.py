@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.table_file import TableError, check_csv
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.foreign import ck_dsl
@@ -130,11 +131,9 @@ def write_records(records: pd.DataFrame, out: Path | str) -> None:
     check_rows(table, op_of(records["op"].unique()), out)
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
-    try:
+    with disk_errors_as(RecordError, f"cannot write {out}"):
         Path(out).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(Path(out), buffer.getvalue())
-    except OSError as error:
-        raise RecordError(f"cannot write {out}: {error.strerror}") from None
 
 
 def _own(path: Path, arch: str) -> Imported:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tile_oracle.errors import GateError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import read_object, typed
 from tile_oracle.files.vouched_files import sealed_baseline
 from tile_oracle.judge.baseline import EFFICIENCY_DECIMALS, Baseline
@@ -64,11 +65,9 @@ def baseline_document(baseline: Baseline) -> dict[str, Any]:
 def save_baseline(baseline: Baseline, path: Path) -> None:
     """Writes the file atomically, sealed, with the digest of its oracle; equal baselines give equal bytes.
     Raises GateError."""
-    try:
+    with disk_errors_as(GateError, f"the baseline {path} cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, sealed_baseline(baseline_document(baseline), path))
-    except OSError as error:
-        raise GateError(f"the baseline {path} cannot be written: {error.strerror or error}") from None
 
 
 def load_baseline(path: Path) -> Baseline | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import tile_oracle
 from tile_oracle.measure import guardian
+from tile_oracle.measure.commands import Quit
 from tile_oracle.measure.containment import Containment
 from tile_oracle.measure.protocol import ChannelClosed, WatchedChannel
 
@@ -166,7 +167,7 @@ class Child:
     def quit(self) -> None:
         """Asks the worker to quit, between two kernels; kills it if it does not."""
         with suppress(ChannelClosed):
-            self.channel.send({"do": "quit"})
+            self.channel.send(Quit())
         try:
             self._process.wait(timeout=3)
         except subprocess.TimeoutExpired:

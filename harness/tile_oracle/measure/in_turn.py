@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tile_oracle.measure.answer import has_spoilt_its_worker, measurement_of, misbehaviour
+from tile_oracle.measure.commands import Final, Turn
 from tile_oracle.measure.leaders import final_passes, samples_a_pass
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.protocol import Message
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.worker_link import Died, Lost, Refused, WorkerLink
 from tile_oracle.problem import Problem
@@ -34,14 +34,13 @@ class InTurn:
             group = groups[0]
             if alone:
                 self._link.drop()
-            command, jobs = self._command(group)
-            command["samples"] = keep_samples
+            command, jobs = self._command(group, keep_samples)
             try:
                 self._link.ready(problem)
-                self._link.send(command, list(jobs))
+                self._link.send(command)
                 while jobs:
                     answer = self._link.next_result(problem)
-                    if misbehaviour(answer) is not None and len(command["runs"]) > 1:
+                    if misbehaviour(answer) is not None and len(command.runs) > 1:
                         # Nobody knows which of them it was: run each one again in its own worker.
                         groups, alone = deque([leader] for leader in group), True
                         break
@@ -80,9 +79,11 @@ class InTurn:
                     self._link.distrust(built.binary.path)
                 yield Measurement(problem, culprit.kernel, died.status, died.detail, round_)
 
-    def _command(self, leaders: Sequence[Measurement]) -> tuple[Message, dict[int, Measurement]]:
+    def _command(
+        self, leaders: Sequence[Measurement], keep_samples: bool
+    ) -> tuple[Final, dict[int, Measurement]]:
         """The command for the worker, and identity -> leader for its runs."""
-        runs: list[Message] = []
+        runs: list[Turn] = []
         jobs: dict[int, Measurement] = {}
         for leader in leaders:
             built = self._target.build(leader.kernel).result()
@@ -91,14 +92,7 @@ class InTurn:
             identity = self._link.new_id()
             jobs[identity] = leader
             count = samples_a_pass(leader, self._settings)
-            runs.append(
-                {
-                    "id": identity,
-                    "kernel": leader.kernel.name,
-                    "binary": str(built.binary.path),
-                    "count": count,
-                }
-            )
+            runs.append(Turn(identity, leader.kernel.name, str(built.binary.path), count))
         doubtful = [identity for identity, leader in jobs.items() if leader.status == "noisy"]
         passes = final_passes(leaders, self._settings)
-        return {"do": "final", "runs": runs, "passes": passes, "doubtful": doubtful}, jobs
+        return Final(runs, passes, doubtful, keep_samples), jobs

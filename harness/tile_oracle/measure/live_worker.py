@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tile_oracle.measure.child import Child
+from tile_oracle.measure.commands import Apply, Final, Load, Open, Run, RunsKernels, Turn
 from tile_oracle.measure.messages import Conversation, checked
 from tile_oracle.measure.protocol import ChannelClosed, ChannelGarbled, Message
 from tile_oracle.problem import Problem
@@ -54,7 +55,7 @@ class LiveWorker:
         """Identity of the kernel that runs, or None."""
         return self._talk.running
 
-    def ask(self, command: Message) -> None:
+    def ask(self, command: Open | Load) -> None:
         """Sends a command that runs no kernel; `answer` follows. Raises ChannelClosed."""
         self.child.channel.send(command)
         self._talk.handed()
@@ -74,19 +75,18 @@ class LiveWorker:
                 raise ChannelGarbled
             self._talk.resting(message)
 
-    def run(self, command: Message, identities: Sequence[int]) -> None:
-        """Sends a command that the worker answers with results, one for each identity."""
-        tokens = {identity: secrets.token_hex(8) for identity in identities}
-        if command["do"] == "final":
-            command = command | {"runs": [run | {"token": tokens[run["id"]]} for run in command["runs"]]}
-        else:
-            (command["token"],) = tokens.values()
+    def run(self, command: RunsKernels) -> None:
+        """Sends a command that the worker answers with results, one for each identity in it."""
+        runs: Sequence[Run | Apply | Turn] = command.runs if isinstance(command, Final) else [command]
+        for one in runs:
+            one.token = secrets.token_hex(8)
         # A dead worker may have left messages to read, which also tell the kernel it died in. Its death
         # is noticed after the last of them.
         with suppress(ChannelClosed):
             self.child.channel.send(command)
         self._talk.handed()
-        self._talk.expect(tokens, interleaved=command["do"] == "final")
+        tokens = {one.id: one.token for one in runs}
+        self._talk.expect(tokens, interleaved=isinstance(command, Final))
 
     def next_result(self, limit_s: float) -> Message:
         """The result of the next finished kernel. `limit_s`: time limit of a kernel.

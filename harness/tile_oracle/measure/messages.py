@@ -21,8 +21,6 @@ _Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 _Text = Annotated[str, Meta(max_length=100_000)]
 _Fact = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 
-_SECONDS_SLACK = 1.0
-
 
 class _Opened(Struct):
     opened: dict[Literal["name", "driver"], _Text]

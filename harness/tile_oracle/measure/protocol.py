@@ -15,6 +15,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
+
 from tile_oracle.files.json_bytes import decode_json, encode_json
 
 Message = dict[str, Any]
@@ -45,7 +47,7 @@ class Channel:
         self._readable = select.poll()
         self._readable.register(read_fd, select.POLLIN)
 
-    def send(self, *messages: Message) -> None:
+    def send(self, *messages: Message | Struct) -> None:
         """Sends messages in one write, so that they wake the other side once.
 
         Raises ChannelClosed when either side is closed.
@@ -117,7 +119,7 @@ class OwnChannel(Channel):
         super().__init__(read_fd, write_fd)
         self._owner = os.getpid()
 
-    def send(self, *messages: Message) -> None:
+    def send(self, *messages: Message | Struct) -> None:
         self._end_if_copy()
         super().send(*messages)
 

@@ -24,6 +24,7 @@ from tile_oracle.build.compiler_message import shortened
 from tile_oracle.errors import TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.answer import has_spoilt_its_worker, measurement_of, misbehaviour
+from tile_oracle.measure.commands import Apply, Run
 from tile_oracle.measure.containment import Containment
 from tile_oracle.measure.in_turn import InTurn
 from tile_oracle.measure.kernel_order import KernelOrder
@@ -149,10 +150,8 @@ class Supervisor:
         for _ in range(MOST_UNEXPLAINED_DEATHS):
             try:
                 self._link.ensure_worker()
-                identity = self._link.new_id()
-                files = {"first": str(data.first), "second": str(data.second), "out": str(data.out)}
-                command = {"do": "apply", "id": identity, "binary": str(binary), **files}
-                self._link.send(command | {"problem": problem.as_row()}, [identity])
+                files = map(str, (data.first, data.second, data.out))
+                self._link.send(Apply(self._link.new_id(), str(binary), problem.as_row(), *files))
                 answer = self._link.next_result(problem)
             except Lost as lost:
                 raise TargetError(f"target {self.target.name} cannot run anything: {lost}") from None
@@ -322,11 +321,8 @@ class Supervisor:
                 self._link.ready(problem)
                 identity = self._link.new_id()
                 path = result.binary.path
-                command = {"do": "run", "id": identity, "binary": str(path), "samples": keep_samples}
-                command["kernel"] = kernel.name
-                command["best_ms"] = self._best_ms
                 waiting.popleft()
-                self._link.send(command, [identity])
+                self._link.send(Run(identity, str(path), keep_samples, kernel.name, self._best_ms))
                 jobs[identity] = _Job(kernel, path, alone=not self._link.used)
                 self._link.use()
                 if second_try:

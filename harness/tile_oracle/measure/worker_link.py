@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 from tile_oracle.errors import DeviceMissingError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.measure.answer import has_spoilt_its_worker
 from tile_oracle.measure.child import Child
+from tile_oracle.measure.commands import Load, Open, Run, RunsKernels
 from tile_oracle.measure.containment import Containment, containment_for
 from tile_oracle.measure.live_worker import QUIET_LIMIT_S, LiveWorker, Silence
 from tile_oracle.measure.protocol import ChannelClosed, ChannelGarbled, Message
@@ -146,21 +146,18 @@ class WorkerLink:
     def _start_once(self) -> LiveWorker:
         self.drop()
         options = dict(self.target.device_options())
-        try:
+        with disk_errors_as(Lost, "no worker process can be started"):
             containment = self._containment or containment_for(self.target.name, self._journals)
             worker = self._worker = LiveWorker(Child(self._journals, containment))
-        except OSError as error:
-            raise Lost(f"no worker process can be started: {error.strerror}") from None
         try:
             worker.ask(
-                {
-                    "do": "open",
-                    "device_module": self.target.device_module,
-                    "device_options": options,
-                    "timing": asdict(self.settings.timing),
-                    "cold_cache": self.settings.cold_cache,
-                    "attempts": str(self.attempts.path) if self.attempts and self.attempts.path else "",
-                }
+                Open(
+                    self.target.device_module,
+                    self.settings.timing,
+                    options,
+                    self.settings.cold_cache,
+                    str(self.attempts.path) if self.attempts and self.attempts.path else "",
+                )
             )
             answer = worker.answer(_OPEN_LIMIT_S, "opened", "failed")
         except ChannelClosed:
@@ -207,10 +204,10 @@ class WorkerLink:
             return
         worker.loaded = None
         try:
-            command = {"do": "load", "problem": problem.as_row(), "seed": self.settings.seed}
+            command = Load(problem.as_row(), self.settings.seed)
             if self.attempts is not None:
                 self.attempts.note_problem(problem.id)
-                command["careful"] = self.attempts.careful(problem.id)
+                command.careful = self.attempts.careful(problem.id)
             worker.ask(command)
             if self.attempts is not None:
                 self.attempts.sync()  # while the worker loads
@@ -255,7 +252,7 @@ class WorkerLink:
         """How a known-good kernel fails now, or None."""
         try:
             self._load(problem)
-            self.send({"do": "run", "id": _PROBE, "binary": str(binary), "samples": False}, [_PROBE])
+            self.send(Run(_PROBE, str(binary)))
             answer = self.next_result(problem)
             if has_spoilt_its_worker(answer):
                 self.drop()
@@ -265,10 +262,10 @@ class WorkerLink:
             None if answer["status"] in ("ok", "noisy") else f"is now {answer['status']}: {answer['detail']}"
         )
 
-    def send(self, command: Message, identities: Sequence[int]) -> None:
+    def send(self, command: RunsKernels) -> None:
         """Sends the worker a command that it answers with results."""
         assert self._worker is not None
-        self._worker.run(command, identities)
+        self._worker.run(command)
 
     def next_result(self, problem: Problem) -> Message:
         """The result of the next finished kernel.

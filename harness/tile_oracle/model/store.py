@@ -28,6 +28,7 @@ from typing import Any
 
 from tile_oracle.errors import ModelError
 from tile_oracle.files.data_files import data_folder
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import object_in, without_seal
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.files.vouched_files import FILES, MANIFEST_FILE, check_bytes, sha256_of, vouched_manifest
@@ -145,11 +146,9 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not is_model_folder(folder))):
         raise ModelError(f"{folder} exists and is not a model folder: choose another name")
-    try:
+    with disk_errors_as(ModelError, f"cannot write {folder}"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    except OSError as error:
-        raise ModelError(f"cannot write {folder}: {error.strerror}") from None
     try:
         for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
             if entry.is_dir():
@@ -203,10 +202,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
     Raises ModelError when the file is missing, not an object, or changed since it was digested.
     """
-    try:
+    with disk_errors_as(ModelError, f"cannot read {path}"):
         data = read_bytes(path, _MAX_JSON_BYTES)
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from None
     check_bytes(path, data, ModelError)
     return without_seal(object_in(data, path, ModelError))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.spreadsheet import safe_cell
 from tile_oracle.files.table_file import csv_text
 from tile_oracle.terminal.text_table import text_table
@@ -61,11 +62,9 @@ def add_to_history(path: Path, entries: Sequence[Entry]) -> None:
     writer.writerow(COLUMNS)
     for entry in (*read_history(path), *entries):
         writer.writerow([safe_cell(str(cell)) for cell in asdict(entry).values()])
-    try:
+    with disk_errors_as(RecordError, f"cannot write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.getvalue().encode())
-    except OSError as error:
-        raise RecordError(f"cannot write {path}: {error.strerror}") from None
 
 
 def history_lines(entries: Sequence[Entry]) -> list[str]:

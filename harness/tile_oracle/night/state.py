@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.locks import held
 
 _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?")
@@ -57,12 +58,10 @@ class NightState:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Locks the folder for this process. Raises RecordError if another process uses it."""
-        try:
+        with disk_errors_as(RecordError, f"cannot use {self.folder}", "choose another --state"):
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = ExitStack()
             is_free = lock.enter_context(held(self.folder / "lock", wait=False))
-        except OSError as error:
-            raise RecordError(f"cannot use {self.folder}: {error.strerror}; choose another --state") from None
         with lock:
             if not is_free:
                 raise RecordError(
@@ -97,13 +96,11 @@ class NightState:
     def set_unfinished(self, found: Unfinished | None) -> None:
         """Stores the incomplete night; None: there is none. Raises RecordError."""
         path = self.folder / "unfinished.json"
-        try:
+        with disk_errors_as(RecordError, f"cannot write {path}"):
             if found is None:
                 path.unlink(missing_ok=True)
             else:
                 write_atomically(path, json.dumps(vars(found), sort_keys=True).encode() + b"\n")
-        except OSError as error:
-            raise RecordError(f"cannot write {path}: {error.strerror}") from None
 
     def forget_old(self, keep: int, current: str) -> list[str]:
         """Removes the runs of all but the `keep` newest nights and returns their names. The history is

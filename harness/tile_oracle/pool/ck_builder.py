@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tile_oracle.arch import known_archs
 from tile_oracle.errors import RuleError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.json_tree import shown
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.pool.ck_builder_line import BuilderLine, Form, UnreadableLineError, read_line
@@ -144,10 +145,8 @@ def _config_files(root: Path, name: str) -> list[Path]:
 def _lines(path: Path, where: Path) -> Iterator[tuple[Path, int, str]]:
     """(file, number, text) of every line that is neither empty nor a comment."""
     name = shown(where.as_posix())
-    try:
+    with disk_errors_as(RuleError, f"{name} is not a config file"):
         data = read_bytes(path, _MOST_BYTES)
-    except OSError as error:
-        raise RuleError(f"{name} is not a config file: {error.strerror or error}") from None
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         stripped = line.strip()
         if stripped and not stripped.startswith(("#", ";", "//")):
@@ -161,10 +160,8 @@ def _fields_by_class(folder: Path) -> dict[str, list[Form]]:
     """Class -> names of the values that its GetTypeString() prints, in order; several if headers differ."""
     found: dict[str, list[Form]] = {}
     for path in sorted(folder.glob("device_grouped_conv*.hpp")):
-        try:
+        with disk_errors_as(RuleError, f"{path} cannot be read"):
             text = path.read_text("utf-8", "replace")
-        except OSError as error:
-            raise RuleError(f"{path} cannot be read: {error.strerror}") from None
         for name, more, printed in _TYPE_STRING.findall(text):
             form = Form(tuple(_printed(printed)))
             for full in {name, name + more}:

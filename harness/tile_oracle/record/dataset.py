@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import RecordError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.vouched_files import check_file
 from tile_oracle.kernel.fields import LATER_FIELDS
 from tile_oracle.process.arrow_memory import give_back
 from tile_oracle.record.derived_columns import TFLOPS, with_tflops
-from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.invariants import check_rows
 from tile_oracle.record.journal import (
     journals_in,
@@ -145,15 +145,13 @@ def read_rows(path: Path | str, op: str | None = None) -> pd.DataFrame:
 
 def _tables(path: Path, op: str | None, compact: bool = False) -> list[pa.Table]:
     """The tables of a path, with all columns of the schema. compact: see `load_records`."""
-    with disk_errors_as(f"no records at {str(path)[:200]}"):
+    with disk_errors_as(RecordError, f"no records at {str(path)[:200]}"):
         return _read_tables(path, op, compact)
 
 
 def _read_tables(path: Path, op: str | None, compact: bool) -> list[pa.Table]:
-    try:
+    with disk_errors_as(RecordError, f"no records at {str(path)[:200]}"):
         is_file, is_folder = path.is_file(), path.is_dir()
-    except OSError as error:
-        raise RecordError(f"no records at {str(path)[:200]}: {error.strerror}") from None
     if is_file:
         with wait(f"reading records of {path.name}"):
             check_file(path, RecordError)

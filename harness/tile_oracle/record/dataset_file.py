@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tile_oracle.errors import RecordError, first_line
 from tile_oracle.files.atomic_file import make_folder, write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.operation import operation_of_columns
 from tile_oracle.process.arrow_memory import give_back
@@ -121,11 +122,9 @@ def write_rows(records: pd.DataFrame, path: Path) -> int:
 def write_whole(data: bytes, path: Path) -> int:
     """Writes a file atomically and makes its parent folders; returns the size in bytes. Raises
     RecordError."""
-    try:
+    with disk_errors_as(RecordError, f"cannot write {path}"):
         make_folder(path.parent)
         write_atomically(path, data)
-    except OSError as error:
-        raise RecordError(f"cannot write {path}: {error.strerror or error}") from None
     return len(data)
 
 
@@ -151,8 +150,5 @@ def read_about(path: Path) -> dict[str, Any]:
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a file, in hex. Raises RecordError."""
-    try:
-        with open_regular(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise RecordError(f"cannot read {path}: {error.strerror}") from None
+    with disk_errors_as(RecordError, f"cannot read {path}"), open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

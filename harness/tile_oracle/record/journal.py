@@ -37,16 +37,11 @@ from tile_oracle.files.atomic_file import (
     write_and_rename,
     write_atomically,
 )
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.locks import take
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.record.journal_line import JournalLines, decode_line, decode_lines, encode_line
-from tile_oracle.record.sealed_parquet import (
-    DamagedError,
-    checked_bytes,
-    has_digest,
-    read_table,
-    table_bytes,
-)
+from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,12 +84,8 @@ class Journal:
         self._torn = False
         self._opened_at = 0.0
         self._flusher = _Flusher(folder)
-        try:
+        with disk_errors_as(RecordError, f"cannot record to {folder}", "choose another --report-dir"):
             make_folder(folder)
-        except OSError as error:
-            raise RecordError(
-                f"cannot record to {folder}: {error.strerror}; choose another --report-dir"
-            ) from None
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Appends one row durably. Raises RecordError if it cannot be written."""
@@ -113,12 +104,8 @@ class Journal:
         line = b"".join(lines)
         if self._torn:
             line = b"\n" + line  # separates it from a torn line that could not be removed
-        try:
+        with disk_errors_as(RecordError, f"cannot record to {self.folder}", "free space and --resume"):
             written = os.write(self._fd, line)
-        except OSError as error:
-            raise RecordError(
-                f"cannot record to {self.folder}: {error.strerror}; free space and --resume"
-            ) from None
         if written != len(line):
             # Truncate, or the next row would be appended to the torn one and both be lost.
             self._torn = True
@@ -147,10 +134,8 @@ class Journal:
         self._rows = 0
 
     def _open(self) -> None:
-        try:
+        with disk_errors_as(RecordError, f"cannot record to {self.folder}"):
             self._fd, self._path = self._made()
-        except OSError as error:
-            raise RecordError(f"cannot record to {self.folder}: {error.strerror}") from None
         self._bytes, self._torn, self._opened_at = 0, False, time.monotonic()
 
     def _made(self) -> tuple[int, Path]:
@@ -350,12 +335,10 @@ def _aside(part: Path) -> Path:
 
 def _seal(journal: Path, fd: int, tell: Tell) -> None:
     """Seals one journal. The caller holds its lock through `fd`. Raises RecordError."""
-    try:
+    with disk_errors_as(RecordError, f"cannot read {journal}", "the rows are still in it"):
         lines = decode_lines(read_all(fd))
-    except OSError as error:
-        raise RecordError(f"cannot read {journal}: {error.strerror}; the rows are still in it") from None
     rows = list(lines.rows)
-    if not lines.torn.startswith(b"{") and (last := decode_line(lines.torn)) is not None:
+    if (last := decode_line(lines.torn)) is not None:
         rows.append(last)  # only the line break is missing
     table, misfits = _table_and_misfits(rows)
     damaged = [*lines.damaged, *misfits]
@@ -366,10 +349,8 @@ def _seal(journal: Path, fd: int, tell: Tell) -> None:
             _add_to_part(_part_of(journal), table, tell)
     except RecordError as error:
         raise RecordError(f"{error}; the rows are still in {journal}") from None
-    try:
+    with disk_errors_as(RecordError, f"cannot remove {journal}"):
         journal.unlink(missing_ok=True)
-    except OSError as error:
-        raise RecordError(f"cannot remove {journal}: {error.strerror}") from None
 
 
 def _table_and_misfits(rows: Sequence[dict[str, Any]]) -> tuple[pa.Table | None, list[bytes]]:
@@ -398,10 +379,8 @@ def _fits_schema(row: Mapping[str, Any]) -> bool:
 
 def _keep_damaged(journal: Path, damaged: Sequence[bytes], tell: Tell) -> None:
     kept = journal.with_name(ASIDE_PREFIX + journal.name.removeprefix(".journal-"))
-    try:
+    with disk_errors_as(RecordError, f"cannot write {kept}"):
         write_atomically(kept, b"".join(line + b"\n" for line in damaged))
-    except OSError as error:
-        raise RecordError(f"cannot write {kept}: {error.strerror}") from None
     count = f"{len(damaged)} damaged line" + ("s" if len(damaged) > 1 else "")
     tell(f"{journal} had {count}, set aside as {kept.name}: --resume measures their pairs again")
 
@@ -440,14 +419,12 @@ def set_aside(path: Path, tell: Tell, why: str) -> Path:
     Raises RecordError if it cannot be renamed.
     """
     there, number = path.with_name(ASIDE_PREFIX + path.name), 1
-    try:
+    with disk_errors_as(RecordError, f"{why}; it cannot be set aside"):
         while there.exists():
             number += 1
             there = path.with_name(f"{ASIDE_PREFIX}{number}-{path.name}")
         path.rename(there)
         sync_folder(path.parent)
-    except OSError as error:
-        raise RecordError(f"{why}; it cannot be set aside: {error.strerror}") from None
     tell(f"{why}: set aside as {there.name}; --resume measures its pairs again")
     return there
 
@@ -458,8 +435,7 @@ def set_damaged_aside(folder: Path, tell: Tell = tell_in_log) -> int:
     found = 0
     for part in parts_in(folder):
         try:
-            if not has_digest(checked_bytes(part)):
-                read_table(part)
+            read_table(part, ("status",))
         except DamagedError as error:
             set_aside(part, tell, str(error))
             found += 1

@@ -1,8 +1,4 @@
-"""One row as a line of a journal: eight hexadecimal digits of CRC-32, a space, the row as JSON.
-
-Older versions wrote no checksum: a line is only JSON. It begins with a brace, which no single bit flip turns
-into a hexadecimal digit.
-"""
+"""One row as a line of a journal: eight hexadecimal digits of CRC-32, a space, the row as JSON."""
 
 from __future__ import annotations
 
@@ -26,12 +22,9 @@ def encode_line(row: Mapping[str, Any]) -> bytes:
 
 def decode_line(line: bytes) -> dict[str, Any] | None:
     """Parses a line without its line break; None for an invalid or damaged row."""
-    if line.startswith(b"{"):
-        text = line
-    else:
-        text = line[_CHECKSUM_BYTES + 1 :]
-        if line[: _CHECKSUM_BYTES + 1] != b"%08x " % zlib.crc32(text):
-            return None
+    text = line[_CHECKSUM_BYTES + 1 :]
+    if line[: _CHECKSUM_BYTES + 1] != b"%08x " % zlib.crc32(text):
+        return None
     row = _parsed(text)
     return row if isinstance(row, dict) else None
 
@@ -76,7 +69,7 @@ def decode_lines(data: bytes, offset: int = 0) -> JournalLines:
 
 def _apart(line: bytes) -> tuple[bytes, ...]:
     """The line, or the two lines that a damaged line break has joined."""
-    if line.startswith(b"{") or decode_line(line) is not None:
+    if decode_line(line) is not None:
         return (line,)
     text = line[_CHECKSUM_BYTES + 1 :].decode("latin-1")
     try:

@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tile_oracle.errors import RecordError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.locks import take
-from tile_oracle.record.disk_errors import disk_errors_as
 
 _LONGEST_WAIT_S = 30.0
 _POLL_S = 0.02
@@ -89,10 +89,8 @@ def join(folder: Path, manifest: str, owner: str) -> RunLock:
 
 
 def _opened(path: Path, how: int) -> int:
-    try:
+    with disk_errors_as(RecordError, f"{path} cannot be opened"):
         return os.open(path, how | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise RecordError(f"{path} cannot be opened: {error.strerror}") from None
 
 
 def _wait_for_workers(manifest: Path) -> None:
@@ -116,7 +114,9 @@ def _locked(handle: int, folder: Path, wait_s: float = 0.0, *, shared: bool = Fa
     """Whether the lock was acquired. Raises RecordError if the file system has no locks."""
     deadline = time.monotonic() + wait_s
     pause = threading.Event()
-    with disk_errors_as(f"{folder} cannot be locked", "choose a --report-dir on a local file system"):
+    with disk_errors_as(
+        RecordError, f"{folder} cannot be locked", "choose a --report-dir on a local file system"
+    ):
         while not take(handle, shared=shared):
             if time.monotonic() >= deadline:
                 return False

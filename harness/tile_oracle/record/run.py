@@ -13,10 +13,10 @@ from typing import Any
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import make_folder, sync_folder, write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import object_in, seal, typed
 from tile_oracle.files.user_file import read_regular
 from tile_oracle.record.dataset import measurements_folder
-from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.journal import (
     Journal,
     Tell,
@@ -91,7 +91,7 @@ def open_run(
         raise RecordError(
             f"--run-name {name!r} is not a plain name of letters, digits, dot, dash and underscore"
         )
-    with disk_errors_as(f"cannot open a run in {reports}", "choose another --report-dir"):
+    with disk_errors_as(RecordError, f"cannot open a run in {reports}", "choose another --report-dir"):
         return _open_run(reports, json.loads(json.dumps(purpose)), stem, name, resume, tell)
 
 
@@ -109,21 +109,17 @@ def _open_run(
             return Run(found, wanted, resumed=True, lock=lock)
     folder = _make(reports, name or _timed_name(stem), exact=name is not None, take_empty=resume)
     lock = own(folder, MANIFEST)
-    try:
+    with disk_errors_as(RecordError, f"cannot write to {folder}"):
         for leftover in folder.iterdir() if _is_empty(folder) else ():
             leftover.unlink(missing_ok=True)
         is_free = not any(folder.iterdir())
-    except OSError as error:
-        raise RecordError(f"cannot write to {folder}: {error.strerror}") from None
     if not is_free:
         raise RecordError(f"another session has just created {folder}: wait until it ends, then --resume")
     document = seal({"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")})
-    try:
+    with disk_errors_as(
+        RecordError, f"cannot write {folder / MANIFEST}", "free space or choose another --report-dir"
+    ):
         write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
-    except OSError as error:
-        raise RecordError(
-            f"cannot write {folder / MANIFEST}: {error.strerror}; free space or choose another --report-dir"
-        ) from None
     return Run(folder, wanted, lock=lock)
 
 

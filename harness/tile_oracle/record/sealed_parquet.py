@@ -6,7 +6,7 @@ the BLAKE2b-256 of everything else. Parquet finds pages by offset and the footer
 ignores these bytes, and a program that rewrites the table drops them.
 
 `read_table` reads a file once, compares the digest, and parses the same bytes. A file without a mark was
-written by an older version or another program: only its page checksums, if any, are verified.
+written by another program: only its page checksums, if any, are verified.
 """
 
 from __future__ import annotations
@@ -119,11 +119,6 @@ def checked_bytes(path: Path) -> bytes:
                 f"{path} is not a readable parquet file: it is damaged (it does not match its digest)"
             )
     return data
-
-
-def has_digest(data: bytes) -> bool:
-    """Whether a file's bytes carry a digest, right or wrong."""
-    return _MARK in data
 
 
 def _digest(*pieces: bytes) -> str:

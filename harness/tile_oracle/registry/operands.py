@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import OperandError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.operation import operation_named
 from tile_oracle.operation.descriptor import Argument
 from tile_oracle.problem import Problem
@@ -112,15 +113,14 @@ def shared_files(problem: Problem, first: Array, second: Array) -> Iterator[Data
     folder = _folder_with_room(needed)
     try:
         data = DataFiles(*(folder / name for name in ("first", "second", "out")))
-        try:
+        with disk_errors_as(
+            OperandError,
+            f"{needed:,} bytes cannot be handed to the worker in {folder.parent}",
+            "set TMPDIR to a folder with enough room",
+        ):
             first.tofile(data.first)
             second.tofile(data.second)
             data.out.touch()
-        except OSError as error:
-            raise OperandError(
-                f"{needed:,} bytes cannot be handed to the worker in {folder.parent}: "
-                f"{error.strerror or error}; set TMPDIR to a folder with enough room"
-            ) from None
         yield data
     finally:
         shutil.rmtree(folder, ignore_errors=True)

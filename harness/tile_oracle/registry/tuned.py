@@ -22,6 +22,7 @@ from typing import Any
 from tile_oracle.build.cache import default_cache_folder
 from tile_oracle.errors import KernelError, TunedError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.locks import held
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -139,7 +140,9 @@ class TunedResults:
         if not new:
             return
         text = "".join(_line(entry) for entry in new).encode()
-        try:
+        with disk_errors_as(
+            TunedError, f"tuned results cannot be written to {self.path}", "name another folder"
+        ):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with held(self.path.with_suffix(".lock")):
                 with self.path.open("ab+") as file:
@@ -154,11 +157,6 @@ class TunedResults:
                 for entry in new:
                     self._take(entry)
                 self._tidy()
-        except OSError as error:
-            raise TunedError(
-                f"tuned results cannot be written to {self.path}: {error.strerror or error}; "
-                "name another folder"
-            ) from None
 
     # ---- the file -----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tile_oracle.errors import ProblemError, RecordError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import read_object, seal, typed
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_document, parse_baseline
@@ -20,7 +21,6 @@ from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.model import Origin
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
 from tile_oracle.report.data import (
     Beside,
@@ -56,12 +56,10 @@ def write_report(run_dir: Path, data: ReportData) -> tuple[Path, ...]:
         SUMMARY: summary_markdown(data).encode("utf-8"),
         REPORT: report_html(data).encode("utf-8"),
     }
-    try:
+    with disk_errors_as(RecordError, f"the report cannot be written to {run_dir}"):
         run_dir.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             write_atomically(run_dir / name, content)
-    except OSError as error:
-        raise RecordError(f"the report cannot be written to {run_dir}: {error.strerror or error}") from None
     return tuple(run_dir / name for name in contents)
 
 
@@ -139,7 +137,7 @@ class Inputs:
 def read_inputs(run_dir: Path) -> Inputs:
     """The inputs of the report in a folder, to regenerate it; without a report only the run's name is known.
     Raises RecordError, or GateError for the baseline in it."""
-    with disk_errors_as(f"the report in {run_dir} cannot be read"):
+    with disk_errors_as(RecordError, f"the report in {run_dir} cannot be read"):
         return _read_inputs(run_dir)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.files.data_files import data_folder
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, kind_text
@@ -72,11 +73,9 @@ def export_model(
     for kind, listed in of_kind.items():
         files[f"{file_stem(kind)}.selector"] = selector_bytes(model, listed)
         files[f"{file_stem(kind)}.kernels.txt"] = "".join(f"{k.name}\n" for k in listed).encode()
-    try:
+    with disk_errors_as(ModelError, f"cannot write {folder}"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    except OSError as error:
-        raise ModelError(f"cannot write {folder}: {error.strerror}") from None
     try:
         shutil.copytree(
             data_folder("selector"), staging, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build")

@@ -24,6 +24,7 @@ from tile_oracle.build.source import Headers
 from tile_oracle.build.toolchain import ZigToolchain, find_toolchain
 from tile_oracle.errors import BuildError
 from tile_oracle.files.data_files import data_folder
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.selector import prebuilt_library
 from tile_oracle.terminal.progress_line import wait
 
@@ -134,10 +135,8 @@ def _content() -> Headers:
     files = [p for p in folder.rglob("*") if p.suffix in (".cpp", ".hpp", ".h", ".inc")]
     relative = sorted((str(p.relative_to(folder)), p) for p in files)
     relative = [(name, path) for name, path in relative if not name.startswith("example/")]
-    try:
+    with disk_errors_as(BuildError, f"{folder} cannot be read"):
         return Headers(folder, tuple((name, path.read_bytes()) for name, path in relative))
-    except OSError as error:
-        raise BuildError(f"{folder} cannot be read: {error.strerror}") from None
 
 
 def _compilers(toolchain: str) -> Iterator[_Compiler]:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from tile_oracle.errors import GateError, RecordError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.judge.baseline import make_baseline
 from tile_oracle.judge.baseline_file import save_baseline
 from tile_oracle.judge.scope import NOTHING_JUDGED
@@ -213,13 +214,11 @@ def write_suspects(folder: Path, data: ReportData) -> None:
         columns=["problem", "kernel"],
     )
     path = folder / SUSPECTS
-    try:
+    with disk_errors_as(RecordError, f"{path} cannot be written"):
         if len(pairs):
             write_atomically(path, pairs.to_csv(index=False).encode("utf-8"))
         else:
             path.unlink(missing_ok=True)
-    except OSError as error:
-        raise RecordError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def outcomes_of(data: ReportData, accepted: bool, asked: bool) -> frozenset[Outcome]:

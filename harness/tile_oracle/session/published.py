@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.pages.words import one_line
 from tile_oracle.report.files import SUMMARY, verdict_document
 from tile_oracle.session.conclusion import Conclusion
@@ -36,11 +37,9 @@ def write_report_json(
             for one in conclusions
         ],
     }
-    try:
+    with disk_errors_as(RecordError, f"--report-json {path} cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode("utf-8"))
-    except OSError as error:
-        raise RecordError(f"--report-json {path} cannot be written: {error.strerror or error}") from None
 
 
 def append_step_summary(conclusions: Sequence[Conclusion], trouble: str) -> None:

@@ -1,0 +1,89 @@
+"""The commands that a worker takes. Each is one message of the channel; `do` says which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from tile_oracle.measure.protocol import Message
+from tile_oracle.measure.timing_plan import TimingPlan
+
+
+class _Command(Struct, tag_field="do", tag=str.lower):
+    """Base of all commands."""
+
+
+class Quit(_Command):
+    """End the worker."""
+
+
+class Open(_Command):
+    """Open the device. attempts: the session's slot (record.attempts), "" for none."""
+
+    device_module: str
+    timing: TimingPlan
+    device_options: dict[str, Any] = {}
+    cold_cache: bool = False
+    attempts: str = ""
+
+
+class Load(_Command):
+    """Load a problem, by its row. careful: a session has died at it."""
+
+    problem: dict[str, Any]
+    seed: int
+    careful: bool = False
+
+
+class Run(_Command):
+    """Check and time a kernel. samples: send every sample. best_ms: the fastest median of the problem."""
+
+    id: int
+    binary: str
+    samples: bool = False
+    kernel: str = ""
+    best_ms: float | None = None
+    token: str = ""
+
+
+class Apply(_Command):
+    """Run a kernel once on data in files."""
+
+    id: int
+    binary: str
+    problem: dict[str, Any]
+    first: str
+    second: str
+    out: str
+    token: str = ""
+
+
+class Turn(Struct):
+    """One kernel of Final. count: its samples in each pass."""
+
+    id: int
+    kernel: str
+    binary: str
+    count: int
+    token: str = ""
+
+
+class Final(_Command):
+    """Time kernels interleaved. doubtful: identities of those that were noisy in the sweep."""
+
+    runs: list[Turn]
+    passes: int
+    doubtful: list[int]
+    samples: bool = False
+
+
+RunsKernels = Run | Apply | Final
+Command = Quit | Open | Load | RunsKernels
+
+
+def command_in(message: Message) -> Command:
+    """The command in a message. Raises msgspec.ValidationError."""
+    command: Command = msgspec.convert(message, Command)
+    return command
