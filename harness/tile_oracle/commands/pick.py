@@ -57,7 +57,8 @@ trained on (without the algorithms of libraries, since only the library says whi
 unless --kernel-set or --kernels (a list, or a file of names, one per line) names others. A kernel that the
 architecture's rules refuse for the problem is still listed, with the reason. With --build-dir, a model that
 reads metrics of binaries reads those of prebuilt kernels (`tile-oracle build`) instead of those in its
-folder. """
+folder.
+"""
 
 
 def registry_arguments(*, arch: bool = True) -> tuple[Argument, ...]:
