@@ -76,17 +76,17 @@ def test_a_live_session_is_not_a_death(tmp_path: Path) -> None:
 def test_after_a_machine_crash_the_problem_is_known_then_the_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    boots = iter(["first", "second", "third"])
-    boot = next(boots)
-    monkeypatch.setattr(attempts_module, "_boot", lambda: boot)
+    names = iter(["first", "second", "third"])
+    boot = next(names)
+    monkeypatch.setattr(attempts_module, "boot", lambda: boot)
     die_at(tmp_path, "1", "p", "k")  # what is on disk may be older than the last write
-    boot = next(boots)
+    boot = next(names)
     session = Attempts(tmp_path, "2")
     assert session.careful("p")
     assert not session.blamed("p", "k")
     session.close()
     die_at(tmp_path, "3", "p", "k", careful=True)
-    boot = next(boots)
+    boot = next(names)
     session = Attempts(tmp_path, "4")
     assert session.blamed("p", "k")
     assert not session.blamed("p", "another")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -182,18 +181,8 @@ def test_a_file_of_anything_is_one_note_and_no_entry(tmp_path: Path, content: by
 def test_a_line_with_a_correct_checksum_and_invalid_values_is_not_an_entry(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
-    (tmp_path / "cpu.jsonl").write_text(tuned._line(replace(ENTRY, **change)))  # type: ignore[arg-type]
+    (tmp_path / "cpu.jsonl").write_bytes(tuned._lines([replace(ENTRY, **change)]))  # type: ignore[arg-type]
     assert len(results(tmp_path)) == 0
-
-
-def test_lines_of_another_version_are_kept_and_reported(tmp_path: Path) -> None:
-    later = tuned._line(replace(ENTRY, schema=2))
-    path = tmp_path / "cpu.jsonl"
-    path.write_text(later + "damaged\n")
-    found = results(tmp_path)
-    assert len(found) == 0
-    assert "1 lines of another version of tile-oracle, which are ignored" in found.notes[0]
-    assert path.read_text() == later
 
 
 @pytest.mark.parametrize(
@@ -296,8 +285,7 @@ def test_the_usual_folder_is_beside_the_compiled_kernels(
 ) -> None:
     monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path))
     TunedResults("cpu").add([ENTRY])
-    line = json.loads((tmp_path / "tuned" / "cpu.jsonl").read_text())
-    assert line["kernel"] == KERNELS[0].name
+    assert KERNELS[0].name in (tmp_path / "tuned" / "cpu.jsonl").read_text()
 
 
 @pytest.mark.parametrize("arch", ["../x", "", "a/b", "A" * 50])

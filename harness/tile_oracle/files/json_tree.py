@@ -102,13 +102,6 @@ class JsonTree:
         """A list of distinct booleans."""
         return self._distinct(tuple(item.flag() for item in self.items()))
 
-    def triple(self) -> tuple[int, int, int]:
-        """A list of three positive integers (m, n, k)."""
-        values = tuple(item.integer(1) for item in self.items())
-        if len(values) != 3:
-            raise self.error(f"{self} is not three numbers [m, n, k]")
-        return (values[0], values[1], values[2])
-
     def _distinct(self, values: tuple[_T, ...]) -> tuple[_T, ...]:
         seen = set()
         for value in values:
@@ -135,12 +128,6 @@ class JsonTree:
         if type(self.value) is not int or not least <= self.value <= 1 << 40:
             raise self.error(f"{self} is not an integer from {least}")
         return self.value
-
-    def number(self) -> float:
-        """A positive number."""
-        if type(self.value) not in (int, float) or not 0 < self.value <= 1 << 40:
-            raise self.error(f"{self} is not a positive number")
-        return float(self.value)
 
     def flag(self) -> bool:
         """True or false."""

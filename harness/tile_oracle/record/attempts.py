@@ -21,19 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.files.locks import take
+from tile_oracle.record.owner import boot
 
 _GLOB = ".attempt-*"
 _BYTES = 2048
 _RUNNING, _AT_REST = b"r", b"-"
 _MOST_DEATHS = 2
-
-
-def _boot() -> str:
-    """An identifier of the machine's current boot."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def _page(problem: str, kernel: str, *, careful: bool, boot: str) -> bytes:
@@ -49,7 +42,7 @@ class AttemptSlot:
         self._fd = -1
         with suppress(OSError):
             self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        self._boot = _boot()
+        self._boot = boot()
         self._problem = ""
         self._careful = False
         self._pages: dict[str, bytes] = {}
@@ -95,7 +88,7 @@ class Attempts:
     def __init__(self, folder: Path, writer: str) -> None:
         self.path: Path | None = folder / f".attempt-{writer}"
         self._fd = -1
-        self._boot = _boot()
+        self._boot = boot()
         self._deaths = _read_deaths(folder, self._boot)
         assert self.path is not None
         try:
@@ -154,7 +147,7 @@ def forget_settled(folder: Path, recorded: Callable[[], Collection[tuple[str, st
 
     recorded: reads the pairs of problem and kernel that the run has; called only if there are such slots.
     """
-    deaths = _read_deaths(folder, _boot())
+    deaths = _read_deaths(folder, boot())
     known = recorded() if deaths else ()
     for death in deaths:
         if (death.problem, death.kernel) in known:

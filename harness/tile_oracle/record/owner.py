@@ -69,7 +69,7 @@ def own(folder: Path, manifest: str) -> RunLock:
 
 def name_of_owner() -> str:
     """Identifies this process, so that its workers can tell whether it is alive."""
-    return f"{_boot()} {os.getpid()} {_start_of(os.getpid())}"
+    return f"{boot()} {os.getpid()} {_start_of(os.getpid())}"
 
 
 def join(folder: Path, manifest: str, owner: str) -> RunLock:
@@ -135,12 +135,13 @@ def _whose(inode: int) -> str:
 
 
 def _lives(owner: str) -> bool:
-    boot, pid, start = owner.split(" ")
+    its_boot, pid, start = owner.split(" ")
     # A worker on another machine cannot see the owner's process; its connection to the controller must do.
-    return boot != _boot() or start == _start_of(int(pid))
+    return its_boot != boot() or start == _start_of(int(pid))
 
 
-def _boot() -> str:
+def boot() -> str:
+    """An identifier of the machine's current boot; "unknown" where the system tells none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,23 +1,22 @@
 """Tuned results: the best measured kernel of a problem, stored on disk and used only while it is valid.
 
-There is one file per architecture, `tuned/ARCH.jsonl` in the project's cache folder, with one JSON object per
-line. Each line has its own checksum and is appended under a lock, of another file: this one is replaced when
-it is compacted. Later lines replace earlier ones of the
-same problem and environment.
+There is one file per architecture, `tuned/ARCH.jsonl` in the project's cache folder, with lines like those of
+a journal (record.journal_line). They are appended under a lock, of another file: this one is replaced when it
+is compacted. Later lines replace earlier ones of the same problem and environment.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from tile_oracle.build.cache import default_cache_folder
 from tile_oracle.errors import KernelError, TunedError
@@ -27,13 +26,12 @@ from tile_oracle.files.locks import held
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import Problem
+from tile_oracle.record.journal_line import decode_lines, encode_line
 from tile_oracle.version import __version__
 
-SCHEMA = 1
-"""The version of a line. Lines of other versions are ignored."""
+_Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 
 _ARCH = re.compile(r"[a-z0-9_]{1,40}")
-_CHECKSUM = "sha256"
 _MOST_BYTES = 256 << 20
 _LEAST_TO_TIDY = 1000
 """The number of lines above which a file is compacted once most of them are replaced."""
@@ -49,8 +47,8 @@ class TunedEntry:
 
     problem: str
     kernel: str
-    latency_ms: float
-    tflops: float
+    latency_ms: _Positive
+    tflops: _Positive
     kernels: int
     target: str
     arch: str
@@ -61,7 +59,6 @@ class TunedEntry:
     how: str
     time: str
     harness_version: str = __version__
-    schema: int = SCHEMA
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -139,7 +136,7 @@ class TunedResults:
         new = list(entries)
         if not new:
             return
-        text = "".join(_line(entry) for entry in new).encode()
+        text = _lines(new)
         with disk_errors_as(
             TunedError, f"tuned results cannot be written to {self.path}", "name another folder"
         ):
@@ -168,16 +165,11 @@ class TunedResults:
                 f"{self.path} cannot be read ({error.strerror or error}): no tuned result is used"
             )
             return
-        found = _parsed(data)
-        for entry in found.entries:
+        entries, damaged = _parsed(data)
+        for entry in entries:
             self._take(entry)
-        if found.others:
-            self.notes.append(
-                f"{self.path} has {len(found.others)} lines of another version of tile-oracle, which are "
-                "ignored"
-            )
-        if found.damaged:
-            self.notes.append(self._set_aside(found.damaged))
+        if damaged:
+            self.notes.append(self._set_aside(damaged))
 
     def _read(self) -> bytes:
         try:
@@ -199,13 +191,13 @@ class TunedResults:
         try:
             with held(self.path.with_suffix(".lock")):
                 data = self._read()
-                found = _parsed(data)
-                if not found.damaged:
+                entries, still = _parsed(data)
+                if not still:
                     return f"{self.path} was damaged and has been mended by another process: {kept}"
                 digest = hashlib.sha256(data).hexdigest()[:12]
                 aside = self.path.with_name(f"{self.path.stem}.damaged-{digest}.jsonl")
                 write_atomically(aside, data)
-                write_atomically(self.path, found.text(found.entries))
+                write_atomically(self.path, _lines(entries))
         except OSError as error:
             return (
                 f"{self.path} has {damaged} damaged lines, which are ignored; it cannot be set aside: "
@@ -217,9 +209,8 @@ class TunedResults:
         """Compacts the file if most of its lines are replaced ones. The caller holds the lock."""
         if self._lines < _LEAST_TO_TIDY or self._lines < 4 * sum(1 for _ in self.entries()):
             return
-        found = _parsed(self._read())
-        newest = {entry.identity: entry for entry in found.entries}
-        write_atomically(self.path, found.text(newest.values()))
+        newest = {entry.identity: entry for entry in _parsed(self._read())[0]}
+        write_atomically(self.path, _lines(newest.values()))
         self._lines = len(newest)
 
 
@@ -249,52 +240,17 @@ def _validated(entry: TunedEntry, problem: Problem, here: Surroundings) -> tuple
     return None, "the kernel's source, headers or flags have changed"
 
 
-def _line(entry: TunedEntry) -> str:
-    values = asdict(entry)
-    return json.dumps(values | {_CHECKSUM: _checksum(values)}, separators=(",", ":")) + "\n"
+def _lines(entries: Iterable[TunedEntry]) -> bytes:
+    return b"".join(encode_line(asdict(entry)) for entry in entries)
 
 
-def _checksum(values: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True)
-class _Parsed:
-    """A parsed file: valid entries in order, valid lines of other versions, number of damaged lines."""
-
-    entries: list[TunedEntry]
-    others: list[bytes]
-    damaged: int
-
-    def text(self, entries: Iterable[TunedEntry]) -> bytes:
-        """The content of a file with these entries and the lines of other versions."""
-        return b"".join((*(line + b"\n" for line in self.others), *(_line(e).encode() for e in entries)))
-
-
-def _parsed(data: bytes) -> _Parsed:
-    entries, others, damaged = list[TunedEntry](), list[bytes](), 0
-    for line in data.split(b"\n"):
-        if not line.strip():
-            continue
+def _parsed(data: bytes) -> tuple[list[TunedEntry], int]:
+    """The valid entries of a file, in order, and its number of damaged lines."""
+    lines = decode_lines(data if data.endswith(b"\n") else data + b"\n")
+    entries, damaged = [], sum(map(bool, map(bytes.strip, lines.damaged)))
+    for row in lines.rows:
         try:
-            values = json.loads(line)
-            if values.pop(_CHECKSUM) != _checksum(values):
-                damaged += 1
-            elif values["schema"] != SCHEMA:
-                others.append(line)
-            else:
-                entries.append(_checked(TunedEntry(**values)))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            entries.append(msgspec.convert(row, TunedEntry))
+        except msgspec.ValidationError:
             damaged += 1
-    return _Parsed(entries, others, damaged)
-
-
-_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
-
-
-def _checked(entry: TunedEntry) -> TunedEntry:
-    """Raises ValueError for values that no program of this version wrote."""
-    good = all(isinstance(getattr(entry, f.name), _TYPES[str(f.type)]) for f in fields(TunedEntry))
-    if not good or not (0 < entry.latency_ms < math.inf and 0 < entry.tflops < math.inf):
-        raise ValueError("not an entry")
-    return entry
+    return entries, damaged
