@@ -210,8 +210,8 @@ class SessionOptions:
         "default); ck_tile=DIR: the same, of CK Tile; an installed kernel source, NAME or NAME=ARGUMENT; "
         "kernels written in Triton: a Python file that declares them (tile_oracle.triton), a "
         "folder that `tile-oracle build --kernels` made, or triton for those that ship; a .json file of "
-        "--kernel-set, such as a list of `tile-oracle pool portfolio`; a folder that `tile-oracle build` made "
-        "of a kernel set (also native=FOLDER); and libraries whose "
+        "--kernel-set, such as a list of `tile-oracle pool portfolio`; a folder that `tile-oracle build` "
+        "made of a kernel set (also native=FOLDER); and libraries whose "
         "algorithms are candidates: on sm_90 cublaslt (GEMM) and cudnn (convolution), on AMD's GPUs "
         "hipblaslt (GEMM), miopen (convolution); cudnn=PATH says where the library is",
         section="Kernels and builds",
