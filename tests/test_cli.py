@@ -44,7 +44,6 @@ def test_scripts_may_use_the_earlier_names() -> None:
     for name in (
         *earlier.split(),
         "train",
-        "roofline",
         "evaluate",
         "features",
         "ship",

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.arguments import add_arguments
-from tile_oracle.commands.roofline import ARGUMENTS, run
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Array
+from tile_oracle.features.hardware import hardware_features
+from tile_oracle.features.schemas.roofline_time import Constants, Roofline
+from tile_oracle.features.schemas.roofline_work import Machine, Work
 from tile_oracle.features.schemas.tile_work import tile_work
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.roofline import RooflineModel
-from tile_oracle.model.roofline_fit import fit_roofline
-from tile_oracle.model.roofline_folder import roofline_files, roofline_folder
-from tile_oracle.model.store import write_folder
+from tile_oracle.model.roofline_folder import roofline_folder
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool import gemm_pool
@@ -164,11 +161,13 @@ def test_matrices_that_fit_the_cache_stay_there() -> None:
 
 def test_a_tile_of_many_streamed_parts_is_slow_to_add_up() -> None:
     """132 programs share one tile, or 4,096."""
-    streamed, tiles = triton("stream_k", 64, 64), triton("tiles", 64, 64)
-    shared = replace(MODEL, shared=replace(MODEL.shared, part_us=2 * MODEL.shared.part_us))
+    kernels = [triton("stream_k", 64, 64), triton("tiles", 64, 64)]
     problems = [GemmProblem("bf16", "rcr", 64, 64, 64 * 132), square(4096)]
-    more = times_ms(problems, [streamed, tiles], shared) - times_ms(problems, [streamed, tiles])
-    assert more[0, 0] == pytest.approx(132 * MODEL.shared.part_us / 1000, rel=1e-6)
+    work = Work.of(pair_columns(problems, kernels), Machine.of(hardware_features("sm_90")))
+    part_us = Constants().part_us
+    slower = Roofline(replace(Constants(), part_us=2 * part_us))
+    more = (slower.time(work).total_us - Roofline().time(work).total_us).reshape(2, 2)
+    assert more[0, 0] == pytest.approx(132 * part_us, rel=1e-6)
     assert more[1, 0] < more[0, 0] / 1000
     assert (more[:, 1] == 0).all()
 
@@ -183,26 +182,6 @@ def test_rows_without_matrix_instructions_pay_for_their_sums() -> None:
     )
     found = times_ms([GemmProblem("bf16", "rcr", 1, 32768, 512)], [wide, narrow])[0]
     assert found[0] > 1.1 * found[1]
-
-
-def test_fitted_constants_explain_other_times() -> None:
-    """Times of a GPU whose memory and launches are slower."""
-    slow = replace(MODEL, shared=replace(MODEL.shared, launch_us=6.0, memory_share=0.3))
-    problems = [GemmProblem("bf16", "rcr", m, n, 4096) for m in (1, 64, 1024) for n in (512, 4096, 32768)]
-    kernels = [LARGE, SMALL, FEW, triton("tma", 128, 128)]
-    rows = pd.DataFrame(pair_columns(problems, kernels))
-    rows["problem"] = [problem.id for problem in problems for _ in kernels]
-    rows["latency_ms"] = times_ms(problems, kernels, slow).ravel()
-    fitted = fit_roofline(rows, "sm_90")
-    error = np.abs(fitted.log_time(rows, {}) - np.log(rows["latency_ms"]))
-    unfitted = np.abs(MODEL.log_time(rows, {}) - np.log(rows["latency_ms"]))
-    assert unfitted.max() > 0.9
-    assert error.max() < 0.2
-    assert error.mean() < 0.1
-    assert fitted.shared.launch_us > MODEL.shared.launch_us
-    assert fitted.shared.memory_share < MODEL.shared.memory_share
-    assert fitted.engines["library"] == MODEL.engines["library"], "there are no rows of it"
-    assert RooflineModel.from_json(fitted.as_json()) == fitted
 
 
 def test_a_folder_ranks_pools_of_several_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,20 +207,4 @@ def test_a_folder_ranks_pools_of_several_sources(tmp_path: Path, monkeypatch: py
 )
 def test_what_has_no_roofline_gets_one_line(op: str, dtype: str, arch: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        roofline_files(op, dtype, RooflineModel(arch))
-
-
-def test_a_damaged_folder_gets_one_line(tmp_path: Path) -> None:
-    files = roofline_files("gemm", "bf16", MODEL)
-    files["roofline.json"] = files["roofline.json"].replace(b'"launch_us": ', b'"launch_us": -')
-    write_folder(tmp_path / "model", files)
-    with pytest.raises(ModelError, match="roofline model cannot be read"):
-        Predictor.load(tmp_path / "model")
-
-
-def test_the_command_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser, ARGUMENTS)
-    assert run(parser.parse_args(["-o", str(tmp_path / "m"), "--arch", "gfx950", "--dtype", "fp8"])) == 0
-    assert "fp8 on gfx950" in capsys.readouterr().out
-    assert Predictor.load(tmp_path / "m").spec.dtype == "fp8"
+        roofline_folder(Kind.of(op, dtype=dtype), arch)

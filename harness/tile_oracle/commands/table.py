@@ -88,10 +88,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     ),
     "Models": (
         Command("model train", "train a model that picks kernels, from recorded measurements"),
-        Command(
-            "model roofline",
-            "write the analytic model of GEMM, which needs no measurements",
-        ),
         Command("model evaluate", "judge a model's picks by recorded measurements"),
         Command(
             "model ship",

@@ -37,7 +37,6 @@ from tile_oracle.model.store import (
     CODE_FILE,
     NETWORK_FILE,
     PHYSICAL_FILE,
-    ROOFLINE_FILE,
     SPEC_FILE,
     kernels_trained_on,
     no_model_there,
@@ -257,7 +256,7 @@ def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tupl
             schemas = schemas_of_model(spec.op_type)
             members.append(NetworkMember.from_json(read_json(folder / NETWORK_FILE), schemas))
         elif name == ROOFLINE:
-            members.append(RooflineModel.from_json(read_json(folder / ROOFLINE_FILE)))
+            members.append(RooflineModel(spec.arch))
         else:
             members.append(tree_member(name))
     return tuple(members)

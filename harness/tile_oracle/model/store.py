@@ -7,7 +7,6 @@
     feature_importances_{target}.json   total gain of each feature
     physical_time.json                  coefficients of the physical time model, if it has one
     network.json                        weights of the neural networks, if it has them
-    roofline.json                       constants of the roofline model, if it is one
     code_facts.json                     registers, LDS, ... of the kernels' binaries, if it reads them
     training.parquet                    the rows that it was trained on, if `tile-oracle ship` made it
     out_of_fold.parquet                 predictions of its cross-validation
@@ -37,7 +36,6 @@ from tile_oracle.terminal.did_you_mean import did_you_mean
 SPEC_FILE = "feature_spec.json"
 PHYSICAL_FILE = "physical_time.json"
 NETWORK_FILE = "network.json"
-ROOFLINE_FILE = "roofline.json"
 CODE_FILE = "code_facts.json"
 TRAINING_FILE = "training.parquet"
 OUT_OF_FOLD_FILE = "out_of_fold.parquet"
@@ -215,6 +213,5 @@ def _is_ours(name: str) -> bool:
         MANIFEST_FILE,
         CODE_FILE,
         NETWORK_FILE,
-        ROOFLINE_FILE,
         OUT_OF_FOLD_FILE,
     ) or name.startswith(("model_", "cv_metrics_", "feature_importances_", "physical_"))
