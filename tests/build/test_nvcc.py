@@ -169,7 +169,7 @@ def of_nvcc(source: str) -> tuple[str, bytes]:
 def ptx_of_clang(source: str) -> str:
     toolchain = find_gpu_toolchain("ziglang", "sm_90")
     assert isinstance(toolchain, GpuToolchain)
-    return made(replace(toolchain, ptxas=None), source)[0]
+    return made(replace(toolchain, ptxas=None, suffix=".ptx"), source)[0]
 
 
 def visible(ptx: str) -> set[str]:

@@ -17,7 +17,7 @@ from tile_oracle.build.isa import Isa
 from tile_oracle.build.kernel_source import KernelSource
 from tile_oracle.build.process import CompilerProcesses, Ended
 from tile_oracle.build.source import ABI_VERSION, source_suffix
-from tile_oracle.build.toolchain import INCLUDE_FOLDER, AssemblyToolchain, Toolchain
+from tile_oracle.build.toolchain import INCLUDE_FOLDER, Toolchain
 from tile_oracle.errors import BuildError
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.kernel import Kernel
@@ -135,8 +135,6 @@ class Compiler:
 
     def assembly(self, kernel: Kernel) -> str:
         """The kernel's assembly, from the same compiler with the same flags. Raises BuildError."""
-        if not isinstance(self._toolchain, AssemblyToolchain):
-            raise BuildError(f"{kernel.name} cannot be verified without the compiler that made it")
         with self._cache.work_folder() as work:
             self._prepare(work, self._source.unit(kernel))
             command = self._toolchain.assembly_command(self._unit_name, ASSEMBLY, self._flags)

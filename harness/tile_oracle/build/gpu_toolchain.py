@@ -19,10 +19,12 @@ from tile_oracle.build.isa import GPU_MACHINES, Isa
 from tile_oracle.build.nvcc import HOW_TO_GET_NVCC, NvccToolchain, find_nvcc, is_nvcc
 from tile_oracle.build.toolchain import (
     INCLUDE_FOLDER,
+    Toolchain,
+    ZigWheel,
     ask_compiler,
-    check_found_for,
     version_number,
     zig_folder,
+    zig_wheel,
 )
 from tile_oracle.errors import BuildError
 
@@ -61,66 +63,43 @@ ASSEMBLY = "kernel.s"
 _ROCM_CLANG = ("llvm/bin/clang++", "lib/llvm/bin/clang++")
 
 
-@dataclass(frozen=True)
-class GpuToolchain:
-    """A clang that builds for one GPU architecture.
+@dataclass(frozen=True, kw_only=True)
+class GpuToolchain(Toolchain):
+    """A clang that builds for one GPU architecture."""
 
-    compiler: the start of the command line. zig: the ziglang wheel's folder, or None; its clang has neither
-    its own headers nor a linker named lld beside it. ptxas: NVIDIA's assembler; when None, the driver
-    assembles the PTX.
-    """
-
-    name: str
-    arch: str
     machine: str
     compiler: tuple[str, ...]
-    version: str
-    fingerprint: str
-    identity: str
-    zig: Path | None = None
+    """The start of the command line."""
+    wheel: ZigWheel | None = None
+    """The ziglang wheel that has the compiler; it has neither its own headers nor a linker beside it."""
     ptxas: Path | None = None
+    """NVIDIA's assembler; when None, the driver assembles the PTX."""
 
-    @property
-    def suffix(self) -> str:
-        """File name suffix of a binary."""
-        if self.machine == "amdgcn":
-            return ".hsaco"
-        return ".cubin" if self.ptxas is not None else ".ptx"
-
-    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        check_found_for(self.name, self.arch, arch)
-        return (*(word.format(arch=arch) for word in _LANGUAGE[self.machine]), *_COMMON)
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
+        return (*(word.format(arch=self.arch) for word in _LANGUAGE[self.machine]), *_COMMON)
 
     def prepare(self, work: Path) -> None:
-        if self.zig is not None:
-            resource = work / "resource"
-            resource.mkdir()
-            (resource / "include").symlink_to(self.zig / "lib" / "include")
+        if self.wheel is not None:
+            self.wheel.prepare(work)
 
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
-        """The command that writes the same code as text (PTX for sm_90)."""
         return (*self._compile(flags), "-S", source, "-o", output)
 
     def _compile(self, flags: tuple[str, ...]) -> tuple[str, ...]:
-        wheel = () if self.zig is None else ("-resource-dir", "resource", "-nostdlibinc")
+        wheel = () if self.wheel is None else ("-resource-dir", "resource", "-nostdlibinc")
         return (*self.compiler, *flags, *wheel, "-I", INCLUDE_FOLDER)
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        compile_ = self._compile(flags)
         if self.machine == "nvptx":
             if self.ptxas is None:
-                return ((*compile_, "-S", source, "-o", output),)
+                return (self.assembly_command(source, output, flags),)
             assemble = (str(self.ptxas), f"-arch={self.arch}", "-O3", "kernel.ptx", "-o", output)
-            return ((*compile_, "-S", source, "-o", "kernel.ptx"), assemble)
-        if self.zig is None:
-            return ((*compile_, "-c", source, "-o", output),)
-        # clang would look for lld on PATH. Assembling and linking in separate steps avoids that.
-        zig = self.compiler[0]
-        target = ("--target=amdgcn-amd-amdhsa", f"-mcpu={self.arch}")
+            return (self.assembly_command(source, "kernel.ptx", flags), assemble)
+        if self.wheel is None:
+            return ((*self._compile(flags), "-c", source, "-o", output),)
         return (
             self.assembly_command(source, ASSEMBLY, flags),
-            (zig, "clang", *target, "-c", ASSEMBLY, "-o", "kernel.o"),
-            (zig, "ld.lld", "-shared", "kernel.o", "-o", output),
+            *self.wheel.assemble(ASSEMBLY, output, self.arch),
         )
 
 
@@ -188,17 +167,11 @@ def find_ptxas(machine: str = "nvptx") -> Path | None:
     return find_cuda_program("ptxas") if machine == "nvptx" else None
 
 
-@lru_cache(maxsize=16)
 def _zig(folder: Path, arch: str, machine: str, ptxas: Path | None) -> GpuToolchain:
-    zig = str(folder / "zig")
-    first = _first_line(ask_compiler(zig, "clang", "--version"))
-    own = ask_compiler(zig, "version").strip()
-    version = version_number(first, zig)
-    identity = f"clang {version} (ziglang {own})" + _assembler(ptxas)
-    fingerprint = f"{identity}; {first}"
-    return GpuToolchain(
-        "ziglang", arch, machine, (zig, "clang"), version, fingerprint, identity, folder, ptxas
-    )
+    wheel = zig_wheel(folder)
+    identity = wheel.identity + _assembler(ptxas)
+    compiler, version = (wheel.zig, "clang"), wheel.version
+    return _made("ziglang", arch, machine, compiler, version, identity, wheel.first_line, ptxas, wheel)
 
 
 @lru_cache(maxsize=16)
@@ -212,8 +185,32 @@ def _clang(path: Path, name: str, arch: str, machine: str, ptxas: Path | None) -
     kind = next((line for line in lines if line.startswith("HIP version")), "")
     identity = f"{'AMD clang' if 'AMD' in first else 'clang'} {version}{f' ({kind})' if kind else ''}"
     identity += _assembler(ptxas)
+    return _made(name, arch, machine, (str(path),), version, identity, first, ptxas)
+
+
+def _made(
+    name: str,
+    arch: str,
+    machine: str,
+    compiler: tuple[str, ...],
+    version: str,
+    identity: str,
+    first_line: str,
+    ptxas: Path | None,
+    wheel: ZigWheel | None = None,
+) -> GpuToolchain:
+    suffix = ".cubin" if ptxas is not None else ".ptx"
     return GpuToolchain(
-        name, arch, machine, (str(path),), version, f"{identity}; {first}", identity, None, ptxas
+        name=name,
+        version=version,
+        identity=identity,
+        fingerprint=f"{identity}; {first_line}",
+        arch=arch,
+        suffix=".hsaco" if machine == "amdgcn" else suffix,
+        machine=machine,
+        compiler=compiler,
+        wheel=wheel,
+        ptxas=ptxas,
     )
 
 
@@ -222,7 +219,3 @@ def _assembler(ptxas: Path | None) -> str:
         return ""
     said = ask_compiler(str(ptxas), "--version").splitlines()
     return f", ptxas {version_number(said[-1] if said else '', str(ptxas))}"
-
-
-def _first_line(text: str) -> str:
-    return text.splitlines()[0] if text.strip() else ""

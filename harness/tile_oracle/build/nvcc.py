@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tile_oracle.build.cuda_programs import find_cuda_program
 from tile_oracle.build.isa import Isa
-from tile_oracle.build.toolchain import INCLUDE_FOLDER, ask_compiler, check_found_for
+from tile_oracle.build.toolchain import INCLUDE_FOLDER, Toolchain, ask_compiler
 from tile_oracle.errors import BuildError
 
 HOW_TO_GET_NVCC = "install CUDA 12.0 or newer, or pip install nvidia-cuda-nvcc"
@@ -26,23 +26,17 @@ _HEADER_IT_INCLUDES = "cuda_runtime.h"
 _EMPTY_HEADER = "// Instead of CUDA's: the kernels need no header.\n"
 
 
-@dataclass(frozen=True)
-class NvccToolchain:
+@dataclass(frozen=True, kw_only=True)
+class NvccToolchain(Toolchain):
     """nvcc and the host compiler that it preprocesses with."""
 
-    name: str
-    arch: str
     compiler: Path
     host_compiler: Path
-    version: str
-    fingerprint: str
-    identity: str
     suffix: str = ".cubin"
 
-    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        check_found_for(self.name, self.arch, arch)
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
         # Whole-program compilation hides variables, and the host looks up to_launch_info by name.
-        return (f"-arch={arch}", "-std=c++20", "-O3", "-rdc=true", "-Xcompiler", "-nostdinc")
+        return (f"-arch={self.arch}", "-std=c++20", "-O3", "-rdc=true", "-Xcompiler", "-nostdinc")
 
     def prepare(self, work: Path) -> None:
         (work / _HEADER_IT_INCLUDES).write_text(_EMPTY_HEADER)
@@ -91,7 +85,12 @@ def _nvcc(name: str, arch: str, path: Path, host_compiler: Path) -> NvccToolchai
         raise BuildError(f"toolchain {name!r} is nvcc {version}: the kernels are C++20, which needs 12.0")
     # nvcc's front end imitates the host compiler and its version, so both belong in the fingerprint.
     host = " ".join(ask_compiler(str(host_compiler), "--version").splitlines()[:1])
-    identity = f"nvcc {version}"
     return NvccToolchain(
-        name, arch, path, host_compiler, version, f"{identity}; {' '.join(said.split())}; {host}", identity
+        name=name,
+        version=version,
+        identity=f"nvcc {version}",
+        fingerprint=f"nvcc {version}; {' '.join(said.split())}; {host}",
+        arch=arch,
+        compiler=path,
+        host_compiler=host_compiler,
     )

@@ -12,16 +12,18 @@ import os
 import re
 import shutil
 import subprocess
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from tile_oracle.build.isa import Isa
 from tile_oracle.errors import BuildError
 
 INCLUDE_FOLDER = "include"
 """Name of the header folder inside the work folder."""
+_RESOURCE = "resource"
+"""Name of the folder with clang's own headers, if it does not know it."""
 
 _HOW_TO_GET_ONE = "pip install ziglang (a compiler as a wheel), or apt install g++, or name one by its path"
 
@@ -42,82 +44,108 @@ _CPU_FLAGS = (
 )
 
 
-class Toolchain(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Toolchain(ABC):
     """Compiles translation units. Equal fingerprint, flags and source give equal binaries."""
 
-    @property
-    def name(self) -> str:
-        """The name that selects it: ziglang, clang++, g++ or a path."""
-
-    @property
-    def version(self) -> str:
-        """The compiler's own version number."""
-
-    @property
-    def identity(self) -> str:
-        """The toolchain as recorded: "clang 22.1.8 (ziglang 0.17.0)"."""
-
-    @property
-    def fingerprint(self) -> str:
-        """The toolchain's part of the cache key: the identity and the rest of the --version output."""
-
-    @property
-    def suffix(self) -> str:
-        """File name suffix of a binary: .so, .hsaco, .ptx, .cubin."""
+    name: str
+    """The name that selects it: ziglang, clang++, g++ or a path."""
+    version: str
+    """The compiler's own version number."""
+    identity: str
+    """The toolchain as recorded: "clang 22.1.8 (ziglang 0.17.0)"."""
+    fingerprint: str
+    """The toolchain's part of the cache key: the identity and the rest of the --version output."""
+    arch: str = "cpu"
+    """The architecture that it was found for."""
+    suffix: str = ".so"
+    """File name suffix of a binary: .so, .hsaco, .ptx, .cubin."""
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
         """The flags that affect the code. Raises BuildError when this toolchain cannot build for `isa`."""
+        if arch != self.arch:
+            raise BuildError(f"toolchain {self.name} builds for {self.arch}, not for {arch!r}")
+        return self._flags(isa)
+
+    @abstractmethod
+    def _flags(self, isa: Isa) -> tuple[str, ...]: ...
 
     def prepare(self, work: Path) -> None:
         """Adds to a fresh work folder what the commands need besides the source and its headers."""
+        return
 
+    @abstractmethod
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         """The command lines to run in order in the work folder; file names are relative to it."""
 
-
-@runtime_checkable
-class AssemblyToolchain(Toolchain, Protocol):
-    """A toolchain that can also write the machine code as text."""
-
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
-        """The command line that writes a unit's assembly; file names are relative to the work folder."""
+        """The command line that writes a unit's machine code as text; file names are relative to the work
+        folder. Raises BuildError where the toolchain cannot."""
+        raise BuildError(f"{self.identity} does not write machine code as text")
 
 
 @dataclass(frozen=True)
-class ZigToolchain:
-    """The ziglang wheel's clang and LLD, run directly without zig's driver and cache."""
+class ZigWheel:
+    """The ziglang wheel, whose clang and LLD are run directly without zig's driver and cache."""
 
     folder: Path
     version: str
-    fingerprint: str
+    """Of its clang."""
     identity: str
-    name: str = "ziglang"
-    suffix: str = ".so"
+    first_line: str
+    """Of what its clang prints as its version."""
 
     @property
-    def _zig(self) -> str:
+    def zig(self) -> str:
+        """The program."""
         return str(self.folder / "zig")
 
-    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        _check_arch(self.name, arch)
+    @property
+    def clang(self) -> tuple[str, ...]:
+        """The start of a command line, in a work folder that was prepared."""
+        return (self.zig, "clang", "-resource-dir", _RESOURCE)
+
+    def link(self, objects: str, output: str, *options: str) -> tuple[str, ...]:
+        """The command that links a shared library. clang would look for lld on PATH."""
+        return (self.zig, "ld.lld", "-shared", *options, objects, "-o", output)
+
+    def assemble(self, source: str, output: str, arch: str) -> tuple[tuple[str, ...], ...]:
+        """The commands that make a code object of an AMD GPU's assembly."""
+        target = ("--target=amdgcn-amd-amdhsa", f"-mcpu={arch}")
+        return (
+            (self.zig, "clang", *target, "-c", source, "-o", "kernel.o"),
+            self.link("kernel.o", output),
+        )
+
+    def prepare(self, work: Path) -> None:
+        """Adds clang's own headers to a work folder."""
+        (work / _RESOURCE).mkdir()
+        (work / _RESOURCE / "include").symlink_to(self.folder / "lib" / "include")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZigToolchain(Toolchain):
+    """The ziglang wheel's clang and LLD."""
+
+    wheel: ZigWheel
+
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
         # By default the wheel's clang targets the machine it runs on.
         return (f"--target={isa.machine}-unknown-linux-musl", *_cpu_flags(isa))
 
     def prepare(self, work: Path) -> None:
-        resource = work / "resource"
-        resource.mkdir()
-        (resource / "include").symlink_to(self.folder / "lib" / "include")
+        self.wheel.prepare(work)
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        compile_ = (self._zig, "clang", "-resource-dir", "resource", "-nostdlibinc", *flags)
+        compile_ = (*self.wheel.clang, "-nostdlibinc", *flags)
         return (
             (*compile_, "-I", INCLUDE_FOLDER, "-c", source, "-o", output + ".o"),
-            (self._zig, "ld.lld", "-shared", "-z", "noexecstack", output + ".o", "-o", output),
+            self.wheel.link(output + ".o", output, "-z", "noexecstack"),
         )
 
 
-@dataclass(frozen=True)
-class SystemToolchain:
+@dataclass(frozen=True, kw_only=True)
+class SystemToolchain(Toolchain):
     """An installed clang++ or g++. One command compiles and links."""
 
     compiler: Path
@@ -125,23 +153,14 @@ class SystemToolchain:
     """clang or g++, as detected from --version."""
     machine: str
     """The machine it builds for: x86_64, aarch64."""
-    version: str
-    fingerprint: str
-    identity: str
-    name: str
-    suffix: str = ".so"
 
-    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        _check_arch(self.name, arch)
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
         if isa.machine != self.machine:
             raise BuildError(
                 f"{self.identity} makes {self.machine} code, not {isa.name} ({isa.machine}): "
                 "use --toolchain ziglang, or build on such a machine"
             )
         return _cpu_flags(isa)
-
-    def prepare(self, work: Path) -> None:
-        """Does nothing: a system compiler knows its own folders."""
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         # libgcc is linked statically for half-float conversions that the instruction set lacks.
@@ -156,17 +175,6 @@ def _runtime(kind: str) -> tuple[str, ...]:
 def _cpu_flags(isa: Isa) -> tuple[str, ...]:
     control_flow = ("-fcf-protection=none",) if isa.machine == "x86_64" else ()
     return (*_CPU_FLAGS, *control_flow, *isa.flags)
-
-
-def check_found_for(toolchain: str, found_for: str, arch: str) -> None:
-    """Raises BuildError when a toolchain found for one architecture is used for another."""
-    if arch != found_for:
-        raise BuildError(f"toolchain {toolchain} was found for {found_for}, not for {arch}")
-
-
-def _check_arch(name: str, arch: str) -> None:
-    if arch != "cpu":
-        raise BuildError(f"toolchain {name} does not build for {arch!r}: it builds for cpu")
 
 
 def find_toolchain(name: str = "auto") -> Toolchain:
@@ -212,13 +220,24 @@ def zig_folder() -> Path | None:
 
 
 @lru_cache(maxsize=16)
-def _zig_toolchain(folder: Path) -> ZigToolchain:
+def zig_wheel(folder: Path) -> ZigWheel:
+    """The wheel in a folder. Raises BuildError when its clang does not run."""
     zig = str(folder / "zig")
-    clang = ask_compiler(zig, "clang", "--version").splitlines()
+    first = ask_compiler(zig, "clang", "--version").partition("\n")[0]
     own = ask_compiler(zig, "version").strip()
-    version = version_number(clang[0] if clang else "", zig)
-    identity = f"clang {version} (ziglang {own})"
-    return ZigToolchain(folder, version, f"{identity}; {clang[0]}", identity)
+    version = version_number(first, zig)
+    return ZigWheel(folder, version, f"clang {version} (ziglang {own})", first)
+
+
+def _zig_toolchain(folder: Path) -> ZigToolchain:
+    wheel = zig_wheel(folder)
+    return ZigToolchain(
+        name="ziglang",
+        version=wheel.version,
+        identity=wheel.identity,
+        fingerprint=f"{wheel.identity}; {wheel.first_line}",
+        wheel=wheel,
+    )
 
 
 @lru_cache(maxsize=16)
@@ -237,7 +256,15 @@ def _system_toolchain(compiler: Path, name: str) -> SystemToolchain:
     machine = ask_compiler(str(compiler), "-dumpmachine").strip()
     fingerprint = f"{kind}; {first}; {machine}"
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.split("-")[0], machine.split("-")[0])
-    return SystemToolchain(compiler, kind, machine, version, fingerprint, f"{kind} {version}", name)
+    return SystemToolchain(
+        name=name,
+        version=version,
+        identity=f"{kind} {version}",
+        fingerprint=fingerprint,
+        compiler=compiler,
+        kind=kind,
+        machine=machine,
+    )
 
 
 def version_number(line: str, name: str) -> str:

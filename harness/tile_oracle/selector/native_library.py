@@ -93,7 +93,7 @@ def built_for(machine: str, glibc: str, folder: Path) -> Path:
     compiled by ziglang. folder: the cache. Raises BuildError."""
     zig = find_toolchain("ziglang")
     assert isinstance(zig, ZigToolchain)
-    command = (str(zig.folder / "zig"), "c++", "-target", f"{machine}-linux-gnu.{glibc}", "-s")
+    command = (zig.wheel.zig, "c++", "-target", f"{machine}-linux-gnu.{glibc}", "-s")
     return _built_with([_Compiler(zig.identity, zig.fingerprint, command)], folder)
 
 
@@ -150,7 +150,7 @@ def _compilers(toolchain: str) -> Iterator[_Compiler]:
             continue
         found = True
         if isinstance(one, ZigToolchain):
-            yield _Compiler(one.identity, one.fingerprint, (str(one.folder / "zig"), "c++"))
+            yield _Compiler(one.identity, one.fingerprint, (one.wheel.zig, "c++"))
         else:
             # The compiler's name is not part of the key: its fingerprint identifies it.
             yield _Compiler(one.identity, one.fingerprint, (str(getattr(one, "compiler", name)),))

@@ -178,7 +178,7 @@ class EmulatedGpu:
                 place.mkdir(exist_ok=True)
                 (place / header).write_text(content)
         (work / name).write_text(text)
-        zig = str(toolchain.folder / "zig")
+        zig = toolchain.wheel.zig
         target = f"--target={platform.machine()}-unknown-linux-musl"
         compile_ = (zig, "clang", target, "-resource-dir", "resource", "-nostdlibinc", *_FLAGS, *flags)
         for command in (

@@ -21,10 +21,12 @@ from tile_oracle.build.gpu_toolchain import ASSEMBLY, rocm_folders
 from tile_oracle.build.isa import GPU_MACHINES, Isa
 from tile_oracle.build.toolchain import (
     INCLUDE_FOLDER,
+    Toolchain,
+    ZigWheel,
     ask_compiler,
-    check_found_for,
     version_number,
     zig_folder,
+    zig_wheel,
 )
 from tile_oracle.errors import BuildError
 from tile_oracle.files.trusted_folder import check_trusted
@@ -57,32 +59,27 @@ _HOW = (
 )
 
 
-@dataclass(frozen=True)
-class HipccToolchain:
+@dataclass(frozen=True, kw_only=True)
+class CkTileToolchain(Toolchain):
+    """A compiler for the kernels of one CK Tile."""
+
+    headers: CkTileHeaders
+
+
+@dataclass(frozen=True, kw_only=True)
+class HipccToolchain(CkTileToolchain):
     """ROCm's hipcc: one command for host and device."""
 
     compiler: Path
-    arch: str
-    headers: CkTileHeaders
-    name: str
-    version: str
-    identity: str
-    fingerprint: str
-    suffix: str = ".so"
 
-    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        check_found_for(self.name, self.arch, arch)
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
         # Uncompressed, so that registers, LDS and spills can be read from the code object in the library.
-        return (f"--offload-arch={arch}", "--no-offload-compress", "-fPIC", *_COMMON, *_ROCM)
-
-    def prepare(self, work: Path) -> None:
-        """Does nothing: hipcc knows its own folders."""
+        return (f"--offload-arch={self.arch}", "--no-offload-compress", "-fPIC", *_COMMON, *_ROCM)
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         return ((*self._compile(flags), "-shared", source, "-o", output),)
 
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
-        """What writes the code for the GPU as text."""
         device = ("--offload-device-only", "--no-gpu-bundle-output", "-S")
         return (*self._compile(flags), *device, source, "-o", output)
 
@@ -92,52 +89,37 @@ class HipccToolchain:
         return (str(self.compiler), "-x", "hip", *flags, *include)
 
 
-@dataclass(frozen=True)
-class WheelToolchain:
+@dataclass(frozen=True, kw_only=True)
+class WheelToolchain(CkTileToolchain):
     """The ziglang wheel's clang with HIP headers from a folder. g++ links the host part.
 
     The library resolves HIP functions from the process that loads it.
     """
 
-    zig: Path
+    wheel: ZigWheel
     linker: Path
     made: Path
-    arch: str
-    headers: CkTileHeaders
-    version: str
-    identity: str
-    fingerprint: str
-    name: str = "ziglang"
-    suffix: str = ".so"
 
-    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        check_found_for(self.name, self.arch, arch)
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
         defines = ("-D__HIP_PLATFORM_AMD__", "-D__HIP_ROCclr__", "-D__AMDGCN_WAVEFRONT_SIZE=64")
-        return (f"--offload-arch={arch}", "-nogpulib", "-nogpuinc", *defines, *_COMMON)
+        return (f"--offload-arch={self.arch}", "-nogpulib", "-nogpuinc", *defines, *_COMMON)
 
     def prepare(self, work: Path) -> None:
-        resource = work / "resource"
-        resource.mkdir()
-        (resource / "include").symlink_to(self.zig / "lib" / "include")
+        self.wheel.prepare(work)
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        zig = str(self.zig / "zig")
         compile_ = self._compile(flags)
-        device = ("--target=amdgcn-amd-amdhsa", f"-mcpu={self.arch}")
         bundle = (sys.executable, "-I", str(Path(offload_bundle.__file__).resolve()))
         embed = ("-Xclang", "-fcuda-include-gpubinary", "-Xclang", "kernel.hipfb")
         return (
-            # clang would look for lld on PATH. Assembling and linking in separate steps avoids that.
             self.assembly_command(source, ASSEMBLY, flags),
-            (zig, "clang", *device, "-c", ASSEMBLY, "-o", "kernel.o"),
-            (zig, "ld.lld", "-shared", "kernel.o", "-o", "kernel.hsaco"),
+            *self.wheel.assemble(ASSEMBLY, "kernel.hsaco", self.arch),
             (*bundle, "kernel.hsaco", "kernel.hipfb", self.arch),
             (*compile_, "--offload-host-only", "-fPIC", *embed, "-c", source, "-o", "host.o"),
             (str(self.linker), "-shared", "-Wl,-z,noexecstack", "host.o", "-o", output),
         )
 
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
-        """What writes the code for the GPU as text."""
         bitcode = ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(self.made / "ockl.bc"))
         device = ("--offload-device-only", "--no-gpu-bundle-output", "-S")
         return (*self._compile(flags), *bitcode, *device, source, "-o", output)
@@ -145,14 +127,11 @@ class WheelToolchain:
     def _compile(self, flags: tuple[str, ...]) -> tuple[str, ...]:
         wrap = self.made / "wrap"
         return (
-            *(str(self.zig / "zig"), "clang", "-resource-dir", "resource", "-x", "hip", *flags),
+            *(*self.wheel.clang, "-x", "hip", *flags),
             *("-isystem", str(wrap / "cuda_wrappers"), "-isystem", str(wrap)),
             *("-I", str(self.made / "include"), "-I", INCLUDE_FOLDER, "-I", str(self.headers.include)),
             *("-include", "__clang_hip_runtime_wrapper.h", "-include", "hip/hip_runtime.h"),
         )
-
-
-CkTileToolchain = HipccToolchain | WheelToolchain
 
 
 def find_ck_tile_toolchain(
@@ -198,9 +177,15 @@ def _hipcc_toolchain(compiler: Path, name: str, arch: str, headers: CkTileHeader
         said = lines[0][:80] if lines else ""
         raise BuildError(f"toolchain {name!r} is not hipcc: its --version prints {said!r}; {_HOW}")
     version = version_number(hip, name)
-    identity = f"hipcc {version}, {headers.identity}"
-    fingerprint = f"{'; '.join(lines[:3])}; {headers.digest}"
-    return HipccToolchain(compiler, arch, headers, name, version, identity, fingerprint)
+    return HipccToolchain(
+        name=name,
+        version=version,
+        identity=f"hipcc {version}, {headers.identity}",
+        fingerprint=f"{'; '.join(lines[:3])}; {headers.digest}",
+        arch=arch,
+        headers=headers,
+        compiler=compiler,
+    )
 
 
 def _wheel(arch: str, headers: CkTileHeaders, environment: Mapping[str, str]) -> WheelToolchain:
@@ -223,11 +208,17 @@ def _wheel(arch: str, headers: CkTileHeaders, environment: Mapping[str, str]) ->
         raise BuildError(
             f"no compiler for CK Tile was found: no hipcc, and without {', '.join(missing)}; {_HOW}"
         )
-    zig = str(folder / "zig")
-    first = ask_compiler(zig, "clang", "--version").partition("\n")[0]
-    version = version_number(first, zig)
-    own = ask_compiler(zig, "version").strip()
+    wheel = zig_wheel(folder)
     gcc = version_number(ask_compiler(linker, "--version").partition("\n")[0], linker)
-    identity = f"clang {version} (ziglang {own}), {headers.identity}"
-    fingerprint = f"{identity}; {first}; g++ {gcc}; {hashlib.sha256(contents).hexdigest()}; {headers.digest}"
-    return WheelToolchain(folder, Path(linker), made, arch, headers, version, identity, fingerprint)
+    identity, read = f"{wheel.identity}, {headers.identity}", hashlib.sha256(contents).hexdigest()
+    return WheelToolchain(
+        name="ziglang",
+        version=wheel.version,
+        identity=identity,
+        fingerprint=f"{identity}; {wheel.first_line}; g++ {gcc}; {read}; {headers.digest}",
+        arch=arch,
+        headers=headers,
+        wheel=wheel,
+        linker=Path(linker),
+        made=made,
+    )

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 from tile_oracle.build.gpu_toolchain import ASSEMBLY
 from tile_oracle.build.isa import Isa
-from tile_oracle.build.toolchain import INCLUDE_FOLDER, check_found_for
+from tile_oracle.build.toolchain import INCLUDE_FOLDER, Toolchain
 from tile_oracle.build.triton.child_process import child_command, triton_version
 from tile_oracle.errors import BuildError
 from tile_oracle.triton.archive import SUFFIX
 
 
-@dataclass(frozen=True)
-class TritonToolchain:
-    """The installed Triton. See tile_oracle.build.toolchain.AssemblyToolchain."""
+class TritonToolchain(Toolchain):
+    """The installed Triton."""
 
-    arch: str
-    version: str
-    name: str = "triton"
-    suffix: str = SUFFIX
-
-    @property
-    def identity(self) -> str:
-        return f"triton {self.version}"
-
-    @property
-    def fingerprint(self) -> str:
-        return self.identity
-
-    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        check_found_for(self.name, self.arch, arch)
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
         return ("--fp-fusion", "--no-line-info")
-
-    def prepare(self, work: Path) -> None:
-        """Does nothing: the folder of headers has the user's files."""
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         text = (ASSEMBLY,) if self.arch.startswith("gfx") else ()
@@ -50,4 +29,8 @@ def find_triton(name: str, arch: str) -> TritonToolchain:
     """The installed Triton. Raises BuildError when there is none, or `name` is another toolchain."""
     if name not in ("auto", "triton"):
         raise BuildError(f"toolchain {name!r} does not compile Triton kernels: leave --toolchain out")
-    return TritonToolchain(arch, triton_version())
+    version = triton_version()
+    identity = f"triton {version}"
+    return TritonToolchain(
+        name="triton", version=version, identity=identity, fingerprint=identity, arch=arch, suffix=SUFFIX
+    )
