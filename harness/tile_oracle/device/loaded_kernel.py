@@ -19,7 +19,7 @@ from tile_oracle.device.gpu_abi import (
     read_launch_info,
 )
 from tile_oracle.device.library.kernel import load_algorithm
-from tile_oracle.device.loaded_run import Launches, Run
+from tile_oracle.device.loaded_run import Launches, Run, needed
 from tile_oracle.device.runtime.driver import Arguments, Driver, Launch, RuntimeFailure
 from tile_oracle.device.triton_kernel import TritonKernel
 from tile_oracle.problem import Problem
@@ -49,7 +49,7 @@ def load_kernel(driver: Driver, binary: Path, compute_units: int) -> LoadedKerne
     if binary.suffix == ".so":
         return LibraryKernel(CkTileLibrary(binary, driver.library))
     if binary.suffix == TRITON_SUFFIX:
-        return ArchivedKernel(TritonKernel(driver, binary, compute_units))
+        return TritonKernel(driver, binary, compute_units)
     if binary.suffix == SUFFIX:
         return load_algorithm(binary)
     return ModuleKernel(driver, binary, compute_units)
@@ -76,7 +76,7 @@ class ModuleKernel:
 
     def plan(self, problem: Problem) -> Run:
         plan = plan_launch(problem, self._info, self._units)
-        needs = _needs(self._info.threads, self._info.lds_bytes)
+        needs = needed(self._info.threads, self._info.lds_bytes)
         return Run(plan.workspace_bytes, needs, partial(self._launches, problem, plan))
 
     def _launches(
@@ -93,23 +93,6 @@ class ModuleKernel:
         self._driver.unload_module(self._module)
 
 
-class ArchivedKernel:
-    """A kernel that Triton compiled ahead."""
-
-    def __init__(self, kernel: TritonKernel) -> None:
-        self._kernel = kernel
-
-    def plan(self, problem: Problem) -> Run:
-        plan = self._kernel.plan(problem)
-        return Run(plan.workspace_bytes, plan.needs, plan.launches)
-
-    def facts(self) -> Mapping[str, int]:
-        return self._kernel.facts()
-
-    def unload(self) -> None:
-        self._kernel.unload()
-
-
 class LibraryKernel:
     """A library that implements kernels/ck_tile/abi.h and launches its kernel itself."""
 
@@ -120,7 +103,7 @@ class LibraryKernel:
         plan = self._library.plan(problem)
         return Run(
             plan.workspace_bytes,
-            _needs(plan.threads, plan.lds_bytes),
+            needed(plan.threads, plan.lds_bytes),
             lambda first, second, out, scratch: (self._library.launch(problem, first, second, out, scratch),),
         )
 
@@ -129,7 +112,3 @@ class LibraryKernel:
 
     def unload(self) -> None:
         """Does nothing: HIP cannot unregister a kernel."""
-
-
-def _needs(threads: int, lds_bytes: int) -> str:
-    return f"{threads} threads and {lds_bytes:,} bytes of LDS"

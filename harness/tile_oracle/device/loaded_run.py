@@ -21,3 +21,8 @@ class Run:
     workspace_bytes: int
     needs: str
     launches: Callable[..., Launches]
+
+
+def needed(threads: int, lds_bytes: int) -> str:
+    """The resources of a launch in words."""
+    return f"{threads} threads and {lds_bytes:,} bytes of LDS"

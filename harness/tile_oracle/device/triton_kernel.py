@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from ctypes import c_float, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
+from tile_oracle.device.loaded_run import Run, needed
 from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launch, RuntimeFailure
 from tile_oracle.problem import Problem
 from tile_oracle.triton.archive import ArchivedArgument, ArchivedLaunch, Variant, read_archive
@@ -44,22 +46,13 @@ class _Planned:
     scratch: int | None
 
 
-@dataclass(frozen=True)
-class TritonPlan:
-    """How the kernel runs one problem."""
-
-    workspace_bytes: int
-    needs: str
-    planned: tuple[_Planned, ...]
-
-    def launches(self, *addresses: int) -> tuple[Launch, ...]:
-        """The launches for the addresses of the operands, of the result and of the workspace."""
-        *operands, out, workspace = addresses
-        places = {**dict(zip(OPERANDS, operands, strict=False)), OUT: out, WORKSPACE: workspace}
-        return tuple(
-            Launch(one.loaded.function, one.geometry, Arguments(*_packed(one, places)))
-            for one in self.planned
-        )
+def _launches(planned: Sequence[_Planned], *addresses: int) -> tuple[Launch, ...]:
+    """The launches for the addresses of the operands, of the result and of the workspace."""
+    *operands, out, workspace = addresses
+    places = {**dict(zip(OPERANDS, operands, strict=False)), OUT: out, WORKSPACE: workspace}
+    return tuple(
+        Launch(one.loaded.function, one.geometry, Arguments(*_packed(one, places))) for one in planned
+    )
 
 
 class TritonKernel:
@@ -97,7 +90,7 @@ class TritonKernel:
             why_not = f"needs {told.lds_bytes:,} bytes of LDS, which the device does not have: {failure}"
         return _Loaded(told, module, function, why_not)
 
-    def plan(self, problem: Problem) -> TritonPlan:
+    def plan(self, problem: Problem) -> Run:
         """Raises Unlaunchable with the reason when it cannot run the problem."""
         values = values_of(problem, self._units)
         try:
@@ -114,8 +107,8 @@ class TritonKernel:
         except StopIteration:
             raise Unlaunchable("it was compiled for none of the problem's alignments") from None
         most = max(planned, key=lambda one: one.geometry.lds_bytes).geometry
-        needs = f"{most.block[0]} threads and {most.lds_bytes:,} bytes of LDS"
-        return TritonPlan(workspace, needs, tuple(planned))
+        needs = needed(most.block[0], most.lds_bytes)
+        return Run(workspace, needs, partial(_launches, planned))
 
     def _planned(self, loaded: _Loaded, values: Mapping[str, int], workspace: int) -> tuple[_Planned, int]:
         """The launch, and the size of the workspace with its scratch memory."""
