@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tile_oracle.device.library.cudnn_pool import offers_for
+from tile_oracle.device.gpu_abi import Unlaunchable
+from tile_oracle.device.library.cudnn_pool import graph_of
 from tile_oracle.operations.attention.problem import AttentionProblem
 
 
@@ -20,6 +22,5 @@ from tile_oracle.operations.attention.problem import AttentionProblem
 )
 def test_an_older_version_is_refused_with_the_reason(version: str, queries: int, said: str) -> None:
     old: Any = SimpleNamespace(version=version)
-    offers = offers_for(old, AttentionProblem("bf16", 1, 2, 2, queries, 8, 64, 1), 5)
-    assert offers.offers == ()
-    assert offers.why_none == said
+    with pytest.raises(Unlaunchable, match=re.escape(said)):
+        graph_of(old, AttentionProblem("bf16", 1, 2, 2, queries, 8, 64, 1))

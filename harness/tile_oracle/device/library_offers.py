@@ -9,24 +9,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from tile_oracle.device.library import cublaslt_pool, cudnn_pool, hipblaslt, miopen
-from tile_oracle.device.library.cublaslt import CublasLt
-from tile_oracle.device.library.cudnn import Cudnn
-from tile_oracle.device.library.hipblaslt import HipblasLt
-from tile_oracle.device.library.miopen import Miopen
+from tile_oracle.device.library.kernel import OpenedLibrary
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import RuntimeFailure, RuntimeMissing
 from tile_oracle.device.runtime.hip import open_hip
-from tile_oracle.problem import Problem, problem_from_row
+from tile_oracle.problem import problem_from_row
 from tile_oracle.vendor.messages import About, Answer, Question
 from tile_oracle.vendor.offers import ProblemOffers
 
-_Ask = Callable[[Problem], ProblemOffers]
 _VISIBLE = {"hipblaslt": "HIP_VISIBLE_DEVICES", "miopen": "HIP_VISIBLE_DEVICES"}
 """The libraries over HIP, and the variable that chooses their devices."""
 
@@ -38,7 +32,7 @@ def main(arguments: list[str]) -> int:
         os.environ[_VISIBLE.get(question.library, "CUDA_VISIBLE_DEVICES")] = question.visible
     with Path(arguments[1]).open("ab", buffering=0) as answers:
         try:
-            about, ask = _opened(question)
+            about, library = _opened(question)
         except (RuntimeMissing, RuntimeFailure, OSError, ValueError) as error:
             answers.write(msgspec.json.encode(About(failed=f"{type(error).__name__}: {error}")) + b"\n")
             return 1
@@ -46,33 +40,19 @@ def main(arguments: list[str]) -> int:
         for row in question.problems:
             problem = problem_from_row(row)
             try:
-                offers = ask(problem)
+                offers = library.offers(problem, question.most)
             except RuntimeFailure as failure:
                 offers = ProblemOffers(why_none=str(failure))
             answers.write(msgspec.json.encode(Answer(problem.id, offers)) + b"\n")
     return 0
 
 
-def _opened(question: Question) -> tuple[About, _Ask]:
+def _opened(question: Question) -> tuple[About, OpenedLibrary]:
     on_hip = question.library in _VISIBLE
     driver = open_hip(library=question.runtime or None) if on_hip else open_cuda()
     properties = driver.properties()
-    path, most = Path(question.path), question.most
-    library: CublasLt | Cudnn | HipblasLt | Miopen
-    ask: _Ask
-    if question.library == "miopen":
-        library = convolutions = Miopen(path)
-        ask = lambda problem: miopen.offers_for(convolutions, problem, most)  # noqa: E731
-    elif on_hip:
-        library = hip = HipblasLt(path)
-        ask = lambda problem: hipblaslt.offers_for(hip, problem, most)  # noqa: E731
-    elif question.library == "cudnn":
-        library = cudnn = Cudnn(path)
-        ask = lambda problem: cudnn_pool.offers_for(cudnn, problem, most)  # noqa: E731
-    else:
-        library = cublaslt = CublasLt(path)
-        ask = lambda problem: cublaslt_pool.offers_for(cublaslt, problem, most)  # noqa: E731
-    return About(version=library.version, device=properties.name, driver=properties.driver), ask
+    library = OpenedLibrary(question.library, question.path)
+    return About(version=library.version, device=properties.name, driver=properties.driver), library
 
 
 if __name__ == "__main__":

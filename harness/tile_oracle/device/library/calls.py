@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ctypes import c_int, c_void_p
 from pathlib import Path
 from typing import Any
 
 from tile_oracle.device.runtime.driver import RuntimeFailure
+
+Prepare = Callable[..., Callable[[int], None]]
+"""Given the addresses of the operands, the output and the workspace, returns what starts a run on a
+stream."""
+Prepared = tuple[int, Prepare]
+"""The bytes of workspace of an algorithm, and its runs."""
 
 
 class LibraryFailure(RuntimeFailure):

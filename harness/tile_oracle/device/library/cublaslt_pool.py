@@ -7,16 +7,14 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.cublaslt import (
     CONFIGURATION,
     REDUCTION_IN_COMPUTE_TYPE,
     Algorithm,
     AlgorithmLimits,
     CublasLt,
-    Product,
+    CublasProduct,
 )
-from tile_oracle.problem import Problem
 from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 
 _MOST_RANKED = 64
@@ -29,19 +27,12 @@ _MOST_CHECKS = 10_000
 """Configurations of one group that the library is asked about for a problem."""
 
 
-def offers_for(library: CublasLt, problem: Problem, most: int) -> ProblemOffers:
+def offers_for(library: CublasLt, product: CublasProduct, most: int) -> ProblemOffers:
     """At most `most` offers: the library's own ranking, then others, evenly from the enumeration.
 
     Raises LibraryFailure.
     """
-    try:
-        product = Product(library, problem)
-    except Unlaunchable as error:
-        return ProblemOffers(why_none=str(error))
-    try:
-        return _Enumeration(library, product).offers(most)
-    finally:
-        product.close()
+    return _Enumeration(library, product).offers(most)
 
 
 @dataclass(frozen=True)
@@ -60,11 +51,11 @@ class _Enumeration:
     """The algorithms of one product in three groups: neighbours of the ranking; plain ones, which have one
     part of the depth and no further options; varied ones, which have them."""
 
-    def __init__(self, library: CublasLt, product: Product) -> None:
+    def __init__(self, library: CublasLt, product: CublasProduct) -> None:
         self._library, self._product = library, product
 
     def offers(self, most: int) -> ProblemOffers:
-        results = self._product.heuristic(_MOST_RANKED, WORKSPACE_BYTES["cublaslt"])
+        results = self._product.ranking(_MOST_RANKED, WORKSPACE_BYTES["cublaslt"])
         offers: dict[str, Offer] = {}
         for result in results:
             offer = self._offer(result.algorithm, int(result.workspace_bytes), len(offers))

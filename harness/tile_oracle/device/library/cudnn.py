@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, byref, c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
-from tile_oracle.device.library.calls import Calls, LibraryFailure
+from tile_oracle.device.library.calls import Calls, LibraryFailure, Prepared
 from tile_oracle.problem import Problem
 
 _V = c_void_p
@@ -203,6 +203,7 @@ class Graph:
         self._library = library
         self._kept: list[Descriptor] = []
         self._scalars: dict[int, Any] = {}
+        self._plans: dict[tuple[int, Choices], Plan] = {}
 
     def _finish(self, operations: Sequence[Descriptor]) -> None:
         """Makes the graph of these operations. Raises LibraryFailure where the library does not take it."""
@@ -245,8 +246,23 @@ class Graph:
         tensor.finalize()
         return tensor
 
+    def prepare(self, algorithm: tuple[int, Choices]) -> Prepared:
+        """The algorithm's runs. Raises Unlaunchable where the library does not take it."""
+        if algorithm not in self._plans:
+            self._plans[algorithm] = self.plan(*algorithm)
+        plan = self._plans[algorithm]
+
+        def prepare(*addresses: int) -> Callable[[int], None]:
+            pack = plan.pack(addresses[:-1], addresses[-1])
+            return lambda stream: plan.start(pack, stream)
+
+        return plan.workspace_bytes, prepare
+
     def close(self) -> None:
-        """Destroys its descriptors."""
+        """Destroys its descriptors and plans, which are large."""
+        for plan in self._plans.values():
+            plan.close()
+        self._plans.clear()
         for made in reversed(self._kept):
             made.close()
         self._kept.clear()

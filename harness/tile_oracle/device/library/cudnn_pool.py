@@ -19,48 +19,34 @@ from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 
 
 def graph_of(library: Cudnn, problem: Problem) -> Graph:
-    """The problem as the library sees it. Raises Unlaunchable for an operation that it is not asked for,
-    LibraryFailure."""
-    graphs: dict[str, type[Convolution] | type[Attention]] = {
-        "grouped_conv": Convolution,
-        "attention": Attention,
-    }
-    if problem.op not in graphs:
-        raise Unlaunchable(f"cuDNN is asked for convolutions and attention, not for {problem.op}")
-    return graphs[problem.op](library, problem)
+    """The problem as the library sees it. Raises Unlaunchable, LibraryFailure."""
+    return Attention(library, problem) if problem.op == "attention" else Convolution(library, problem)
 
 
-def offers_for(library: Cudnn, problem: Problem, most: int) -> ProblemOffers:
+def offers_for(library: Cudnn, graph: Graph, most: int) -> ProblemOffers:
     """At most `most` offers: the ranking of mode A, then those of the other modes, then the other engines.
 
     An algorithm counts as accepted when an execution plan can be made of it. Raises LibraryFailure.
     """
-    try:
-        graph = graph_of(library, problem)
-    except Unlaunchable as error:
-        return ProblemOffers(why_none=str(error))
-    try:
-        rankings = [graph.ranking(mode) for mode in RANKINGS]
-        ranked = next((several for several in rankings if several), [])
-        others: list[tuple[int, Choices]] = [(engine, ()) for engine in range(graph.engines)]
-        offers: list[Offer] = []
-        too_large = 0
-        for engine, choices in distinct([*rankings, others]):
-            if len(offers) == most:
-                break
-            try:
-                plan = graph.plan(engine, choices)
-            except Unlaunchable:
-                continue
-            needed = plan.workspace_bytes
-            plan.close()
-            if needed > WORKSPACE_BYTES["cudnn"]:
-                too_large += 1
-                continue
-            rank = sum(one.rank is not None for one in offers) if (engine, choices) in ranked else None
-            name = algorithm_name(engine, choices)
-            offers.append(Offer(name, as_data(engine, choices), needed, rank))
-    finally:
-        graph.close()
+    rankings = [graph.ranking(mode) for mode in RANKINGS]
+    ranked = next((several for several in rankings if several), [])
+    others: list[tuple[int, Choices]] = [(engine, ()) for engine in range(graph.engines)]
+    offers: list[Offer] = []
+    too_large = 0
+    for engine, choices in distinct([*rankings, others]):
+        if len(offers) == most:
+            break
+        try:
+            plan = graph.plan(engine, choices)
+        except Unlaunchable:
+            continue
+        needed = plan.workspace_bytes
+        plan.close()
+        if needed > WORKSPACE_BYTES["cudnn"]:
+            too_large += 1
+            continue
+        rank = sum(one.rank is not None for one in offers) if (engine, choices) in ranked else None
+        name = algorithm_name(engine, choices)
+        offers.append(Offer(name, as_data(engine, choices), needed, rank))
     why_none = "" if offers else "the library has no algorithm for it"
     return ProblemOffers(tuple(offers), why_none, len(offers) + too_large, too_large)

@@ -1,34 +1,124 @@
-"""An algorithm of a library as a loaded kernel. Its "binary" is a small file that describes it."""
+"""Vendors' libraries, and an algorithm of one as a loaded kernel. Its "binary" is a small file that describes
+it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
 from tile_oracle.device.gpu_abi import Unlaunchable
-from tile_oracle.device.library.cublaslt import Algorithm, CublasLt, Product
-from tile_oracle.device.library.cudnn import Cudnn, Graph, Plan, of_data
-from tile_oracle.device.library.cudnn_pool import graph_of
-from tile_oracle.device.library.hipblaslt import HipblasLt, HipProduct, algorithm_of
-from tile_oracle.device.library.miopen import Miopen, MiopenConvolution
+from tile_oracle.device.library import cublaslt_pool, cudnn_pool, hipblaslt, miopen
+from tile_oracle.device.library.cublaslt import Algorithm, CublasLt, CublasProduct
+from tile_oracle.device.library.cudnn import Cudnn, of_data
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import LibraryLaunch
 from tile_oracle.problem import Problem
 from tile_oracle.vendor.algorithm_file import AlgorithmFile
-from tile_oracle.vendor.offers import WORKSPACE_BYTES
+from tile_oracle.vendor.libraries import LIBRARIES
+from tile_oracle.vendor.offers import WORKSPACE_BYTES, ProblemOffers
+
+
+@dataclass(frozen=True)
+class _Interface:
+    """How a library is used."""
+
+    open: Callable[[Path], Any]
+    """Loads it."""
+    describe: Callable[[Any, Problem], Any]
+    """A problem as it sees it: an object with `prepare(algorithm)`, which returns a
+    tile_oracle.device.library.calls.Prepared, and `close()`. Raises Unlaunchable, LibraryFailure."""
+    offers: Callable[[Any, Any, int], ProblemOffers]
+    """At most so many algorithms for such an object. Raises LibraryFailure."""
+    algorithm: Callable[[str], Any]
+    """An algorithm from `Offer.data`. Raises ValueError."""
+    call: str
+    """The function that starts a run."""
+
+
+_INTERFACES: Mapping[str, _Interface] = MappingProxyType(
+    {
+        "cublaslt": _Interface(
+            CublasLt, CublasProduct, cublaslt_pool.offers_for, Algorithm.of, "cublasLtMatmul"
+        ),
+        "hipblaslt": _Interface(
+            *(hipblaslt.HipblasLt, hipblaslt.HipProduct, hipblaslt.offers_for, hipblaslt.algorithm_of),
+            "hipblasLtMatmul",
+        ),
+        "cudnn": _Interface(
+            Cudnn, cudnn_pool.graph_of, cudnn_pool.offers_for, of_data, "cudnnBackendExecute"
+        ),
+        "miopen": _Interface(
+            *(miopen.Miopen, miopen.MiopenConvolution, miopen.offers_for, int),
+            "miopenConvolutionImmediate",
+        ),
+    }
+)
+
+
+class OpenedLibrary:
+    """A loaded library, and the latest problem that it was asked for, whose descriptors the kernels share."""
+
+    def __init__(self, name: str, path: str) -> None:
+        """Raises OSError and ValueError when it cannot be loaded, LibraryFailure when it cannot be
+        initialized."""
+        if name not in _INTERFACES:
+            raise ValueError(f"there is no library {name}")
+        self._name, self._interface = name, _INTERFACES[name]
+        self._library = self._interface.open(Path(path))
+        self.version: str = self._library.version
+        self._latest: tuple[str, Any] | None = None
+
+    def _described(self, problem: Problem) -> Any:
+        if problem.op not in LIBRARIES[self._name].ops:
+            raise Unlaunchable(f"{LIBRARIES[self._name].title} is not asked for {problem.op}")
+        if self._latest is None or self._latest[0] != problem.id:
+            if self._latest is not None:
+                self._latest[1].close()
+                self._latest = None
+            self._latest = problem.id, self._interface.describe(self._library, problem)
+        return self._latest[1]
+
+    def offers(self, problem: Problem, most: int) -> ProblemOffers:
+        """At most `most` offers. Raises LibraryFailure."""
+        try:
+            return self._interface.offers(self._library, self._described(problem), most)
+        except Unlaunchable as error:
+            return ProblemOffers(why_none=str(error))
+
+    def kernel(self, data: str) -> AlgorithmKernel:
+        """The algorithm of `Offer.data`. Raises ValueError."""
+        algorithm = self._interface.algorithm(data)
+        return AlgorithmKernel(lambda problem: self._run(algorithm, problem))
+
+    def _run(self, algorithm: Any, problem: Problem) -> Run:
+        needed, prepare = self._described(problem).prepare(algorithm)
+        most = WORKSPACE_BYTES[self._name]
+        if needed > most:
+            raise Unlaunchable(f"it needs {needed:,} bytes of workspace, {most:,} are the most")
+
+        def launches(*addresses: int) -> Launches:
+            start = prepare(*addresses)
+
+            def started(stream: int) -> int:
+                start(stream)
+                return 0
+
+            return (LibraryLaunch(self._interface.call, started),)
+
+        return Run(needed, f"{needed:,} bytes of workspace", launches)
 
 
 class AlgorithmKernel:
     """One algorithm. See tile_oracle.device.loaded_kernel.LoadedKernel."""
 
     def __init__(self, run: Callable[[Problem], Run]) -> None:
-        self._run = run
-
-    def plan(self, problem: Problem) -> Run:
-        return self._run(problem)
+        self.plan = run
 
     def facts(self) -> Mapping[str, int]:
         """Empty: the library does not say which code it launches."""
@@ -48,182 +138,7 @@ def load_algorithm(path: Path) -> AlgorithmKernel:
     opened = _open(described.library, described.path)
     if opened.version != described.version:
         raise ValueError(f"{described.path} is {opened.version}, not {described.version}: start again")
-    return AlgorithmKernel(opened.kernel(described.data))
+    return opened.kernel(described.data)
 
 
-class _OpenedCublasLt:
-    """The library and the products that it was asked for, whose descriptors the kernels share."""
-
-    def __init__(self, path: str) -> None:
-        self._library = CublasLt(Path(path))
-        self._products: dict[str, Product] = {}
-
-    @property
-    def version(self) -> str:
-        return self._library.version
-
-    def kernel(self, data: str) -> Callable[[Problem], Run]:
-        algorithm = Algorithm.of(data)
-        return lambda problem: self._run(algorithm, problem)
-
-    def _run(self, algorithm: Algorithm, problem: Problem) -> Run:
-        if problem.op != "gemm":
-            raise Unlaunchable(f"cuBLASLt multiplies matrices, not {problem.op}")
-        if problem.id not in self._products:
-            self._products[problem.id] = Product(self._library, problem)
-        product = self._products[problem.id]
-        code, demands = product.check(algorithm)
-        if code:
-            raise Unlaunchable(f"cublasLtMatmulAlgoCheck: {self._library.calls.name_of(code)} ({code})")
-        needed = _bounded("cublaslt", int(demands.workspace_bytes))
-        return _planned(
-            "cublasLtMatmul",
-            needed,
-            lambda a, b, c, scratch: (
-                lambda stream: product.start(algorithm, (a, b, c, scratch), needed, stream)
-            ),
-        )
-
-
-class _OpenedHipblasLt:
-    """The library and the products that it was asked for, whose descriptors the kernels share."""
-
-    def __init__(self, path: str) -> None:
-        self._library = HipblasLt(Path(path))
-        self._products: dict[str, HipProduct] = {}
-
-    @property
-    def version(self) -> str:
-        return self._library.version
-
-    def kernel(self, data: str) -> Callable[[Problem], Run]:
-        algorithm = algorithm_of(data)
-        return lambda problem: self._run(algorithm, problem)
-
-    def _run(self, algorithm: bytes, problem: Problem) -> Run:
-        if problem.op != "gemm":
-            raise Unlaunchable(f"hipBLASLt multiplies matrices, not {problem.op}")
-        if problem.id not in self._products:
-            self._products[problem.id] = HipProduct(self._library, problem)
-        product = self._products[problem.id]
-        if algorithm not in product.ranked:
-            raise Unlaunchable("hipBLASLt does not name the algorithm for this problem")
-        needed = _bounded("hipblaslt", product.ranked[algorithm])
-        return _planned(
-            "hipblasLtMatmul",
-            needed,
-            lambda a, b, c, scratch: (
-                lambda stream: product.start(algorithm, (a, b, c, scratch), needed, stream)
-            ),
-        )
-
-
-class _OpenedMiopen:
-    """The library and the convolutions that it was asked for, whose descriptors the kernels share."""
-
-    def __init__(self, path: str) -> None:
-        self._library = Miopen(Path(path))
-        self._convolutions: dict[str, MiopenConvolution] = {}
-
-    @property
-    def version(self) -> str:
-        return self._library.version
-
-    def kernel(self, data: str) -> Callable[[Problem], Run]:
-        number = int(data)
-        return lambda problem: self._run(number, problem)
-
-    def _run(self, number: int, problem: Problem) -> Run:
-        if problem.id not in self._convolutions:
-            self._convolutions[problem.id] = MiopenConvolution(self._library, problem)
-        convolution = self._convolutions[problem.id]
-        needed = _bounded("miopen", convolution.prepare(number))
-        return _planned(
-            "miopenConvolutionImmediate",
-            needed,
-            lambda *addresses: lambda stream: convolution.start(number, addresses, needed, stream),
-        )
-
-
-class _OpenedCudnn:
-    """The library, and the plans of the problem that it was asked for last."""
-
-    def __init__(self, path: str) -> None:
-        self._library = Cudnn(Path(path))
-        self._problem = ""
-        self._graph: Graph | None = None
-        self._plans: dict[str, Plan] = {}
-
-    @property
-    def version(self) -> str:
-        return self._library.version
-
-    def kernel(self, data: str) -> Callable[[Problem], Run]:
-        of_data(data)
-        return lambda problem: self._run(data, problem)
-
-    def _run(self, data: str, problem: Problem) -> Run:
-        if problem.id != self._problem or self._graph is None:
-            self._forget()
-            self._graph, self._problem = graph_of(self._library, problem), problem.id
-        if data not in self._plans:
-            self._plans[data] = self._graph.plan(*of_data(data))
-        plan = self._plans[data]
-        needed = _bounded("cudnn", plan.workspace_bytes)
-
-        def prepared(*addresses: int) -> Callable[[int], None]:
-            pack = plan.pack(addresses[:-1], addresses[-1])
-            return lambda stream: plan.start(pack, stream)
-
-        return _planned("cudnnBackendExecute", needed, prepared)
-
-    def _forget(self) -> None:
-        """Destroys the plans of another problem, which are large."""
-        for plan in self._plans.values():
-            plan.close()
-        self._plans.clear()
-        if self._graph is not None:
-            self._graph.close()
-        self._graph = None
-
-
-_Opened = _OpenedCublasLt | _OpenedCudnn | _OpenedHipblasLt | _OpenedMiopen
-
-
-def _planned(call: str, workspace_bytes: int, prepared: Callable[..., Callable[[int], None]]) -> Run:
-    """A run of one call.
-
-    prepared: given the addresses of the operands, the output and the workspace, returns what starts the call
-    on a stream.
-    """
-
-    def launches(*addresses: int) -> Launches:
-        start = prepared(*addresses)
-
-        def started(stream: int) -> int:
-            start(stream)
-            return 0
-
-        return (LibraryLaunch(call, started),)
-
-    return Run(workspace_bytes, f"{workspace_bytes:,} bytes of workspace", launches)
-
-
-def _bounded(library: str, workspace_bytes: int) -> int:
-    most = WORKSPACE_BYTES[library]
-    if workspace_bytes > most:
-        raise Unlaunchable(f"it needs {workspace_bytes:,} bytes of workspace, {most:,} are the most")
-    return workspace_bytes
-
-
-@lru_cache(maxsize=4)
-def _open(library: str, path: str) -> _Opened:
-    kinds: dict[str, Callable[[str], _Opened]] = {
-        "cublaslt": _OpenedCublasLt,
-        "cudnn": _OpenedCudnn,
-        "hipblaslt": _OpenedHipblasLt,
-        "miopen": _OpenedMiopen,
-    }
-    if library not in kinds:
-        raise ValueError(f"there is no library {library}")
-    return kinds[library](path)
+_open = lru_cache(maxsize=4)(OpenedLibrary)

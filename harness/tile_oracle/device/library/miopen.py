@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_float, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
-from tile_oracle.device.library.calls import Calls
+from tile_oracle.device.library.calls import Calls, Prepared
 from tile_oracle.problem import Problem
 from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 
@@ -111,10 +111,7 @@ class MiopenConvolution:
     """A problem's convolution as the library sees it: channels-last tensors by their strides."""
 
     def __init__(self, library: Miopen, problem: Problem) -> None:
-        """Raises Unlaunchable for another operation, LibraryFailure for a convolution that it does not
-        take."""
-        if problem.op != "grouped_conv":
-            raise Unlaunchable(f"MIOpen is asked for convolutions, not for {problem.op}")
+        """Raises LibraryFailure for a convolution that the library does not take."""
         self._library, calls = library, library.calls
         row = problem.as_row()
         self._begin, self._order = _DIRECTIONS[row["direction"]]
@@ -165,31 +162,33 @@ class MiopenConvolution:
             calls(f"{self._begin}GetSolution", *self._described, count, byref(most), found)
         return [(int(one.number), int(one.workspace_bytes)) for one in found[: most.value]]
 
-    def prepare(self, number: int) -> int:
-        """Compiles a solution and returns its bytes of workspace. Raises Unlaunchable where it is none of
-        this problem's, LibraryFailure."""
-        calls, needed = self._library.calls, c_size_t()
+    def prepare(self, number: int) -> Prepared:
+        """Compiles a solution. Raises Unlaunchable where it is none of this problem's, LibraryFailure."""
+        library, size = self._library, c_size_t()
         name = f"{self._begin}GetSolutionWorkspaceSize"
-        code = calls.status(name, *self._described, number, byref(needed))
+        code = library.calls.status(name, *self._described, number, byref(size))
         if code:
-            raise Unlaunchable(f"{name}: {calls.name_of(code)} ({code})")
+            raise Unlaunchable(f"{name}: {library.calls.name_of(code)} ({code})")
         if number not in self._compiled:
-            calls(f"{self._begin}CompileSolution", *self._described, number)
+            library.calls(f"{self._begin}CompileSolution", *self._described, number)
             self._compiled.add(number)
-        return needed.value
-
-    def start(self, number: int, addresses: Sequence[int], workspace_bytes: int, stream: int) -> None:
-        """Starts a run on a stream. addresses: of both operands, the result and the workspace. Raises
-        LibraryFailure."""
-        *operands, out, workspace = addresses
-        self._library.use_stream(stream)
         first, second = self._order
-        self._library.calls(
-            f"{self._begin}Immediate",
-            *(self._library.handle, self._tensors[first], operands[first]),
-            *(self._tensors[second], operands[second], self._convolution, self._tensors[2], out),
-            *(workspace or None, workspace_bytes, number),
-        )
+
+        def prepare(*addresses: int) -> Callable[[int], None]:
+            *operands, out, workspace = addresses
+
+            def start(stream: int) -> None:
+                library.use_stream(stream)
+                library.calls(
+                    f"{self._begin}Immediate",
+                    *(library.handle, self._tensors[first], operands[first]),
+                    *(self._tensors[second], operands[second], self._convolution, self._tensors[2], out),
+                    *(workspace or None, size.value, number),
+                )
+
+            return start
+
+        return size.value, prepare
 
     def close(self) -> None:
         """Frees the descriptors."""
@@ -205,14 +204,9 @@ def _integers(values: Sequence[int]) -> Any:
     return (c_int * len(values))(*values)
 
 
-def offers_for(library: Miopen, problem: Problem, most: int) -> ProblemOffers:
+def offers_for(library: Miopen, convolution: MiopenConvolution, most: int) -> ProblemOffers:
     """The first `most` solutions. Raises LibraryFailure."""
-    try:
-        convolution = MiopenConvolution(library, problem)
-    except Unlaunchable as error:
-        return ProblemOffers(why_none=str(error))
     found = convolution.solutions()
-    convolution.close()
     fitting = [one for one in found if one[1] <= WORKSPACE_BYTES["miopen"]]
     offers = tuple(
         Offer(f"s{number}", str(number), needed, rank) for rank, (number, needed) in enumerate(fitting[:most])

@@ -1,0 +1,175 @@
+"""What the C interfaces of cuBLASLt and hipBLASLt share: hipBLASLt's functions are named and called alike."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tile_oracle.device.gpu_abi import Unlaunchable
+from tile_oracle.device.library.calls import Calls, LibraryFailure, Prepare
+from tile_oracle.problem import Problem
+
+R_32F = 0
+TYPES: Mapping[str, int] = MappingProxyType({"bf16": 14, "fp16": 2, "fp32": R_32F, "fp8": 28})
+"""cudaDataType_t and hipDataType. fp8 is OCP's E4M3."""
+
+_V, _I, _S = c_void_p, c_int, c_size_t
+_SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "Create": (_V,),
+        "MatmulDescCreate": (_V, _I, _I),
+        "MatmulDescSetAttribute": (_V, _I, _V, _S),
+        "MatmulDescDestroy": (_V,),
+        "MatrixLayoutCreate": (_V, _I, c_uint64, c_uint64, c_int64),
+        "MatrixLayoutDestroy": (_V,),
+        "MatmulPreferenceCreate": (_V,),
+        "MatmulPreferenceSetAttribute": (_V, _I, _V, _S),
+        "MatmulPreferenceDestroy": (_V,),
+        "MatmulAlgoGetHeuristic": (*[_V] * 7, _I, _V, _V),
+        "Matmul": (*[_V] * 14, _S, _V),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Interface:
+    """In what the two differ."""
+
+    prefix: str
+    """How the functions' names begin."""
+    compute_32f: int
+    keep: int
+    transpose: int
+    desc_trans: tuple[int, int]
+    """The attributes of a product that say whether its operands are transposed."""
+    not_supported: int
+    statuses: Mapping[int, str]
+    result: type[ctypes.Structure]
+    """...MatmulHeuristicResult_t."""
+
+
+def result_of(algorithm: type[ctypes.Structure]) -> tuple[tuple[str, Any], ...]:
+    """The fields of ...MatmulHeuristicResult_t, given ...MatmulAlgo_t."""
+    return (
+        ("algorithm", algorithm),
+        ("workspace_bytes", c_size_t),
+        ("state", c_int),
+        ("waves", c_float),
+        ("reserved", c_int * 4),
+    )
+
+
+class BlasLt:
+    """The loaded library with a handle for the current device.
+
+    Raises OSError and ValueError when it cannot be loaded, LibraryFailure when it cannot be initialized.
+    """
+
+    version: str
+
+    def __init__(
+        self,
+        path: Path,
+        interface: Interface,
+        signatures: Mapping[str, tuple[Any, ...]],
+    ) -> None:
+        """signatures: of further functions, without the prefix."""
+        self.interface = interface
+        every = {**_SIGNATURES, **signatures}
+        named = {f"{interface.prefix}{name}": arguments for name, arguments in every.items()}
+        self.calls = Calls(path, named, interface.statuses)
+        self.handle = self.made("Create")
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Calls a function of this name without its prefix. Raises LibraryFailure unless it succeeds."""
+        self.calls(f"{self.interface.prefix}{name}", *arguments)
+
+    def status(self, name: str, *arguments: Any) -> int:
+        """The same, which returns the status."""
+        return self.calls.status(f"{self.interface.prefix}{name}", *arguments)
+
+    def made(self, name: str, *arguments: Any) -> c_void_p:
+        """The handle that a function makes."""
+        return self.calls.made(f"{self.interface.prefix}{name}", *arguments)
+
+    def attribute(self, name: str, of: Any, number: int, value: Any) -> None:
+        """Sets an attribute."""
+        self.call(f"{name}SetAttribute", of, number, byref(value), ctypes.sizeof(value))
+
+
+class Product:
+    """A problem's product as the library sees it.
+
+    The library's matrices are column-major, and C in rows is the transpose of C in columns. So it is asked
+    for C' = B' A': its first operand is our second, and m is our N.
+    """
+
+    def __init__(self, library: BlasLt, problem: Problem) -> None:
+        """Raises Unlaunchable for a problem that the library cannot be asked for, LibraryFailure."""
+        row, interface = problem.as_row(), library.interface
+        if row["split_k"] != 1:
+            raise Unlaunchable(
+                f"split_k: the library chooses its own splits, split_k = {row['split_k']} must be 1"
+            )
+        self._library = library
+        self._desc = library.made("MatmulDescCreate", interface.compute_32f, R_32F)
+        for attribute, layout in zip(interface.desc_trans, (row["layout"][1], row["layout"][0]), strict=True):
+            value = c_int32(interface.transpose if layout == "c" else interface.keep)
+            library.attribute("MatmulDesc", self._desc, attribute, value)
+        first, second, out = problem.operand_shapes
+        operand, result = TYPES[problem.dtype], TYPES[problem.result_dtype]
+        self.types = (operand, operand, result, result)
+        # In memory order a matrix of R rows is a column-major matrix of R columns.
+        self._layouts = [
+            library.made("MatrixLayoutCreate", kind, inner, outer, inner)
+            for kind, (outer, inner) in ((operand, second), (operand, first), (result, out))
+        ]
+
+    def close(self) -> None:
+        """Frees the descriptors."""
+        for layout in self._layouts:
+            self._library.call("MatrixLayoutDestroy", layout)
+        self._library.call("MatmulDescDestroy", self._desc)
+
+    @property
+    def described(self) -> tuple[c_void_p, ...]:
+        """What functions about a product take."""
+        first, second, out = self._layouts
+        return (self._desc, first, second, out, out)
+
+    def heuristic(self, most: int, settings: Sequence[tuple[int, Any]]) -> list[Any]:
+        """The library's own ranking as `Interface.result`, its first choice first; empty for a product that
+        it has nothing for. settings: attributes of the preference. Raises LibraryFailure."""
+        library, count = self._library, c_int()
+        preference = library.made("MatmulPreferenceCreate")
+        try:
+            for attribute, value in settings:
+                library.attribute("MatmulPreference", preference, attribute, value)
+            found = (library.interface.result * most)()
+            asked = (library.handle, *self.described, preference)
+            code = library.status("MatmulAlgoGetHeuristic", *asked, most, found, byref(count))
+            if code and code != library.interface.not_supported:
+                name = f"{library.interface.prefix}MatmulAlgoGetHeuristic"
+                raise LibraryFailure(name, code, library.calls.name_of(code))
+        finally:
+            library.call("MatmulPreferenceDestroy", preference)
+        return [one for one in found[: count.value] if not one.state]
+
+    def starting(self, algorithm: Any, workspace_bytes: int) -> Prepare:
+        """What starts a run. algorithm: ...MatmulAlgo_t."""
+        first, second, out = self._layouts
+        one, zero = c_float(1.0), c_float(0.0)
+
+        def prepare(a: int, b: int, c: int, workspace: int) -> Callable[[int], None]:
+            product = (self._desc, byref(one), b, first, a, second, byref(zero), c, out, c, out)
+            chosen = (byref(algorithm), workspace or None, workspace_bytes)
+            return lambda stream: self._library.call(
+                "Matmul", self._library.handle, *product, *chosen, stream
+            )
+
+        return prepare
