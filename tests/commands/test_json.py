@@ -21,7 +21,7 @@ from tile_oracle.commands.json_output import json_text
 from tile_oracle.commands.table import COMMANDS, called_today, named_command
 from tile_oracle.record.dataset_file import write_dataset
 
-WITHOUT_TABLE = {"build", "night", "model export", "model seal", "model ship", "runs import"}
+WITHOUT_TABLE = {"build", "night", "model export", "runs import"}
 """Their output is files and lines about the work."""
 
 PROBLEM = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"
@@ -58,7 +58,6 @@ FAST = [
     Case("history reports"),
     Case("features", "schema operation columns"),
     Case(f"features grouped_conv_97 --problem {PROBLEM} --kernel {KERNEL}", "name meaning value"),
-    Case("roofline -o analytic --arch sm_90", "folder shared engines"),
     Case("portfolio measured.parquet --sizes 1,2"),
     Case("evaluate models/made_up measured.parquet"),
     Case("compare measured.parquet measured.parquet"),

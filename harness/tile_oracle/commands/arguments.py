@@ -133,20 +133,6 @@ def seed(of: str) -> Argument:
     return argument("--seed", "N", of, type=int, default=0)
 
 
-def training_arguments(folds: int = 5, without_recipe: str = "") -> tuple[Argument, ...]:
-    """Training settings. without_recipe: what the command does without --recipe, if it is not the best known
-    recipe."""
-    from tile_oracle.training.recipe import RECIPES, SUITED
-
-    recipe = f"features, target and training settings (default: {without_recipe or SUITED})"
-    return (
-        argument("--recipe", "RECIPE", recipe, choices=sorted(RECIPES)),
-        argument("--folds", "N", "cross-validation folds", type=int, default=folds),
-        seed("same records and seed: same model bytes"),
-        argument("--threads", "N", "threads of LightGBM", type=int, default=1),
-    )
-
-
 def take_source(args: argparse.Namespace, ck_tile: Path | None = None) -> str:
     """NAME[=ARGUMENT] of the source that --kernels names, or --ck-tile. A .json file of --kernels becomes
     --kernel-set, which reads it. Raises HarnessError for more or other than one source that is compiled."""

@@ -26,6 +26,7 @@ from tile_oracle.build.toolchain import find_toolchain
 from tile_oracle.commands.arguments import BUILD_DIR, argument, json_flag
 from tile_oracle.commands.cache import CACHE_ARGUMENTS, show_cache
 from tile_oracle.commands.json_output import print_json
+from tile_oracle.commands.seal import SEAL, seal
 from tile_oracle.errors import HarnessError, KernelError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.files.lock_folder import describe_lock_folder
@@ -50,6 +51,7 @@ examples:
   tile-oracle doctor --cache                 what the cache of compiled kernels holds, when it was last used
   tile-oracle doctor --prune --unused-for 30d        remove what no session has used for 30 days
   tile-oracle doctor --prune --keep 2GiB --dry-run   what would be removed, least recently used first
+  tile-oracle doctor --seal models/mine      a model folder whose files were changed by hand
 
 Exit status: 0 if a target can run here, else 1. A removed kernel is compiled again when it is needed.
 """
@@ -97,12 +99,15 @@ ARGUMENTS = (
         type=Path,
     ),
     json_flag("the findings"),
+    SEAL,
     CACHE_ARGUMENTS,
 )
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was found; returns 1 when no target can run here."""
+    if args.seal:
+        return seal(args.seal)
     if args.cache or args.prune or args.unused_for or args.keep or args.dry_run:
         return show_cache(args)
     targets = examine_targets(args.build_dir)

@@ -1,35 +1,29 @@
-"""`tile-oracle model seal`: SHA-256 digests of the files of model folders."""
+"""`tile-oracle doctor --seal`: SHA-256 digests of the files of model folders."""
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from tile_oracle.commands.arguments import argument
 
-EXAMPLES = """\
-examples:
-  tile-oracle model seal models/mine          a folder without digests, or one changed by hand
-
-`train`, `ship`, `oracle` and `--update-baseline` write digests themselves. This command is for files changed
-on purpose. It trusts the files as they are: check them first.
-"""
-
-
-ABOUT = (
-    "Writes the digest of every file of a model folder into its train_manifest.json, and into each of "
-    "its baselines the digest of the oracle beside it. Nothing else changes."
+SEAL = argument(
+    "--seal",
+    "MODEL",
+    "trust the files of these model folders as they are, and write their digests into train_manifest.json "
+    "and into the baselines. For files changed on purpose; what writes models and oracles does it itself",
+    nargs="+",
+    type=Path,
 )
-ARGUMENTS = (argument("models", "MODEL", "a model folder", type=Path, nargs="+"),)
 
 
-def run(args: argparse.Namespace) -> int:
+def seal(folders: Sequence[Path]) -> int:
     """Seals the folders and says how many files each has. Raises HarnessError."""
     from tile_oracle.errors import GateError, ModelError
     from tile_oracle.files.vouched_files import seal_baseline, seal_folder
     from tile_oracle.model.store import SPEC_FILE, baseline_files, is_model_folder
 
-    for folder in args.models:
+    for folder in folders:
         if not is_model_folder(folder):
             raise ModelError(f"{folder} is not a model folder: it has no {SPEC_FILE}")
         files = seal_folder(folder, ModelError)

@@ -1,4 +1,4 @@
-"""`tile-oracle model ship`: records -> a model folder with everything that a replayed session gates."""
+"""`tile-oracle model train --problem-set`: a model folder with everything that a replayed session gates."""
 
 from __future__ import annotations
 
@@ -15,53 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tile_oracle.problem_set import ProblemSet
-from tile_oracle.commands.arguments import RECORDS, argument, flag, training_arguments
-
-EXAMPLES = """\
-examples:
-  tile-oracle model ship reports/training reports/validation --problem-set forward_smoke -o models/mine
-  pytest --problem-set forward_validation_300 --target replay --model mine          gates the shipped model
-  tile-oracle model ship f.parquet --also d.parquet --problem-set forward_smoke -o models/f --recipe launch
-
-The problems of --problem-set are held out: the model is trained on all other recorded problems, and judged
-on these. The folder gets the model (as from `tile-oracle model train`), its training records
-(training.parquet, without those of --also, from which the same command makes the same model), the oracle of
-the held-out problems (`tile-oracle runs oracle`), and the baseline of a replayed session of the model.
-"""
 
 
-ABOUT = "Makes a model folder that `pytest --target replay` can gate, from records."
-ARGUMENTS = (
-    RECORDS,
-    argument("-o --out", "FOLDER", "the model folder", type=Path, required=True),
-    argument(
-        "--problem-set",
-        "SET",
-        "the held-out problems: the model is judged on them and not trained on them",
-        required=True,
-    ),
-    argument("--kernel-set", "RULES", "the pool (default: as the runs recorded it)"),
-    argument("--device", "NAME", "only the records of this device"),
-    flag(
-        "--in-sample",
-        "also train on the problems of --problem-set, for lack of other records. The verdict "
-        "then does not measure how well the model does on new problems",
-    ),
-    argument(
-        "--also",
-        "RECORDS",
-        "records of other directions (without directions: of another data type of the same size), or of "
-        "another compiler or device, as auxiliary training data (may be repeated); rows of held-out "
-        "shapes are left out",
-        action="append",
-        type=Path,
-        default=[],
-    ),
-    *training_arguments(),
-)
-
-
-def run(args: argparse.Namespace) -> int:
+def ship(args: argparse.Namespace) -> int:
     """Writes the folder and prints its metrics. Raises HarnessError."""
     from tile_oracle.commands.oracle import write_oracle
     from tile_oracle.errors import ModelError

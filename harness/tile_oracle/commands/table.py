@@ -87,18 +87,12 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("runs suggest", "name the pairs to measure next, from the records so far"),
     ),
     "Models": (
-        Command("model train", "train a model that picks kernels, from recorded measurements"),
-        Command("model evaluate", "judge a model's picks by recorded measurements"),
         Command(
-            "model ship",
-            "train a model on records and put model, oracle and baseline into one folder",
+            "model train",
+            "train a model that picks kernels, from recorded measurements; with --problem-set to ship it",
             own_progress=True,
         ),
-        Command(
-            "model seal",
-            "write SHA-256 digests of model folders' files, so that damage to them is noticed",
-            goes_on="folders that were sealed stay sealed; the same command seals the others",
-        ),
+        Command("model evaluate", "judge a model's picks by recorded measurements"),
         Command("model export", "write a model and its kernels as C++ sources that pick in microseconds"),
     ),
     "Picks": (
@@ -122,6 +116,8 @@ _EARLIER = {name.split()[-1]: name for name in COMMANDS} | {
     "kernels": "pool list",
     "oracle": "runs merge --format oracle",
     "predict": "pick --predictions",
+    "seal": "doctor --seal",
+    "ship": "model train",
 }
 """Earlier name of a command, which scripts may use -> what is meant today."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tile_oracle.commands.arguments import RECORDS, argument, flag, json_flag, training_arguments
+from tile_oracle.commands.arguments import RECORDS, Group, argument, flag, json_flag, seed
 from tile_oracle.commands.json_output import print_json, progress_stream
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
@@ -21,7 +21,7 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.record.dataset import load_records
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
-from tile_oracle.training.recipe import RECIPES
+from tile_oracle.training.recipe import RECIPES, SUITED
 from tile_oracle.training.train import TrainedModel, train
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ examples:
   tile-oracle model train run.parquet -o models/w --weights mine.csv        columns problem,weight
   tile-oracle model train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
   tile-oracle model train few.parquet -o models/a --adapt models/mine   corrects a model for another compiler
+  tile-oracle model train reports/a reports/b --problem-set forward_smoke -o models/mine   a model to ship
+  pytest --problem-set forward_smoke --target replay --model mine                 gates it
 
 Recipes that read metrics of binaries store them in the folder: see docs/heuristic.md.
 """
@@ -49,11 +51,20 @@ ABOUT = (
 )
 ARGUMENTS = (
     RECORDS,
-    argument("-o --out", "FOLDER", "the model folder to write", required=True),
+    argument("-o --out", "FOLDER", "the model folder to write", type=Path, required=True),
     argument("--arch", "ARCH", "train on the rows of this architecture (default: the only one)"),
     argument("--direction", "DIRECTION", "forward, bwd_data or bwd_weight (default: the only one)"),
     argument("--dtype", "DTYPE", "bf16, fp16, ... (default: the only one)"),
-    *training_arguments(without_recipe="compared by cross-validation on the records"),
+    argument(
+        "--recipe",
+        "RECIPE",
+        "features, target and training settings (default: compared by cross-validation on the records; with "
+        f"--problem-set {SUITED})",
+        choices=sorted(RECIPES),
+    ),
+    argument("--folds", "N", "cross-validation folds", type=int, default=5),
+    seed("same records and seed: same model bytes"),
+    argument("--threads", "N", "threads of LightGBM", type=int, default=1),
     argument("--target", "NAME,...", "further published targets to predict: tflops, latency, bandwidth"),
     argument(
         "--weights",
@@ -65,8 +76,9 @@ ARGUMENTS = (
         "RECORDS",
         "records of other directions (without directions: of another data type of the same size), or of "
         "another compiler or device, as auxiliary training data (may be repeated): kernels of one "
-        "family behave alike. The model is not judged by them",
+        "family behave alike. The model is not judged by them; rows of held-out shapes are left out",
         action="append",
+        type=Path,
         default=[],
     ),
     argument("--warm-start", "FOLDER", "grow further trees on every target of an existing model"),
@@ -90,6 +102,24 @@ ARGUMENTS = (
     ),
     flag("--quiet", "no progress, only the summary"),
     json_flag("the summary"),
+    Group(
+        (
+            argument(
+                "--problem-set",
+                "SET",
+                "hold these problems out: the model is judged on them and not trained on them. The folder "
+                "also gets training.parquet, the oracle of the problems, and a replayed session's baseline",
+            ),
+            argument("--kernel-set", "RULES", "the pool (default: as the runs recorded it)"),
+            argument("--device", "NAME", "only the records of this device"),
+            flag(
+                "--in-sample",
+                "also train on the problems of --problem-set, for lack of other records. The verdict then "
+                "does not measure how well the model does on new problems",
+            ),
+        ),
+        "a model to ship, which `pytest --target replay` can gate",
+    ),
 )
 
 
@@ -98,6 +128,10 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     if args.threads < 1 or args.folds < 2:
         raise ModelError("--threads must be at least 1 and --folds at least 2")
+    if args.problem_set:
+        return _ship(args)
+    if args.kernel_set or args.device or args.in_sample:
+        raise ModelError("--kernel-set, --device and --in-sample go with --problem-set")
     records = load_records(args.records)
     if args.adapt:
         return _adapt(args, records)
@@ -133,6 +167,25 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(_summary(model, out, seconds))
     return 0
+
+
+def _ship(args: argparse.Namespace) -> int:
+    from tile_oracle.commands.ship import ship
+
+    others = (
+        "arch",
+        "direction",
+        "dtype",
+        "target",
+        "weights",
+        "warm_start",
+        "adapt",
+        "build_dir",
+        "baseline",
+    )
+    if given := [name for name in (*others, "quiet", "json") if getattr(args, name)]:
+        raise ModelError(f"--{given[0].replace('_', '-')} is not for --problem-set: leave one of them out")
+    return ship(args)
 
 
 def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SLICE_COLUMNS = (
     *("slice", "problems", "covered", "mean_percent", "p10_percent", "min_percent"),
@@ -40,6 +41,9 @@ def slice_table(selection: pd.DataFrame, classes: Mapping[str, Sequence[bool]]) 
     classes: name -> which rows of the selection. Columns: `slice`, `problems`, `covered`, `mean_percent`,
     `p10_percent`, `min_percent`, `oracle_over_median` (median TFLOPS ratio). Empty classes have no row.
     """
+    import numpy as np  # `tile-oracle problems` need not wait for pandas
+    import pandas as pd
+
     percent = 100.0 * selection["efficiency"].to_numpy(dtype=np.float64, na_value=np.nan)
     over_median = selection["oracle_tflops"] / selection["median_tflops"]
     rows = []
