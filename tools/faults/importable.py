@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +21,7 @@ from tile_oracle.pool import kernel_pool
 from tile_oracle.problem_list.miopen_driver import driver_command
 from tile_oracle.selector.solutions import read_names
 from tile_oracle.vendor.offers import Offer, Offers, ProblemOffers, load_offers, offers_file, save_offers
+from tools.faults.good_files import FORMATS, Format
 
 KERNEL = "grouped_conv_forward_bf16_2d_64x64x64_compv3"
 _PROBLEMS = tuple(GroupedConvProblem("forward", "bf16", 2, 2, 64, k, 1, 8, 8, 3, 3) for k in (32, 64, 96))
@@ -57,67 +57,21 @@ _PROBLEM_SET = _command("problems", "FILE", "-o", "TABLE")
 _KERNEL_SET = _command("kernels", "--kernel-set", "FILE", "--arch", "gfx950")
 
 
-def _table() -> pd.DataFrame:
-    rows = []
-    for at, problem in enumerate(_PROBLEMS):
-        dims = {name: getattr(problem, name) for name in ("N", "C", "K", "G", "Hi", "Wi", "Y", "X")}
-        for kernel, latency in ((KERNEL, 0.01), (KERNEL + "_interwave", 0.02)):
-            row = {
-                "kernel": kernel,
-                "problem_idx": at,
-                **dims,
-                "stride_h": 1,
-                "stride_w": 1,
-                "latency_ms": latency,
-            }
-            rows.append(row | {"tflops": problem.tflops(latency), "non_zero": problem.N * problem.K * 36})
-    return pd.DataFrame(rows)
-
-
-def _results() -> bytes:
-    kernels = [{"name": KERNEL, "perf_result": {"latency(ms)": 0.01}}]
-    dims = [{name: getattr(one, name) for name in ("N", "C", "K", "Hi", "Wi", "Y", "X")} for one in _PROBLEMS]
-    problems = [{"problem": one, "kernels": kernels} for one in dims]
-    return json.dumps({"arch": "gfx950", "problems": problems}, indent=1).encode()
-
-
-def _log() -> bytes:
-    lines = ["[build] compiling 300 kernels ... ok"]
-    for one in _PROBLEMS:
-        lines.append(
-            " ".join(f"{name} = {getattr(one, name)}" for name in ("N", "C", "K", "Hi", "Wi", "Y", "X"))
-        )
-        lines.append(f"running {KERNEL}")
-        lines.append(json.dumps({"latency_ms": 0.01, "tflops": one.tflops(0.01)}))
-    return "\n".join(lines).encode()
-
-
-def _parquet() -> bytes:
-    found = io.BytesIO()
-    _table().to_parquet(found)
-    return found.getvalue()
+def _written(form: Format) -> bytes:
+    """The good file of a format."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / form.file
+        form.write(path, form.rows)
+        return path.read_bytes()
 
 
 def _records() -> bytes:
+    form = next(one for one in FORMATS if one.name == "table of convolutions")
     with tempfile.TemporaryDirectory() as folder:
-        table, out = Path(folder) / "bench.csv", Path(folder) / "records.parquet"
-        table.write_bytes(_csv())
-        write_records(import_file(table, "gfx950").records, out)
+        table, out = Path(folder) / form.file, Path(folder) / "records.parquet"
+        form.write(table, form.rows)
+        write_records(import_file(table, form.arch).records, out)
         return out.read_bytes()
-
-
-def _csv() -> bytes:
-    return str(_table().to_csv(index=False)).encode()
-
-
-def _sweep() -> bytes:
-    lines = [
-        "N,G,C,K,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,tile_m,tile_n,tile_k,pipeline,tflops,latency_us"
-    ]
-    for one in _PROBLEMS:
-        half = one.__class__("forward", "fp16", 2, 1, 64, one.K, 1, 56, 56, 3, 3, 1, 1, 1, 1)
-        lines.append(f"1,1,64,{one.K},56,56,3,3,1,1,1,1,64,64,64,mem,{half.tflops(0.0125)},12.5")
-    return "\n".join([*lines, ""]).encode()
 
 
 def _tile_engine() -> bytes:
@@ -134,12 +88,6 @@ def _commands() -> bytes:
     return "\n".join([*map(driver_command, _PROBLEMS), ""]).encode()
 
 
-_AITER = b"""\
-gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw
-gfx950,256,64,256,5120,False,torch.bfloat16,torch.float32,False,False,asm,5,13,7.9191,_ZN5aiter39bf16gemmE,0.0,21.19,417.92
-gfx950,256,128,256,5120,False,torch.bfloat16,torch.bfloat16,False,False,hipblaslt,7,1,9.5,Cijk_Alik,0.0,35.3,417.92
-"""
-
 _BUILDER = b"""\
 # instances
 DeviceGroupedConvFwdMultipleABD_Xdl_CShuffle_V3<256, 128, 128, 64, Default, 32, 32, 2, 2, 8, 8, 8, 1, 1, \
@@ -155,8 +103,10 @@ def _pool() -> list[GroupedConvKernel]:
 
 
 def _picks() -> bytes:
-    table = _table().rename(columns={"kernel": "kernel_name", "tflops": "predicted_tflops"})
-    return str(table.drop(columns=["latency_ms", "non_zero"]).to_csv(index=False)).encode()
+    dims = ("N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h")
+    rows = [[KERNEL, *(getattr(one, name) for name in dims), 1.5] for one in _PROBLEMS]
+    table = pd.DataFrame(rows, columns=["kernel_name", *dims, "predicted_tflops"])
+    return str(table.to_csv(index=False)).encode()
 
 
 def _offers() -> bytes:
@@ -175,13 +125,11 @@ def _shipped(name: str) -> bytes:
 
 
 KINDS = (
-    FileKind("benchmark table", "bench.csv", _csv, _IMPORT),
-    FileKind("results", "results.json", _results, _IMPORT),
-    FileKind("benchmark log", "run.log", _log, _IMPORT),
-    FileKind("table in parquet", "bench.parquet", _parquet, _IMPORT),
+    *(
+        FileKind(form.name, form.file, partial(_written, form), _PROBLEM_SET if form.is_list else _IMPORT)
+        for form in FORMATS
+    ),
     FileKind("records", "records.parquet", _records, _IMPORT),
-    FileKind("CK DSL sweep", "conv_fp16_gfx950.csv", _sweep, _IMPORT),
-    FileKind("AITER table", "tuned_gemm.csv", lambda: _AITER, _PROBLEM_SET),
     FileKind("problem set", "shapes.csv", lambda: _shipped("forward_smoke"), _PROBLEM_SET),
     FileKind("GEMM problem set", "gemms.csv", lambda: _shipped("gemm_smoke"), _PROBLEM_SET),
     FileKind("problems of records", "run.parquet", _records, _PROBLEM_SET),

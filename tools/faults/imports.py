@@ -37,46 +37,15 @@ _NUMBER = re.compile(rb"(?<![\w.])-?\d+(?:\.\d+)?")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _NUMBERS = (
     *(
-        b"-1",
-        b"0",
-        b"1",
-        b"2147483648",
-        b"4294967296",
-        b"9223372036854775808",
-        b"1e400",
-        b"-1e400",
-        b"nan",
-        b"NaN",
-    ),
-    *(
-        b"inf",
-        b"Infinity",
-        b"-inf",
-        b"1e-320",
-        b"9" * 4301,
-        b"1" + b"0" * 400,
-        b"0x10",
-        b"1_0",
-        b"1.5",
-        b"",
-        b" ",
-    ),
-    *(b"true", b"null", b"[]", b"{}", b'"1"', b"--1", "\u0661".encode(), b"1" * 20),
+        b"-1 0 1 2147483648 4294967296 9223372036854775808 1e400 -1e400 nan NaN inf Infinity -inf 1e-320 "
+        b'0x10 1_0 1.5 true null [] {} "1" --1'
+    ).split(),
+    *(b"9" * 4301, b"1" + b"0" * 400, b"", b" ", "\u0661".encode(), b"1" * 20),
 )
 _WORDS = (
-    *(
-        b"",
-        b"\xff\xfe",
-        b"\x00",
-        b"\\ud800",
-        b"\\u0000",
-        b"../../etc/passwd",
-        b"=1+1",
-        b"a" * 100_000,
-        b"\r",
-        b"\n",
-    ),
-    *(b'"', b"'", b"%s", b"{}", b"\x1b[2J", b"\xe2\x80\xae", b"nan", b"grouped_conv_" * 300),
+    *rb"\ud800 \u0000 ../../etc/passwd =1+1 %s {} nan".split(),
+    *(b"", b"\xff\xfe", b"\x00", b"a" * 100_000, b"\r", b"\n", b'"', b"'"),
+    *(b"\x1b[2J", b"\xe2\x80\xae", b"grouped_conv_" * 300),
 )
 
 Mutation = Callable[[bytes, random.Random], bytes]
@@ -152,31 +121,13 @@ def _encoded(data: bytes, choose: random.Random) -> bytes:
     """Another encoding, a byte order mark, other line ends, or nothing at all."""
     text = data.decode("latin-1")
     encodings = ("utf-8-sig", "utf-16", "utf-32")
-    return choose.choice(
-        (
-            *(text.encode(one) for one in encodings),
-            data.replace(b"\n", b"\r"),
-            b"",
-            b"\n",
-            b"\0",
-            b"[]",
-            b"{}",
-            b"null",
-        )
-    )
+    nothing = (b"", b"\n", b"\0", b"[]", b"{}", b"null")
+    return choose.choice((*map(text.encode, encodings), data.replace(b"\n", b"\r"), *nothing))
 
 
 MUTATIONS: tuple[Mutation, ...] = (
-    _bits,
-    _cut,
-    _number,
-    _number,
-    _word,
-    _word,
-    _inserted,
-    _nested,
-    _lines,
-    _encoded,
+    *(_bits, _cut, _number, _number, _word, _word),
+    *(_inserted, _nested, _lines, _encoded),
 )
 
 
