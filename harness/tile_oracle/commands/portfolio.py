@@ -130,17 +130,24 @@ def run(args: argparse.Namespace) -> int:
         written = _write_list(args.output, found, archs, args.size, args.reach)
         print(written, file=sys.stderr if args.json == STDOUT else sys.stdout)
     if args.html is not None:
-        from tile_oracle.report.portfolio_page import Curve, portfolio_page
+        from tile_oracle.report.portfolio_page import portfolio_page
 
         curves = {
-            kind: [
-                Curve("chosen on these problems", [p.summary for p in one.portfolios]),
-                *(Curve(name, list(summaries)) for name, summaries in one.judged.items()),
-            ]
+            kind: {"chosen on these problems": [p.summary for p in one.portfolios], **one.judged}
             for kind, one in found.items()
         }
-        bounds = {kind: [p.bound_percent for p in one.portfolios] for kind, one in found.items()}
-        write_text(args.html, portfolio_page(curves, bounds, "\n".join(lines)))
+        p10s = {
+            kind: {name: [one.p10_percent for one in of] for name, of in named.items()}
+            for kind, named in curves.items()
+        }
+        means = {
+            kind: {
+                **{name: [one.mean_percent for one in of] for name, of in list(named.items())[:2]},
+                "upper bound": [p.bound_percent for p in found[kind].portfolios],
+            }
+            for kind, named in curves.items()
+        }
+        write_text(args.html, portfolio_page(means, p10s, "\n".join(lines)))
     put_json(args.json, {kind: _as_json(one, sizes) for kind, one in found.items()})
     return 0
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from tile_oracle.comparison.compare import FASTER, OUTCOMES, SLOWER, Change, Comparison
 from tile_oracle.pages.tables import Column, Table, numbers, text, text_rows
@@ -139,32 +140,28 @@ def markdown(comparison: Comparison) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+_MEMBERS = {
+    **{name: name for name in ("by", "margin_percent", "counts")},
+    **{
+        "mean_percent": "mean",
+        "same_kernels_percent": "alike",
+        "between_sessions_percent": "between_percent",
+    },
+    **{"problems": "problems", "only_old": "gone", "only_new": "added", "untimed": "untimed"},
+    **{name: name for name in ("oracles_changed", "picks_changed")},
+    **{"kernels_gained": "gained", "kernels_lost": "lost", "newly_failing": "failing"},
+}
+"""Members of the JSON document -> attributes of a comparison."""
+
+
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
     """The content of --json: changes in percent, latencies in milliseconds."""
-    return {
-        "schema": SCHEMA,
-        "old": _side(comparison.old.name, comparison.old.kind, comparison.old.made_by),
-        "new": _side(comparison.new.name, comparison.new.kind, comparison.new.made_by),
-        "by": comparison.by,
-        "margin_percent": comparison.margin_percent,
-        "counts": dict(comparison.counts),
-        "mean_percent": None if comparison.mean is None else asdict(comparison.mean),
-        "same_kernels_percent": None if comparison.alike is None else asdict(comparison.alike),
-        "between_sessions_percent": comparison.between_percent,
-        "problems": [asdict(one) for one in comparison.problems],
-        "only_old": list(comparison.gone),
-        "only_new": list(comparison.added),
-        "untimed": list(comparison.untimed),
-        "oracles_changed": [list(one) for one in comparison.oracles_changed],
-        "picks_changed": [list(one) for one in comparison.picks_changed],
-        "kernels_gained": None if comparison.gained is None else list(comparison.gained),
-        "kernels_lost": None if comparison.lost is None else list(comparison.lost),
-        "newly_failing": [asdict(one) for one in comparison.failing],
+    sides = {
+        which: {name: msgspec.to_builtins(getattr(side, name)) for name in ("name", "kind", "made_by")}
+        for which, side in (("old", comparison.old), ("new", comparison.new))
     }
-
-
-def _side(name: str, kind: str, made_by: Mapping[str, str]) -> dict[str, Any]:
-    return {"name": name, "kind": kind, "made_by": dict(made_by)}
+    members = {name: msgspec.to_builtins(getattr(comparison, of)) for name, of in _MEMBERS.items()}
+    return {"schema": SCHEMA, **sides, **members}
 
 
 def _picks(comparison: Comparison) -> str:

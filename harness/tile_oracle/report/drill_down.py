@@ -10,7 +10,7 @@ import functools
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -51,9 +51,11 @@ FACTS = {
     "spills": "spills",
     "workgroups/CU": "workgroups_per_cu",
     "waves/CU": "waves_per_cu",
+    "matrix instr.": "loop_matrix_instructions",
     "binary bytes": "binary_bytes",
 }
 """Heading -> column of the records. They belong to the kernel and are written once."""
+_OF_PAIR = tuple(name for name in FACTS if name != "matrix instr.")
 _INTERVAL = Column("95 %", "num", "half of the 95 % interval of the median")
 
 
@@ -87,7 +89,11 @@ class DrillDown:
         """The kernels of a run's problems; those of the most lost time first, then those without a pick."""
         selection = in_order(data)
         table, names = _chosen(data, selection)
-        facts = _facts(data.final, names)
+        part = data.final[data.final["kernel"].isin(set(names))]
+        facts = {
+            heading: [_fact(value) for value in of.reindex(names)]
+            for heading, of in kernel_facts(part, _OF_PAIR).items()
+        }
         has_intervals = bool(table["interval"].notna().any())
         columns = [
             Column("kernel", "name"),
@@ -373,14 +379,14 @@ def _intervals(rows: pd.DataFrame) -> pd.Series:
     return rows["precision"].astype("float64").fillna(notch)
 
 
-def _facts(final: pd.DataFrame, names: Sequence[str]) -> dict[str, list[str]]:
-    """Heading -> texts of the kernels, of the columns in which one has a value."""
-    columns = {name: one for name, one in FACTS.items() if one in final and final[one].notna().any()}
-    if not columns or not len(names):
+def kernel_facts(final: pd.DataFrame, headings: Iterable[str]) -> dict[str, pd.Series]:
+    """Heading -> kernel -> value, of the columns in which a kernel has one."""
+    columns = {name: FACTS[name] for name in headings if FACTS[name] in final}
+    columns = {name: column for name, column in columns.items() if final[column].notna().any()}
+    if not columns:
         return {}
-    part = final[final["kernel"].isin(set(names))]
-    first = part.groupby("kernel", observed=True)[list(columns.values())].first().reindex(names)
-    return {heading: [_fact(value) for value in first[column]] for heading, column in columns.items()}
+    first = final.groupby("kernel", observed=True)[list(columns.values())].first()
+    return {heading: first[column] for heading, column in columns.items()}
 
 
 def _fact(value: Any) -> str:

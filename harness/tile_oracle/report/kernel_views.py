@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import pandas as pd
-
 from tile_oracle.judge.failures import Failure
 from tile_oracle.pages import charts, words
 from tile_oracle.pages.tables import Block, Cell, Column, Made, Note, Table, numbers, percent, times, whole
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
+from tile_oracle.report.drill_down import kernel_facts
 from tile_oracle.report.heat_map import ALL, WITHIN, heat_map
 from tile_oracle.report.lost_time import lost_times, shares_by_kind
 from tile_oracle.report.problem_views import drill_cells
@@ -20,6 +19,7 @@ from tile_oracle.report.sources import source_figures
 _MOST_FAILURES = 500
 _MOST_KERNELS = 500
 _MOST_GROUPS = 30
+_FACTS = ("registers", "LDS bytes", "spills", "workgroups/CU", "matrix instr.", "binary bytes")
 
 
 def slices(data: ReportData) -> Sequence[Block]:
@@ -194,11 +194,8 @@ def kernels(data: ReportData) -> Sequence[Block]:
         *((column, lambda row, name=name: whole(row[name])) for name, column in counts.items()),
         (mean, lambda row: percent(100.0 * row["mean_efficiency"])),
         *(
-            (
-                Column(heading, "num", _CODE_FACTS[heading][1]),
-                lambda row, of=values: whole(of.get(row["kernel"])),
-            )
-            for heading, values in _code_facts(data.final).items()
+            (Column(heading, "num"), lambda row, of=of: whole(of.get(row["kernel"])))
+            for heading, of in kernel_facts(data.final, _FACTS).items()
         ),
     ]
     winners = int((kernels["oracles"] > 0).sum())
@@ -207,26 +204,3 @@ def kernels(data: ReportData) -> Sequence[Block]:
         note += f" The first {_MOST_KERNELS} are listed."
     options = {"name": "all-kernels", "sortable": True, "filter": "kernels"}
     return [Note(note), Table.of("Kernels, most oracles first", shown, columns, **options)]
-
-
-_CODE_FACTS = {
-    "registers": ("vgprs", "vector registers of a work-item, on AMD accumulators included"),
-    "LDS bytes": ("lds_bytes", "of a workgroup"),
-    "spills": ("spills", "registers that did not fit"),
-    "workgroups/CU": ("workgroups_per_cu", "workgroups that a compute unit holds at once"),
-    "matrix instr.": ("loop_matrix_instructions", "matrix instructions in the main loop's body"),
-    "binary bytes": ("binary_bytes", "size of the binary"),
-}
-"""Heading -> column of the records, and what it means."""
-
-
-def _code_facts(final: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Heading -> kernel -> value; columns of GPUs only if the records have values."""
-    if "vgprs" not in final or final["vgprs"].isna().all():
-        return {}
-    named = {heading: name for heading, (name, _) in _CODE_FACTS.items() if name in final}
-    first = final.groupby("kernel", observed=True)[list(named.values())].first()
-    return {
-        heading: {str(kernel): float(value) for kernel, value in first[name].dropna().items()}
-        for heading, name in named.items()
-    }

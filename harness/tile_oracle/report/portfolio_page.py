@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 from markupsafe import Markup, escape
 
-from tile_oracle.pages import charts
+from tile_oracle.pages.charts import Line, lines
 from tile_oracle.pages.render import render
 from tile_oracle.report.html import PAGE
 from tile_oracle.terminal.plain_text import as_text
@@ -16,66 +14,33 @@ from tile_oracle.terminal.plain_text import as_text
 _CLASSES = ("first", "second", "third")
 _SHOWN_FROM_PERCENT = 50.0
 
-
-class _Summary(Protocol):
-    @property
-    def mean_percent(self) -> float: ...
-    @property
-    def p10_percent(self) -> float: ...
+Curves = Mapping[str, Sequence[float]]
+"""Name -> efficiency of the sets of 1, 2, ... kernels, in percent."""
 
 
-@dataclass(frozen=True)
-class Curve:
-    """The summaries of the sets of 1, 2, ... kernels on some problems."""
-
-    name: str
-    summaries: Sequence[_Summary]
-
-
-def portfolio_page(
-    curves: Mapping[str, Sequence[Curve]], bounds: Mapping[str, Sequence[float]], text: str
-) -> str:
-    """The page as text. curves, bounds: kind -> its curves, and the upper bound of the mean at every size.
-    text: the tables. Foreign text is escaped."""
-    style = (PAGE / "report.css").read_text(encoding="utf-8")
+def portfolio_page(means: Mapping[str, Curves], p10s: Mapping[str, Curves], text: str) -> str:
+    """The page as text. means, p10s: kind -> its curves, of which the first three are drawn. text: the
+    tables. Foreign text is escaped."""
     kinds = [
         (
             kind,
             [
-                ("Mean efficiency", _chart(_means(of_kind, bounds[kind]), "mean efficiency, %")),
-                ("10th percentile", _chart(_p10s(of_kind), "P10 of the efficiency, %")),
+                ("Mean efficiency", _chart(means[kind], "mean efficiency, %")),
+                ("10th percentile", _chart(p10s[kind], "P10 of the efficiency, %")),
             ],
         )
-        for kind, of_kind in curves.items()
+        for kind in means
     ]
+    style = (PAGE / "report.css").read_text(encoding="utf-8")
     shown = Markup(escape(as_text(text)))
     return render(PAGE, "portfolio.html", title="Kernel portfolio", style=style, kinds=kinds, text=shown)
 
 
-def _means(curves: Sequence[Curve], bound: Sequence[float]) -> list[tuple[str, list[float]]]:
-    values = [(one.name, [summary.mean_percent for summary in one.summaries]) for one in curves]
-    return [*values[: len(_CLASSES) - 1], ("upper bound", list(bound))]
-
-
-def _p10s(curves: Sequence[Curve]) -> list[tuple[str, list[float]]]:
-    values = [(one.name, [summary.p10_percent for summary in one.summaries]) for one in curves]
-    return values[: len(_CLASSES)]
-
-
-def _chart(named: Sequence[tuple[str, Sequence[float]]], y_name: str) -> Markup:
-    drawn = [
-        charts.Line(
-            name,
-            [(float(size), max(value, _SHOWN_FROM_PERCENT)) for size, value in enumerate(values, start=1)],
-            css,
-        )
-        for (name, values), css in zip(named, _CLASSES, strict=False)
-    ]
-    most = max((len(values) for _, values in named), default=1)
-    return charts.lines(
-        drawn,
-        x_range=(1.0, float(max(most, 2))),
-        y_range=(_SHOWN_FROM_PERCENT, 100.0),
-        x_name="kernels",
-        y_name=y_name,
-    )
+def _chart(curves: Curves, y_name: str) -> Markup:
+    drawn = []
+    for (name, values), css in zip(curves.items(), _CLASSES, strict=False):
+        points = [(float(size), max(value, _SHOWN_FROM_PERCENT)) for size, value in enumerate(values, 1)]
+        drawn.append(Line(name, points, css))
+    most = float(max(2, *map(len, curves.values())))
+    ends = (_SHOWN_FROM_PERCENT, 100.0)
+    return lines(drawn, x_range=(1.0, most), y_range=ends, x_name="kernels", y_name=y_name)

@@ -38,6 +38,7 @@ GENERAL: Mapping[str, str] = {
     "workgroups/CU": "workgroups that a compute unit (NVIDIA: SM) holds at once: occupancy",
     "waves/CU": "waves (NVIDIA: warps) that a compute unit (SM) holds at once: occupancy",
     "matrix instr.": "matrix instructions (AMD: MFMA; NVIDIA: MMA on tensor cores) in the main loop's body",
+    "binary bytes": "size of the compiled kernel",
     "FLOP": "floating-point operations; a multiplication and an addition are two. k, M, G, T: 10^3, 10^6, "
     "10^9, 10^12",
     "lost, µs": "time of the pick minus time of the oracle",
