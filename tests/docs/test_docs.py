@@ -118,6 +118,15 @@ def test_the_overview_begins_with_the_installation() -> None:
     assert [line.split("#")[0].strip() for line in code[1:3]] == ["make demo", "make test"]
 
 
+def test_no_sentence_stands_on_two_pages() -> None:
+    pages: dict[str, set[str]] = {}
+    for page in PAGES:
+        prose = re.sub(r"^```.*?^```|^ {4}.*?$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for sentence in re.split(r"(?<=[.:])\s+|\n\n|\|", prose):
+            pages.setdefault(" ".join(sentence.split()), set()).add(page.name)
+    assert not {one: names for one, names in pages.items() if len(names) > 1 and len(one.split()) > 5}
+
+
 @pytest.mark.slow
 def test_the_reader_s_own_test_passes_for_every_pair(reader: Path) -> None:
     words = ["test_mine.py", "--problem-set", "forward_smoke", NOT_JUDGED, "--kernel-budget", "1ms"]
