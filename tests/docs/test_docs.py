@@ -129,7 +129,14 @@ def test_no_sentence_stands_on_two_pages() -> None:
 
 @pytest.mark.slow
 def test_the_reader_s_own_test_passes_for_every_pair(reader: Path) -> None:
-    words = ["test_mine.py", "--problem-set", "forward_smoke", "--kernel-set=tiny", NOT_JUDGED, "--kernel-budget=1ms"]
+    words = [
+        "test_mine.py",
+        "--problem-set",
+        "forward_smoke",
+        "--kernel-set=tiny",
+        NOT_JUDGED,
+        "--kernel-budget=1ms",
+    ]
     own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     done = run_warm("pytest", words, cwd=reader, env=own, timeout_s=300)
     assert done.returncode == 0, done.stdout[-3000:]
