@@ -24,8 +24,7 @@ class Exhaustive:
     def of(cls, records: pd.DataFrame) -> Exhaustive:
         kernels = [parse_kernel_name(name) for name in sorted(records["kernel"].unique())]
         start = ColdStart.of(problems_of(records), kernels, records["arch"].iloc[0])
-        pairs = start.table[["problem", "kernel"]].merge(records, on=["problem", "kernel"], how="left")
-        return cls(start, pairs["latency_ms"].to_numpy(dtype=np.float64))
+        return cls(start, start.latency_ms(records))
 
     def regret(self, per_problem: int) -> float:
         """What the best measured kernels lose, on average, after so many measurements a problem."""

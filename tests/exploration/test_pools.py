@@ -98,7 +98,8 @@ def test_it_is_better_than_random_choice(records: pd.DataFrame) -> None:
     assert exhaustive.regret(5) < exhaustive.random_regret(5) / 2
 
 
-def test_kernels_that_agree_everywhere_are_no_aliases(records: pd.DataFrame) -> None:
+def test_suggestions_ask_for_what_is_not_measured_and_may_be_fastest(records: pd.DataFrame) -> None:
     asked = suggest(records[records["problem"] != PROBLEMS[0].id], "sm_90", PROBLEMS, KERNELS, 20)
     assert set(asked["problem"]) == {PROBLEMS[0].id}
-    assert {KERNELS[1].name, KERNELS[2].name} <= set(asked["kernel"])
+    of_problem = records[records["problem"] == PROBLEMS[0].id]
+    assert of_problem.loc[of_problem["latency_ms"].idxmin(), "kernel"] in set(asked["kernel"])

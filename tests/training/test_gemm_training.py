@@ -233,8 +233,6 @@ def test_suggestions_are_unmeasured_supported_pairs() -> None:
     assert len(pairs) == 40
     assert not pairs & set(zip(measured["problem"], measured["kernel"], strict=True))
     assert ("gemm-bf16-rcr-m100-n72-k64", unpadded.name) not in pairs
-    assert unpadded.name in set(found["kernel"])
-    assert (found["disagreement"] > 0).any()
     pd.testing.assert_frame_equal(found, suggest(measured, "gfx950", problems, pool, 40))
     with pytest.raises(ModelError, match="none of these kernels can compute any of these problems"):
         suggest(records, "gfx950", problems[-1:], [unpadded], 3)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any
 
 from tile_oracle.commands.arguments import argument, flag, json_flag, seed
 from tile_oracle.commands.json_output import print_json, write_text
@@ -30,7 +28,7 @@ examples:
   tile-oracle runs suggest measured.parquet --model models/mine --adapt --budget 200 --csv few.csv
 
 The kernels are those of the records; the problems are those of the records or of a problem set. A pair is
-worth measuring when models fitted to resampled records disagree on it and it may be its problem's fastest.
+worth measuring when it may be faster than its problem's best so far, by models fitted to the records.
 With --model, a trained model names the unmeasured pairs that it would pick: the first pick of every problem,
 then the second of every problem, and so on. With --adapt, it names those that `train --adapt` learns most
 from: its first picks of the problems that have the most kernels of many problems among them.
@@ -79,20 +77,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(table.to_dict("records"))
         return 0
-    shown, head = (_ranks, "rank") if args.model else (_worth, f"{'disagreement %':>15}{'regret %':>10}")
-    print(f"{head}  problem and kernel")
+    print("rank  problem and kernel")
     for row in table.to_dict("records"):
-        print(f"{shown(row)}  {row['problem']}  {row['kernel']}")
+        print(f"{row['rank']:>4}  {row['problem']}  {row['kernel']}")
     return 0
 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _worth(row: Mapping[Hashable, Any]) -> str:
-    return f"{100 * row['disagreement']:>15.1f}{100 * row['expected_regret']:>10.1f}"
-
-
-def _ranks(row: Mapping[Hashable, Any]) -> str:
-    return f"{row['rank']:>4}"

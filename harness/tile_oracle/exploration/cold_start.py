@@ -22,10 +22,9 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import norm
 
-from tile_oracle.arch import load_arch
+from tile_oracle.arch import Arch, load_arch
 from tile_oracle.errors import ModelError
-from tile_oracle.exploration.suggest import candidate_pairs
-from tile_oracle.features.columns import Column
+from tile_oracle.features.columns import Column, pair_columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import flops_of, schema_named
@@ -43,6 +42,7 @@ from tile_oracle.record.final import records_op
 from tile_oracle.training.grow_network import PRIOR
 from tile_oracle.training.recipe import LAUNCH
 
+NO_PAIR = "none of these kernels can compute any of these problems, by kind or by size"
 OPENING = 2
 """Measurements of every problem before the first model."""
 
@@ -110,19 +110,34 @@ class ColdStart:
         """The number of problems with a candidate."""
         return int(self.problem_of.max(initial=-1)) + 1
 
-    def choose(self, latency_ms: Array, count: int) -> tuple[Rows, float]:
+    def latency_ms(self, final: pd.DataFrame) -> Array:
+        """(pairs,): the latency of every measured pair, infinite for one that failed, NaN for an unmeasured
+        one."""
+        time_ms = np.where(final["status"] == "ok", final["latency_ms"], np.inf)
+        index = pd.MultiIndex.from_frame(final[["problem", "kernel"]].astype(str))
+        pairs = pd.MultiIndex.from_frame(self.table[["problem", "kernel"]].astype(str))
+        return np.asarray(pd.Series(time_ms, index=index).reindex(pairs), dtype=np.float64)
+
+    def choose(
+        self, latency_ms: Array, count: int, among: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[Rows, float]:
         """Numbers of the `count` pairs to measure next, most useful first, and the expected regret: the mean
         over the problems of what the best unmeasured pair is expected to improve, as a fraction (NaN before
         the first model).
 
-        latency_ms: (pairs,): NaN for an unmeasured pair, infinite for one that failed. Fewer pairs come back
-        if fewer are unmeasured, or while problems lack measurements of the opening.
+        latency_ms: (pairs,): NaN for an unmeasured pair, infinite for one that failed. among: the pairs that
+        may be chosen, (pairs,); None: all. What
+        problems lack of the opening comes first. Fewer pairs come back if fewer are unmeasured, before
+        as many are measured as there are problems, and above four of a problem.
         """
         done = np.bincount(self.problem_of[~np.isnan(latency_ms)], minlength=self.problems)
         opening = self._opening(latency_ms, done)
-        if len(opening) or not np.isfinite(latency_ms).any():
+        opening = opening if among is None else opening[among[opening]]
+        if len(opening) >= count or np.isfinite(latency_ms).sum() < self.problems:
             return opening[:count], float("nan")
         value = self._expected_regret(latency_ms)
+        value[opening] = -1.0
+        value = value if among is None else np.where(among, value, -1.0)
         best = np.zeros(self.problems)
         np.maximum.at(best, self.problem_of, np.maximum(value, 0.0))
         order = np.lexsort((-value, self.problem_of))
@@ -130,7 +145,7 @@ class ColdStart:
         keep = (place < _MOST_AT_ONCE) & (value[order] >= 0)
         order, place = order[keep], place[keep]
         ranked = order[np.argsort(-value[order] * _NEXT_OF_PROBLEM**place, kind="stable")]
-        return ranked[:count], float(best.mean())
+        return np.concatenate([opening, ranked])[:count], float(best.mean())
 
     # ---- the opening -------------------------------------------------------------------------
 
@@ -303,3 +318,21 @@ def _place_in_group(groups: Rows) -> Rows:
     """The place of each row in its group, from 0; groups: sorted."""
     first = np.searchsorted(groups, groups, side="left")
     return np.asarray(np.arange(len(groups)) - first)
+
+
+def candidate_pairs(problems: Sequence[Problem], kernels: Sequence[Kernel], arch: Arch) -> pd.DataFrame:
+    """A row for every pair that the architecture's rules allow: the fields of problem and kernel, `problem`
+    (id) and `kernel` (name). Raises ModelError if there is none."""
+    frames = []
+    for kind in sorted({p.kind for p in problems}):
+        of_kind = [p for p in problems if p.kind == kind]
+        pool = [kernel for kernel in kernels if kernel.matches(of_kind[0])]
+        if pool:
+            frame = pd.DataFrame(pair_columns(of_kind, pool))
+            frame = frame.assign(problem=np.repeat([p.id for p in of_kind], len(pool)))
+            able = [arch.problem_refusal(kernel, problem) is None for problem in of_kind for kernel in pool]
+            frames.append(frame[able])
+    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    if table.empty:
+        raise ModelError(NO_PAIR)
+    return table

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.cold_start import ColdStart
@@ -108,15 +107,10 @@ class TuneRounds:
     def latency_ms(self) -> Array:
         """(pairs,): the latency of every measured pair, infinite for one that failed, NaN for an unmeasured
         one."""
-        found = np.full(len(self.start.table), np.nan)
         runs = [self.folder / one.name for one in self.rounds if (self.folder / one.name).is_dir()]
         if not runs:
-            return found
-        final = final_measurements(load_records(runs))
-        time_ms = np.where(final["status"] == "ok", final["latency_ms"], np.inf)
-        index = pd.MultiIndex.from_frame(final[["problem", "kernel"]].astype(str))
-        pairs = pd.MultiIndex.from_frame(self.start.table[["problem", "kernel"]].astype(str))
-        return np.asarray(pd.Series(time_ms, index=index).reindex(pairs), dtype=np.float64)
+            return np.full(len(self.start.table), np.nan)
+        return self.start.latency_ms(final_measurements(load_records(runs)))
 
     def curve(self) -> list[dict[str, Any]]:
         """The rounds, each with `mean_percent`: the mean efficiency of the best kernels so far, against the
