@@ -99,7 +99,7 @@ class FleetTrial(Trial):
 
     def _kill_one(self, process: subprocess.Popen[bytes]) -> bool:
         kind = self.chance.choices([*_WEIGHTS], [*_WEIGHTS.values()])[0]
-        found = {"worker": b"tile_oracle.device.worker", "actor": b"ray::_DeviceActor"}
+        found = {"worker": b"tile_oracle.device.worker", "actor": b"ray::DeviceRunner"}
         before = self.rows()
         if kind == "node":
             self.fleet.kill(self.chance.randrange(len(self.fleet)))

@@ -20,15 +20,16 @@ class CompilerOpened(NamedTuple):
 
 
 class CompileRunner:
-    """The compilers of one machine. `build` may be called from any thread."""
+    """The compilers of one machine. Once it is open, `build` may be called from any thread."""
 
     def __init__(self, settings: DeviceSettings, jobs: int) -> None:
-        """jobs: compilers that run at once. Raises HarnessError."""
+        """jobs: compilers that run at once."""
         options = replace(settings.options, jobs=jobs, elsewhere=True)
-        self._target = open_target(replace(settings, options=options))
+        self._settings = replace(settings, options=options)
 
-    def opened(self) -> CompilerOpened:
-        """Where this is, and what its binaries would be."""
+    def open(self) -> CompilerOpened:
+        """Opens the target: where this is, and what its binaries would be. Raises HarnessError."""
+        self._target = open_target(self._settings)
         return CompilerOpened(socket.gethostname(), self._target.source_identity())
 
     def build(self, kernel: str) -> Shipment | None:

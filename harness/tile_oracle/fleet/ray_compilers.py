@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tile_oracle.errors import HarnessError, first_line
-from tile_oracle.fleet.compile_runner import CompilerOpened, CompileRunner
+from tile_oracle.fleet.compile_runner import CompileRunner
 from tile_oracle.fleet.engine import Compiler
 from tile_oracle.fleet.messages import DeviceSettings, Shipment
 from tile_oracle.kernel import Kernel
@@ -26,30 +26,6 @@ _LONGEST_S = 700.0
 _MOST_JOBS = 32
 _MOST_FAILURES = 2
 """Times that an actor of a node, or all actors with one kernel, may die."""
-
-
-class _CompilerActor:
-    """What an actor runs."""
-
-    def __init__(self, settings: DeviceSettings, jobs: int) -> None:
-        self._runner: CompileRunner | None = None
-        self._why = ""
-        try:
-            self._runner = CompileRunner(settings, jobs)
-        except HarnessError as error:
-            self._why = first_line(error)
-
-    def open(self) -> tuple[CompilerOpened | None, str]:
-        """What this machine can build, or why it can build nothing."""
-        return (None if self._runner is None else self._runner.opened()), self._why
-
-    def build(self, kernel: str) -> Shipment | None:
-        assert self._runner is not None
-        return self._runner.build(kernel)
-
-    def close(self) -> None:
-        if self._runner is not None:
-            self._runner.close()
 
 
 @dataclass
@@ -81,7 +57,7 @@ class RayCompilers:
     def __init__(self, ray: Any, settings: DeviceSettings, arch: str, identity: str) -> None:
         """identity: `Target.source_identity` of the session; a node with another one compiles nothing."""
         self._ray, self._settings, self._arch, self._identity = ray, settings, arch, identity
-        self._class = ray.remote(_CompilerActor)
+        self._class = ray.remote(CompileRunner)
         self._queue: deque[Kernel] = deque()
         self._running: dict[Any, tuple[Kernel, _Place, float]] = {}
         self._places: dict[str, _Place] = {}
@@ -191,17 +167,17 @@ class RayCompilers:
 
     def _opened(self, place: _Place, ref: Any) -> None:
         try:
-            opened, why = self._ray.get(ref)
+            opened = self._ray.get(ref)
+        except HarnessError as error:  # Ray adds where it was raised
+            place.compiler.why = first_line(getattr(error, "cause", error))
+            self._end(place)
+            return
         except Exception as error:
             self._died(place, type(error).__name__)
             return
-        place.opening = None
-        if opened is not None:
-            place.compiler.host = opened.host
-            if opened.identity != self._identity:
-                why = "its compiler, its CPU or its sources are not those of the session's machine"
-        if why:
-            place.compiler.why = why
+        place.opening, place.compiler.host = None, opened.host
+        if opened.identity != self._identity:
+            place.compiler.why = "its compiler, its CPU or its sources are not those of the session's machine"
             self._end(place)
 
     def _built(self, ref: Any) -> list[tuple[Kernel, Shipment | None]]:

@@ -19,7 +19,7 @@ from tile_oracle.errors import HarnessError, TargetError, first_line
 from tile_oracle.fleet import local_ray
 from tile_oracle.fleet.device_runner import DeviceRunner
 from tile_oracle.fleet.engine import Event, Gone, Joined, Told
-from tile_oracle.fleet.messages import DeviceSettings, Message, Opened, Shipment, Work
+from tile_oracle.fleet.messages import DeviceSettings, Shipment, Work
 from tile_oracle.fleet.progress import ASIDE, DeviceProgress, Snapshot
 from tile_oracle.fleet.ray_compilers import RayCompilers
 
@@ -43,32 +43,6 @@ _OBJECT_STORE_BYTES = 256 << 20
 
 class RayMissingError(HarnessError):
     """Ray is not installed, or its cluster cannot be used."""
-
-
-class _DeviceActor:
-    """What an actor runs: a DeviceRunner, with calls that never wait for a kernel."""
-
-    def __init__(self, settings: DeviceSettings) -> None:
-        self._runner = DeviceRunner(settings, _fetch)
-
-    def open(self) -> tuple[Opened | None, str]:
-        """The open device, or why it cannot be opened."""
-        try:
-            return self._runner.open(), ""
-        except HarnessError as error:
-            return None, str(error)
-
-    def assign(self, work: Work) -> None:
-        self._runner.assign(work)
-
-    def withdraw(self, number: int, kernels: tuple[str, ...]) -> None:
-        self._runner.withdraw(number, kernels)
-
-    def take(self, wait_s: float, batch_s: float) -> list[Message]:
-        return self._runner.take(wait_s, batch_s)
-
-    def close(self) -> None:
-        self._runner.close()
 
 
 def import_ray() -> Any:
@@ -179,7 +153,7 @@ class RayEngine:
         self._owns = not ray.is_initialized()
         if self._owns:
             self._connect(address)
-        self._class = ray.remote(_DeviceActor)
+        self._class = ray.remote(DeviceRunner)
         self._here = ray.get_runtime_context().get_node_id()
 
     def _connect(self, address: str) -> None:
@@ -303,7 +277,7 @@ class RayEngine:
         if self._arch in declared:
             options["resources"] = {self._arch: 1}
         # Not a reference that actors share: Ray would fetch it from a dead node, and wait for that for 10 s.
-        slot.actor = self._class.options(**options).remote(self._settings)
+        slot.actor = self._class.options(**options).remote(self._settings, _fetch)
         slot.opening = slot.actor.open.remote()
         slot.since_s = slot.answered_s = now
         slot.is_open = slot.silent = False
@@ -311,20 +285,19 @@ class RayEngine:
     def _answer(self, slot: _Slot, ref: Any, now: float) -> list[Event]:
         try:
             answer = self._ray.get(ref)
+        except HarnessError as error:  # Ray adds where it was raised
+            return self._died(slot, now, str(getattr(error, "cause", error)))
         except Exception as error:
             return self._died(slot, now, f"its process has died ({type(error).__name__})")
         slot.answered_s = now
         if ref is slot.opening:
             slot.opening = None
-            opened, why = answer
-            if opened is None:
-                return self._died(slot, now, why)
             if slot.failures and self._is_full():
                 self._forget(slot)  # another has taken its place
                 return []
             slot.is_open = True
             self._poll(slot)
-            return [Joined(slot.name, opened, slot.remote or opened.cache != self._cache)]
+            return [Joined(slot.name, answer, slot.remote or answer.cache != self._cache)]
         self._poll(slot)
         if slot.silent:
             # Its assignment went to another device; a new process begins with nothing.
