@@ -66,7 +66,7 @@ class CannotBeHad(Exception):
 
 
 def default_folder() -> Path:
-    """As tile_oracle.build.ck_tile.toolchain.prepared_folder; this script runs without the package, too."""
+    """As tile_oracle.compiling.ck_tile.toolchain.prepared_folder; runs without the package, too."""
     if os.environ.get("TILE_ORACLE_HIP_HEADERS"):
         return Path(os.environ["TILE_ORACLE_HIP_HEADERS"]).absolute()
     if os.environ.get("TILE_ORACLE_CACHE"):

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.toolchain import INCLUDE_FOLDER
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.toolchain import INCLUDE_FOLDER
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem

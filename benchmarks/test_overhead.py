@@ -25,7 +25,7 @@ from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import kernel_pool
 from tile_oracle.record.run import RunLog, open_run
-from tile_oracle.target import TargetOptions, resolve_target
+from tile_oracle.targets import TargetOptions, resolve_target
 
 CHECKOUT = Path(__file__).parents[1]
 PAIRS = 90_000

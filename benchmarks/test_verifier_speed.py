@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.source import gpu_code_refusal
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.source import gpu_code_refusal
 from tile_oracle.operation import Kind
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.verify.verifier import verify_assembly

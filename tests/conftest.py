@@ -54,7 +54,7 @@ def evil_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def evil_builder(evil_folder: Path) -> Iterator[object]:
-    """The session's builder (tile_oracle.build.builder.Builder) of evil kernels."""
+    """The session's builder (tile_oracle.compiling.builder.Builder) of evil kernels."""
     from evil_target import evil_builder as make
 
     with make(evil_folder) as builder:

@@ -31,7 +31,7 @@ class NativeSelectorHook(BuildHookInterface[BuilderConfig]):
         if not machine or version == "editable" or self.target_name != "wheel":
             return
         sys.path.insert(0, str(Path(self.root) / "harness"))
-        from tile_oracle.build.cache import default_cache_folder
+        from tile_oracle.compiling.cache import default_cache_folder
         from tile_oracle.selector import native_library, prebuilt_library
 
         if machine not in prebuilt_library.MACHINES:

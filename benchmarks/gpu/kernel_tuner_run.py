@@ -29,7 +29,7 @@ from kernel_tuner.backends.backend import GPUBackend
 from kernel_tuner.observers.observer import BenchmarkObserver
 
 from benchmarks.gpu.setting import some_kernels
-from tile_oracle.build.builder import Builder
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.device.gpu_abi import KERNEL, LAUNCH_INFO, gpu_args, plan_launch, read_launch_info
 from tile_oracle.device.gpu_work import Buffer, DeviceWork
 from tile_oracle.device.runtime.cuda import open_cuda

@@ -21,8 +21,8 @@ from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import format_problem_set, load_problem_sets
 from tile_oracle.record.dataset import load_records
-from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
-from tile_oracle.target.resolve import amd_targets
+from tile_oracle.targets.gpu_presence import amd_presence, nvidia_presence
+from tile_oracle.targets.resolve import amd_targets
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent

@@ -23,7 +23,7 @@ from benchmarks.gpu.setting import (
     run_session,
     some_problems,
 )
-from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
+from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
 from tile_oracle.errors import BuildError
 
 SAMPLES = "--samples=20"

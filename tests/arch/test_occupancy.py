@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from tile_oracle.arch import load_arch
 from tile_oracle.arch.occupancy import Occupancy, archs_with_occupancy, compute_unit, occupancy
-from tile_oracle.build.code_facts import code_facts
-from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
-from tile_oracle.build.isa import isa_for
-from tile_oracle.build.machine_code import amd_code, main_loop_matrix_instructions, nvidia_code, ptx_code
-from tile_oracle.build.source import headers_for, source_for
-from tile_oracle.build.toolchain import compiler_environment
 from tile_oracle.commands.kernel_facts import matrix_instructions_per_k_step
+from tile_oracle.compiling.code_facts import code_facts
+from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
+from tile_oracle.compiling.isa import isa_for
+from tile_oracle.compiling.machine_code import amd_code, main_loop_matrix_instructions, nvidia_code, ptx_code
+from tile_oracle.compiling.source import headers_for, source_for
+from tile_oracle.compiling.toolchain import compiler_environment
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import parse_kernel_name
 

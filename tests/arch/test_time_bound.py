@@ -16,7 +16,7 @@ from tile_oracle.operation import operation_named
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem import problem_from_row
-from tile_oracle.target.cpu_info import cpu_peak_flops
+from tile_oracle.targets.cpu_info import cpu_peak_flops
 
 GROUPED_CONV = operation_named("grouped_conv")
 CONVS = [

@@ -21,7 +21,7 @@ from benchmarks.gpu.figures import (
 )
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.arch import load_arch
-from tile_oracle.build.toolchain import zig_folder
+from tile_oracle.compiling.toolchain import zig_folder
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem_set import load_problem_sets

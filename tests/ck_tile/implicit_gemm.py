@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.build.ck_tile.api import CkTileApi
-from tile_oracle.build.ck_tile.source import source_for
-from tile_oracle.build.ck_tile.toolchain import WheelToolchain
-from tile_oracle.build.isa import isa_for
+from tile_oracle.compiling.ck_tile.api import CkTileApi
+from tile_oracle.compiling.ck_tile.source import source_for
+from tile_oracle.compiling.ck_tile.toolchain import WheelToolchain
+from tile_oracle.compiling.isa import isa_for
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.ck_tile.api import CkTileApi, detect
-from tile_oracle.build.ck_tile.headers import find_headers
-from tile_oracle.build.ck_tile.kernel_source import CkTileSource
-from tile_oracle.build.ck_tile.library import code_object_in, instances
-from tile_oracle.build.ck_tile.source import source_for
-from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain
-from tile_oracle.build.code_facts import code_facts
 from tile_oracle.cli import main
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
+from tile_oracle.compiling.ck_tile.headers import find_headers
+from tile_oracle.compiling.ck_tile.kernel_source import CkTileSource
+from tile_oracle.compiling.ck_tile.library import code_object_in, instances
+from tile_oracle.compiling.ck_tile.source import source_for
+from tile_oracle.compiling.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain
+from tile_oracle.compiling.code_facts import code_facts
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem

@@ -1,4 +1,4 @@
-"""--ck-tile in the commands and the session's options. The CK Tile is the double of tests/build."""
+"""--ck-tile in the commands and the session's options. The CK Tile is the double of tests/compiling."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("TILE_ORACLE_HIP_HEADERS", raising=False)
     monkeypatch.setattr(doctor, "rocm_folders", lambda: (tmp_path / "rocm",))
-    monkeypatch.setattr("tile_oracle.build.ck_tile.toolchain._hipcc", lambda: None)
+    monkeypatch.setattr("tile_oracle.compiling.ck_tile.toolchain._hipcc", lambda: None)
 
 
 def test_doctor_shows_what_was_detected(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +43,7 @@ def test_doctor_warns_of_a_hipcc_that_loses_waits(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hipcc = tmp_path / "hipcc"
-    monkeypatch.setattr("tile_oracle.build.ck_tile.toolchain._hipcc", lambda: str(hipcc))
+    monkeypatch.setattr("tile_oracle.compiling.ck_tile.toolchain._hipcc", lambda: str(hipcc))
     for clang, warned in (("20.0.0git", True), ("23.0.0git", False)):
         hipcc = tmp_path / clang / "hipcc"
         hipcc.parent.mkdir()

@@ -12,7 +12,7 @@ from tile_oracle.cli import main
 from tile_oracle.commands import doctor
 from tile_oracle.commands.doctor import BAD, GOOD, NOTE, examine_installation, examine_models, examine_targets
 from tile_oracle.errors import BuildError
-from tile_oracle.target.gpu_presence import Presence
+from tile_oracle.targets.gpu_presence import Presence
 
 DOUBLES = Path(__file__).parent.parent / "shims" / "management"
 ABSENT = Presence(False, "no such GPU")

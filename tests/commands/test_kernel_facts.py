@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.code_facts import CodeFacts
 from tile_oracle.cli import main
 from tile_oracle.commands.kernel_facts import (
     KernelFacts,
@@ -17,6 +15,8 @@ from tile_oracle.commands.kernel_facts import (
     find_offenders,
     matrix_instructions_per_k_step,
 )
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.code_facts import CodeFacts
 from tile_oracle.kernel import parse_kernel_name
 
 KIND = ("kernels", "--arch", "gfx950", "--dtype", "bf16", "--direction", "forward", "--ndim", "2")

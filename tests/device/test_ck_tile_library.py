@@ -17,20 +17,20 @@ import pandas as pd
 import pytest
 
 from tests.pytest_project import SHORTLY, Project
-from tile_oracle.build.binary_identity import binary_identity
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.ck_tile.kernel_source import CkTileSource
-from tile_oracle.build.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
-from tile_oracle.build.code_facts import code_facts
-from tile_oracle.build.prebuild import prebuild
-from tile_oracle.build.run_identity import run_identity
 from tile_oracle.cli import main
+from tile_oracle.compiling.binary_identity import binary_identity
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.ck_tile.kernel_source import CkTileSource
+from tile_oracle.compiling.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
+from tile_oracle.compiling.code_facts import code_facts
+from tile_oracle.compiling.prebuild import prebuild
+from tile_oracle.compiling.run_identity import run_identity
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.target.sources import Compiled
-from tile_oracle.target.target import Target
+from tile_oracle.targets.sources import Compiled
+from tile_oracle.targets.target import Target
 
 ROOT = Path(__file__).parents[2]
 DOUBLE = ROOT / "tests" / "build" / "ck_tile_double"
@@ -271,8 +271,8 @@ def test_a_library_of_something_else_cannot_be_loaded(runtime: Path, folder: Pat
 
 
 def test_headers_that_change_during_a_session_end_the_build(tmp_path: Path) -> None:
-    from tile_oracle.build.ck_tile.api import detect
-    from tile_oracle.build.ck_tile.headers import find_headers
+    from tile_oracle.compiling.ck_tile.api import detect
+    from tile_oracle.compiling.ck_tile.headers import find_headers
 
     shutil.copytree(DOUBLE / "include", tmp_path / "include")
     api = detect(find_headers(tmp_path))
@@ -290,8 +290,8 @@ def test_headers_that_change_during_a_session_end_the_build(tmp_path: Path) -> N
 
 
 def test_other_headers_are_another_key(tmp_path: Path) -> None:
-    from tile_oracle.build.ck_tile.api import detect
-    from tile_oracle.build.ck_tile.headers import find_headers
+    from tile_oracle.compiling.ck_tile.api import detect
+    from tile_oracle.compiling.ck_tile.headers import find_headers
 
     made = double.hip_folder(tmp_path)
     identities = []
@@ -314,7 +314,7 @@ def test_other_headers_are_another_key(tmp_path: Path) -> None:
 def test_the_target_refuses_what_is_not_in_this_ck_tile(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS
+    from tile_oracle.compiling.ck_tile.toolchain import HIP_HEADERS
 
     monkeypatch.setenv(HIP_HEADERS, str(double.hip_folder(folder)))
     source = CkTileSource("gfx950", double.double_api())
@@ -347,7 +347,7 @@ def test_kernels_built_ahead_are_used_without_a_compiler(
     def none(*_: object) -> None:
         raise BuildError("no compiler")
 
-    monkeypatch.setattr("tile_oracle.build.ck_tile.kernel_source.find_ck_tile_toolchain", none)
+    monkeypatch.setattr("tile_oracle.compiling.ck_tile.kernel_source.find_ck_tile_toolchain", none)
     with Builder(
         "gfx950", build_dir=tmp_path / "ahead", source=CkTileSource("gfx950", double.double_api())
     ) as other:
@@ -388,7 +388,7 @@ def test_the_command_builds_what_exists_and_counts_the_rest(
 
 AMD_MACHINE = """
 from pathlib import Path
-from tile_oracle.target import gpu_presence
+from tile_oracle.targets import gpu_presence
 
 gpu_presence.KFD = Path("/dev/null")  # may be opened by everybody
 """

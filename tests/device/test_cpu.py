@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from evil_target import evil_kernel, small_problem
 
-from tile_oracle.build.builder import Builder
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.device import cpu as cpu_device
 from tile_oracle.device import reference
 from tile_oracle.device.base import KernelFailed, ProblemRefused

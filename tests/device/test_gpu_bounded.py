@@ -16,7 +16,7 @@ import pytest
 from tests.kernels.emulated_gpu.compiler import WORK_LAUNCHERS
 from tests.kernels.emulated_gpu.device import EmulatedGpu
 from tests.kernels.emulated_gpu.driver import EmulatedDriver
-from tile_oracle.build.source import device_work_source
+from tile_oracle.compiling.source import device_work_source
 from tile_oracle.device import gpu, gpu_bounded
 from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.loaded_run import Launches, Run

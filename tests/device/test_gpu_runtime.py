@@ -37,7 +37,7 @@ from tile_oracle.device.runtime.driver import (
 from tile_oracle.device.runtime.hip import open_hip
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.target.base import DataFiles
+from tile_oracle.targets.base import DataFiles
 
 SHIMS = Path(__file__).parent.parent / "shims"
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3, pad_h=1, pad_w=1)

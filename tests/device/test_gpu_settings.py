@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tile_oracle.build.toolchain import find_toolchain
+from tile_oracle.compiling.toolchain import find_toolchain
 from tile_oracle.device.runtime.cuda import CudaDriver
 from tile_oracle.device.runtime.settings import Settings
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tile_oracle.build.toolchain import find_toolchain
+from tile_oracle.compiling.toolchain import find_toolchain
 from tile_oracle.device import native_clock
 from tile_oracle.device.clock_code import ClockCode
 from tile_oracle.device.factors import Axes

@@ -14,7 +14,7 @@ from tile_oracle.device.base import CheckResult
 from tile_oracle.device.worker import Worker
 from tile_oracle.measure.commands import Final, Turn
 from tile_oracle.measure.protocol import Channel
-from tile_oracle.target.device_state import DeviceState
+from tile_oracle.targets.device_state import DeviceState
 
 
 class LeakingDevice:

@@ -14,7 +14,7 @@ import pytest
 from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import CLOCK_THAT_JUMPS, SHORTLY, Finished, Project
 from tests.warm_python import run_warm
-from tile_oracle.build.toolchain import zig_folder
+from tile_oracle.compiling.toolchain import zig_folder
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import pool_of_kind, rules_of
 from tile_oracle.problem_set import load_problem_set

@@ -26,7 +26,7 @@ import pytest
 
 from tests.pytest_project import SHORTLY
 from tests.warm_python import run_warm
-from tile_oracle.build.triton.child_process import triton_folder
+from tile_oracle.compiling.triton.child_process import triton_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").glob("tutorial_*.md"))

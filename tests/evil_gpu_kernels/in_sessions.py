@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel
-from tile_oracle.build.builder import Builder
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 from tile_oracle.session import plan
-from tile_oracle.target import resolve
-from tile_oracle.target.target import Target
+from tile_oracle.targets import resolve
+from tile_oracle.targets.target import Target
 
 
 def _nothing_refused(self: Target, kernel: Kernel, problem: Problem) -> str | None:

@@ -12,12 +12,12 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
-from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.compiling.builder import Builder, BuildResult
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.target.sources import Compiled, finished
-from tile_oracle.target.target import Target
+from tile_oracle.targets.sources import Compiled, finished
+from tile_oracle.targets.target import Target
 
 _HEADER = Path(__file__).with_name("grouped_conv.hpp")
 
@@ -97,6 +97,6 @@ def evil_builder(folder: Path) -> Builder:
 
 def stand_in_for_cpu(folder: Path, timeout_s: float = 2.0) -> None:
     """From now on `--target cpu` of this process means the evil kernels, built below `folder`."""
-    from tile_oracle.target import resolve
+    from tile_oracle.targets import resolve
 
     resolve.open_target = lambda arch, options: EvilTarget(evil_builder(folder), timeout_s)

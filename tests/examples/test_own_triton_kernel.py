@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from tests.shims.recording import build_recorder, read_record
-from tile_oracle.build.triton.child_process import triton_folder
+from tile_oracle.compiling.triton.child_process import triton_folder
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,7 +30,7 @@ PAGE = ROOT / "docs" / "bring_your_own_kernels.md"
 SMALL = (
     "dtype,layout,M,N,K\nbf16,rcr,1,128,256\nbf16,rcr,64,128,256\nbf16,rcr,130,256,512\nbf16,rcr,64,64,100\n"
 )
-A_GPU = "import tile_oracle.target.gpu_presence as presence\npresence._nvidia_gpus = lambda: 1\n"
+A_GPU = "import tile_oracle.targets.gpu_presence as presence\npresence._nvidia_gpus = lambda: 1\n"
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.build.builder import Builder
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.kernel import parse_kernel_name
 from tools.faults.lost_waits import ARCH, NATIVE, broken_ways, run
 

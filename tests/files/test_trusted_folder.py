@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.build.cache import BuildCache, content_key
-from tile_oracle.build.prebuilt_folder import PrebuiltFolder
+from tile_oracle.compiling.cache import BuildCache, content_key
+from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
 from tile_oracle.errors import BuildError
 from tile_oracle.files.lock_folder import lock_folder
 from tile_oracle.files.trusted_folder import TRUSTED, check_trusted, make_folder

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.build.disassembly import read_assembly
 from tile_oracle.commands.train import _weights
+from tile_oracle.compiling.disassembly import read_assembly
 from tile_oracle.errors import HarnessError
 from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.files.user_file import read_bytes

@@ -15,7 +15,7 @@ from tile_oracle.fleet.messages import DeviceSettings, Message
 from tile_oracle.fleet.ray_engine import RayEngine
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
-from tile_oracle.target import TargetOptions
+from tile_oracle.targets import TargetOptions
 from tools.faults.ray_cluster import RayCluster
 
 LIMIT_S = 180.0

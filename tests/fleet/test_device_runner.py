@@ -19,9 +19,9 @@ from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import decode_line
-from tile_oracle.target import TargetOptions
-from tile_oracle.target.resolve import open_target
-from tile_oracle.target.target import Target
+from tile_oracle.targets import TargetOptions
+from tile_oracle.targets.resolve import open_target
+from tile_oracle.targets.target import Target
 
 PROBLEM: Problem = problem_from_id(PROBLEMS[0])
 TWO: list[Kernel] = [parse_kernel_name(f"grouped_conv_forward_fp32_2d_{name}") for name in KERNELS]

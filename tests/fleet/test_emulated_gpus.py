@@ -11,7 +11,7 @@ import pytest
 from tests.gpu.test_sessions_on_gpu import FEW_KERNELS, SMALL_PROBLEMS
 from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import SHORTLY, Finished, Project, twice
-from tile_oracle.build.toolchain import zig_folder
+from tile_oracle.compiling.toolchain import zig_folder
 from tile_oracle.files.lock_folder import LOCK_DIR_VARIABLE
 
 pytest.importorskip("ray")

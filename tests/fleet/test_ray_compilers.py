@@ -16,8 +16,8 @@ from tile_oracle.fleet.engine import Joined, Told
 from tile_oracle.fleet.messages import Ended, Row, Work
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import problem_from_id
-from tile_oracle.target import TargetOptions
-from tile_oracle.target.resolve import open_target
+from tile_oracle.targets import TargetOptions
+from tile_oracle.targets.resolve import open_target
 from tools.faults.ray_cluster import RayCluster
 
 pytest.importorskip("ray")

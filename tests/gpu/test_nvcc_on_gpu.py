@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.gpu.run import load_plugin
 from tests.pytest_project import Project
-from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
+from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
 from tile_oracle.errors import BuildError
-from tile_oracle.target.gpu_presence import nvidia_presence
+from tile_oracle.targets.gpu_presence import nvidia_presence
 
 PROBLEMS = tuple(
     f"{direction}-{rest}"

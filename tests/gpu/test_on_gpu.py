@@ -20,18 +20,18 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.isa import AMD_ARCHS
-from tile_oracle.build.prebuild import prebuild
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.isa import AMD_ARCHS
+from tile_oracle.compiling.prebuild import prebuild
 from tile_oracle.device import check_data, reference
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import number_formats
-from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
-from tile_oracle.target.sources import Compiled
-from tile_oracle.target.target import Target
+from tile_oracle.targets.gpu_presence import Presence, amd_presence, nvidia_presence
+from tile_oracle.targets.sources import Compiled
+from tile_oracle.targets.target import Target
 
 EVIL = Path(__file__).parent.parent / "evil_gpu_kernels" / "evil_gpu.py"
 PREBUILT = os.environ.get("TILE_ORACLE_GPU_TEST_KERNELS")

@@ -29,13 +29,13 @@ from benchmarks.gpu.run import load_plugin
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
 from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import SHORTLY, Finished, Project, twice
-from tile_oracle.build.isa import AMD_ARCHS
-from tile_oracle.build.prebuilt_folder import PrebuiltFolder
-from tile_oracle.build.toolchain import zig_folder
+from tile_oracle.compiling.isa import AMD_ARCHS
+from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
+from tile_oracle.compiling.toolchain import zig_folder
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.lock_folder import LOCK_DIR_VARIABLE
-from tile_oracle.target.device_state import why_not_readable
-from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
+from tile_oracle.targets.device_state import why_not_readable
+from tile_oracle.targets.gpu_presence import amd_presence, nvidia_presence
 
 ROOT = Path(__file__).resolve().parents[2]
 GIVEN = os.environ.get("TILE_ORACLE_FIGURES_TARGET")

@@ -17,7 +17,7 @@ import pytest
 from tests.kernels.emulated_gpu.compiler import WORK_LAUNCHERS
 from tests.kernels.emulated_gpu.device import LAUNCHERS, EmulatedGpu
 from tests.kernels.emulated_gpu.driver import EmulatedDriver
-from tile_oracle.build.source import device_work_source, source_for
+from tile_oracle.compiling.source import device_work_source, source_for
 from tile_oracle.device import gpu_work
 from tile_oracle.device.base import KernelFailed
 from tile_oracle.device.check_data import dense, mantissa

@@ -14,10 +14,10 @@ import pytest
 
 from tests.samples import sampled
 from tile_oracle.arch import load_arch
-from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
-from tile_oracle.build.isa import isa_for
-from tile_oracle.build.source import source_for
-from tile_oracle.build.toolchain import compiler_environment
+from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
+from tile_oracle.compiling.isa import isa_for
+from tile_oracle.compiling.source import source_for
+from tile_oracle.compiling.toolchain import compiler_environment
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.operations.gemm.kernel import parse_gemm_name

@@ -23,7 +23,7 @@ import pandas as pd
 import pytest
 
 import tile_oracle
-from tile_oracle.build.builder import Builder
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.record.dataset import IDENTITY, load_records
 
 SCRIPT = Path(__file__).with_name("measuring_process.py")

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from evil_target import NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
-from tile_oracle.build.builder import Builder
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.errors import KernelError, RecordError
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.service import MeasureService

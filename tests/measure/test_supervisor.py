@@ -16,7 +16,7 @@ import pytest
 from evil_target import FLAG, MODES, NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
 from tests.samples import sampled
-from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.compiling.builder import Builder, BuildResult
 from tile_oracle.errors import BuildError, TargetError
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from evil_target import NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
-from tile_oracle.build.builder import Builder
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.service import MeasureService

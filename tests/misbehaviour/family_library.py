@@ -11,10 +11,10 @@ from pathlib import Path
 from evil_target import EvilTarget
 
 from tests.misbehaviour.families import INNOCENT, Family
-from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.compiling.builder import Builder, BuildResult
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.target.sources import finished
+from tile_oracle.targets.sources import finished
 
 _PRELUDE = Path(__file__).with_name("prelude.hpp")
 _MOST_VARIANTS = 100

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.build.builder import Builder
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.device.cpu import CpuDevice, open_device
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel

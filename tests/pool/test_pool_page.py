@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
 from tile_oracle.cli import main
+from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "pool.md").read_text()
 

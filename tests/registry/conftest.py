@@ -15,9 +15,9 @@ from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.registry import Budget, Registry
-from tile_oracle.target import TargetOptions
-from tile_oracle.target.resolve import open_target
-from tile_oracle.target.target import Target
+from tile_oracle.targets import TargetOptions
+from tile_oracle.targets.resolve import open_target
+from tile_oracle.targets.target import Target
 
 DTYPES = {
     ("forward", 2): "bf16",

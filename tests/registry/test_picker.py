@@ -12,7 +12,7 @@ from evil_target import EvilTarget, evil_kernel, small_problem
 
 from tests.made_records import make_problems, make_records
 from tests.registry.conftest import STEADY
-from tile_oracle.build.builder import Builder
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.errors import BuildError, ModelError, RuleError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
@@ -31,7 +31,7 @@ from tile_oracle.registry.measuring import PoolMeasurements
 from tile_oracle.registry.results import MEASURED, MODEL, TUNED
 from tile_oracle.registry.seed import entries_of_records
 from tile_oracle.selector.ranker import NativeRanker
-from tile_oracle.target.cpu_info import cpu_name
+from tile_oracle.targets.cpu_info import cpu_name
 from tile_oracle.training.recipe import Recipe, TreePart
 from tile_oracle.training.train import train
 

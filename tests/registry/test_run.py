@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.device.test_reference import problems
 from tests.registry.conftest import DTYPES, GEMM_DTYPES
-from tile_oracle.build.builder import Builder
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.device.reference import exact_output, integer_operands
 from tile_oracle.errors import OperandError, TargetError
 from tile_oracle.kernel import Kernel

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.build.prebuilt_folder import MANIFEST
-from tile_oracle.build.triton.description import DESCRIPTION
+from tile_oracle.compiling.prebuilt_folder import MANIFEST
+from tile_oracle.compiling.triton.description import DESCRIPTION
 from tile_oracle.errors import BuildError
 from tile_oracle.session.kernels_option import read_kernels
 

@@ -14,7 +14,7 @@ from _pytest.config import _prepareconfig
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.build.triton.kernel_source import open_triton
+from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.errors import HarnessError
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.problem_set import load_problem_sets

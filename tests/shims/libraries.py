@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tile_oracle.build.toolchain import zig_folder
+from tile_oracle.compiling.toolchain import zig_folder
 
 _FILES = {
     "cublaslt": "libcublasLt.so.13",

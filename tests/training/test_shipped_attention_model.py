@@ -8,12 +8,12 @@ import pytest
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.kernel.named import is_named, parse_named_kernel
+from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import kernels_trained_on
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import read_rows
-from tile_oracle.vendor.libraries import is_library_name
 
 FOLDER = data_folder("models") / "attention_fwd_bf16_sm_90"
 SET = "attention_validation"

@@ -86,7 +86,7 @@ def small_integers(shape: tuple[int, ...], dtype: str, seed: int) -> Tensor:
 
 
 def main(path: str) -> None:
-    from tile_oracle.build.triton.user_file import import_declarations
+    from tile_oracle.compiling.triton.user_file import import_declarations
     from tile_oracle.problem import problem_from_id
 
     told = json.loads(Path(path).read_text("utf-8"))

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.code_facts import code_facts
-from tile_oracle.build.triton.child_process import triton_folder
-from tile_oracle.build.triton.kernel_source import TritonSource, open_triton, shipped_file
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.code_facts import code_facts
+from tile_oracle.compiling.triton.child_process import triton_folder
+from tile_oracle.compiling.triton.kernel_source import TritonSource, open_triton, shipped_file
 from tile_oracle.kernel import NamedKernel
 from tile_oracle.operation import Kind
 from tile_oracle.operations.attention.problem import AttentionProblem

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.verify.mutants import MUTANTS, Mutant
-from tile_oracle.build.builder import NOTE, REFUSE, Builder
-from tile_oracle.build.disassembly import find_disassembler, read_assembly
-from tile_oracle.build.source import headers_for
 from tile_oracle.cli import main
+from tile_oracle.compiling.builder import NOTE, REFUSE, Builder
+from tile_oracle.compiling.disassembly import find_disassembler, read_assembly
+from tile_oracle.compiling.source import headers_for
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.verify.verifier import verify_assembly, verify_parsed

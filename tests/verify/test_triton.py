@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.kernel_source import KernelSource
-from tile_oracle.build.source_providers import open_kernel_source
 from tile_oracle.cli import main
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.kernel_source import KernelSource
+from tile_oracle.compiling.source_providers import open_kernel_source
 from tile_oracle.verify.verifier import verify_assembly
 
 ODD = Path(__file__).parent / "odd_gemm.py"

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.source_providers import open_kernel_source
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.source_providers import open_kernel_source
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.verify.assembly import parse_assembly
 from tile_oracle.verify.graph import control_flow

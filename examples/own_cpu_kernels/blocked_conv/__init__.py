@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from tile_oracle.build.native import CpuFamily
-from tile_oracle.build.source import headers_for, read_headers
+from tile_oracle.compiling.native import CpuFamily
+from tile_oracle.compiling.source import headers_for, read_headers
 from tile_oracle.kernel import Kernel
 from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.problem import Kind, Problem

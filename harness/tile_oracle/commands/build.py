@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from tile_oracle.build.binary import BuildResult
-from tile_oracle.build.builder import REFUSE, Builder
-from tile_oracle.build.kernel_source import NATIVE, TRITON, KernelSource
-from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
-from tile_oracle.build.source_providers import open_kernel_source
 from tile_oracle.commands.arguments import BUILD_DIR, CK_TILE, KERNELS, TOOLCHAIN, argument, flag, take_source
 from tile_oracle.commands.kernel_choice import kinds_to_build, own_kernels
 from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernels
 from tile_oracle.commands.kinds import KIND_ARGUMENTS
+from tile_oracle.compiling.binary import BuildResult
+from tile_oracle.compiling.builder import REFUSE, Builder
+from tile_oracle.compiling.kernel_source import NATIVE, TRITON, KernelSource
+from tile_oracle.compiling.prebuild import PrebuiltReport, Progress, prebuild
+from tile_oracle.compiling.source_providers import open_kernel_source
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of

@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tile_oracle.build.cache import default_cache_folder
-from tile_oracle.build.cache_use import IN_USE_S, EntryUse, Pruned, entries_in, prune
 from tile_oracle.commands.arguments import Group, argument, flag
 from tile_oracle.commands.json_output import print_json
+from tile_oracle.compiling.cache import default_cache_folder
+from tile_oracle.compiling.cache_use import IN_USE_S, EntryUse, Pruned, entries_in, prune
 from tile_oracle.terminal.progress_line import ProgressLine
 
 _DAY_S = 24 * 3600.0

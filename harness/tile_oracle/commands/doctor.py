@@ -14,19 +14,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.build.cache import check_runs_code, default_cache_folder
-from tile_oracle.build.ck_tile.api import CkTileApi, detect
-from tile_oracle.build.ck_tile.headers import find_headers
-from tile_oracle.build.ck_tile.source import source_for
-from tile_oracle.build.ck_tile.toolchain import find_ck_tile_toolchain
-from tile_oracle.build.cuda_programs import find_cuda_program
-from tile_oracle.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_toolchain_names, rocm_folders
-from tile_oracle.build.isa import AMD_ARCHS, GPU_MACHINES
-from tile_oracle.build.toolchain import find_toolchain
 from tile_oracle.commands.arguments import BUILD_DIR, argument, json_flag
 from tile_oracle.commands.cache import CACHE_ARGUMENTS, show_cache
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.seal import SEAL, seal
+from tile_oracle.compiling.cache import check_runs_code, default_cache_folder
+from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
+from tile_oracle.compiling.ck_tile.headers import find_headers
+from tile_oracle.compiling.ck_tile.source import source_for
+from tile_oracle.compiling.ck_tile.toolchain import find_ck_tile_toolchain
+from tile_oracle.compiling.cuda_programs import find_cuda_program
+from tile_oracle.compiling.gpu_toolchain import (
+    find_gpu_toolchain,
+    find_ptxas,
+    gpu_toolchain_names,
+    rocm_folders,
+)
+from tile_oracle.compiling.isa import AMD_ARCHS, GPU_MACHINES
+from tile_oracle.compiling.toolchain import find_toolchain
 from tile_oracle.errors import HarnessError, KernelError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.files.lock_folder import describe_lock_folder
@@ -38,9 +43,9 @@ from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import kernels_trained_on, model_folders, read_manifest, shipped_models
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import kernel_pool
-from tile_oracle.target.device_state import DeviceState, open_reader, why_not_readable
-from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
-from tile_oracle.target.resolve import amd_targets
+from tile_oracle.targets.device_state import DeviceState, open_reader, why_not_readable
+from tile_oracle.targets.gpu_presence import Presence, amd_presence, nvidia_presence
+from tile_oracle.targets.resolve import amd_targets
 from tile_oracle.version import __version__
 
 EXAMPLES = """\

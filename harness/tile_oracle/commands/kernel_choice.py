@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tile_oracle.build.kernel_source import KernelSource
 from tile_oracle.commands.kinds import asked_words, kinds_of
+from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.pool import list_of_kernels

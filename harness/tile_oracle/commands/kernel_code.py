@@ -9,8 +9,6 @@ from collections import Counter
 
 from tile_oracle.arch import Arch, load_arch
 from tile_oracle.arch.occupancy import archs_with_occupancy
-from tile_oracle.build.builder import NOTE, VERIFIABLE, Builder
-from tile_oracle.build.source import gpu_code_refusal
 from tile_oracle.commands.build import describe_progress
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_facts import (
@@ -28,6 +26,8 @@ from tile_oracle.commands.kernel_verify import (
     verified_status,
     verify_kernels,
 )
+from tile_oracle.compiling.builder import NOTE, VERIFIABLE, Builder
+from tile_oracle.compiling.source import gpu_code_refusal
 from tile_oracle.errors import RuleError
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.terminal.progress_line import ProgressLine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tile_oracle.build.drift import Drift, PoolVersion
+from tile_oracle.compiling.drift import Drift, PoolVersion
 from tile_oracle.terminal.text_table import text_table
 
 

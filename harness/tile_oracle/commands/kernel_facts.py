@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 
 from tile_oracle.arch import Arch
 from tile_oracle.arch.occupancy import compute_unit
-from tile_oracle.build.binary import BuildResult
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.code_facts import CodeFacts, code_facts
-from tile_oracle.build.compiler_message import compiler_message
-from tile_oracle.build.prebuild import Progress, build_all
 from tile_oracle.commands.kernel_pools import is_tiled
+from tile_oracle.compiling.binary import BuildResult
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.code_facts import CodeFacts, code_facts
+from tile_oracle.compiling.compiler_message import compiler_message
+from tile_oracle.compiling.prebuild import Progress, build_all
 from tile_oracle.kernel import Kernel, TiledKernel, tiled
 
 _MOST_VGPRS = 512

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.disassembly import read_assembly
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.disassembly import read_assembly
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.verify.findings import Report

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tile_oracle.arch import known_archs, load_arch
-from tile_oracle.build.drift import drift, read_version
 from tile_oracle.commands.arguments import (
     BUILD_DIR,
     KERNELS,
@@ -33,6 +32,7 @@ from tile_oracle.commands.kernel_pools import (
 )
 from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
 from tile_oracle.commands.kinds import KIND_ARGUMENTS
+from tile_oracle.compiling.drift import drift, read_version
 from tile_oracle.errors import RuleError
 from tile_oracle.pool import list_rule_sets
 from tile_oracle.pool.kernel_filter import filter_fields

@@ -37,7 +37,7 @@ from tile_oracle.problem_list.aiter import Winner, tuned_table
 from tile_oracle.registry import Budget, Pick, Registry, results
 from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates
 from tile_oracle.session.options import duration_s
-from tile_oracle.target import TargetOptions
+from tile_oracle.targets import TargetOptions
 
 EXAMPLES = """\
 examples:

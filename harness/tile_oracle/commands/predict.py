@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.commands.problem_arguments import problems_of_arguments
+from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.user_file import read_bytes

@@ -10,7 +10,7 @@ from tile_oracle.arch.time_bound import gpu_limits
 from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.runtime.hip import open_hip
 from tile_oracle.errors import TargetError
-from tile_oracle.target.device_state import open_reader
+from tile_oracle.targets.device_state import open_reader
 
 
 def open_device(arch: str, work: str, visible: str = "", library: str = "") -> GpuDevice:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from tile_oracle.arch.time_bound import Limits
 from tile_oracle.problem import Problem
-from tile_oracle.target.base import DataFiles, DeviceInfo
-from tile_oracle.target.device_state import DeviceState
+from tile_oracle.targets.base import DataFiles, DeviceInfo
+from tile_oracle.targets.device_state import DeviceState
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class CheckResult:
     again: bool = False
     """The failure may be the process's fault: the kernel is tried again in a new process."""
     facts: Mapping[str, int] = field(default_factory=dict)
-    """The driver's facts about the loaded kernel (tile_oracle.build.code_facts); empty on cpu."""
+    """The driver's facts about the loaded kernel (tile_oracle.compiling.code_facts); empty on cpu."""
 
 
 class ProblemRefused(Exception):

@@ -13,7 +13,7 @@ from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
 from tile_oracle.problem import Problem
 from tile_oracle.problem.number_formats import STORAGE
-from tile_oracle.target.base import DataFiles
+from tile_oracle.targets.base import DataFiles
 
 
 class CallersData:

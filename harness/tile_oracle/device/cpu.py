@@ -26,14 +26,14 @@ from tile_oracle.device.turn_lock import CoreLock
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.problem.number_formats import STORAGE, Array
-from tile_oracle.target.base import DataFiles, DeviceInfo
-from tile_oracle.target.cpu_info import (
+from tile_oracle.targets.base import DataFiles, DeviceInfo
+from tile_oracle.targets.cpu_info import (
     cpu_name,
     cpu_peak_flops,
     last_level_cache_bytes,
     memory_available_bytes,
 )
-from tile_oracle.target.device_state import DeviceState
+from tile_oracle.targets.device_state import DeviceState
 
 _ABI_VERSION = 1
 _TO_OK, _TO_UNSUPPORTED = 0, 1

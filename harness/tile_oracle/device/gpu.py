@@ -36,8 +36,8 @@ from tile_oracle.device.runtime.driver import Driver, RuntimeFailure, RuntimeMis
 from tile_oracle.device.turn_lock import GpuLock
 from tile_oracle.operation.on_gpu import on_gpu
 from tile_oracle.problem import Problem
-from tile_oracle.target.base import DataFiles, DeviceInfo
-from tile_oracle.target.device_state import DeviceState, StateReader, StateWatch
+from tile_oracle.targets.base import DataFiles, DeviceInfo
+from tile_oracle.targets.device_state import DeviceState, StateReader, StateWatch
 
 _MEMORY_SHARE = 0.9
 _MOST_MODULES = 2048

@@ -1,4 +1,4 @@
-"""Asks a library which algorithms it offers: the child process of tile_oracle.vendor.ask.
+"""Asks a library which algorithms it offers: the child process of tile_oracle.libraries.ask.
 
 Usage: python -m tile_oracle.device.library_offers QUESTION ANSWERS. ANSWERS gets one line of JSON about the
 library, then one for each problem as soon as it is known. If this process dies, the parent starts another one
@@ -17,9 +17,9 @@ from tile_oracle.device.library.kernel import OpenedLibrary
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import RuntimeFailure, RuntimeMissing
 from tile_oracle.device.runtime.hip import open_hip
+from tile_oracle.libraries.messages import About, Answer, Question
+from tile_oracle.libraries.offers import ProblemOffers
 from tile_oracle.problem import problem_from_row
-from tile_oracle.vendor.messages import About, Answer, Question
-from tile_oracle.vendor.offers import ProblemOffers
 
 _VISIBLE = {"hipblaslt": "HIP_VISIBLE_DEVICES", "miopen": "HIP_VISIBLE_DEVICES"}
 """The libraries over HIP, and the variable that chooses their devices."""

@@ -30,7 +30,7 @@ from tile_oracle.measure.protocol import Channel, ChannelClosed, Message, OwnCha
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_row
 from tile_oracle.record.attempts import AttemptSlot
-from tile_oracle.target.base import DataFiles
+from tile_oracle.targets.base import DataFiles
 
 _IDLE_SECONDS = 0.25
 _SEAL_TRIES, _SEAL_WAIT_SECONDS = 40, 0.05

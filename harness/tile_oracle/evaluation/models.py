@@ -20,8 +20,8 @@ from tile_oracle.judge.model import (
     Pool,
 )
 from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.libraries.libraries import is_library_name, library_of
 from tile_oracle.problem import Problem
-from tile_oracle.vendor.libraries import is_library_name, library_of
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tile_oracle.build.code_facts import CODE_FACTS, code_facts
-from tile_oracle.build.prebuilt_folder import PrebuiltFolder
-from tile_oracle.build.source import source_for
+from tile_oracle.compiling.code_facts import CODE_FACTS, code_facts
+from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
+from tile_oracle.compiling.source import source_for
 from tile_oracle.errors import KernelError, ModelError
 from tile_oracle.features.columns import Column
 from tile_oracle.kernel import parse_kernel_name

@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from tile_oracle.build.binary import BuildResult
+from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.errors import HarnessError, first_line
 from tile_oracle.fleet.messages import (
     Binaries,
@@ -38,7 +38,7 @@ from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.twins import TwinSweeper, copies_among, copies_for
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line
-from tile_oracle.target.target import Target
+from tile_oracle.targets.target import Target
 
 Fetch = Callable[[Any], Shipment | None]
 """Resolves a reference of Binaries.shipped; None if it cannot be had any more."""

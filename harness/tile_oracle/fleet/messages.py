@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tile_oracle.kernel import Kernel
+from tile_oracle.libraries.offers import Offers
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem
-from tile_oracle.target.base import TargetOptions
-from tile_oracle.vendor.offers import Offers
+from tile_oracle.targets.base import TargetOptions
 
 
 class Result(NamedTuple):
@@ -69,7 +69,7 @@ class Binaries:
 
 
 class Shipment(NamedTuple):
-    """One binary. key: its content hash (tile_oracle.build.cache). facts: of the cache's entry."""
+    """One binary. key: its content hash (tile_oracle.compiling.cache). facts: of the cache's entry."""
 
     key: str
     content: bytes

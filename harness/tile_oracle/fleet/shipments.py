@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tile_oracle.build.binary import Binary
-from tile_oracle.build.builder import Builder
+from tile_oracle.compiling.binary import Binary
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.fleet.messages import Shipment
 from tile_oracle.kernel import Kernel
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tile_oracle.fleet.messages import DeviceSettings
+from tile_oracle.libraries.algorithms import Algorithms
 from tile_oracle.problem import problem_from_id
-from tile_oracle.target import resolve_target
-from tile_oracle.target.target import Target
-from tile_oracle.vendor.algorithms import Algorithms
+from tile_oracle.targets import resolve_target
+from tile_oracle.targets.target import Target
 
 
 def open_target(settings: DeviceSettings) -> Target:

@@ -6,7 +6,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.protocol import Message
 from tile_oracle.problem import Problem
-from tile_oracle.target.device_state import DeviceState
+from tile_oracle.targets.device_state import DeviceState
 
 _ANSWER_FIELDS = (
     *("status", "detail", "latency_ms", "latency_min_ms", "spread", "samples", "check", "check_points"),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.errors import TargetError
-from tile_oracle.target.cpu_info import memory_available_bytes
+from tile_oracle.targets.cpu_info import memory_available_bytes
 
 VARIABLE = "TILE_ORACLE_CONTAINMENT"
 """Environment variable: `auto` (the default), `full` (namespaces also for GPUs) or `limits` (no

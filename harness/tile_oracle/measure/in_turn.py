@@ -13,7 +13,7 @@ from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.worker_link import Died, Lost, Refused, WorkerLink
 from tile_oracle.problem import Problem
-from tile_oracle.target.target import Target
+from tile_oracle.targets.target import Target
 
 
 class InTurn:

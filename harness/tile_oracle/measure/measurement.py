@@ -10,7 +10,7 @@ from typing import Any
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_SWEEP
-from tile_oracle.target.device_state import DeviceState
+from tile_oracle.targets.device_state import DeviceState
 
 
 @dataclass(frozen=True)

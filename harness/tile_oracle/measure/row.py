@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tile_oracle.build.code_facts import CODE_FACTS, CodeFacts, code_facts
+from tile_oracle.compiling.code_facts import CODE_FACTS, CodeFacts, code_facts
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tile_oracle.build.compiler_message import shortened
+from tile_oracle.compiling.compiler_message import shortened
 from tile_oracle.errors import TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.answer import has_spoilt_its_worker, measurement_of, misbehaviour
@@ -35,11 +35,11 @@ from tile_oracle.measure.worker_link import MOST_UNEXPLAINED_DEATHS, Died, Lost,
 from tile_oracle.problem import Problem
 from tile_oracle.record.attempts import Attempts
 from tile_oracle.record.schema import ROUND_FINAL
-from tile_oracle.target.base import DataFiles, DeviceInfo
-from tile_oracle.target.target import Target
+from tile_oracle.targets.base import DataFiles, DeviceInfo
+from tile_oracle.targets.target import Target
 
 if TYPE_CHECKING:
-    from tile_oracle.build.builder import BuildResult
+    from tile_oracle.compiling.builder import BuildResult
 
 _WINDOW = 8
 """Number of kernels sent to the worker in advance, so that it never waits for the parent."""

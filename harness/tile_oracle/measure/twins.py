@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from concurrent.futures import wait
 from dataclasses import replace
 
-from tile_oracle.build.kernel_source import KernelSource
-from tile_oracle.build.run_identity import RunIdentity, run_identity
+from tile_oracle.compiling.kernel_source import KernelSource
+from tile_oracle.compiling.run_identity import RunIdentity, run_identity
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor

@@ -23,8 +23,8 @@ from tile_oracle.measure.protocol import ChannelClosed, ChannelGarbled, Message
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem
 from tile_oracle.record.attempts import Attempts
-from tile_oracle.target.base import DeviceInfo
-from tile_oracle.target.target import Target
+from tile_oracle.targets.base import DeviceInfo
+from tile_oracle.targets.target import Target
 
 MOST_UNEXPLAINED_DEATHS = 3
 """Successive deaths of the worker without a running kernel, after which the device counts as lost."""

@@ -21,13 +21,13 @@ from typing import Any
 
 from tile_oracle.features.schemas.configuration import family_of
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.model_folder import ModelSpec, read_spec
 from tile_oracle.model.predictor import kind_refusal
 from tile_oracle.model.roofline import NAME as ROOFLINE
 from tile_oracle.model.store import MANY_DEVICES, model_folders, read_manifest, shipped_models
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, kind_text
-from tile_oracle.vendor.libraries import is_library_name
 
 
 @dataclass(frozen=True)

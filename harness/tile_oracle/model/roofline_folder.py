@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.cache import default_cache_folder
+from tile_oracle.compiling.cache import default_cache_folder
 from tile_oracle.errors import ModelError
 from tile_oracle.files.vouched_files import sha256_of
 from tile_oracle.model.model_folder import ModelSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from tile_oracle.build.ck_tile.api import CkTileApi
+    from tile_oracle.compiling.ck_tile.api import CkTileApi
 
 
 class CkTileUnits(Protocol):

@@ -13,7 +13,7 @@ class GpuSource(Protocol):
     """The header of kernels/gpu with the operation's kernel, without its suffix."""
 
     GPU_DTYPES: Mapping[str, tuple[str, ...]]
-    """Machine of `tile_oracle.build.isa` -> data types that kernels/gpu multiplies there."""
+    """Machine of `tile_oracle.compiling.isa` -> data types that kernels/gpu multiplies there."""
 
     def code_refusal(self, kernel: Any, arch: str) -> str | None:
         """Why a kernel that the architecture allows has no code, or None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tile_oracle.build.kernel_source import NATIVE, NOT_IN_SOURCE
+from tile_oracle.compiling.kernel_source import NATIVE, NOT_IN_SOURCE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.compiler_message import compiler_message
-from tile_oracle.build.kernel_source import CK_TILE, KernelSource
+from tile_oracle.compiling.compiler_message import compiler_message
+from tile_oracle.compiling.kernel_source import CK_TILE, KernelSource
 from tile_oracle.errors import KernelError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.supervisor import Applied, Supervisor
@@ -14,8 +14,8 @@ from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.model.made_by import MadeBy
 from tile_oracle.problem import Problem
 from tile_oracle.registry.tuned import Surroundings
-from tile_oracle.target.base import DataFiles, DeviceInfo
-from tile_oracle.target.target import Target
+from tile_oracle.targets.base import DataFiles, DeviceInfo
+from tile_oracle.targets.target import Target
 
 
 class Machine:

@@ -31,7 +31,7 @@ from tile_oracle.operation import operation_named
 from tile_oracle.operation.descriptor import Argument
 from tile_oracle.problem import Problem
 from tile_oracle.problem.number_formats import STORAGE
-from tile_oracle.target.base import DataFiles
+from tile_oracle.targets.base import DataFiles
 
 Array = npt.NDArray[Any]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tile_oracle.build.kernel_source import NATIVE, KernelSource
-from tile_oracle.build.source_providers import open_kernel_source
+from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
+from tile_oracle.compiling.source_providers import open_kernel_source
 from tile_oracle.errors import ModelError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
@@ -27,8 +27,8 @@ from tile_oracle.registry.rankers import AUTO, Candidates
 from tile_oracle.registry.results import Failed, Pick, RunResult, Tuning
 from tile_oracle.registry.tuned import Surroundings, TunedResults
 from tile_oracle.registry.tuner import Tuner
-from tile_oracle.target import TargetOptions, resolve_target
-from tile_oracle.target.target import Target
+from tile_oracle.targets import TargetOptions, resolve_target
+from tile_oracle.targets.target import Target
 
 _TRIES = 3
 """Kernels that a run tries at most. If this many picks fail, they probably have a common cause."""

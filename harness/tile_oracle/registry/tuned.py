@@ -18,7 +18,7 @@ from typing import Annotated
 
 import msgspec
 
-from tile_oracle.build.cache import default_cache_folder
+from tile_oracle.compiling.cache import default_cache_folder
 from tile_oracle.errors import KernelError, TunedError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as

@@ -18,10 +18,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tile_oracle.build.cache import BuildCache, CacheEntry, check_runs_code, content_key, default_cache_folder
-from tile_oracle.build.process import CompilerProcesses, Ended
-from tile_oracle.build.source import Headers
-from tile_oracle.build.toolchain import ZigToolchain, find_toolchain
+from tile_oracle.compiling.cache import (
+    BuildCache,
+    CacheEntry,
+    check_runs_code,
+    content_key,
+    default_cache_folder,
+)
+from tile_oracle.compiling.process import CompilerProcesses, Ended
+from tile_oracle.compiling.source import Headers
+from tile_oracle.compiling.toolchain import ZigToolchain, find_toolchain
 from tile_oracle.errors import BuildError
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.disk_errors import disk_errors_as

@@ -32,7 +32,7 @@ from tile_oracle.session.live import LiveSession
 from tile_oracle.session.models import Picks, picks_of
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import without
-from tile_oracle.target import TargetOptions
+from tile_oracle.targets import TargetOptions
 from tile_oracle.version import __version__
 
 _CALIBRATION_KERNELS = 4

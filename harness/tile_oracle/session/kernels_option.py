@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from tile_oracle.build.kernel_source import CK_TILE, NATIVE, TRITON
-from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
-from tile_oracle.build.source_providers import ENTRY_POINTS
+from tile_oracle.compiling.kernel_source import CK_TILE, NATIVE, TRITON
+from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
+from tile_oracle.compiling.source_providers import ENTRY_POINTS
 from tile_oracle.errors import BuildError
+from tile_oracle.libraries.libraries import LIBRARIES, Library
 from tile_oracle.pool import sources_of_list
-from tile_oracle.vendor.libraries import LIBRARIES, Library
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,6 @@ def _source(word: str, here: Path) -> str:
 
 
 def _has_binaries_of_rules(path: Path) -> bool:
-    from tile_oracle.build.triton.description import is_described
+    from tile_oracle.compiling.triton.description import is_described
 
     return is_prebuilt_folder(path) and not is_described(path)

@@ -10,8 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.build.kernel_source import NATIVE
+from tile_oracle.compiling.kernel_source import NATIVE
 from tile_oracle.kernel import Kernel
+from tile_oracle.libraries.algorithms import Algorithms
+from tile_oracle.libraries.ask import ask_library
+from tile_oracle.libraries.offers import Offers, load_offers, offers_file, save_offers
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.service import MeasureService
 from tile_oracle.measure.supervisor import Supervisor
@@ -28,11 +31,8 @@ from tile_oracle.session.plan import Plan, make_plan, without
 from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import SUITE
 from tile_oracle.session.vendor_model import rankings_of
-from tile_oracle.target import TargetOptions, resolve_target
-from tile_oracle.target.target import Target
-from tile_oracle.vendor.algorithms import Algorithms
-from tile_oracle.vendor.ask import ask_library
-from tile_oracle.vendor.offers import Offers, load_offers, offers_file, save_offers
+from tile_oracle.targets import TargetOptions, resolve_target
+from tile_oracle.targets.target import Target
 
 _COLD_SAMPLES, _COLD_BATCH = 50, 10
 _LONGER = ("--settle-budget", "10m")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.build.kernel_source import NATIVE
+from tile_oracle.compiling.kernel_source import NATIVE
 from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
@@ -26,7 +26,7 @@ from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan
-from tile_oracle.target.target import REPLAY, Target
+from tile_oracle.targets.target import REPLAY, Target
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
 if TYPE_CHECKING:

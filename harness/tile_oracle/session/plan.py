@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tile_oracle.build.kernel_source import NATIVE, KernelSource
+from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
 from tile_oracle.errors import LacksFieldError, ProblemSetError, RuleError
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel, NamedKernel

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tile_oracle.errors import ProblemError, RecordError
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.libraries.libraries import library_of
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import (
     is_model_folder,
@@ -27,7 +28,6 @@ from tile_oracle.record.journal import names_in, parts_in
 from tile_oracle.record.run import purpose_of
 from tile_oracle.session.models import AUTO, NONE, OUT_OF_FOLD, ROOFLINE, VENDOR, is_picks_file
 from tile_oracle.session.options import SessionOptions
-from tile_oracle.vendor.libraries import library_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.kernel import Kernel
+from tile_oracle.libraries.libraries import library_of
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import load_problem_sets
@@ -23,8 +24,7 @@ from tile_oracle.session.session import Session
 from tile_oracle.session.settled import Settled
 from tile_oracle.session.suite_names import REPLAY_SUITE
 from tile_oracle.session.vendor_model import rankings_of, recorded_offers
-from tile_oracle.target.target import REPLAY, Target
-from tile_oracle.vendor.libraries import library_of
+from tile_oracle.targets.target import REPLAY, Target
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -31,7 +31,7 @@ from tile_oracle.session.models import (
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, set_name
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, KERNEL_SOURCES
-from tile_oracle.target.target import Target
+from tile_oracle.targets.target import Target
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tile_oracle.kernel import Kernel
+from tile_oracle.libraries.libraries import LIBRARIES
+from tile_oracle.libraries.offers import Offers, load_offers, offers_file
 from tile_oracle.problem import Problem
-from tile_oracle.vendor.libraries import LIBRARIES
-from tile_oracle.vendor.offers import Offers, load_offers, offers_file
 
 Rankings = dict[str, tuple[Kernel, ...]]
 

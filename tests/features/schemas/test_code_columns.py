@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.made_records import make_kernels, make_problems, make_records
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.prebuild import prebuild
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.prebuild import prebuild
 from tile_oracle.errors import BuildError, ModelError
 from tile_oracle.evaluation.folder_model import FolderModel, pool_of, rank_recorded
 from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable

@@ -23,7 +23,7 @@ if __name__ == "__main__":
     sys.path[:0] = [str(_CHECKOUT / "harness"), str(_CHECKOUT)]
 
 from tests.kernels.emulated_gpu.device import LAUNCHERS, EmulatedGpu
-from tile_oracle.build.gpu_toolchain import GpuToolchain, find_gpu_toolchain
+from tile_oracle.compiling.gpu_toolchain import GpuToolchain, find_gpu_toolchain
 from tile_oracle.device.gpu_work import WORK_KERNELS
 
 WORK_LAUNCHERS = "TO_LDS_OF_TILES(0)\n" + "".join(f"TO_LAUNCHER({name})\n" for name in WORK_KERNELS)

@@ -21,8 +21,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tile_oracle.build.source import source_for
-from tile_oracle.build.toolchain import compiler_environment, find_toolchain
+from tile_oracle.compiling.source import source_for
+from tile_oracle.compiling.toolchain import compiler_environment, find_toolchain
 from tile_oracle.device.gpu_abi import LaunchInfo, gpu_args, plan_launch, read_launch_info
 from tile_oracle.device.reference import exact_output, integer_operands
 from tile_oracle.device.runtime.driver import Arguments, Geometry

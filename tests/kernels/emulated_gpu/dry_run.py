@@ -21,8 +21,8 @@ from tests.evil_gpu_kernels.evil_gpu import evil_headers
 from tests.kernels.emulated_gpu.compiler import emulated_library, file_under
 from tests.kernels.emulated_gpu.device import EmulatedGpu
 from tests.kernels.emulated_gpu.machine import PLUGIN, ROOT, EmulatedMachine, make_machine
-from tile_oracle.build.prebuilt_folder import PrebuiltFolder
-from tile_oracle.build.source import DEVICE_WORK, device_work_source, source_for
+from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
+from tile_oracle.compiling.source import DEVICE_WORK, device_work_source, source_for
 from tile_oracle.kernel import parse_kernel_name
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.kernels.emulated_gpu.compiler import clang
 from tests.kernels.emulated_gpu.device import EmulatedGpu
-from tile_oracle.build.gpu_toolchain import find_ptxas
+from tile_oracle.compiling.gpu_toolchain import find_ptxas
 
 ROOT = Path(__file__).resolve().parents[3]
 PLUGIN = "tests.kernels.emulated_gpu.machine"
@@ -120,7 +120,7 @@ def _nodes(folder: Path, arch: str, gpus: int) -> Path:
 
 def _show_nodes() -> None:
     """Lets gpu_presence look where EMULATED_NODES says."""
-    from tile_oracle.target import gpu_presence
+    from tile_oracle.targets import gpu_presence
 
     folder = Path(os.environ[NODES])
     gpu_presence.KFD = folder / "dev" / "kfd"

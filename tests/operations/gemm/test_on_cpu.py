@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pytest_project import SHORTLY, Project
-from tile_oracle.build.builder import Builder
-from tile_oracle.build.source import source_for
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.source import source_for
 from tile_oracle.device import reference
 from tile_oracle.device.cpu import CpuDevice, open_device
 from tile_oracle.device.reference import exact_output, exact_values, expectation, integer_operands

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.measured_tables import gfx950_file
 from tile_oracle.arch import load_arch
-from tile_oracle.build.source import gpu_code_refusal
+from tile_oracle.compiling.source import gpu_code_refusal
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operations.grouped_conv.kernel import (

@@ -15,7 +15,7 @@ from tile_oracle.device.library.cublaslt import (
     CublasLt,
     CublasProduct,
 )
-from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
+from tile_oracle.libraries.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 
 _MOST_RANKED = 64
 """Algorithms asked for in the library's own ranking. It names far fewer."""

@@ -14,8 +14,8 @@ from tile_oracle.device.library.cudnn import (
     distinct,
 )
 from tile_oracle.device.library.cudnn_attention import Attention
+from tile_oracle.libraries.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 from tile_oracle.problem import Problem
-from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 
 
 def graph_of(library: Cudnn, problem: Problem) -> Graph:

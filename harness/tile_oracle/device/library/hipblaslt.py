@@ -16,8 +16,8 @@ from types import MappingProxyType
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.blaslt import BlasLt, Interface, Product, result_of
 from tile_oracle.device.library.calls import Prepared
+from tile_oracle.libraries.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 from tile_oracle.problem import Problem
-from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 
 _PREF_WORKSPACE = 1
 _MOST_RANKED = 4096

@@ -18,10 +18,10 @@ from tile_oracle.device.library.cublaslt import Algorithm, CublasLt, CublasProdu
 from tile_oracle.device.library.cudnn import Cudnn, of_data
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import LibraryLaunch
+from tile_oracle.libraries.algorithm_file import AlgorithmFile
+from tile_oracle.libraries.libraries import LIBRARIES
+from tile_oracle.libraries.offers import WORKSPACE_BYTES, ProblemOffers
 from tile_oracle.problem import Problem
-from tile_oracle.vendor.algorithm_file import AlgorithmFile
-from tile_oracle.vendor.libraries import LIBRARIES
-from tile_oracle.vendor.offers import WORKSPACE_BYTES, ProblemOffers
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.calls import Calls, Prepared
+from tile_oracle.libraries.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 from tile_oracle.problem import Problem
-from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 
 _TYPES: Mapping[str, int] = MappingProxyType({"fp16": 0, "fp32": 1, "bf16": 5})
 _CROSS_CORRELATION = 0

@@ -177,7 +177,7 @@ class Driver(ABC):
 
     @abstractmethod
     def function_facts(self, function: int, threads: int, lds_bytes: int) -> dict[str, int]:
-        """The driver's facts about a loaded kernel, with the names of tile_oracle.build.code_facts.CodeFacts.
+        """The driver's facts about a loaded kernel, with the names of compiling.code_facts.CodeFacts.
 
         threads: threads of a workgroup. lds_bytes: its dynamic LDS. Raises RuntimeMissing when the driver is
         too old.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tile_oracle.build.ck_tile.api import CkTileApi
-from tile_oracle.build.ck_tile.unit import UnitParts, check_there, partitioner, pipeline_of, unit_text
+from tile_oracle.compiling.ck_tile.api import CkTileApi
+from tile_oracle.compiling.ck_tile.unit import UnitParts, check_there, partitioner, pipeline_of, unit_text
 from tile_oracle.errors import KernelError
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GemmProblem

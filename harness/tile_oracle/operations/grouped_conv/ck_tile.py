@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tile_oracle.build.ck_tile.api import CONV_KERNELS, CONV_LAYOUTS, CONVERT, CkTileApi, Pipeline
-from tile_oracle.build.ck_tile.unit import UnitParts, check_there, partitioner, pipeline_of, unit_text
+from tile_oracle.compiling.ck_tile.api import CONV_KERNELS, CONV_LAYOUTS, CONVERT, CkTileApi, Pipeline
+from tile_oracle.compiling.ck_tile.unit import UnitParts, check_there, partitioner, pipeline_of, unit_text
 from tile_oracle.errors import KernelError
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem

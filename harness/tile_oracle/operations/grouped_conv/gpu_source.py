@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.isa import GPU_MACHINES
+from tile_oracle.compiling.isa import GPU_MACHINES
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 HEADER = "grouped_conv"

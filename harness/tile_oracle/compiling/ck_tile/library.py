@@ -1,0 +1,74 @@
+"""Inspects the built library of a CK Tile kernel without loading it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tile_oracle.compiling.ck_tile.offload_bundle import code_objects, target_name
+from tile_oracle.compiling.code_object import CodeObject, KernelFacts, read_code_object
+from tile_oracle.compiling.elf import DAMAGED, Elf
+from tile_oracle.compiling.inspect import inspect_binary
+from tile_oracle.errors import BuildError
+
+EXPORTS = ("to_ck_abi_version", "to_ck_kernel", "to_ck_plan", "to_ck_launch")
+"""The functions that kernels/ck_tile/abi.h declares."""
+
+_ENTRY = "to_ck_entry"
+_FAT_SECTION = ".hip_fatbin"
+
+
+def code_object_in(path: Path, arch: str) -> CodeObject:
+    """The code object for an architecture in a host library. Raises BuildError when there is none."""
+    try:
+        data = path.read_bytes()
+        found = code_objects(Elf(data).body(_FAT_SECTION))
+    except OSError as error:
+        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
+    except KeyError:
+        raise BuildError(f"{path} contains no GPU code: it has no section {_FAT_SECTION}") from None
+    except DAMAGED as error:
+        raise BuildError(f"{path}: its GPU code cannot be read: {error}") from None
+    for name, code in found.items():
+        # The target name may have features: gfx950:sramecc+:xnack-.
+        if name == target_name(arch) or name.startswith(target_name(arch) + ":"):
+            return read_code_object(code, str(path))
+    raise BuildError(f"{path} contains code for {', '.join(found) or 'no GPU'}, not for {arch}")
+
+
+def instances(code: CodeObject) -> tuple[KernelFacts, ...]:
+    """The kernel's instances: one for each tail if the loop's tail is a template argument."""
+    return tuple(facts for name, facts in sorted(code.kernels.items()) if _ENTRY in name)
+
+
+def most_demanding(found: Iterable[KernelFacts]) -> KernelFacts:
+    """The largest value of each fact over all instances. Raises ValueError when there is none."""
+    every = list(found)
+
+    def most(field: str) -> int:
+        return max(int(getattr(facts, field)) for facts in every)
+
+    return KernelFacts(
+        name=_ENTRY,
+        vgprs=most("vgprs"),
+        agprs=most("agprs"),
+        sgprs=most("sgprs"),
+        lds_bytes=most("lds_bytes"),
+        scratch_bytes=most("scratch_bytes"),
+        vgpr_spills=most("vgpr_spills"),
+        sgpr_spills=most("sgpr_spills"),
+        wavefront_size=most("wavefront_size"),
+        most_threads=most("most_threads"),
+    )
+
+
+def what_is_wrong_with_library(path: Path, arch: str) -> str | None:
+    """Why a library cannot be used: damaged, without an export, or without the kernel's code."""
+    missing = [name for name in EXPORTS if name not in inspect_binary(path).exports]
+    if missing:
+        return f"the library does not export {', '.join(missing)}"
+    try:
+        code = code_object_in(path, arch)
+    except BuildError as error:
+        return str(error)
+    return None if instances(code) else f"the code for {arch} holds no kernel {_ENTRY}"

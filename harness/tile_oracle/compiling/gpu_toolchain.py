@@ -1,0 +1,221 @@
+"""Toolchains for GPUs: the ziglang wheel's clang, ROCm's clang, a system clang, hipcc; ptxas if installed.
+
+All of them are clang and get the same flags; build.nvcc is the exception. Kernels need neither vendor headers
+nor a device library.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+
+from tile_oracle.compiling.cuda_programs import find_cuda_program
+from tile_oracle.compiling.isa import GPU_MACHINES, Isa
+from tile_oracle.compiling.nvcc import HOW_TO_GET_NVCC, NvccToolchain, find_nvcc, is_nvcc
+from tile_oracle.compiling.toolchain import (
+    INCLUDE_FOLDER,
+    Toolchain,
+    ZigWheel,
+    ask_compiler,
+    version_number,
+    zig_folder,
+    zig_wheel,
+)
+from tile_oracle.errors import BuildError
+
+_COMMON = (
+    "-std=c++20",
+    "-O3",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    # Otherwise the binary contains a hash of the source's path.
+    "-fuse-cuid=none",
+)
+_LANGUAGE: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "amdgcn": (
+            *("-x", "hip", "--offload-arch={arch}", "--offload-device-only", "--no-gpu-bundle-output"),
+            *("-nogpulib", "-nogpuinc"),
+        ),
+        "nvptx": (
+            *("-x", "cuda", "--cuda-gpu-arch={arch}", "--cuda-device-only", "-nocudainc", "-nocudalib"),
+            # sm_90 needs PTX 8.0. clang's default version needs the newest driver.
+            *("--cuda-feature=+ptx80", "-Wno-unknown-cuda-version"),
+        ),
+    }
+)
+HOW_TO_GET_ONE: Mapping[str, str] = MappingProxyType(
+    {
+        "amdgcn": "pip install ziglang, or install ROCm (hipcc, or its clang below ROCM_PATH)",
+        "nvptx": f"pip install ziglang, or apt install clang, or {HOW_TO_GET_NVCC}",
+    }
+)
+ASSEMBLY = "kernel.s"
+"""File name of a GPU kernel's assembly in the work folder."""
+
+_ROCM_CLANG = ("llvm/bin/clang++", "lib/llvm/bin/clang++")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuToolchain(Toolchain):
+    """A clang that builds for one GPU architecture."""
+
+    machine: str
+    compiler: tuple[str, ...]
+    """The start of the command line."""
+    wheel: ZigWheel | None = None
+    """The ziglang wheel that has the compiler; it has neither its own headers nor a linker beside it."""
+    ptxas: Path | None = None
+    """NVIDIA's assembler; when None, the driver assembles the PTX."""
+
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
+        return (*(word.format(arch=self.arch) for word in _LANGUAGE[self.machine]), *_COMMON)
+
+    def prepare(self, work: Path) -> None:
+        if self.wheel is not None:
+            self.wheel.prepare(work)
+
+    def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
+        return (*self._compile(flags), "-S", source, "-o", output)
+
+    def _compile(self, flags: tuple[str, ...]) -> tuple[str, ...]:
+        wheel = () if self.wheel is None else ("-resource-dir", "resource", "-nostdlibinc")
+        return (*self.compiler, *flags, *wheel, "-I", INCLUDE_FOLDER)
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        if self.machine == "nvptx":
+            if self.ptxas is None:
+                return (self.assembly_command(source, output, flags),)
+            assemble = (str(self.ptxas), f"-arch={self.arch}", "-O3", "kernel.ptx", "-o", output)
+            return (self.assembly_command(source, "kernel.ptx", flags), assemble)
+        if self.wheel is None:
+            return ((*self._compile(flags), "-c", source, "-o", output),)
+        return (
+            self.assembly_command(source, ASSEMBLY, flags),
+            *self.wheel.assemble(ASSEMBLY, output, self.arch),
+        )
+
+
+def find_gpu_toolchain(name: str, arch: str) -> GpuToolchain | NvccToolchain:
+    """The toolchain of a name for a GPU: auto, ziglang, rocm (its clang), hipcc, clang++, nvcc, or a path.
+
+    auto takes the first available one of ziglang, rocm, hipcc (both only for AMD), clang++ and nvcc (only for
+    NVIDIA). Raises BuildError, which says how to get one.
+    """
+    machine = GPU_MACHINES[arch]
+    if name == "auto":
+        for candidate in gpu_toolchain_names(machine):
+            found = _named(candidate, arch, machine)
+            if found is not None:
+                return found
+        raise BuildError(f"no compiler for {arch} was found: {HOW_TO_GET_ONE[machine]}")
+    if is_nvcc(name) and machine != "nvptx":
+        raise BuildError(f"toolchain {name!r} cannot build for AMD GPUs: {HOW_TO_GET_ONE[machine]}")
+    found = _named("ziglang" if name == "zig" else name, arch, machine)
+    if found is None:
+        how = HOW_TO_GET_NVCC if is_nvcc(name) else HOW_TO_GET_ONE[machine]
+        raise BuildError(f"toolchain {name!r} is not on this machine: {how}")
+    return found
+
+
+def gpu_toolchain_names(machine: str) -> tuple[str, ...]:
+    """The toolchains that auto tries, in order."""
+    return ("ziglang", "rocm", "hipcc", "clang++") if machine == "amdgcn" else ("ziglang", "clang++", "nvcc")
+
+
+def _named(name: str, arch: str, machine: str) -> GpuToolchain | NvccToolchain | None:
+    if name == "ziglang":
+        folder = zig_folder()
+        return None if folder is None else _zig(folder, arch, machine, find_ptxas(machine))
+    if is_nvcc(name):
+        return find_nvcc(name, arch)
+    path = _rocm_clang() if name == "rocm" else _which(name)
+    return None if path is None else _clang(path, name, arch, machine, find_ptxas(machine))
+
+
+def _which(name: str) -> Path | None:
+    found = shutil.which(name)
+    return None if found is None else Path(found).absolute()
+
+
+def rocm_folders() -> tuple[Path, ...]:
+    """Folders where ROCm may be installed: ROCM_PATH, the parent of hipcc's folder, /opt/rocm."""
+    folders = [Path(os.environ["ROCM_PATH"])] if os.environ.get("ROCM_PATH") else []
+    hipcc = _which("hipcc")
+    if hipcc is not None:
+        folders.append(hipcc.resolve().parent.parent)
+    return (*folders, Path("/opt/rocm"))
+
+
+def _rocm_clang() -> Path | None:
+    for folder in rocm_folders():
+        for inner in _ROCM_CLANG:
+            if os.access(folder / inner, os.X_OK):
+                return (folder / inner).absolute()
+    return None
+
+
+def find_ptxas(machine: str = "nvptx") -> Path | None:
+    """Finds NVIDIA's assembler (build.cuda_programs); None when it is missing or the machine is not nvptx."""
+    return find_cuda_program("ptxas") if machine == "nvptx" else None
+
+
+def _zig(folder: Path, arch: str, machine: str, ptxas: Path | None) -> GpuToolchain:
+    wheel = zig_wheel(folder)
+    identity = wheel.identity + _assembler(ptxas)
+    compiler, version = (wheel.zig, "clang"), wheel.version
+    return _made("ziglang", arch, machine, compiler, version, identity, wheel.first_line, ptxas, wheel)
+
+
+@lru_cache(maxsize=16)
+def _clang(path: Path, name: str, arch: str, machine: str, ptxas: Path | None) -> GpuToolchain:
+    lines = [line.strip() for line in ask_compiler(str(path), "--version").splitlines()]
+    first = next((line for line in lines if "clang version" in line), "")
+    if not first:
+        said = lines[0][:80] if lines else ""
+        raise BuildError(f"toolchain {name!r} is neither clang nor hipcc: its --version prints {said!r}")
+    version = version_number(first.partition("clang version")[2], name)
+    kind = next((line for line in lines if line.startswith("HIP version")), "")
+    identity = f"{'AMD clang' if 'AMD' in first else 'clang'} {version}{f' ({kind})' if kind else ''}"
+    identity += _assembler(ptxas)
+    return _made(name, arch, machine, (str(path),), version, identity, first, ptxas)
+
+
+def _made(
+    name: str,
+    arch: str,
+    machine: str,
+    compiler: tuple[str, ...],
+    version: str,
+    identity: str,
+    first_line: str,
+    ptxas: Path | None,
+    wheel: ZigWheel | None = None,
+) -> GpuToolchain:
+    suffix = ".cubin" if ptxas is not None else ".ptx"
+    return GpuToolchain(
+        name=name,
+        version=version,
+        identity=identity,
+        fingerprint=f"{identity}; {first_line}",
+        arch=arch,
+        suffix=".hsaco" if machine == "amdgcn" else suffix,
+        machine=machine,
+        compiler=compiler,
+        wheel=wheel,
+        ptxas=ptxas,
+    )
+
+
+def _assembler(ptxas: Path | None) -> str:
+    if ptxas is None:
+        return ""
+    said = ask_compiler(str(ptxas), "--version").splitlines()
+    return f", ptxas {version_number(said[-1] if said else '', str(ptxas))}"

@@ -1,0 +1,157 @@
+"""Triton kernels as a kernel source: of a user's file, of a prebuilt folder, or those that ship."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from tile_oracle.compiling.isa import GPU_MACHINES, Isa
+from tile_oracle.compiling.kernel_source import TRITON, KernelSource
+from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
+from tile_oracle.compiling.triton.child_process import HOW_TO_GET_TRITON
+from tile_oracle.compiling.triton.description import (
+    Description,
+    ask_pruning,
+    describe_file,
+    read_description,
+)
+from tile_oracle.compiling.triton.toolchain import TritonToolchain, find_triton
+from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.files.data_files import data_folder
+from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.kernel.named import parse_named_kernel
+from tile_oracle.problem import Kind, Problem
+from tile_oracle.triton.archive import read_archive
+from tile_oracle.triton.expression import ExpressionError, evaluate, names_in
+from tile_oracle.triton.views import COMPUTE_UNITS, values_of
+
+ARCHS = tuple(GPU_MACHINES)
+
+
+class TritonSource(KernelSource):
+    """The kernels that a file declares for an architecture."""
+
+    implementation = TRITON
+
+    def __init__(self, description: Description, *, prebuilt_only: bool = False) -> None:
+        """prebuilt_only: there is only a folder of binaries."""
+        self.description, self.prebuilt_only = description, prebuilt_only
+        self.arch, self.headers = description.arch, description.headers
+
+    @property
+    def identity(self) -> str:
+        return self.description.identity
+
+    @cached_property
+    def _pools(self) -> dict[Kind, tuple[NamedKernel, ...]]:
+        pools: dict[Kind, list[NamedKernel]] = {}
+        for kernel in self.description.units:
+            pools.setdefault(kernel.kind, []).append(kernel)
+        return {kind: tuple(kernels) for kind, kernels in pools.items()}
+
+    def pool(self, kind: Kind) -> tuple[Kernel, ...]:
+        """The kernels for a kind of problem, in the order of their declarations."""
+        return self._pools.get(kind, ())
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of problems that there are kernels for."""
+        return tuple(self._pools)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the file declares and this architecture has no kernel for."""
+        counts = Counter[tuple[str, str]]()
+        for function, why, count in self.description.left_out:
+            counts[function, why] += count
+        return tuple(
+            f"{count} configuration{'s' * (count != 1)} of {function} left out: {why}"
+            for (function, why), count in counts.most_common()
+        )
+
+    def expect(self, problems: Sequence[Problem]) -> None:
+        """Asks the file's pruning functions about these problems. Raises BuildError with one line."""
+        if not self.description.pruned or self.prebuilt_only:
+            return
+        known = {one for of_problem in self.description.kept.values() for one in of_problem}
+        new = [one for one in problems if one.kind in self._pools and one.id not in known]
+        if new:
+            ask_pruning(self.description, new)
+
+    def describe_in(self, folder: Path) -> None:
+        """Describes the kernels in a prebuilt folder, for machines without Triton. Raises BuildError."""
+        self.description.write(folder)
+
+    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
+        if not isinstance(kernel, NamedKernel) or kernel not in self.description.units:
+            return f"{kernel.name} is not declared in {self.description.name}"
+        if kernel.kind != problem.kind:
+            return None
+        unit = self.description.units[kernel]
+        places = self.description.kept.get(str(unit["declaration"]), {}).get(problem.id)
+        if places is not None and unit["config"] not in places:
+            return f"constraint: the pruning function of {kernel.function} drops it for this problem"
+        values = values_of(problem, 0)
+        for condition, text in self.description.constraints[kernel]:
+            if COMPUTE_UNITS in names_in(condition):
+                return f"constraint: {text} depends on the device, which is not known before it runs"
+            try:
+                if not evaluate(condition, values):
+                    return f"constraint: {text}"
+            except ExpressionError as error:
+                return f"constraint: {text}: {error}"
+        return None
+
+    def unit(self, kernel: Kernel) -> str:
+        if not isinstance(kernel, NamedKernel) or kernel not in self.description.units:
+            raise KernelError(f"{kernel.name} is not declared in {self.description.name}")
+        return self.description.unit(kernel)
+
+    def find_toolchain(self, name: str) -> TritonToolchain:
+        if self.prebuilt_only:
+            raise BuildError(f"only the kernels of the folder are there: {HOW_TO_GET_TRITON}")
+        return find_triton(name, self.arch)
+
+    def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
+        try:
+            archive = read_archive(binary)
+        except (ValueError, OSError) as error:
+            return str(error)
+        parse_named_kernel(name)
+        return None if archive.arch == self.arch else f"it was compiled for {archive.arch}"
+
+
+class _Provider:
+    """See tile_oracle.compiling.source_providers.SourceProvider.
+
+    The argument is a Python file, a folder of `tile-oracle build --kernels`, or "" for the kernels that ship.
+    """
+
+    archs = ARCHS
+
+    def __call__(self, arch: str, argument: str) -> TritonSource:
+        path = Path(argument).expanduser().absolute() if argument else shipped_file()
+        if path.is_dir() and is_prebuilt_folder(path):
+            return TritonSource(read_description(path, arch), prebuilt_only=True)
+        if path.suffix != ".py" or not path.is_file():
+            raise BuildError(
+                f"--kernels {argument}: there is no such Python file, and no folder of tile-oracle build"
+            )
+        stat = path.stat()
+        return _of_file(path, arch, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=16)
+def _of_file(path: Path, arch: str, mtime_ns: int, size_bytes: int) -> TritonSource:
+    # Time and size are part of the cache's key only: an edited file is read again.
+    return TritonSource(describe_file(path, arch))
+
+
+def shipped_file() -> Path:
+    """The file of the kernels that ship."""
+    return data_folder("kernels") / "triton" / "shipped.py"
+
+
+open_triton = _Provider()

@@ -1,0 +1,107 @@
+"""Asks the pruning functions of @triton.autotune: python prune.py FILE QUESTION ANSWER.
+
+The main program of a child process. QUESTION is a JSON file: the architecture, the ids of problems
+and the environment variables that the file reads. ANSWER
+gets {declaration's number: {problem's id: [places of the configurations that are kept]}}, or {"error": line}.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+
+_LANGUAGE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8e4nv", "int32": "int32"}
+
+
+def kept(path: Path, arch: str, problem_ids: Sequence[str]) -> dict[str, object]:
+    """The places of the configurations that are kept. Raises FileFailure."""
+    from tile_oracle.compiling.triton.specify import autotuner, prunes
+    from tile_oracle.compiling.triton.user_file import FileFailure, import_declarations, one_line
+    from tile_oracle.problem import problem_from_id
+
+    problems = [problem_from_id(one) for one in problem_ids]
+    found: dict[str, object] = {}
+    for number, declaration in enumerate(import_declarations(path)):
+        if not prunes(declaration):
+            continue
+        tuner = autotuner(declaration.main.function)
+        place, _, line = declaration.place.rpartition(":")
+        of_problem = found[str(number)] = {}
+        for problem in problems:
+            words = problem.kind.words
+            if problem.op != declaration.view.op or any(
+                words[k] not in v for k, v in declaration.kinds.items()
+            ):
+                continue
+            try:
+                view = declaration.view(problem.kind, arch)
+                tuner.nargs = _values(declaration.main, view, problem, tuner)
+                chosen = {id(config) for config in tuner.prune_configs({})}
+            except Exception as error:  # the functions are the user's
+                raise FileFailure(one_line(error, path.parent, Path(place).name, int(line))) from None
+            of_problem[problem.id] = [n for n, config in enumerate(tuner.configs) if id(config) in chosen]
+    return found
+
+
+def _values(launch: Any, view: Any, problem: Any, tuner: Any) -> dict[str, Any]:
+    """The values of the arguments that no configuration sets, as a launch would pass them."""
+    from tile_oracle.arch import load_arch
+    from tile_oracle.triton.expression import Expression, evaluate
+    from tile_oracle.triton.views import OPERANDS, OUT, Pointer, values_of
+
+    numbers = values_of(problem, load_arch(view.arch).hardware.num_cus)
+    given: Mapping[str, Any] = (
+        launch.arguments(view) if launch.arguments is not None else view.usual_arguments()
+    )
+    language = importlib.import_module("triton.language")
+    *operands, out = problem.operand_shapes
+    shapes = {**dict(zip(OPERANDS, operands, strict=False)), OUT: out}
+
+    def value(one: Any) -> Any:
+        if isinstance(one, Expression):
+            return evaluate(one.tree, numbers)
+        if isinstance(one, Pointer):
+            return tensor_like(getattr(language, _LANGUAGE[one.dtype]), shapes.get(one.role, (1,)))
+        return one
+
+    return {name: value(one) for name, one in given.items() if name in tuner.arg_names}
+
+
+def tensor_like(dtype: Any, shape: tuple[int, ...]) -> SimpleNamespace:
+    """What a pruning function may ask of an array."""
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.insert(0, strides[0] * extent)
+    elements, size = strides[0] * shape[0], max(1, dtype.primitive_bitwidth // 8)
+    return SimpleNamespace(
+        dtype=dtype,
+        shape=shape,
+        ndim=len(shape),
+        itemsize=size,
+        element_size=lambda: size,
+        numel=lambda: elements,
+        stride=lambda axis=None: tuple(strides) if axis is None else strides[axis],
+        size=lambda axis=None: shape if axis is None else shape[axis],
+    )
+
+
+def main(file: str, question: str, answer: str) -> int:
+    """Writes the answer. Returns 1 when it is an error."""
+    from tile_oracle.compiling.triton.user_file import write_answer
+
+    asked = json.loads(Path(question).read_text("utf-8"))
+    os.environ.update(asked["environment"])
+    return write_answer(Path(answer), lambda: kept(Path(file), asked["arch"], asked["problems"]))
+
+
+if __name__ == "__main__":
+    sys.path[:] = [place for place in sys.path if place != str(Path(__file__).parent)]
+    sys.exit(main(*sys.argv[1:4]))

@@ -1,0 +1,36 @@
+"""Triton as a toolchain: every kernel is compiled in a child process of its own."""
+
+from __future__ import annotations
+
+from tile_oracle.compiling.gpu_toolchain import ASSEMBLY
+from tile_oracle.compiling.isa import Isa
+from tile_oracle.compiling.toolchain import INCLUDE_FOLDER, Toolchain
+from tile_oracle.compiling.triton.child_process import child_command, triton_version
+from tile_oracle.errors import BuildError
+from tile_oracle.triton.archive import SUFFIX
+
+
+class TritonToolchain(Toolchain):
+    """The installed Triton."""
+
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
+        return ("--fp-fusion", "--no-line-info")
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        text = (ASSEMBLY,) if self.arch.startswith("gfx") else ()
+        return (child_command("compile_unit.py", source, INCLUDE_FOLDER, output, *text),)
+
+    def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """What writes the assembly of all launches, one after another."""
+        return child_command("compile_unit.py", source, INCLUDE_FOLDER, f"kernel{self.suffix}", output)
+
+
+def find_triton(name: str, arch: str) -> TritonToolchain:
+    """The installed Triton. Raises BuildError when there is none, or `name` is another toolchain."""
+    if name not in ("auto", "triton"):
+        raise BuildError(f"toolchain {name!r} does not compile Triton kernels: leave --toolchain out")
+    version = triton_version()
+    identity = f"triton {version}"
+    return TritonToolchain(
+        name="triton", version=version, identity=identity, fingerprint=identity, arch=arch, suffix=SUFFIX
+    )

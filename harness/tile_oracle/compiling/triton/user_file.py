@@ -1,0 +1,103 @@
+"""Imports a user's file of Triton kernels, and puts what goes wrong into one line.
+
+Only for child processes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.compiling.triton.user_reads import package_of
+from tile_oracle.errors import HarnessError
+from tile_oracle.triton.declare import Declaration, declared
+
+_LONGEST = 400
+
+
+class FileFailure(HarnessError):
+    """The user's file cannot be used; the message begins with its name and line."""
+
+
+def write_answer(answer: Path, find: Callable[[], dict[str, object]]) -> int:
+    """Writes what was found as JSON, or {"error": one line}. Returns the exit status: 1 for an error."""
+    try:
+        found = find()
+    except HarnessError as error:
+        found = {"error": str(error)}
+    answer.write_text(json.dumps(found), "utf-8")
+    return 1 if "error" in found else 0
+
+
+def import_declarations(path: Path) -> list[Declaration]:
+    """Imports the file and returns its declarations. Raises FileFailure."""
+    known = importlib.util.find_spec(path.stem)
+    if known is not None and Path(known.origin or "").resolve() != path.resolve():
+        raise FileFailure(f"{path.name}: {path.stem} is also an installed module: give the file another name")
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise FileFailure(f"{path.name} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:  # whatever the file raises, SystemExit and KeyboardInterrupt too
+        raise FileFailure(one_line(error, path.parent, path.name)) from None
+    found = declared()
+    if not found:
+        raise FileFailure(
+            f"{path.name} declares no kernel: put @tile_oracle.triton.gemm(...) or grouped_conv(...) over a "
+            "@triton.jit function"
+        )
+    return found
+
+
+def jit_function(function: Any) -> Any:
+    """The @triton.jit or @gluon.jit function below Triton's decorators. Raises FileFailure for others."""
+    seen = function
+    while type(seen).__name__ not in ("JITFunction", "GluonJITFunction"):
+        if type(seen).__name__ == "Heuristics":
+            raise FileFailure(
+                "@triton.heuristics makes the code depend on the problem: declare its values as "
+                "configurations, each with a constraint"
+            )
+        if type(seen).__name__ != "Autotuner":
+            raise FileFailure(f"{_name_of(function)} is not a @triton.jit function")
+        seen = seen.fn
+    return seen
+
+
+def _name_of(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def one_line(error: BaseException, folder: Path, name: str, line: int = 0) -> str:
+    """FILE:LINE: what happened. The line is the innermost one of the user's files, else `line`."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, HarnessError):
+        text = str(error)
+    if isinstance(error, SyntaxError) and error.filename:
+        name, line = _relative(error.filename, folder) or name, error.lineno or 0
+        text = f"{type(error).__name__}: {error.msg}"
+    else:
+        for frame in traceback.extract_tb(error.__traceback__):
+            where = _relative(frame.filename, folder)
+            if where is not None:
+                name, line = where, frame.lineno or 0
+    text = " ".join(text.split())[:_LONGEST]
+    return f"{name}:{line}: {text}" if line else f"{name}: {text}"
+
+
+def _relative(file: str, folder: Path) -> str | None:
+    """The name of one of the user's files, from its folder if it lies there; None for other files."""
+    path = Path(file)
+    if not path.is_absolute() or package_of(file) not in (None, package_of(str(folder / "main.py"))):
+        return None
+    path, folder = path.resolve(), folder.resolve()
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name

@@ -1,0 +1,132 @@
+"""The vendors' libraries: for which operation and target each is, and where its file is."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from tile_oracle.arch.fp8 import fp8_refusal
+from tile_oracle.compiling.isa import AMD_ARCHS
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import Kernel
+from tile_oracle.kernel.named import NamedKernel, is_named, parse_named_kernel
+from tile_oracle.problem import Problem
+
+
+@dataclass(frozen=True)
+class Library:
+    """title: its name in prose. ops, archs: the operations and the targets that it is for.
+
+    files: names of its file, the newest version first. folders: where wheels put it, below a folder of
+    sys.path. packages: the packages of PyPI that have it.
+    """
+
+    name: str
+    title: str
+    ops: tuple[str, ...]
+    archs: tuple[str, ...]
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    packages: str
+
+    def takes(self, problem: Problem, arch: str) -> bool:
+        """Whether the library computes problems of this operation on this target."""
+        if problem.dtype == "fp8" and fp8_refusal(arch) is not None:
+            return False
+        return problem.op in self.ops and arch in self.archs
+
+
+_ALL = (
+    Library(
+        "cublaslt",
+        "cuBLASLt",
+        ("gemm",),
+        ("sm_90",),
+        ("libcublasLt.so.13", "libcublasLt.so.12"),
+        ("nvidia/cu13/lib", "nvidia/cublas/lib", "torch/lib"),
+        "nvidia-cublas or nvidia-cublas-cu12",
+    ),
+    Library(
+        "hipblaslt",
+        "hipBLASLt",
+        ("gemm",),
+        AMD_ARCHS,
+        ("libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"),
+        ("torch/lib",),
+        "ROCm (hipblaslt)",
+    ),
+    Library(
+        "cudnn",
+        "cuDNN",
+        ("grouped_conv", "attention"),
+        ("sm_90",),
+        ("libcudnn.so.9",),
+        ("nvidia/cudnn/lib", "torch/lib"),
+        "nvidia-cudnn-cu13 or nvidia-cudnn-cu12",
+    ),
+    Library(
+        "miopen",
+        "MIOpen",
+        ("grouped_conv",),
+        AMD_ARCHS,
+        ("libMIOpen.so.1", "libMIOpen.so"),
+        ("torch/lib",),
+        "ROCm (miopen-hip)",
+    ),
+)
+LIBRARIES: Mapping[str, Library] = MappingProxyType({one.name: one for one in _ALL})
+"""All libraries, by name."""
+_SYSTEM_FOLDERS = (
+    "/usr/local/cuda/lib64",
+    "/opt/rocm/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+)
+
+
+def library_of(kernel: Kernel) -> str | None:
+    """The library that has the kernel; None for a kernel that is built."""
+    return kernel.source if isinstance(kernel, NamedKernel) and kernel.source in LIBRARIES else None
+
+
+def is_library_name(name: str) -> bool:
+    """Whether a full kernel name is that of a library's algorithm."""
+    return is_named(name) and library_of(parse_named_kernel(name)) is not None
+
+
+def find_library(library: Library, given: str = "") -> Path:
+    """The library's file: the given one, else a wheel's, else LD_LIBRARY_PATH's or the system's.
+
+    It is not loaded. Raises BuildError, which says what to install, when there is none.
+    """
+    if given:
+        path = Path(given).expanduser()
+        if not path.is_file():
+            raise BuildError(f"--kernels {library.name}={given}: there is no such file")
+        return path.resolve()
+    for folder in _folders(library):
+        for name in library.files:
+            if (folder / name).is_file():
+                return (folder / name).resolve()
+    found = ctypes.util.find_library(library.files[0].partition(".")[0].removeprefix("lib"))
+    if found is None:
+        raise BuildError(
+            f"--kernels {library.name}: {library.files[0]} is not on this machine: "
+            f"install {library.packages}, or give its path (--kernels {library.name}=PATH)"
+        )
+    return Path(found)
+
+
+def _folders(library: Library) -> Iterator[Path]:
+    for entry in dict.fromkeys(sys.path):
+        yield from (Path(entry or ".") / folder for folder in library.folders)
+    for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
+        if part:
+            yield Path(part)
+    yield from map(Path, _SYSTEM_FOLDERS)

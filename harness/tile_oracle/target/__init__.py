@@ -1,6 +1,0 @@
-"""Targets: where kernels run. `resolve_target` turns a name into a target."""
-
-from tile_oracle.target.base import TargetOptions
-from tile_oracle.target.resolve import resolve_target
-
-__all__ = ["TargetOptions", "resolve_target"]

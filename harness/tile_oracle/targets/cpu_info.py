@@ -1,0 +1,82 @@
+"""This machine's CPU name, cache size, peak rates and free memory."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import suppress
+from pathlib import Path
+
+from tile_oracle.compiling.isa import cpuinfo_text
+from tile_oracle.files.passing_errors import unless_passing
+from tile_oracle.targets.control_group import memory_left_bytes
+
+
+def cpu_name() -> str:
+    """The model name with family and model numbers, since virtual machines give CPUs of several generations
+    the same name. Where Linux reports no model name (aarch64), implementer and part."""
+    fields = _cpuinfo()
+    if "model name" in fields:
+        generation = [
+            f"{what} {fields[name]}"
+            for what, name in (("family", "cpu family"), ("model", "model"))
+            if name in fields
+        ]
+        return ", ".join([fields["model name"], *generation])
+    parts = [fields[name] for name in ("CPU implementer", "CPU part") if name in fields]
+    return " ".join([platform.machine(), *parts])
+
+
+def _cpuinfo() -> dict[str, str]:
+    first = cpuinfo_text().strip().split("\n\n", 1)[0]
+    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_CACHE_BYTES_ASSUMED = 64 << 20
+
+
+def last_level_cache_bytes() -> int:
+    """Size of the largest cache of this machine's first core; 64 MiB where Linux does not report it."""
+    sizes = [0]
+    for path in _CACHES.glob("index*/size"):
+        with unless_passing(), suppress(ValueError):
+            text = path.read_text().strip()
+            sizes.append(int(text.rstrip("KMG")) * _UNITS.get(text[-1:], 1))
+    return max(sizes) or _CACHE_BYTES_ASSUMED
+
+
+def memory_available_bytes() -> int:
+    """Memory available without swapping, within the limits of the control groups.
+
+    Raises OSError when they cannot be read for the moment.
+    """
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    left = memory_left_bytes()
+    return available if left is None else min(available, left)
+
+
+_FASTEST_CLOCK_HZ = 7e9
+_FLOPS_A_CLOCK = {"avx512f": 128, "avx2": 64, "": 32}
+"""Instruction set -> fp32 operations per core and clock: twice the rate of two FMA units.
+"""
+_MATRIX_FLOPS_A_CLOCK = 8192
+"""For cores with a matrix unit and cores with unknown instruction sets; four times the rate of AMX."""
+
+
+def cpu_peak_flops() -> dict[str, float]:
+    """Operations per second by dtype: an upper bound for one core of this machine."""
+    flags = set(_cpuinfo().get("flags", "").split())
+    vector = next(flops for name, flops in _FLOPS_A_CLOCK.items() if not name or name in flags)
+    if not flags or "amx_tile" in flags:
+        vector = _MATRIX_FLOPS_A_CLOCK
+    return {
+        "fp32": vector * _FASTEST_CLOCK_HZ,
+        **dict.fromkeys(("bf16", "fp16", "fp8"), 2 * vector * _FASTEST_CLOCK_HZ),
+    }

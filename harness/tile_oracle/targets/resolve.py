@@ -1,0 +1,96 @@
+"""From `--target NAME` to a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.isa import AMD_ARCHS
+from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
+from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
+from tile_oracle.compiling.source_providers import find_source_provider, open_kernel_source
+from tile_oracle.errors import BuildError, DeviceMissingError, TargetError
+from tile_oracle.targets.base import TargetOptions
+from tile_oracle.targets.cpu_info import cpu_name
+from tile_oracle.targets.gpu_presence import Presence, amd_presence, nvidia_presence
+from tile_oracle.targets.sources import Compiled
+from tile_oracle.targets.target import Target
+from tile_oracle.terminal.did_you_mean import did_you_mean
+
+
+def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
+    """The target with the sources of the options, and why it was chosen.
+
+    `auto` is the architecture of the first AMD GPU with a target if AMD's driver and runtime are present,
+    else sm_90 if NVIDIA's are, else cpu. No device is touched to detect them. Raises TargetError for an
+    unknown name, DeviceMissingError on a machine without such a GPU, BuildError for a source or a compiler
+    that cannot be used.
+    """
+    names = [word.partition("=")[0] for word in options.sources]
+    targets = list(find_source_provider(NATIVE).archs)
+    for source in names:
+        archs = find_source_provider(source).archs
+        if name != "auto" and name in targets and name not in archs:
+            raise TargetError(f"--kernels {source} is for --target {' or '.join(archs)}, not for {name}")
+        targets = [one for one in targets if one in archs] or list(archs)
+    if name == "auto":
+        there, why = _what_there_is()
+        chosen = there if there in targets else targets[0]
+        reason = f"auto: {why}" if chosen == there else f"kernels of {names[-1]}"
+    elif name in targets:
+        chosen, reason = name, "as asked"
+    else:
+        known = ("auto", *find_source_provider(NATIVE).archs, "replay")
+        hint = did_you_mean(name, known)
+        raise TargetError(f"--target {name[:100]!r} is not one of {', '.join(known)}{hint and '; '}{hint}")
+    return open_target(chosen, options), reason
+
+
+def open_target(arch: str, options: TargetOptions) -> Target:
+    """The target of an architecture. Raises DeviceMissingError and BuildError as `resolve_target` does."""
+    sources = [open_kernel_source(arch, word) for word in options.sources]
+    if arch == "cpu":
+        return Target("cpu", "cpu", _compiled(sources, options), cpu_name())
+    presence = amd_presence().of(arch) if arch in AMD_ARCHS else nvidia_presence()
+    if not presence.usable and not options.elsewhere:
+        raise DeviceMissingError(f"--target {arch} cannot run here: {presence.why}")
+    return Target(arch, arch, _compiled(sources, options), presence=presence)
+
+
+def _compiled(sources: list[KernelSource], options: TargetOptions) -> list[Compiled]:
+    found: list[Compiled] = []
+    for source, word in zip(sources, options.sources, strict=True):
+        if found and source.kinds is None:
+            raise BuildError(
+                f"--kernels {word}: its kernels are those of --kernel-set: name it first, and no "
+                "other such source"
+            )
+        folder, argument = options.build_dir, Path(word.partition("=")[2] or "/")
+        if is_prebuilt_folder(argument):
+            folder = argument
+        elif found and folder is not None and is_prebuilt_folder(folder):
+            folder = None  # it has the binaries of one source
+        # --toolchain is the first source's: Triton's kernels have their own compiler.
+        toolchain = "auto" if found else options.toolchain
+        builder = Builder(source.arch, toolchain, folder, options.jobs, options.isa, source=source)
+        found.append(Compiled(builder))
+    return found
+
+
+def _what_there_is() -> tuple[str, str]:
+    amd = amd_presence()
+    targets = amd_targets(amd)
+    if amd.usable and targets:
+        return targets[0], amd.why
+    nvidia = nvidia_presence()
+    if nvidia.usable:
+        return "sm_90", nvidia.why
+    no_target = amd.why if not amd.usable else f"{' and '.join(amd.archs)} is no target"
+    return "cpu", f"the CPU ({no_target}; {nvidia.why})"
+
+
+def amd_targets(found: Presence) -> tuple[str, ...]:
+    """The targets of AMD's GPUs, in the order of the devices; gfx950 if the driver does not report them."""
+    if not found.archs:
+        return AMD_ARCHS[:1]
+    return tuple(arch for arch in dict.fromkeys(found.archs) if arch in AMD_ARCHS)

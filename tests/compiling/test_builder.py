@@ -1,0 +1,424 @@
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import stat
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tile_oracle.compiling import isa as isa_module
+from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.inspect import inspect_binary
+from tile_oracle.compiling.isa import Isa, resolve_isa, this_cpu
+from tile_oracle.compiling.toolchain import Toolchain, find_toolchain
+from tile_oracle.compiling.use_marks import GUARD, USE_FOLDER
+from tile_oracle.errors import BuildError
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+
+MakeBuilder = Callable[..., Builder]
+MakeKernel = Callable[..., GroupedConvKernel]
+
+
+@dataclass(frozen=True)
+class GatedToolchain:
+    """The real compiler, wrapped so that each compilation first runs a command of the test."""
+
+    real: Toolchain
+    first: tuple[str, ...]
+    name: str = "gated"
+    version: str = "1.0"
+    identity: str = "gated 1.0"
+    fingerprint: str = "gated 1.0"
+    suffix: str = ".so"
+
+    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
+        return self.real.flags(arch, isa)
+
+    def prepare(self, work: Path) -> None:
+        self.real.prepare(work)
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        return (self.first, *self.real.commands(source, output, flags))
+
+
+def everything_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+# ---- building ------------------------------------------------------------------------------------
+
+
+def test_a_kernel_becomes_a_library(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, compiler: str
+) -> None:
+    with make_builder(toolchain=compiler) as builder:
+        result = builder.submit(make_kernel()).result()
+    assert (result.status, result.cached, result.kernel) == ("ok", False, make_kernel())
+    assert result.seconds > 0
+    binary = result.binary
+    assert binary is not None
+    assert (binary.arch, binary.isa, binary.toolchain) == ("cpu", "native", find_toolchain(compiler).identity)
+    assert "-O3" in binary.flags
+    assert binary.bytes == binary.path.stat().st_size
+    assert ctypes.CDLL(str(binary.path)).to_abi_version() == 1
+
+
+def test_the_next_session_finds_it(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+    with make_builder() as builder:
+        first = builder.need(make_kernel())
+        assert (builder.stats().compiled, builder.stats().cached) == (1, 0)
+    with make_builder() as builder:
+        future = builder.submit(make_kernel())
+        assert future.done()
+        assert builder.ended() == [make_kernel()]
+        assert future.result().cached
+        assert future.result().binary == first.binary
+        assert (builder.stats().compiled, builder.stats().cached) == (0, 1)
+        assert builder.stats().compile_seconds == 0
+
+
+def test_asking_twice_gives_one_future(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+    with make_builder() as builder:
+        assert builder.submit(make_kernel()) is builder.submit(make_kernel())
+        assert not builder.submit(make_kernel()).cancel()
+        builder.need(make_kernel())
+        assert builder.stats().compiled == 1
+
+
+def test_kernels_of_equal_code_share_a_binary(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+    with make_builder(jobs=2) as builder:
+        results = [
+            f.result() for f in [builder.submit(make_kernel()), builder.submit(make_kernel(vector_a=8))]
+        ]
+    assert results[0].binary == results[1].binary
+    assert [result.kernel.vector_a for result in results] == [4, 8]
+    assert (builder.stats().compiled, builder.stats().cached) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda make, include: make(isa="x86-64-v2" if this_cpu().machine == "x86_64" else "armv8-a"),
+        lambda make, include: (include / "grouped_conv.hpp").open("a").write("// edited\n") and make(),
+        lambda make, include: make(toolchain=GatedToolchain(find_toolchain("ziglang"), ("true",))),
+    ],
+    ids=["instruction set", "header", "toolchain"],
+)
+def test_everything_that_affects_the_code_affects_the_entry(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path, change: Callable[..., Builder]
+) -> None:
+    with make_builder() as builder:
+        first, identity = builder.need(make_kernel()), builder.source_identity
+    with change(make_builder, include) as builder:
+        second = builder.need(make_kernel())
+        assert builder.source_identity != identity
+    assert first.binary is not None
+    assert second.binary is not None
+    assert not second.cached
+    assert first.binary.source_hash != second.binary.source_hash
+
+
+def test_native_binaries_of_another_machine_are_not_used(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder shared by machines: `native` is the same name with the same flags on all of them."""
+    with make_builder() as builder:
+        here = builder.need(make_kernel()).binary
+    other = replace(this_cpu(), model="another")
+    monkeypatch.setattr(isa_module, "this_cpu", lambda: other)
+    with make_builder() as builder:
+        there = builder.need(make_kernel())
+    assert here is not None
+    assert there.binary is not None
+    assert not there.cached
+    assert there.binary.flags == here.flags
+    assert there.binary.source_hash != here.source_hash
+
+
+def test_compiled_headers_are_the_hashed_ones(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path
+) -> None:
+    with make_builder() as builder:
+        (include / "grouped_conv.hpp").write_text("#error edited meanwhile")
+        assert builder.need(make_kernel()).status == "ok"
+
+
+def test_a_damaged_binary_is_built_again(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+    with make_builder() as builder:
+        first = builder.need(make_kernel()).binary
+    assert first is not None
+    content = first.path.read_bytes()
+    first.path.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+    with make_builder() as builder:
+        again = builder.need(make_kernel())
+    assert not again.cached
+    assert first.path.read_bytes() == content
+
+
+# ---- what does not build -------------------------------------------------------------------------
+
+
+def test_a_compile_error_is_a_status_with_its_log(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, compiler: str
+) -> None:
+    with make_builder(toolchain=compiler) as builder:
+        futures = [builder.submit(make_kernel(tile_m)) for tile_m in (13, 16)]
+        bad, good = (future.result() for future in futures)
+        assert (bad.status, bad.binary, good.status) == ("build_error", None, "ok")
+        assert bad.toolchain == good.toolchain != ""
+        assert "thirteen rows are one too many" in bad.log
+        assert str(builder.cache.folder) not in bad.log
+        assert builder.stats().failed == 1
+        kept = [path for path in everything_in(builder.cache.folder) if path.suffix == ".log"]
+        assert [path.read_text() for path in kept] == [bad.log]
+
+
+def test_a_new_session_tries_again(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+    results = []
+    for _ in range(2):
+        with make_builder() as builder:
+            results.append(builder.need(make_kernel(13)))
+    assert [(result.status, result.cached) for result in results] == [("build_error", False)] * 2
+
+
+def test_workers_of_one_session_share_a_failure(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+    with make_builder() as one, make_builder() as two:
+        first, second = one.need(make_kernel(13)), two.need(make_kernel(13))
+    assert (second.status, second.cached, second.seconds) == ("build_error", True, 0.0)
+    assert second.log == first.log
+    assert second.toolchain == first.toolchain != ""
+
+
+@pytest.mark.parametrize(
+    ("tile_m", "says"),
+    [(11, "does not export to_time"), (17, "needs somewhere_else, which nothing provides")],
+)
+def test_an_unusable_library_is_a_build_error(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, compiler: str, tile_m: int, says: str
+) -> None:
+    with make_builder(toolchain=compiler) as builder:
+        result = builder.need(make_kernel(tile_m))
+    assert (result.status, result.binary) == ("build_error", None)
+    assert says in result.log
+
+
+def test_a_library_may_ask_for_what_need_not_be_there(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, compiler: str
+) -> None:
+    with make_builder(toolchain=compiler) as builder:
+        result = builder.need(make_kernel(19))
+    assert result.status == "ok", result.log
+    assert result.binary is not None
+    assert ctypes.CDLL(str(result.binary.path)).asks() == 0
+
+
+def test_a_kernel_without_code_does_not_build(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+    with make_builder() as builder:
+        result = builder.need(make_kernel(pipeline="compv6"))
+    assert (result.status, result.binary) == ("build_error", None)
+    assert "'compv6' has no code for cpu" in result.log
+
+
+def test_a_compiler_that_hangs_is_stopped_with_its_children(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
+) -> None:
+    held = tmp_path / "held"
+    hang = ("sh", "-c", f"exec 9>{held}; (flock 9; sleep 1000) & flock 9; sleep 1000")
+    toolchain = GatedToolchain(find_toolchain("ziglang"), hang)
+    with make_builder(toolchain=toolchain, timeout_s=0.3) as builder:
+        result = builder.need(make_kernel())
+    assert result.status == "build_error"
+    assert "stopped after 0.3 s" in result.log
+    with held.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # blocks as long as one of them lives
+
+
+def test_a_killed_compiler_is_reported_and_not_cached(
+    make_builder: MakeBuilder, make_kernel: MakeKernel
+) -> None:
+    toolchain = GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", "kill -SEGV $$"))
+    with make_builder(toolchain=toolchain) as one, make_builder(toolchain=toolchain) as two:
+        results = [one.need(make_kernel()), two.need(make_kernel())]
+    assert [(result.status, result.cached) for result in results] == [("build_error", False)] * 2
+    assert "killed by signal 11 (SIGSEGV)" in results[0].log
+
+
+def test_a_compiler_killed_from_outside_is_run_again(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
+) -> None:
+    """As when memory is full: if killed once, it compiles the second time; if killed always, that is the
+    error."""
+    once = ("sh", "-c", f"test -e {tmp_path}/killed || {{ touch {tmp_path}/killed; kill -KILL $$; }}")
+    with make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), once)) as builder:
+        assert builder.need(make_kernel()).status == "ok"
+    always = ("sh", "-c", "kill -KILL $$")
+    with make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), always)) as builder:
+        first, second = builder.need(make_kernel(tile_m=32)), builder.need(make_kernel(tile_m=32))
+    assert first.interrupted
+    assert "killed by signal 9 (SIGKILL)" in first.log
+    assert second is not first  # the next request tries again
+
+
+def test_a_very_long_log_keeps_its_ends(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+    talk = ("sh", "-c", "echo first; seq 100000; echo last; exit 1")
+    with make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), talk)) as builder:
+        log = builder.need(make_kernel()).log
+    assert log.startswith("first\n")
+    assert log.endswith("last")
+    assert "bytes left out" in log
+    assert len(log) < 40_000
+
+
+def test_a_full_disk_is_not_the_kernels_fault(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+    full = ("sh", "-c", "exec seq 9999 > /dev/full")
+    with (
+        make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), full)) as builder,
+        pytest.raises(BuildError, match=r"disk of the build folder .* is full"),
+    ):
+        builder.need(make_kernel())
+
+
+def test_an_unwritable_folder_gives_one_line(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        make_builder(build_dir=tmp_path / "file" / "cache") as builder,
+        pytest.raises(BuildError, match=r"cannot be written: Not a directory") as error,
+    ):
+        builder.need(make_kernel())
+    assert "\n" not in str(error.value)
+
+
+def test_a_read_only_folder_serves_its_entries(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+    with make_builder() as builder:
+        builder.need(make_kernel())
+        folder = builder.cache.folder
+    (folder / "work").rmdir()
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    folders = [path for path in (folder, *folder.rglob("*")) if path.is_dir()]
+    for path in folders:
+        path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        with make_builder() as builder:
+            assert builder.need(make_kernel()).cached
+    finally:
+        for path in folders:
+            path.chmod(0o755)
+    # root may write anywhere, so also check what was written.
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+# ---- order, closing ------------------------------------------------------------------------------
+
+
+def test_needed_kernels_compile_first(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
+) -> None:
+    # The first compilation signals that it runs and waits; the others log their tiles in order.
+    for pipe in ("runs", "go"):
+        os.mkfifo(tmp_path / pipe)
+    note = (
+        f"grep TO_TILE_M kernel.cpp >> {tmp_path}/order; "
+        f"if grep -q 'TILE_M 1$' kernel.cpp; then echo > {tmp_path}/runs; cat {tmp_path}/go; fi"
+    )
+    toolchain = GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", note))
+    with make_builder(toolchain=toolchain, jobs=1) as builder:
+        futures = [builder.submit(make_kernel(tile_m)) for tile_m in (1, 2, 3, 4)]
+        (tmp_path / "runs").read_text()
+        assert builder.ended() == []
+        needed = threading.Thread(target=builder.need, args=(make_kernel(4),))
+        needed.start()
+        while [job.kernel.tile_m for job in builder._queue.waiting] != [4, 2, 3]:
+            threading.Event().wait(0.005)
+        (tmp_path / "go").write_text("")
+        for future in futures:
+            future.result()
+        needed.join()
+        assert builder.ended() == [make_kernel(tile_m) for tile_m in (1, 2, 3, 4)]
+    order = [int(line.split()[-1]) for line in (tmp_path / "order").read_text().splitlines()]
+    assert order == [1, 4, 2, 3]
+
+
+def test_closing_stops_compilers_and_drops_the_queue(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    toolchain = GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", f"echo > {tmp_path}/pipe; sleep 1000"))
+    builder = make_builder(toolchain=toolchain, jobs=1)
+    futures = [builder.submit(make_kernel(tile_m)) for tile_m in (1, 2, 3)]
+    (tmp_path / "pipe").read_text()  # the first compiler runs
+    builder.close()
+    builder.close()
+    for future in (*futures, builder.submit(make_kernel(5))):
+        with pytest.raises(BuildError, match="closed"):
+            future.result(timeout=10)
+    assert everything_in(builder.cache.folder) == [builder.cache.folder / USE_FOLDER / GUARD]
+
+
+def test_compilers_run_in_parallel(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
+) -> None:
+    # Each writes its own pipe and reads the other's: both end only if both run at once.
+    for number in (1, 2):
+        os.mkfifo(tmp_path / f"pipe{number}")
+    meet = (
+        "n=$(sed -n 's/#define TO_TILE_M //p' kernel.cpp); "
+        f"if [ $n = 1 ]; then echo > {tmp_path}/pipe1; cat {tmp_path}/pipe2; "
+        f"else cat {tmp_path}/pipe1; echo > {tmp_path}/pipe2; fi"
+    )
+    toolchain = GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", meet))
+    with make_builder(toolchain=toolchain, jobs=2, timeout_s=60) as builder:
+        futures = [builder.submit(make_kernel(tile_m)) for tile_m in (1, 2)]
+        assert [future.result().status for future in futures] == ["ok", "ok"]
+
+
+def test_compilers_yield_to_kernels(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
+) -> None:
+    # The priority is set just after the start: wait for it.
+    toolchain = GatedToolchain(
+        find_toolchain("ziglang"), ("sh", "-c", f"until [ $(nice) = 10 ]; do :; done; nice > {tmp_path}/nice")
+    )
+    with make_builder(toolchain=toolchain, timeout_s=30) as builder:
+        assert builder.need(make_kernel()).status == "ok"
+    assert (tmp_path / "nice").read_text() == "10\n"
+
+
+# ---- invalid requests ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"jobs": 0}, "jobs = 0"),
+        ({"timeout_s": float("nan")}, "timeout"),
+        ({"timeout_s": -1.0}, "timeout"),
+        ({"arch": "gfx906", "include": None}, "known are cpu, gfx950, gfx942, gfx90a, sm_90"),
+        ({"arch": "gfx906"}, "gfx906"),
+        ({"arch": "gfx950", "isa": "x86-64-v3"}, "--isa x86-64-v3 is for cpu"),
+        ({"isa": "x86-64-v9"}, "not known"),
+        ({"toolchain": "no-such-compiler"}, "pip install ziglang"),
+        ({"isa": "armv8-a" if this_cpu().machine == "x86_64" else "x86-64-v2"}, "this machine lacks"),
+    ],
+)
+def test_an_unusable_builder_says_why(
+    make_builder: MakeBuilder, options: dict[str, object], says: str
+) -> None:
+    with pytest.raises(BuildError, match=says) as error:
+        make_builder(**options)
+    assert "\n" not in str(error.value)
+
+
+def test_another_machines_code_can_be_built(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+    there = "armv8.2-a+bf16" if this_cpu().machine == "x86_64" else "x86-64-v3"
+    with make_builder(isa=there, runs_here=False) as builder:
+        result = builder.need(make_kernel())
+    assert result.status == "ok", result.log
+    assert result.binary is not None
+    assert inspect_binary(result.binary.path).machine == resolve_isa(there).machine

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from tile_oracle.compiling.isa import Cpu, Isa, parse_cpuinfo, resolve_isa, this_cpu
+from tile_oracle.errors import BuildError
+
+V3 = (
+    "fpu cx8 cmov mmx fxsr sse sse2 pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm "
+    "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave"
+)
+
+
+def cpuinfo(*cores: str, model: str = "17") -> str:
+    blocks = [
+        f"processor\t: {i}\nvendor_id\t: V\nmodel\t\t: {model}\nflags\t\t: {c}" for i, c in enumerate(cores)
+    ]
+    return "\n\n".join(blocks) + "\n\n"
+
+
+def test_a_feature_counts_only_when_every_core_has_it() -> None:
+    assert parse_cpuinfo(cpuinfo("avx2 fma", "fma sse2"), "x86_64").features == {"fma"}
+
+
+def test_arm_features_are_read_too() -> None:
+    text = "processor\t: 0\nFeatures\t: fp asimd bf16\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n\n"
+    cpu = parse_cpuinfo(text, "aarch64")
+    assert cpu.features == {"fp", "asimd", "bf16"}
+    assert "0xd40" in cpu.model
+
+
+def test_no_cpuinfo_means_no_known_features() -> None:
+    assert parse_cpuinfo("", "riscv64") == Cpu("riscv64", frozenset(), "")
+
+
+def test_native_differs_between_machines_in_fingerprint() -> None:
+    machines = [
+        parse_cpuinfo(cpuinfo("avx2 fma"), "x86_64"),
+        parse_cpuinfo(cpuinfo("avx2 fma avx512f"), "x86_64"),
+        parse_cpuinfo(cpuinfo("avx2 fma", model="18"), "x86_64"),
+        parse_cpuinfo(cpuinfo("avx2 fma"), "aarch64"),
+    ]
+    assert len({resolve_isa("native", cpu).fingerprint for cpu in machines}) == 4
+
+
+def test_native_asks_of_other_machines_instructions_only() -> None:
+    cpu = parse_cpuinfo(cpuinfo("avx2 fma hypervisor ibpb tsc_known_freq avx512_bf16"), "x86_64")
+    assert resolve_isa("native", cpu).features == ("avx2", "avx512_bf16", "fma")
+
+
+def test_native_runs_where_it_was_resolved() -> None:
+    assert resolve_isa("native").missing(this_cpu()) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "flag", "needs"),
+    [
+        ("x86-64-v3", "-march=x86-64-v3", {"avx2", "fma", "sse2", "popcnt"}),
+        ("x86-64-v4+avx512bf16", "-mavx512bf16", {"avx512f", "avx512_bf16", "avx2"}),
+        ("armv8.2-a+bf16+fp16", "-march=armv8.2-a+bf16+fp16", {"asimd", "bf16", "asimdhp"}),
+    ],
+)
+def test_names_mean_flags_and_features(name: str, flag: str, needs: set[str]) -> None:
+    isa = resolve_isa(name)
+    assert flag in isa.flags
+    assert needs <= set(isa.features)
+
+
+def test_missing_features_are_named() -> None:
+    v3 = parse_cpuinfo(cpuinfo(V3), "x86_64")
+    assert resolve_isa("x86-64-v3").missing(v3) == ()
+    assert resolve_isa("x86-64-v4").missing(v3) == ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+    assert resolve_isa("armv8-a").missing(v3) == ("aarch64",)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("avx2", "x86-64-v3"),
+        ("", "native"),
+        ("x86-64-v3+turbo", "'turbo' is not one of"),
+        ("native+avx2", "not known"),
+        ("x86-64-v3 -fplugin=evil.so", "not known"),
+        ("armv8-a+fp16+", "''"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_known_ones(name: str, says: str) -> None:
+    with pytest.raises(BuildError, match=says):
+        resolve_isa(name)
+
+
+def test_levels_are_their_own_fingerprint() -> None:
+    isas: list[Isa] = [
+        resolve_isa(name, Cpu("x86_64", frozenset(f), "m")) for name in ("x86-64-v3",) for f in ("a", "b")
+    ]
+    assert isas[0] == isas[1]

@@ -1,0 +1,104 @@
+"""Sessions whose candidates are cuBLASLt's algorithms, on the emulated GPU with tests/shims/cublaslt.c."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+
+from tests.libraries.conftest import Machine, MakeMachine
+from tests.shims.recording import read_record
+
+PROBLEM = "gemm-bf16-rcr-m5-n7-k24"
+OTHERS = (
+    "gemm-fp16-rcr-m3-n4-k16",
+    "gemm-bf16-rrr-m3-n4-k16",
+    "gemm-bf16-crr-m3-n4-k16",
+    "gemm-bf16-ccr-m3-n4-k16",
+)
+SLOW = "cublaslt.a7.tile=15"
+RIGHT = "cublaslt.a1.stages=8.tile=18"
+WRONG = "cublaslt.a1.stages=8.tile=20"
+DEADLY = "cublaslt.a1.stages=8.swizzle=1.tile=18"
+FAILING = "cublaslt.a66.stages=9.tile=20"
+SPLIT = "cublaslt.a1.reduction=2.split_k=2.stages=8.tile=18"
+
+
+@pytest.fixture
+def machine(machine_with: MakeMachine) -> Machine:
+    machine = machine_with("cublaslt")
+    machine.problems(PROBLEM)
+    return machine
+
+
+@pytest.mark.slow
+def test_a_session_measures_what_the_library_offers(machine: Machine) -> None:
+    finished = machine.run("--model=vendor")
+    assert finished.status == 1, finished.output[-4000:]
+    offered = machine.offers.of_problem[PROBLEM]
+    assert [one.rank for one in offered.offers[:4]] == [0, 1, 2, None]
+    assert offered.too_large, "one custom option needs a gigabyte"
+    sweep = machine.sweep().set_index("name")
+    assert set(sweep.index) == {f"cublaslt.{one.algorithm}" for one in offered.offers}
+    assert set(sweep["implementation"]) == {"cublaslt"}
+    status = sweep["status"]
+    assert status[SLOW] == status[RIGHT] == status[SPLIT] == "ok"
+    assert status[WRONG] == "wrong"
+    assert status[DEADLY] == "crash"
+    assert status[FAILING] == "unsupported"
+    assert "CUBLAS_STATUS_EXECUTION_FAILED" in sweep["detail"][FAILING]
+    (hidden,) = (name for name in sweep.index if re.fullmatch(r"cublaslt\.a66\.bits=x\w+\.tile=20", name))
+    ok = sweep[status == "ok"]
+    assert set(ok["toolchain"]) == {"cublaslt 13.1.0"}
+    assert ok["latency_ms"].idxmin() == hidden
+    assert ("matmul", "66", "20") in read_record(machine.calls)
+    assert "the own choice of cublaslt" in finished.output
+    (run,) = machine.project.runs
+    (chosen,) = pd.read_parquet(run / "selection.parquet").to_dict("records")
+    assert chosen["pick_kernel"].endswith(SLOW), "the library's first choice"
+    assert chosen["oracle_kernel"].endswith(hidden), "its second choice takes half the time"
+    assert 0.4 < chosen["efficiency"] < 0.8
+    assert chosen["oracle_rank"] == 2
+
+
+def test_a_process_that_dies_while_it_asks_loses_one_problem(machine: Machine) -> None:
+    machine.problems(PROBLEM, *OTHERS)
+    finished = machine.run("--collect-only", environment={"OFFERS_DIE": "5"})
+    assert f"{PROBLEM}-cublaslt" not in finished.output
+    assert all(f"{problem}-cublaslt" in finished.output for problem in OTHERS)
+
+
+@pytest.mark.slow
+def test_every_layout_is_right_and_workers_agree_on_the_pool(machine: Machine) -> None:
+    machine.problems(*OTHERS)
+    finished = machine.run("--library-algorithms=3", "-n", "2", "--resume")
+    sweep = machine.sweep()
+    assert finished.counts()["passed"] >= 12, finished.output[-4000:]
+    assert set(sweep["status"]) == {"ok"}
+    assert sweep.groupby("problem").size().to_dict() == dict.fromkeys(OTHERS, 3)
+    replayed = machine.run("--library-algorithms=3", "--resume")
+    assert "(resumed)" in replayed.output
+    assert len(machine.sweep()) == 12, "nothing is measured again"
+
+
+@pytest.mark.slow
+def test_the_report_compares_the_library_with_kernels(machine: Machine) -> None:
+    few = "tile_m == 64 and tile_n == 64 and tile_k == 64 and pipeline in ('compv3', 'mem')"
+    sources = f"--kernels=native,cublaslt={machine.library}"
+    filters = (f"--kernel-filter={few} and scheduler == 'intrawave'", "--library-algorithms=3")
+    finished = machine.run(sources, *filters, "--model=vendor")
+    assert finished.status == 10, finished.output[-4000:]  # there is no baseline
+    sweep = machine.sweep()
+    assert set(sweep["implementation"]) == {"native", "cublaslt"}
+    assert "native: fastest on" in finished.output
+    assert "cublaslt: fastest on" in finished.output
+    assert "the own choice of cublaslt" in finished.output
+    (run,) = machine.project.runs
+    replay = (f"--oracle={run}", "--problem-set=one.csv")
+    replayed = machine.project.pytest(*replay, "--run-name=again", "--model=vendor")
+    assert "the own choice of cublaslt" in replayed.output, replayed.output[-4000:]
+    assert "cublaslt: fastest on" in replayed.output
+    other = machine.project.pytest(*replay, "--run-name=beside", "--model=out-of-fold")
+    assert "cublaslt's own choice" in other.output, other.output[-4000:]
+    assert "the roofline" in other.output
