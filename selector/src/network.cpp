@@ -148,7 +148,7 @@ void Network::scores(const Program& program, const double* memory, std::vector<f
             add_inputs(from, n_inputs, layers[i].weights.data(), n_units, to);
             std::swap(from, to);
         }
-        for (std::uint32_t row = 0; row < block && b * block + row < n_rows; ++row) out[b * block + row] = from[row];
+        for (std::uint32_t row = 0; row < block && b * block + row < n_rows; ++row) out[b * block + row] += from[row];
     }
 }
 

@@ -1,4 +1,4 @@
-// A small fully connected network that scores the rows of a pool: model.distilled in harness/tile_oracle, bit for bit.
+// A fully connected network that scores the rows of a pool (harness/tile_oracle/model/network.py), in single precision.
 // What the kernels add to the sums of the first layer is in the file, what the problem adds is computed once a problem,
 // so that only columns of both are left for each row.
 #pragma once
@@ -28,7 +28,7 @@ struct Network {
     std::uint32_t most_units;
 
     Network(ByteReader& from, const Program& program);
-    /// `work` grows to what it needs; `out` has room for n_rows.
+    /// Adds the scores to `out`, which has room for n_rows. `work` grows to what it needs.
     void scores(const Program& program, const double* memory, std::vector<float>& work, double* out) const;
     std::size_t bytes() const noexcept;
 };

@@ -121,12 +121,49 @@ struct PhysicalMember {
     }
 };
 
-/// A member as the ranker adds it up: trees, the time model, both, or the network.
+/// The mean of some networks, which corrects a column.
+struct NetworkMember {
+    std::uint32_t n_rows;
+    std::vector<Column> prior;  // one, or none
+    std::vector<Network> networks;
+
+    NetworkMember(ByteReader& from, const Program& program, std::uint32_t count) {
+        n_rows = from.u32();
+        for (std::uint32_t n = from.length(16); n > 0; --n) prior.emplace_back(from, program, n_rows);
+        for (std::uint32_t i = 0; i < count; ++i) {
+            networks.emplace_back(from, program);
+            if (networks.back().n_rows != n_rows) throw BadSelector("networks are of different rows");
+        }
+        if (n_rows == 0 || prior.size() > 1) throw BadSelector("networks correct one column");
+    }
+
+    void log_times(const Program& program, const double* memory, std::vector<float>& work, double* out) const {
+        std::fill_n(out, n_rows, 0.0);
+        for (const Network& one : networks) one.scores(program, memory, work, out);
+        for (std::uint32_t row = 0; row < n_rows; ++row) out[row] /= double(networks.size());
+        for (const Column& one : prior) {
+            const double* values = program.value(one.operand, memory);
+            for (std::uint32_t row = 0; row < n_rows; ++row)
+                out[row] += values[one.class_of.empty() ? 0 : one.class_of[row]];
+        }
+    }
+
+    template <class Use>
+    void each_column(Use&& use) const {
+        for (const Column& one : prior) use(one);
+        for (const Network& network : networks) {
+            for (const Column& one : network.of_problem) use(one);
+            for (const Column& one : network.joint) use(one);
+        }
+    }
+};
+
+/// A member as the ranker adds it up: trees, the time model, both, or the networks.
 struct Member {
     static constexpr std::uint32_t none = ~0u;
     std::uint32_t trees;  // number of the tree member, or none
     bool physical;        // the time model's ln(time) is part of it
-    bool network;         // it is the network
+    bool network;         // it is the networks
     std::vector<std::uint32_t> tree_row_of, physical_row_of, network_row_of;  // of each distinct kernel
 };
 
@@ -173,7 +210,7 @@ struct Selector::Loaded {
     std::uint32_t flops, bytes;
     std::vector<TreeMember> trees;
     std::optional<PhysicalMember> physical;
-    std::optional<Network> network;
+    std::optional<NetworkMember> network;
     std::vector<Member> members;
     std::vector<std::uint32_t> weighed;  // members, in the order in which they are added
     std::vector<double> weights;
@@ -197,7 +234,7 @@ struct Selector::Loaded {
         bytes = one_value(from);
         for (std::uint32_t n = from.length(20); n > 0; --n) trees.emplace_back(from, *program);
         if (from.u32() != 0) physical.emplace(from, *program);
-        if (from.u32() != 0) network.emplace(from, *program);
+        if (const std::uint32_t count = from.u32(); count != 0) network.emplace(from, *program, count);
         n_distinct = from.u32();
         if (n_distinct == 0 || n_distinct > most_candidates) throw BadSelector("it has no kernels");
         for (std::uint32_t n = from.length(16); n > 0; --n) members.push_back(member(from));
@@ -228,7 +265,7 @@ struct Selector::Loaded {
         if (w.trees.size() < trees.size()) w.trees.resize(trees.size());
         for (std::size_t i = 0; i < trees.size(); ++i) tree_scores(trees[i], memory, w, w.trees[i]);
         if (physical) physical->log_times(*program, memory, sized(w.physical, physical->n_rows));
-        if (network) network->scores(*program, memory, w.of_network, sized(w.network, network->n_rows));
+        if (network) network->log_times(*program, memory, w.of_network, sized(w.network, network->n_rows));
         if (w.members.size() < members.size()) w.members.resize(members.size());
         for (std::size_t i = 0; i < members.size(); ++i) member_scores(members[i], w, sized(w.members[i], n_distinct));
         double* score = sized(w.score, n_distinct);
@@ -292,9 +329,7 @@ private:
                 if (column.kind != FeatureKind::kernel) add(column);
         if (physical)
             for (const Column& column : physical->terms) add(column);
-        if (network)
-            for (const auto* columns : {&network->of_problem, &network->joint})
-                for (const Column& column : *columns) add(column);
+        if (network) network->each_column(add);
         if (!(sum == 0.0)) throw std::invalid_argument("features of the problem are not finite: it holds values out of range");
     }
 
@@ -465,7 +500,8 @@ std::size_t Selector::memory_bytes() const noexcept {
         columns(loaded_->physical->terms);
         total += loaded_->physical->coefficients.capacity() * sizeof(double);
     }
-    if (loaded_->network) total += loaded_->network->bytes();
+    if (loaded_->network)
+        for (const Network& one : loaded_->network->networks) total += one.bytes();
     for (const Member& one : loaded_->members)
         total += (one.tree_row_of.capacity() + one.physical_row_of.capacity() + one.network_row_of.capacity()) *
                  sizeof(std::uint32_t);

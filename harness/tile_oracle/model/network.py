@@ -22,7 +22,7 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import Columns
-from tile_oracle.features.feature_table import Array, FeatureSchema
+from tile_oracle.features.feature_table import Array, FeatureSchema, log2
 
 NAME = "network"
 LEAK = 0.01
@@ -75,12 +75,20 @@ class Inputs:
         """The columns that categories read."""
         return tuple(dict.fromkeys(name for one in self.categories for name in one.columns))
 
+    def number(self, place: int, values: Array) -> Array:
+        """The standardised input of a column. Native code computes it by the same formula."""
+        if self.columns[place] in self.logged:
+            values = log2(1.0 + np.maximum(values, 0.0))
+        found: Array = (values - self.mean[place]) / self.scale[place]
+        found = np.minimum(np.maximum(found, -_FURTHEST), _FURTHEST)
+        return found
+
     def numbers(self, features: Array) -> Array:
         """Standardised inputs, from features in the order of `columns`."""
-        logged = np.array([name in self.logged for name in self.columns])
-        out = features.copy()
-        out[:, logged] = np.log2(1.0 + np.maximum(out[:, logged], 0.0))
-        return np.asarray(np.clip((out - self.mean) / self.scale, -_FURTHEST, _FURTHEST))
+        out = np.empty_like(features)
+        for place in range(len(self.columns)):
+            out[:, place] = self.number(place, features[:, place])
+        return out
 
     def marks(self, kernels: Array) -> npt.NDArray[np.int64]:
         """The input of each category that is 1, or -1: (rows, categories). kernels: features in the order of
@@ -167,6 +175,15 @@ class NetworkMember:
                 total[some] += _output(network, first)
         return np.asarray(np.round(prior + total / len(self.networks), _DIGITS))
 
+    def of_kernels(self, numbers: Array, places: Sequence[int], marks: npt.NDArray[np.int64]) -> list[Array]:
+        """What kernels add to the sums of each network's first layer: the bias, the categories and the
+        numbers of these places. Each (kernels, units)."""
+        found = []
+        for first, *_ in self.networks:
+            table = np.vstack([first.weights, np.zeros_like(first.bias)])
+            found.append(table[marks].sum(axis=1) + first.bias + numbers @ first.weights[list(places)])
+        return found
+
     def _read(
         self, rows: Columns, hardware: Mapping[str, float]
     ) -> tuple[Array, Array, list[Array], npt.NDArray[np.int64]]:
@@ -181,10 +198,7 @@ class NetworkMember:
         first = np.zeros(len(names), dtype=np.int64)
         first[kernel[::-1]] = np.arange(len(kernel))[::-1]
         marks = self.inputs.marks(features[first][:, [place[name] for name in self.inputs.kernel_columns]])
-        own = []
-        for network in self.networks:
-            table = np.vstack([network[0].weights, np.zeros_like(network[0].bias)])
-            own.append(table[marks].sum(axis=1) + network[0].bias)
+        own = self.of_kernels(np.zeros((len(names), 0)), (), marks)
         return numbers, prior, own, np.asarray(kernel, dtype=np.int64)
 
     def shares(

@@ -13,7 +13,9 @@ from tile_oracle.errors import BuildError, ModelError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.fitting_model import ModelsFor
 from tile_oracle.model.made_by import MadeBy, travel_note
-from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.model_folder import read_spec
+from tile_oracle.model.predictor import Predictor, check_problem
+from tile_oracle.model.store import no_model_there
 from tile_oracle.problem import Problem
 from tile_oracle.selector.ranker import NativeRanker
 
@@ -122,30 +124,35 @@ def load_candidates(
     if not isinstance(model, Path) and folder is None:
         return Candidates(pool, None, why=model.why_none)
     assert folder is not None
+    if not folder.is_dir():
+        raise ModelError(no_model_there(folder))
+    spec, name = read_spec(folder), folder.resolve().name
+    if spec.arch != arch:
+        return Candidates(pool, None, why=f"{folder} was trained for {spec.arch}, not {arch}")
+    try:
+        check_problem(folder, spec, problem)
+    except ModelError as error:
+        return Candidates(pool, None, why=str(error))
+    if engine != PYTHON:
+        try:
+            native = _native(folder, pool, say)
+            return Candidates(pool, native, name, NATIVE, order_only=native.orders_only, folder=folder)
+        except (BuildError, ModelError, TargetError) as error:
+            if engine == NATIVE:
+                raise
+            why = str(error)
     predictor = Predictor.load(folder)
-    if predictor.spec.arch != arch:
-        return Candidates(pool, None, why=f"{folder} was trained for {predictor.spec.arch}, not {arch}")
     try:
         predictor.predict(problem, pool[:1])
     except ModelError as error:
         return Candidates(pool, None, why=str(error))
-    name = folder.resolve().name
-    if engine != PYTHON:
-        try:
-            native = _native(folder, pool, say)
-            return Candidates(
-                pool, native, name, NATIVE, order_only=predictor.ranker.orders_only, folder=folder
-            )
-        except (BuildError, ModelError, TargetError) as error:
-            if engine == NATIVE:
-                raise
-            if say is not None:
-                say(f"{name} picks in Python, in milliseconds, because native code is not available: {error}")
+    if engine != PYTHON and say is not None:
+        say(f"{name} picks in Python, in milliseconds, because native code is not available: {why}")
     ranker = PredictorRanker(predictor, pool)
     return Candidates(pool, ranker, name, PYTHON, order_only=predictor.ranker.orders_only, folder=folder)
 
 
-def _native(folder: Path, kernels: Sequence[Kernel], say: Callable[[str], None] | None) -> PoolRanker:
+def _native(folder: Path, kernels: Sequence[Kernel], say: Callable[[str], None] | None) -> NativeRanker:
     if say is None:
         return NativeRanker.load(folder, kernels)
     what = "the native ranker is compiled, once for this machine and version"

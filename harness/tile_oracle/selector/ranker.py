@@ -36,6 +36,8 @@ class NativeRanker:
     folder: Path
     spec: ModelSpec
     kernels: tuple[Kernel, ...]
+    orders_only: bool
+    """Whether predictions only order kernels within a problem."""
     _selector: NativeSelector | None = field(repr=False)
     _values_of: Callable[[Problem], tuple[int, ...]] = field(repr=False)
 
@@ -53,7 +55,7 @@ class NativeRanker:
         model = NativeModel.load(folder, code)
         selector = NativeSelector(selector_bytes(model, kernels)) if kernels else None
         values_of = attrgetter(*problem_fields(op_of_model(model.spec.op_type)))
-        return cls(model.folder, model.spec, tuple(kernels), selector, values_of)
+        return cls(model.folder, model.spec, tuple(kernels), model.ranker.orders_only, selector, values_of)
 
     @property
     def memory_bytes(self) -> int:

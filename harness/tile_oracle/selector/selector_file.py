@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,14 @@ import numpy.typing as npt
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.feature_table import Array, Feature, FeatureTable
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import op_of_model, work_schema
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.forest import Forest
 from tile_oracle.model.model_folder import ModelSpec, read_forest, read_spec
+from tile_oracle.model.network import Inputs, NetworkMember
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import TreeParts, check_feature_count, check_kind, ranker_of
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember
@@ -35,7 +38,7 @@ from tile_oracle.problem import (
 )
 from tile_oracle.selector.byte_writer import ByteWriter
 from tile_oracle.selector.program import ProgramMaker
-from tile_oracle.selector.trace import Graph, Node, Partition, Pool, partition_by
+from tile_oracle.selector.trace import Graph, Node, Partition, Pool, partition_by, partition_by_rows
 
 if TYPE_CHECKING:
     import lightgbm as lgb
@@ -45,6 +48,8 @@ _KINDS = ("constant", "kernel", "interaction")
 _SAYS = ("log_time", "relative", "latency", "tflops", "bandwidth")
 _AS_IT_IS, _LEAST_IS_ZERO, _MEAN_OF_ABSOLUTE = range(3)
 _NO_TREES = (1 << 32) - 1
+_BLOCK = 16
+"""Rows whose sums lie together: Network::block of selector/src/network.hpp."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,11 @@ def selector_bytes(model: NativeModel, kernels: Sequence[Kernel]) -> bytes:
         raise ModelError(f"{model.folder} is for {op}: {wrong.name} is not such a kernel")
     check_kind(model.folder, model.spec, kind)
     for member in model.ranker.members:
-        if _trees_of(member) is None and _physical_of(member) is None:
+        if (
+            not isinstance(member, NetworkMember)
+            and _trees_of(member) is None
+            and _physical_of(member) is None
+        ):
             raise ModelError(
                 f"{model.folder}: exported C++ cannot compute the {member.name} model; tile-oracle's "
                 "commands and sessions can"
@@ -167,19 +176,21 @@ class _Maker:
         rows_of_trees = [self._write_trees(body, member) for member in trees]
         body.u32(int(physical is not None))
         rows_of_physical = self.all_alike if physical is None else self._write_physical(body, physical)
-        body.u32(0)  # no network
+        networks = next((member for member in used if isinstance(member, NetworkMember)), None)
+        body.u32(0 if networks is None else len(networks.networks))
+        rows_of_networks = self.all_alike if networks is None else self._write_networks(body, networks)
         distinct = self.all_alike
-        for rows in (*rows_of_trees, rows_of_physical):
+        for rows in (*rows_of_trees, rows_of_physical, rows_of_networks):
             distinct = distinct.refined_by(rows)
         body.u32(distinct.count, len(used))
         for member in used:
             own_trees = _trees_of(member)
             own_physical = _physical_of(member)
             number = _NO_TREES if own_trees is None else trees.index(own_trees)
-            body.u32(number, int(own_physical is not None), 0)
+            body.u32(number, int(own_physical is not None), int(member is networks))
             body.u32s([] if own_trees is None else rows_of_trees[number].of[distinct.first])
             body.u32s([] if own_physical is None else rows_of_physical.of[distinct.first])
-            body.u32s([])
+            body.u32s(rows_of_networks.of[distinct.first] if member is networks else [])
         self._write_sum(body, used)
         body.u32s(distinct.of[self.standing.of])
         body.f64s([] if self.standing.offsets is None else self.standing.offsets)
@@ -229,6 +240,54 @@ class _Maker:
         to.f64s(coefficients[rows.first].T)
         return rows
 
+    def _write_networks(self, to: ByteWriter, member: NetworkMember) -> Partition:
+        """Writes the networks; returns the classes of kernels that they distinguish."""
+        inputs = member.inputs
+        formulas = [
+            Feature(f"input {name}", partial(_input, inputs, place), "standardised")
+            for place, name in enumerate(inputs.columns)
+        ]
+        schema = member.schema.extended(member.schema.name, formulas)
+        names = [one.name for one in formulas]
+        nodes = self.pool.trace(schema, [*names, *inputs.kernel_columns, *filter(None, [member.prior])])
+        numbers, prior = nodes[: len(names)], nodes[len(names) + len(inputs.kernel_columns) :]
+        categories = nodes[len(names) : len(nodes) - len(prior)]
+        places = {kind: [i for i, node in enumerate(numbers) if node.kind == kind] for kind in _KINDS}
+        own = self._of_kernels([numbers[place] for place in places["kernel"]])
+        marks = inputs.marks(self._of_kernels(categories))
+        joint = [numbers[place] for place in places["interaction"]]
+        rows = self._rows([*joint, *prior]).refined_by(partition_by_rows(np.hstack([own, marks])))
+        to.u32(rows.count, len(prior))
+        for node in prior:
+            self._write_column(to, node, rows)
+        for network, sums in zip(
+            member.networks, member.of_kernels(own, places["kernel"], marks), strict=True
+        ):
+            to.u32(rows.count)
+            for of_kind in ("constant", "interaction"):
+                to.u32(len(places[of_kind]))
+                for place in places[of_kind]:
+                    self._write_column(to, numbers[place], rows)
+            first, *others = network
+            to.u32(len(network), len(first.bias))
+            to.f32s(first.weights[places["constant"]])
+            to.f32s(first.weights[places["interaction"]])
+            blocks = np.zeros((-(-rows.count // _BLOCK) * _BLOCK, len(first.bias)))
+            blocks[: rows.count] = sums[rows.first]
+            to.f32s(blocks.reshape(-1, _BLOCK, len(first.bias)).transpose(0, 2, 1))
+            for layer in others:
+                to.u32(len(layer.bias))
+                to.f32s(layer.weights)
+                to.f32s(layer.bias)
+        return rows
+
+    def _of_kernels(self, nodes: Sequence[Node]) -> Array:
+        """The values of columns that depend on the kernel alone, (kernels, columns)."""
+        found = np.empty((len(self.standing.kernels), len(nodes)))
+        for place, node in enumerate(nodes):
+            found[:, place] = node.values
+        return found
+
     def _rows(self, nodes: Iterable[Node]) -> Partition:
         rows = self.all_alike
         for node in nodes:
@@ -259,6 +318,10 @@ class _Maker:
         else:
             to.u32(_MEAN_OF_ABSOLUTE if absolute else _LEAST_IS_ZERO)
         to.u32s(absolute)
+
+
+def _input(inputs: Inputs, place: int, table: FeatureTable) -> Array:
+    return inputs.number(place, table[inputs.columns[place]])
 
 
 def _says(target: Target) -> str:
