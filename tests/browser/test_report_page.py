@@ -19,8 +19,8 @@ PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "device_s
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    problems = some_problems(40)
-    records, rankings = some_run(problems, 30, failures=0.05)
+    problems = some_problems(30)
+    records, rankings = some_run(problems, 20, failures=0.05)
     run = RunInfo(
         "a-run",
         problem_set="forward_smoke",
@@ -30,7 +30,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder="reports/a-run",
     )
     ranked_by = Origin("folder", "models/x")
-    data = analyse(records, problems, rankings, run=run, ranked_by=ranked_by, scope=Scope(1200, 1200))
+    data = analyse(records, problems, rankings, run=run, ranked_by=ranked_by, scope=Scope(600, 600))
     file = tmp_path_factory.mktemp("report") / "report.html"
     file.write_text(report_html(data), encoding="utf-8")
     return file
@@ -82,7 +82,7 @@ def test_the_page_fits_its_window(
 ) -> None:
     page = open_page(report, **options)
     page.screenshot(path=screenshots / f"report-{name}.png")
-    assert page.locator("#all-problems tbody tr").count() == 40
+    assert page.locator("#all-problems tbody tr").count() == 30
     assert page.locator("svg.chart").first.is_visible()
     if options.get("java_script_enabled", True):
         assert fits(page)

@@ -136,6 +136,7 @@ def _oracle(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace) -> int:
     from tile_oracle.foreign.kernel_tuner import kernel_tuner_files
+    from tile_oracle.pages import words
     from tile_oracle.problem import problem_from_id
     from tile_oracle.record.dataset import load_records
     from tile_oracle.record.dataset_file import write_whole
@@ -145,5 +146,5 @@ def _export(args: argparse.Namespace) -> int:
         text = json.dumps(document, indent=1, allow_nan=False) + "\n"
         write_whole(text.encode("utf-8"), args.out / f"{problem_from_id(problem).id}.json")
         count += 1
-    print(f"{count} file{'' if count == 1 else 's'} in {args.out}")
+    print(f"{words.count(count, 'file')} in {args.out}")
     return 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tile_oracle.fleet.dispatcher import Dispatcher
 from tile_oracle.fleet.messages import Opened, Result
+from tile_oracle.pages.words import count
 from tile_oracle.terminal.progress_line import clock
 
 _WINDOW_S = 60.0
@@ -49,7 +50,7 @@ class Snapshot:
 
     def line(self) -> str:
         """The fleet in a few words, for the terminal's live line."""
-        parts = [f"{self.usable} device{'' if self.usable == 1 else 's'}"]
+        parts = [count(self.usable, "device")]
         if self.busy_share is not None:
             parts.append(f"{100 * self.busy_share:.0f} % busy")
         parts.append(f"{self.pairs:,} of {self.planned:,} pairs")

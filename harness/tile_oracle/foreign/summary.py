@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from tile_oracle.pages.words import few
+
 _SHOWN_CHARACTERS = 200
 _SHOWN_FIELDS = 12
 
@@ -44,11 +46,7 @@ class ImportSummary:
         parts += [f"{count} {reason}" for reason, count in sorted(self.denied.items())]
         parts += [f"{count} refused: {reason}" for reason, count in sorted(self.refused.items())]
         if self.unknown:
-            more = len(self.unknown) - _SHOWN_FIELDS
-            names = ", ".join(one if one.isprintable() else repr(one) for one in self.unknown[:_SHOWN_FIELDS])
-            parts.append(
-                f"unknown fields, not read: {names[:400]}" + (f" and {more} more" if more > 0 else "")
-            )
+            parts.append(f"unknown fields, not read: {few(self.unknown, _SHOWN_FIELDS)}")
         return "; ".join(parts)
 
 

@@ -111,9 +111,7 @@ def _from_here(folder: str) -> str:
 def next_commands(data: ReportData) -> list[tuple[str, str]]:
     """(reason, command) for what to do next. The commands are quoted for a shell."""
     run = data.run
-    found = [
-        ("to settle the verdict", one.command) for one in data.verdict.criteria if one.cause and one.command
-    ]
+    found = [("to settle the verdict", command) for command in wording.settling(data.verdict)]
     if run.folder:
         records = shlex.quote(_from_here(run.folder))
         if data.efficiency.covered:

@@ -108,8 +108,12 @@ def open_lines(verdict: Verdict) -> list[str]:
     """Why criteria cannot tell, and the commands that would settle them."""
     doubtful = [one for one in verdict.criteria if one.cause]
     lines = [f"{one.name} cannot tell: {one_line(one.cause, 400)}" for one in doubtful]
-    commands = dict.fromkeys(one.command for one in doubtful if one.command)
-    return lines + [f"to settle it: {one_line(command, 1000)}" for command in commands]
+    return lines + [f"to settle it: {one_line(command, 1000)}" for command in settling(verdict)]
+
+
+def settling(verdict: Verdict) -> list[str]:
+    """The commands that would settle the criteria that cannot tell."""
+    return list(dict.fromkeys(one.command for one in verdict.criteria if one.cause and one.command))
 
 
 def title(data: ReportData) -> str:

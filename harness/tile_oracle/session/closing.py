@@ -26,7 +26,7 @@ def closing_lines(
         lines.append(
             f"{outcome.words}{is_allowed}: {_REASONS.get(outcome, _meaning(outcome))(conclusion.data)}"
         )
-        ways = list(_WAYS[outcome](conclusion.data, command)) if outcome in _WAYS else []
+        ways = _WAYS[outcome](conclusion.data, command) if outcome in _WAYS else []
         if outcome not in allowed:
             ways.append((_ALLOWING.get(outcome, _GREEN), command.with_options(_allow(outcome))))
         lines += [f"  {what}:\n    {how}" for what, how in ways]
@@ -72,11 +72,6 @@ def _cannot_tell(data: ReportData) -> str:
     return "; ".join(causes) or words.one_line(data.verdict.message, 400)
 
 
-def _settle(data: ReportData, command: CommandLine) -> Iterable[tuple[str, str]]:
-    for one in dict.fromkeys(one.command for one in data.verdict.criteria if one.command):
-        yield "settle it", one
-
-
 def _nothing_judged(data: ReportData) -> str:
     return words.one_line(data.verdict.message if data.efficiency.covered else _why_nothing(data), 400)
 
@@ -96,25 +91,18 @@ _REASONS: dict[Outcome, Callable[[ReportData], str]] = {
 }
 
 
-def _accept(data: ReportData, command: CommandLine) -> Iterable[tuple[str, str]]:
-    yield "accept them as the baseline", command.resumed("--update-baseline")
-
-
-def _go_on(data: ReportData, command: CommandLine) -> Iterable[tuple[str, str]]:
-    if data.scope.stopped:
-        yield "measure the rest", command.resumed()
-
-
-def _out_of_fold(data: ReportData, command: CommandLine) -> Iterable[tuple[str, str]]:
-    yield (
-        "judge models of this kind on problems that they were not trained on",
-        command.resumed("--model=out-of-fold"),
-    )
-
-
-_WAYS: dict[Outcome, Callable[[ReportData, CommandLine], Iterable[tuple[str, str]]]] = {
-    Outcome.NO_BASELINE: _accept,
-    Outcome.CANNOT_TELL: _settle,
-    Outcome.IN_SAMPLE: _out_of_fold,
-    Outcome.INCOMPLETE: _go_on,
+_WAYS: dict[Outcome, Callable[[ReportData, CommandLine], list[tuple[str, str]]]] = {
+    Outcome.NO_BASELINE: lambda data, command: [
+        ("accept them as the baseline", command.resumed("--update-baseline"))
+    ],
+    Outcome.CANNOT_TELL: lambda data, command: [("settle it", one) for one in wording.settling(data.verdict)],
+    Outcome.IN_SAMPLE: lambda data, command: [
+        (
+            "judge models of this kind on problems that they were not trained on",
+            command.resumed("--model=out-of-fold"),
+        )
+    ],
+    Outcome.INCOMPLETE: lambda data, command: [
+        *([("measure the rest", command.resumed())] if data.scope.stopped else [])
+    ],
 }
