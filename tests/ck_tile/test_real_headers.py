@@ -36,7 +36,7 @@ from tile_oracle.pool.ck_builder import read_builder_configs
 from tile_oracle.problem import problem_from_id
 from tile_oracle.process.cores import usable_cores
 
-DOUBLE = Path(__file__).parents[1] / "build" / "ck_tile_double" / "build.py"
+DOUBLE = Path(__file__).parents[1] / "compiling" / "ck_tile_double" / "build.py"
 
 FORWARD = "grouped_conv_forward_bf16_2d_64x64x64_basic_v1_intrawave"
 WEIGHT = "grouped_conv_bwd_weight_bf16_2d_64x64x64_basic_v1_intrawave"

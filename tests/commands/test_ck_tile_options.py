@@ -16,7 +16,7 @@ from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.session.models import ModelChoice, baseline_file
 from tile_oracle.session.options import SessionOptions, read_options
 
-DOUBLE = Path(__file__).parents[1] / "build" / "ck_tile_double"
+DOUBLE = Path(__file__).parents[1] / "compiling" / "ck_tile_double"
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ from tile_oracle.targets.sources import Compiled
 from tile_oracle.targets.target import Target
 
 ROOT = Path(__file__).parents[2]
-DOUBLE = ROOT / "tests" / "build" / "ck_tile_double"
+DOUBLE = ROOT / "tests" / "compiling" / "ck_tile_double"
 FORWARD = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
 BWD_DATA = "grouped_conv_bwd_data_bf16_2d_64x64x64_compv3_intrawave"
 GEMM = "gemm_bf16_crr_compv3_cshuffle_intrawave_False_False_False_True_64x64x64_4x1x1_16x16x16"

@@ -89,7 +89,7 @@ def test_the_parent_imports_nothing_of_the_device_folder() -> None:
     commands = [f"commands.{path.stem}" for path in (ROOT / "commands").glob("*.py")]
     reached = reached_from(*PARENTS, *commands)
     assert "measure.supervisor" in reached
-    assert "target.resolve" in reached
+    assert "targets.resolve" in reached
     assert not [module for module in reached if module.split(".")[0] == "device"]
 
 
@@ -113,7 +113,7 @@ def test_the_worker_is_what_opens_devices() -> None:
 
 
 def test_target_imports_neither_measure_nor_device() -> None:
-    modules = [f"target.{path.stem}" for path in (ROOT / "target").glob("*.py")]
+    modules = [f"targets.{path.stem}" for path in (ROOT / "targets").glob("*.py")]
     folders = {found.split(".")[0] for module in modules for found in imports(module)}
-    assert "build" in folders
+    assert "compiling" in folders
     assert not folders & {"measure", "device"}
