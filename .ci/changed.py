@@ -21,13 +21,15 @@ PASSED = ROOT / ".ci" / "passed.json"
 
 def digest(paths: list[str]) -> str:
     """Returns the SHA-256 of the kind of machine and of each file below the paths that git would keep."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"]
+    names: set[str] = set()
     for path in paths:
-        if not (ROOT / path).exists():
+        told = subprocess.run([*listed, path], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        if not told:
             raise SystemExit(f".ci/changed.py: there is no {path}: name the place where it went")
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *paths]
-    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        names.update(filter(None, told.split("\0")))
     found = hashlib.sha256(platform.machine().encode())
-    for name in sorted(set(filter(None, names.split("\0")))):
+    for name in sorted(names):
         file = ROOT / name
         if file.is_file():
             found.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())

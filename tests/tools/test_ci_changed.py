@@ -81,7 +81,8 @@ def test_what_fails_runs_again(project: Path) -> None:
     assert ran(project)
 
 
-def test_a_path_that_is_gone_is_an_error(project: Path) -> None:
+def test_a_path_without_files_is_an_error(project: Path) -> None:
+    (project / "gone" / "__pycache__").mkdir(parents=True)
     started = [sys.executable, ".ci/changed.py", "pool", "gone", "--", "true"]
     done = subprocess.run(started, cwd=project, check=False, capture_output=True, text=True)
     assert done.returncode == 1
