@@ -111,7 +111,7 @@ def test_the_commands_of_the_page_from_end_to_end(
     measured = sweep.groupby("run")["problem"].count().to_dict()
     assert measured == {"training": 2 * 2, "further": len(suggested)}
     assert set(sweep["problem"]) == set(SETS["bwd_data_training"])
-    for recipe in ("default", "launch"):
+    for recipe in ("physical", "launch"):
         assert list((project.folder / "trials" / recipe).glob("cv_metrics_*.json"))
     manifest = json.loads((project.folder / "models" / MODEL / "train_manifest.json").read_text())
     assert set(manifest["problems"]) == set(SETS["bwd_data_training"])
