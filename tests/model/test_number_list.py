@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.model.number_list import numbers_of
+from tile_oracle.model.model_text import numbers_of
 
 
 @given(st.lists(st.floats()))

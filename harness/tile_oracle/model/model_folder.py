@@ -23,7 +23,7 @@ from tile_oracle.files.sealed_json import typed
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.files.vouched_files import check_bytes
 from tile_oracle.model.forest import Forest
-from tile_oracle.model.model_text import check_model_text, why_not_a_sum
+from tile_oracle.model.model_text import read_model_text, why_not_a_sum
 from tile_oracle.model.store import SPEC_FILE, booster_file, read_json
 from tile_oracle.operation import operations
 
@@ -129,7 +129,19 @@ def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
 
 
 def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path, str]:
-    """The file of a target's model, and LightGBM's text in it. Raises ModelError like `read_booster`."""
+    """The file of a target's model, and LightGBM's text in it, checked once for each text.
+
+    Raises ModelError like `read_booster`.
+    """
+    path, text = _unchecked_text(folder, target, number)
+    digest = _digest(text)
+    if digest not in _CHECKED:
+        read_model_text(text, str(path))
+        _CHECKED.add(digest)
+    return path, text
+
+
+def _unchecked_text(folder: Path, target: str, number: int) -> tuple[Path, str]:
     packed = folder / booster_file(target, number)
     plain = packed.with_suffix("")
     path = plain if plain.exists() else packed
@@ -146,20 +158,11 @@ def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path,
         text = data.decode("utf-8").replace("\r\n", "\n")  # as Git may have changed it on Windows
     except UnicodeDecodeError as error:
         raise ModelError(f"{path} is not a LightGBM model: byte {error.start:,} is not UTF-8") from None
-    _check_once(text, str(path))
     return path, text
 
 
 _CHECKED: set[bytes] = set()
 """Digests of texts that were found to be good: a session reads its models several times."""
-
-
-def _check_once(text: str, where: str) -> None:
-    """`check_model_text`, once for each text. Raises ModelError."""
-    digest = _digest(text)
-    if digest not in _CHECKED:
-        check_model_text(text, where)
-        _CHECKED.add(digest)
 
 
 def _digest(text: str) -> bytes:
@@ -169,14 +172,16 @@ def _digest(text: str) -> bytes:
 def read_forest(folder: Path, target: str, number: int = 0) -> Forest:
     """The trees of a target's model, without LightGBM. Raises ModelError like `read_booster`, and for what
     `Forest` does not hold."""
-    path, text = read_booster_text(folder, target, number)
-    if why := why_not_a_sum(text):
-        raise ModelError(f"native code cannot score {path}: {why}; LightGBM can")
+    path, text = _unchecked_text(folder, target, number)
     digest = _digest(text)
     if digest not in _FORESTS:
+        forest = Forest.from_text(text, str(path))
+        if why := why_not_a_sum(text):
+            raise ModelError(f"native code cannot score {path}: {why}; LightGBM can")
         if len(_FORESTS) >= _MOST_FORESTS:
             del _FORESTS[next(iter(_FORESTS))]
-        _FORESTS[digest] = Forest.from_text(text, str(path))
+        _FORESTS[digest] = forest
+        _CHECKED.add(digest)
     return _FORESTS[digest]
 
 
