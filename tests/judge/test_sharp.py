@@ -10,8 +10,9 @@ import pytest
 
 from tests.judge.made_runs import BEST, EXTRA, IDS, PICK, PROBLEMS, judged
 from tests.report.records_factory import frame, record
+from tile_oracle.judge.bootstrap import mean
 from tile_oracle.judge.criteria import Criteria
-from tile_oracle.judge.interval_criteria import interval_average, interval_largest_loss, mean, suspects
+from tile_oracle.judge.interval_criteria import interval_average, interval_largest_loss, suspects
 from tile_oracle.judge.noise import margins
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select

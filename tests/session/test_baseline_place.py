@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from _pytest.config import _prepareconfig
 
-from tile_oracle.judge.baseline_file import baseline_path
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.session import models
-from tile_oracle.session.kernels_option import GivenKernels, read_kernels
+from tile_oracle.session.kernels_option import GivenKernels
 from tile_oracle.session.models import ModelChoice, baseline_file, baseline_place
 from tile_oracle.session.options import SessionOptions, read_options
 
@@ -67,21 +66,6 @@ def test_a_list_s_baseline_has_the_stem_of_its_file(
     asked = replace(options, kernel_set=given)
     assert baseline_file(CHOICE, SET, "H200", asked).name == f"{kept_under}.json"
     assert asked.pool_name == kept_under
-
-
-@pytest.mark.parametrize("sources", ["", "native,cublaslt"])
-def test_a_list_s_baseline_under_its_older_name_is_still_read(options: SessionOptions, sources: str) -> None:
-    now = replace(options, kernel_set="few.json", kernels=read_kernels(sources, Path()))
-    path = baseline_file(CHOICE, SET, "H200", now)
-    pool = f"few.json few.json+{'cublaslt'}" if sources else "few.json"
-    before = baseline_path(options.baseline_dir, CHOICE.name, "H200", SET.name, pool)
-    assert before != path
-    target = SimpleNamespace(arch="sm_90", name="replay")
-    before.parent.mkdir(parents=True)
-    before.write_text("{}")
-    assert baseline_place(CHOICE, SET, "H200", now, target) == before  # type: ignore[arg-type]
-    path.write_text("{}")
-    assert baseline_place(CHOICE, SET, "H200", now, target) == path  # type: ignore[arg-type]
 
 
 def test_of_two_places_the_one_with_the_file_is_named(places: tuple[Any, Path, Path]) -> None:

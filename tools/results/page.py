@@ -15,7 +15,7 @@ import numpy as np
 
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import load_baseline
-from tile_oracle.judge.bootstrap import interval, mean_of, quantile_of
+from tile_oracle.judge.bootstrap import interval, mean, median, p10
 from tile_oracle.judge.slices import slices_of
 from tile_oracle.model.model_folder import ModelSpec, read_spec
 from tile_oracle.model.store import (
@@ -153,16 +153,16 @@ def _baseline_rows(one: Shipped) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for baseline in _judging(one):
         percent = np.array([100.0 * e for e in baseline.efficiencies.values() if e is not None])
-        mean, median, p10 = (interval(percent, s) for s in (mean_of, quantile_of(0.5), quantile_of(0.1)))
+        of_mean, of_median, of_p10 = [interval(percent, statistic) for statistic in (mean, median, p10)]
         rows.append(
             (
                 code(one.folder.name),
                 _with_auxiliary(one, one.manifest.get("valid_rows", 0)),
                 f"{one.manifest.get('unique_shapes', 0):,}",
                 f"{len(percent):,} of {text(baseline.problem_set)}",
-                f"{mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]",
-                f"{median.value:.2f}",
-                f"{p10.value:.2f} [{p10.low:.2f}, {p10.high:.2f}]",
+                f"{of_mean.value:.2f} [{of_mean.low:.2f}, {of_mean.high:.2f}]",
+                f"{of_median.value:.2f}",
+                f"{of_p10.value:.2f} [{of_p10.low:.2f}, {of_p10.high:.2f}]",
                 "",
                 "",
             )

@@ -197,7 +197,7 @@ def _say_none(problem: Problem, why: str, args: argparse.Namespace, *, can_measu
 def _as_text(
     problem: Problem, picks: list[Pick], candidates: Candidates, load_s: float, pick_s: float
 ) -> str:
-    model = f" by {candidates.model} ({candidates.engine})" if candidates.ranker is not None else ""
+    model = f" by {candidates.model} ({candidates.engine})" if candidates.rank is not None else ""
     loading = f", after loading for {_duration(load_s)}" if load_s > 1e-3 else ""
     lines = [f"{problem.id}: {len(candidates.kernels)} candidates{model}, {_duration(pick_s)}{loading}"]
     lines += [

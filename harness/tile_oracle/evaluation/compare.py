@@ -11,7 +11,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import Evaluation
 from tile_oracle.judge.baseline import Baseline, make_baseline
-from tile_oracle.judge.bootstrap import Interval, mean_of, paired_interval, quantile_of
+from tile_oracle.judge.bootstrap import Interval, mean, median, p10, paired_interval
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.selection import COVERED
 from tile_oracle.judge.verdict import Verdict, judge
@@ -92,9 +92,9 @@ def compare(
         changes,
         int((changes["pick_old"] == changes["pick_new"]).sum()),
         {
-            "mean": paired_interval(before, after, mean_of, seed),
-            "median": paired_interval(before, after, quantile_of(0.5), seed),
-            "P10": paired_interval(before, after, quantile_of(0.1), seed),
+            "mean": paired_interval(before, after, mean, seed),
+            "median": paired_interval(before, after, median, seed),
+            "P10": paired_interval(before, after, p10, seed),
         },
         int((delta > SAME_POINTS).sum()),
         int((np.abs(delta) <= SAME_POINTS).sum()),

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.prediction_metrics import TargetMetrics, target_metrics
-from tile_oracle.judge.bootstrap import Interval, Statistic, interval, mean_of, quantile_of
+from tile_oracle.judge.bootstrap import Interval, Statistic, interval, mean, median, p10
 from tile_oracle.judge.model import COLUMNS
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import COVERED, TOP_K_COLUMNS, Efficiency, select, summarise
@@ -30,11 +30,11 @@ _CEILING_DRAWS = 50
 _TIE_SIGMAS = 2.0
 
 HEADLINES: dict[str, Statistic] = {
-    "mean": mean_of,
-    "median": quantile_of(0.5),
-    "P10": quantile_of(0.1),
-    "P90": quantile_of(0.9),
-    "min": lambda values: np.asarray(values.min(axis=1)),
+    "mean": mean,
+    "median": median,
+    "P10": p10,
+    "P90": lambda values: np.asarray(np.percentile(values, 90, axis=-1)),
+    "min": lambda values: np.asarray(values.min(axis=-1)),
 }
 """The headline metrics of efficiency."""
 
@@ -117,7 +117,7 @@ def evaluate(
         {key: interval(percent, statistic, seed) for key, statistic in HEADLINES.items()},
         {
             column.removeprefix("efficiency_"): interval(
-                100.0 * covered[column].to_numpy(dtype=np.float64), mean_of, seed
+                100.0 * covered[column].to_numpy(dtype=np.float64), mean, seed
             )
             for column in TOP_K_COLUMNS
         },

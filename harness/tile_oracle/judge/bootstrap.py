@@ -14,7 +14,7 @@ DRAWS = 2000
 CONFIDENCE = 0.95
 
 Statistic = Callable[[Array], Array]
-"""A statistic over the last axis: (draws, problems) -> (draws,)."""
+"""A statistic over the last axis, of one draw (problems,) or several (draws, problems)."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,19 @@ class Interval:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
-def mean_of(values: Array) -> Array:
-    """Mean of every draw."""
-    return np.asarray(values.mean(axis=1))
+def mean(values: Array) -> Array:
+    """Mean over the last axis."""
+    return np.asarray(values.mean(axis=-1))
 
 
-def quantile_of(share: float) -> Statistic:
-    """The statistic that is a quantile (linear) of every draw."""
-    return lambda values: np.asarray(np.quantile(values, share, axis=1))
+def median(values: Array) -> Array:
+    """Median over the last axis."""
+    return np.asarray(np.median(values, axis=-1))
+
+
+def p10(values: Array) -> Array:
+    """10th percentile over the last axis, with linear interpolation."""
+    return np.asarray(np.percentile(values, 10, axis=-1))
 
 
 def interval(values: Array, statistic: Statistic, seed: int = 0, draws: int = DRAWS) -> Interval:

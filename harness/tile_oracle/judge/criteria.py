@@ -5,13 +5,13 @@ Criteria compare percentages; differences between percentages are in points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
 from tile_oracle.errors import GateError
+from tile_oracle.judge.bootstrap import Statistic
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
 PASS = "pass"
@@ -28,9 +28,6 @@ RULES = (INTERVAL, PUBLISHED)
 
 ROUNDING_POINTS = 1e-6
 """Smaller differences are rounding errors."""
-
-Statistic = Callable[[np.ndarray], Any]
-"""A statistic over the problems: numpy.mean, numpy.median, p10."""
 
 _NOTHING_IN_COMMON = "no problem was judged in both runs"
 

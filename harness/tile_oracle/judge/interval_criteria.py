@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.judge.bootstrap import Array, Statistic
 from tile_oracle.judge.criteria import (
     FAIL,
     NOT_APPLIED,
@@ -27,10 +28,8 @@ from tile_oracle.judge.criteria import (
     largest_loss,
 )
 from tile_oracle.judge.statistics import (
-    Array,
     Changes,
     Side,
-    Statistic,
     finding_confidences,
     loss_bounds,
     over_problems,
@@ -44,21 +43,6 @@ _SEEN = 2.0
 """A criterion passes only if a loss of this many times its limit would have been detected."""
 _UNRESOLVED_SHARE = 0.01
 """Fraction of the problems that may be too noisy for that. The largest loss then passes with a note."""
-
-
-def mean(percent: Array) -> Array:
-    """Over the last axis."""
-    return np.asarray(percent.mean(axis=-1))
-
-
-def median(percent: Array) -> Array:
-    """Over the last axis."""
-    return np.asarray(np.median(percent, axis=-1))
-
-
-def p10(percent: Array) -> Array:
-    """The 10th percentile over the last axis, with linear interpolation."""
-    return np.asarray(np.percentile(percent, 10, axis=-1))
 
 
 def interval_average(

@@ -19,17 +19,14 @@ efficiency never exceeds 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.judge.bootstrap import Array, Statistic
 from tile_oracle.judge.noise import Margin
-
-Array = npt.NDArray[np.float64]
-Statistic = Callable[[Array], Array]
-"""A statistic over the last axis: (draws, problems) -> (draws,)."""
 
 _DRAWS = 2000
 _SEED = 20260

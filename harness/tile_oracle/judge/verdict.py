@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.judge.baseline import Baseline, efficiencies_of
+from tile_oracle.judge.bootstrap import mean, median, p10
 from tile_oracle.judge.criteria import (
     FAIL,
     NOT_APPLIED,
@@ -31,9 +32,6 @@ from tile_oracle.judge.failures import Failure, failures_of
 from tile_oracle.judge.interval_criteria import (
     interval_average,
     interval_largest_loss,
-    mean,
-    median,
-    p10,
     suspects,
 )
 from tile_oracle.judge.noise import Margin

@@ -14,7 +14,7 @@ A model fits if it was trained for the kind and can rank at least half of the ca
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from tile_oracle.model.store import MANY_DEVICES, model_folders, read_manifest, 
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, kind_text
 
+Rank = tuple[bool, bool, bool, bool, int, str]
+
 
 @dataclass(frozen=True)
 class Considered:
@@ -41,6 +43,8 @@ class Considered:
     fits: bool = True
     candidates: int = 0
     trained: int | None = None
+    rank: Rank = (False, False, False, False, 0, "")
+    """What decides, in the order of the module's list; larger is better."""
 
     @cached_property
     def origin(self) -> str:
@@ -112,27 +116,16 @@ def models_for(
         for place in ((shipped_models(),) if places is None else places)
         for folder in model_folders(place)
     )
-    fitting: list[_Fit] = []
-    refused = []
-    for folder in folders:
-        spec = read_spec(folder)
-        if spec.op_type != operation or spec.targets == (ROOFLINE,):
-            continue
-        fit = _Fit(folder, spec, kind, tuple(kernels), device)
-        why = _refusal(spec, kind, arch, device) or fit.refusal
-        if why:
-            refused.append(Considered(folder, why, fits=False))
-        else:
-            fitting.append(fit)
-    fitting.sort(key=lambda one: one.folder.name)
-    fitting.sort(key=lambda one: one.rank, reverse=True)
-    chosen = [
-        Considered(
-            one.folder, "" if one is fitting[0] else one.after(fitting[0]), True, len(kernels), one.trained
-        )
-        for one in fitting
+    specs = ((folder, read_spec(folder)) for folder in folders)
+    found = [
+        _considered(folder, spec, kind, arch, kernels, device)
+        for folder, spec in specs
+        if spec.op_type == operation and spec.targets != (ROOFLINE,)
     ]
-    return ModelsFor(kind, arch, (*chosen, *refused))
+    fitting = sorted((one for one in found if one.fits), key=lambda one: one.folder.name)
+    fitting.sort(key=lambda one: one.rank, reverse=True)
+    others = [replace(one, why_not=_after(one, fitting[0], device)) for one in fitting[1:]]
+    return ModelsFor(kind, arch, (*fitting[:1], *others, *(one for one in found if not one.fits)))
 
 
 def pool_of_model(folder: Path, kind: Kind) -> tuple[Kernel, ...]:
@@ -150,62 +143,45 @@ def rankable(folder: Path, kernels: Sequence[Kernel]) -> Sequence[Kernel]:
     return [kernel for kernel in kernels if not isinstance(kernel, NamedKernel)]
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """A model that was trained for the kind. kernels: the candidates."""
+def _considered(
+    folder: Path, spec: ModelSpec, kind: Kind, arch: str, kernels: Collection[Kernel], device: str
+) -> Considered:
+    """A model of the operation: why it does not fit, or what decides between it and others that do."""
+    why = _refusal(spec, kind, arch, device)
+    able = len(kernels) if why else _rankable(folder, spec, kernels)
+    if 2 * able < len(kernels):
+        what = "knows the functions of" if spec.ranks_named else "ranks kernels by their fields, which has"
+        why = f"{what} {able:,} of the {len(kernels):,} candidates"
+    if why:
+        return Considered(folder, why, fits=False)
+    known, manifest = _trained(folder), read_manifest(folder)
+    trained = None if known is None else sum(kernel.name in known for kernel in kernels)
+    share = 1.0 if trained is None or not kernels else trained / len(kernels)
+    rank = (
+        share >= 0.5,
+        not _is_shipped(folder),
+        device in spec.devices,
+        kind.words.get("layout") in spec.layouts,
+        round(10 * share),
+        str(manifest.get("timestamp") or ""),
+    )
+    return Considered(folder, "", True, len(kernels), trained, rank)
 
-    folder: Path
-    spec: ModelSpec
-    kind: Kind
-    kernels: tuple[Kernel, ...]
-    device: str
 
-    @cached_property
-    def trained(self) -> int | None:
-        """How many of the candidates the model was trained on; None if it does not say."""
-        known = _trained(self.folder)
-        return None if known is None else sum(kernel.name in known for kernel in self.kernels)
-
-    @cached_property
-    def refusal(self) -> str:
-        """Why the model cannot rank enough of the candidates; "" if it can."""
-        able = _rankable(self.folder, self.spec, self.kernels)
-        if 2 * able >= len(self.kernels):
-            return ""
-        what = (
-            "knows the functions of" if self.spec.ranks_named else "ranks kernels by their fields, which has"
-        )
-        return f"{what} {able:,} of the {len(self.kernels):,} candidates"
-
-    @cached_property
-    def rank(self) -> tuple[bool, bool, bool, bool, int, str]:
-        """What decides, in the order of the module's list; larger is better."""
-        share = 1.0 if self.trained is None or not self.kernels else self.trained / len(self.kernels)
-        created = str(read_manifest(self.folder).get("timestamp") or "")
-        return (
-            share >= 0.5,
-            not _is_shipped(self.folder),
-            self.device in self.spec.devices,
-            self.kind.words.get("layout") in self.spec.layouts,
-            round(10 * share),
-            created,
-        )
-
-    def after(self, other: _Fit) -> str:
-        """Why another one is taken."""
-        first = next(
-            (place for place, (a, b) in enumerate(zip(self.rank, other.rank, strict=True)) if a != b), 6
-        )
-        known = f"was trained on {self.trained} of the {len(self.kernels)} candidates"
-        return (
-            f"fits, but {known}",
-            "fits, but is shipped, and your own comes first",
-            f"fits, but was not measured on {self.device}",
-            "fits, but does not say that it knows the layout",
-            f"fits, but {known}, the other on {other.trained}",
-            f"fits, but is older ({self.rank[-1][:10] or 'undated'})",
-            "fits, but its name comes later",
-        )[first]
+def _after(one: Considered, other: Considered, device: str) -> str:
+    """Why another one is taken."""
+    pairs = enumerate(zip(one.rank, other.rank, strict=True))
+    first = next((place for place, (mine, theirs) in pairs if mine != theirs), len(one.rank))
+    known = f"was trained on {one.trained} of the {one.candidates} candidates"
+    return (
+        f"fits, but {known}",
+        "fits, but is shipped, and your own comes first",
+        f"fits, but was not measured on {device}",
+        "fits, but does not say that it knows the layout",
+        f"fits, but {known}, the other on {other.trained}",
+        f"fits, but is older ({one.rank[-1][:10] or 'undated'})",
+        "fits, but its name comes later",
+    )[first]
 
 
 def _refusal(spec: ModelSpec, kind: Kind, arch: str, device: str) -> str:
@@ -223,7 +199,7 @@ def _refusal(spec: ModelSpec, kind: Kind, arch: str, device: str) -> str:
     return ""
 
 
-def _rankable(folder: Path, spec: ModelSpec, kernels: Sequence[Kernel]) -> int:
+def _rankable(folder: Path, spec: ModelSpec, kernels: Collection[Kernel]) -> int:
     """How many of the kernels a model can rank by its features.
 
     A model of families reads the fields of their kernels. A model of several sources reads numbers from any

@@ -39,7 +39,7 @@ class Picker:
             # For a single pick the rest of the pool is not needed.
             predicted = None if k == 1 else _predicted(problem, first, candidates)
             yield Pick(first, TUNED, predicted, tuned.entry.tflops, candidates.model)
-        if candidates.ranker is not None:
+        if candidates.rank is not None:
             others = _predictions(problem, candidates, tuned.stale, k)
         else:
             others = self._measured(problem, candidates, tuned.stale)
@@ -69,10 +69,10 @@ class Picker:
 
 def _predictions(problem: Problem, candidates: Candidates, note: str, k: int | None) -> Iterator[Pick]:
     """The model's picks: the first k, then, if more are needed, the others."""
-    assert candidates.ranker is not None
+    assert candidates.rank is not None
     passed = 0
     for asked in (k, None):
-        ranked = candidates.ranker.rank(problem, asked)
+        ranked = candidates.rank(problem, asked)
         for kernel, tflops in ranked[passed:]:
             predicted = None if candidates.order_only else tflops
             yield Pick(kernel, MODEL, predicted, None, candidates.model, note)
@@ -83,6 +83,6 @@ def _predictions(problem: Problem, candidates: Candidates, note: str, k: int | N
 
 
 def _predicted(problem: Problem, kernel: Kernel, candidates: Candidates) -> float | None:
-    if candidates.ranker is None or candidates.order_only:
+    if candidates.rank is None or candidates.order_only:
         return None
-    return next((tflops for one, tflops in candidates.ranker.rank(problem) if one == kernel), None)
+    return next((tflops for one, tflops in candidates.rank(problem, None) if one == kernel), None)

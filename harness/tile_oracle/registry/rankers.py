@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tile_oracle.errors import BuildError, ModelError, TargetError
 from tile_oracle.kernel import Kernel
@@ -23,12 +23,8 @@ if TYPE_CHECKING:
     from tile_oracle.training.training_range import TrainingRange
 
 
-class PoolRanker(Protocol):
-    """Ranks the candidates that it was loaded with."""
-
-    def rank(self, problem: Problem, k: int | None = None) -> Sequence[tuple[Kernel, float]]:
-        """The first k kernels (None: all), best first, with their predicted TFLOPS."""
-
+Rank = Callable[[Problem, int | None], Sequence[tuple[Kernel, float]]]
+"""The first k candidates (None: all) for a problem, best first, with their predicted TFLOPS."""
 
 AUTO, NATIVE, PYTHON = ENGINES = ("auto", "native", "python")
 """Engines that rank: native code takes microseconds, LightGBM through Python milliseconds."""
@@ -38,26 +34,15 @@ _PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True)
-class PredictorRanker:
-    """Ranks with LightGBM, through Python."""
-
-    predictor: Predictor
-    kernels: tuple[Kernel, ...]
-
-    def rank(self, problem: Problem, k: int | None = None) -> Sequence[tuple[Kernel, float]]:
-        return self.predictor.rank(problem, self.kernels)[:k]
-
-
-@dataclass(frozen=True)
 class Candidates:
-    """The pool of a kind of problem and its ranker, None without a model, with the reason in `why`.
+    """The pool of a kind of problem and what ranks it, None without a model, with the reason in `why`.
 
     model: the model folder's name, "" without one. engine: native or python. order_only: whether the
     predictions are scores, not TFLOPS. folder: the model folder. here: what builds and runs kernels here.
     """
 
     kernels: tuple[Kernel, ...]
-    ranker: PoolRanker | None
+    rank: Rank | None
     model: str = ""
     engine: str = ""
     why: str = ""
@@ -71,7 +56,7 @@ class Candidates:
 
         Raises ModelError for a folder that cannot be read.
         """
-        return travel_note([self.folder], self.here) if self.folder is not None and self.ranker else ""
+        return travel_note([self.folder], self.here) if self.folder is not None and self.rank else ""
 
     def outside(self, problem: Problem) -> tuple[str, ...]:
         """Return the dimensions in which the problem lies outside of the model's training.
@@ -97,7 +82,7 @@ class Candidates:
 
     @cached_property
     def _training(self) -> TrainingRange | None:
-        if self.folder is None or self.ranker is None:
+        if self.folder is None or self.rank is None:
             return None
         from tile_oracle.training.training_range import TrainingRange
 
@@ -136,7 +121,7 @@ def load_candidates(
     if engine != PYTHON:
         try:
             native = _native(folder, pool, say)
-            return Candidates(pool, native, name, NATIVE, order_only=native.orders_only, folder=folder)
+            return Candidates(pool, native.rank, name, NATIVE, order_only=native.orders_only, folder=folder)
         except (BuildError, ModelError, TargetError) as error:
             if engine == NATIVE:
                 raise
@@ -148,8 +133,11 @@ def load_candidates(
         return Candidates(pool, None, why=str(error))
     if engine != PYTHON and say is not None:
         say(f"{name} picks in Python, in milliseconds, because native code is not available: {why}")
-    ranker = PredictorRanker(predictor, pool)
-    return Candidates(pool, ranker, name, PYTHON, order_only=predictor.ranker.orders_only, folder=folder)
+
+    def by_python(problem: Problem, k: int | None) -> Sequence[tuple[Kernel, float]]:
+        return predictor.rank(problem, pool)[:k]
+
+    return Candidates(pool, by_python, name, PYTHON, order_only=predictor.ranker.orders_only, folder=folder)
 
 
 def _native(folder: Path, kernels: Sequence[Kernel], say: Callable[[str], None] | None) -> NativeRanker:

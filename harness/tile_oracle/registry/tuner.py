@@ -39,8 +39,8 @@ class Tuner:
 
         Raises TargetError if no kernel is ok, TunedError if the result cannot be stored.
         """
-        if candidates.ranker is not None:
-            order = [kernel for kernel, _ in candidates.ranker.rank(problem)]
+        if candidates.rank is not None:
+            order = [kernel for kernel, _ in candidates.rank(problem, None)]
         else:
             order = model_free_order(problem, candidates.kernels)
         return self._tune(problem, order, budget, "tune", watch)

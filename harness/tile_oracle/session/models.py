@@ -277,41 +277,32 @@ def picks_of(choices: Sequence[ModelChoice], plan: Plan, held: Mapping[str, str]
 
 def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:
     """The path of a new baseline: models/<model>/<device>/<problem set>/<kernel set>.json."""
-    return _paths(options.baseline_dir, choice, problems, device, options)[0]
+    return _path(options.baseline_dir, choice, problems, device, options)
 
 
 def baseline_place(
     choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions, target: Target
 ) -> Path:
     """The file that `baseline_for` reads; where there is none, the one that --update-baseline writes."""
-    for root in model_places(options.baseline_dir, target.arch, target.name == REPLAY):
-        for path in _paths(root, choice, problems, device, options):
-            if path.is_file():
-                return path
-    return baseline_file(choice, problems, device, options)
+    roots = model_places(options.baseline_dir, target.arch, target.name == REPLAY)
+    paths = [_path(root, choice, problems, device, options) for root in roots]
+    return next((path for path in paths if path.is_file()), baseline_file(choice, problems, device, options))
 
 
 def baseline_for(
     choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions, target: Target
 ) -> Baseline | None:
     """The baseline for a set on a device: the user's own, or else a shipped one. Raises GateError."""
-    for root in model_places(options.baseline_dir, target.arch, target.name == REPLAY):
-        for path in _paths(root, choice, problems, device, options):
-            baseline = load_baseline(path)
-            if baseline is not None:
-                return baseline
-    return None
+    return load_baseline(baseline_place(choice, problems, device, options, target))
 
 
-def _paths(
+def _path(
     root: Path, choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions
-) -> tuple[Path, ...]:
-    """The baseline's file, and for a list of kernels the one of older versions, named after the whole file
-    name."""
+) -> Path:
     if not device:
         raise GateError("a baseline needs the name of the device, which no measurement of this run has")
-    pools = [_pool(options, name) for name in dict.fromkeys((options.set_name, options.kernel_set))]
-    return tuple(baseline_path(root, choice.name, device, problems.name, pool) for pool in pools)
+    pool = _pool(options, options.set_name)
+    return baseline_path(root, choice.name, device, problems.name, pool)
 
 
 def _pool(options: SessionOptions, kernel_set: str) -> str:
