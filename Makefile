@@ -43,9 +43,9 @@ POOL_GEMMS ?= $(if $(POOL_SAMPLED),24,60)
 
 pool: $(VENV)/installed-dev
 	for dtype in $(POOL_DTYPES); do \
-	  $(BIN)/tile-oracle kernels --arch $(POOL_ARCH) --kernel-set $(POOL_SET) --dtype $$dtype $(POOL_CHECKS) --build-dir $(POOL_CACHE) || [ $$? = 3 ] || exit 1; \
+	  $(BIN)/tile-oracle pool list --arch $(POOL_ARCH) --kernel-set $(POOL_SET) --dtype $$dtype $(POOL_CHECKS) --build-dir $(POOL_CACHE) || [ $$? = 3 ] || exit 1; \
 	done
-	$(if $(filter gfx%,$(POOL_ARCH)),$(BIN)/tile-oracle kernels --op gemm --arch $(POOL_ARCH) $(POOL_CHECKS) --sample $(POOL_GEMMS) --build-dir $(POOL_CACHE) || [ $$? = 3 ])
+	$(if $(filter gfx%,$(POOL_ARCH)),$(BIN)/tile-oracle pool list --op gemm --arch $(POOL_ARCH) $(POOL_CHECKS) --sample $(POOL_GEMMS) --build-dir $(POOL_CACHE) || [ $$? = 3 ])
 
 # A session, two workers, a replay and a training with the lowest versions of the dependencies that pyproject.toml
 # allows, and with the newest. VERSIONS=lowest or newest: one of them.

@@ -1,4 +1,4 @@
-"""The pages of `tile-oracle history` and `tile-oracle compare` in Chromium."""
+"""The pages of `tile-oracle runs history` and `tile-oracle runs compare` in Chromium."""
 
 from __future__ import annotations
 

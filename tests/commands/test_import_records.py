@@ -1,4 +1,4 @@
-"""`tile-oracle import` from the files to a session that replays them."""
+"""`tile-oracle runs import` from the files to a session that replays them."""
 
 from __future__ import annotations
 

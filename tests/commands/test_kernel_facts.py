@@ -1,4 +1,4 @@
-"""`tile-oracle kernels --facts`: tables and verdicts over real binaries."""
+"""`tile-oracle pool list --facts`: tables and verdicts over real binaries."""
 
 from __future__ import annotations
 

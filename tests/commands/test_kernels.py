@@ -1,4 +1,4 @@
-"""`tile-oracle kernels`: what it prints."""
+"""`tile-oracle pool list`: what it prints."""
 
 from __future__ import annotations
 

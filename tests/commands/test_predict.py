@@ -1,4 +1,4 @@
-"""`tile-oracle predict`: every quantity that a model predicts, for problems named in any way."""
+"""`tile-oracle pick --predictions`: every quantity that a model predicts, for problems named in any way."""
 
 from __future__ import annotations
 

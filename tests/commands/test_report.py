@@ -1,4 +1,4 @@
-"""`tile-oracle report`: a run's report, written again from its parquet files."""
+"""`tile-oracle runs report`: a run's report, written again from its parquet files."""
 
 from __future__ import annotations
 

@@ -107,9 +107,11 @@ def test_the_commands_of_the_page_from_end_to_end(campaign: Project) -> None:
 
 @pytest.mark.slow
 def test_problems_that_are_judged_are_not_trained_on(campaign: Project) -> None:
-    line = "tile-oracle ship measured.parquet --problem-set validation.csv,training.csv -o models/none"
+    line = "tile-oracle model train measured.parquet --problem-set validation.csv,training.csv -o models/none"
     assert run(campaign, line).status == 2
-    both = run(campaign, "tile-oracle ship reports/validation --problem-set validation.csv -o models/none")
+    both = run(
+        campaign, "tile-oracle model train reports/validation --problem-set validation.csv -o models/none"
+    )
     assert both.status == 2
     assert "all records are of problems of validation, which are held out" in both.output
     assert not (campaign.folder / "models" / "none").exists()

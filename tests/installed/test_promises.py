@@ -155,14 +155,16 @@ def test_every_shipped_model_picks(model: Path, folder: Path) -> None:
     problems = load_problem_set(name).problems
     problem = next(problem for problem in problems if f"_{problem.dtype}_" in model.name)
     (told,) = works(
-        f"tile-oracle predict {problem.id} --model {model.name} --top 1 --json", folder
+        f"tile-oracle pick --predictions {problem.id} --model {model.name} --top 1 --json", folder
     ).splitlines()
     (pick,) = json.loads(told)["picks"]
     assert pick["kernel"]
 
 
 def test_a_model_is_exported_and_its_folder_builds(folder: Path) -> None:
-    works("tile-oracle export grouped_conv_forward_bf16_gfx950 -o selector --kernel-set default", folder)
+    works(
+        "tile-oracle model export grouped_conv_forward_bf16_gfx950 -o selector --kernel-set default", folder
+    )
     works("make -C selector", folder)
     (text,) = (folder / "selector").glob("*.selector")
     picked = works(f"selector/build/pick {text} N=8 C=64 K=64 Hi=56 Wi=56", folder)

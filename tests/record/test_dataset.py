@@ -140,7 +140,8 @@ def break_file(part: Path, how: str) -> None:
         ("cut", "part-a.parquet is not a readable parquet file: "),
         (
             "foreign",
-            "part-a.parquet is not a file of records: it lacks the column 'kernel'; `tile-oracle import`",
+            "part-a.parquet is not a file of records: it lacks the column 'kernel'; "
+            "`tile-oracle runs import`",
         ),
         ("type", "part-a.parquet: column 'latency_ms' holds string, not double"),
         ("doubled", "part-a.parquet cannot be read: it has more than one column 'status'"),

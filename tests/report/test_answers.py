@@ -89,7 +89,7 @@ def test_an_incomplete_run_is_not_accepted_but_goes_on() -> None:
     commands = [command for _, command in next_commands(part)]
     assert accepting not in commands
     assert "pytest --problem-set s --resume" in commands
-    suggest = "tile-oracle suggest 'my reports/a' --model models/x --problem-set s --csv next.csv"
+    suggest = "tile-oracle runs suggest 'my reports/a' --model models/x --problem-set s --csv next.csv"
     assert suggest in commands
 
 
@@ -102,7 +102,7 @@ def test_a_failed_run_is_compared_with_its_baseline_or_accepted() -> None:
     failed = replace(_two_problems(baseline=better), run=run)
     assert failed.verdict.state == FAILED
     found = next_commands(failed)
-    assert found[0][1] == "tile-oracle compare 'models/x/base line.json' 'my reports/a' --by pick"
+    assert found[0][1] == "tile-oracle runs compare 'models/x/base line.json' 'my reports/a' --by pick"
     assert found[-1] == ("to accept the loss as the new baseline, if it is intended", run.accepting)
 
 
@@ -184,7 +184,7 @@ def test_without_a_model_nothing_is_said_of_picks_and_the_run_can_be_used() -> N
     assert where_it_fails(data) == ["No pick was measured."]
     assert [command for _, command in next_commands(data)] == [
         "tile-oracle tune --from-records reports/a --target cpu",
-        "tile-oracle train reports/a -o models/next",
+        "tile-oracle model train reports/a -o models/next",
     ]
     page = report_html(data)
     for section in ("verdict", "efficiency"):

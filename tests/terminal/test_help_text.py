@@ -20,7 +20,7 @@ def test_a_comment_goes_on_in_its_column() -> None:
 
 
 def test_a_command_stays_whole_and_its_comment_goes_below() -> None:
-    command = "  tile-oracle kernels --arch gfx950 --kernel-filter 'tile_n >= 128'"
+    command = "  tile-oracle pool list --arch gfx950 --kernel-filter 'tile_n >= 128'"
     text = f"examples:\n{command}   the names that pass\n{' ' * 50}a filter"
     assert fit(text, 60) == f"examples:\n{command}\n      the names that pass a filter"
 

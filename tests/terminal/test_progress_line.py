@@ -145,8 +145,8 @@ def test_a_command_on_a_terminal_is_never_silent(no_patience: None, monkeypatch:
     out, err = io.StringIO(), Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
-    with never_silent("tile-oracle oracle", err):
-        _until(lambda: "tile-oracle oracle: 0:00 so far" in err.getvalue())
+    with never_silent("tile-oracle runs merge --format oracle", err):
+        _until(lambda: "tile-oracle runs merge --format oracle: 0:00 so far" in err.getvalue())
         print("result")
     assert sys.stdout is out
     assert sys.stderr is err

@@ -36,7 +36,7 @@ its README.md explains how to use it.
 
 ABOUT = (
     "Writes a folder with the model, its candidate kernels and C++ that picks among them: the same\n"
-    "answers as `tile-oracle predict`, bit for bit."
+    "answers as `tile-oracle pick --predictions`, bit for bit."
 )
 ARGUMENTS = (
     argument("model", "MODEL", "model folder, or the name of a shipped model"),

@@ -32,7 +32,7 @@ _DESCRIPTOR_BYTES = 64
 _HOW = "install LLVM 20 or newer, or ROCm, or give the compiler's assembly (-S; Triton's .amdgcn file)"
 _HOW_ARCHIVE = (
     "; kernels in Triton need no disassembler when they are verified from their file: "
-    "tile-oracle kernels --kernels FILE --arch {arch} --verify"
+    "tile-oracle pool list --kernels FILE --arch {arch} --verify"
 )
 _LDS_SIZE, _SCRATCH_SIZE, _KERNARG_SIZE, _PROPERTIES = 0, 4, 8, 56
 _USER_REGISTERS = (

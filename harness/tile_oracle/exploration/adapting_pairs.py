@@ -1,4 +1,4 @@
-"""Which pairs teach most about a model's kernels elsewhere (`tile-oracle train --adapt`).
+"""Which pairs teach most about a model's kernels elsewhere (`tile-oracle model train --adapt`).
 
 The model's first picks of some problems are measured: kernels that it never ranks high need no correction.
 Each measurement makes the shift of its kernel more certain, the first ones most. So the problems are chosen

@@ -160,8 +160,8 @@ def _compare(path: Path, digest: str, expected: str, by: Path, error: type[Harne
 
 def _maker(path: Path, by: Path) -> str:
     if by.name == MANIFEST_FILE:
-        return "tile-oracle train or ship"
-    return "tile-oracle oracle"
+        return "tile-oracle model train"
+    return "tile-oracle runs merge --format oracle"
 
 
 def _voucher(path: Path, error: type[HarnessError]) -> tuple[str, Path] | None:

@@ -104,7 +104,7 @@ class RunSummary:
 
 def summarize(folder: Path, shown_as: str, names: NameTable) -> RunSummary:
     """The summary of a run's folder, from its report files. Raises RecordError for damaged ones."""
-    verdict = read_object(folder / VERDICT, RecordError, "`tile-oracle report` writes it again")
+    verdict = read_object(folder / VERDICT, RecordError, "`tile-oracle runs report` writes it again")
     run, figures = _part(verdict, "run"), _part(verdict, "efficiency")
     made, scope = _part(run, "environment"), _part(verdict, "scope")
     replayed = bool(_text(run, "replayed"))
@@ -148,7 +148,7 @@ def _choices(path: Path, names: NameTable) -> tuple[Codes, dict[str, Any]]:
     table = read_table(path, columns)
     if missing := set(columns) - set(table.column_names):
         raise RecordError(
-            f"{path} lacks the column {sorted(missing)[0]!r}; `tile-oracle report` writes it again"
+            f"{path} lacks the column {sorted(missing)[0]!r}; `tile-oracle runs report` writes it again"
         )
     rows = table.to_pydict()
     problems = names.codes(rows["problem"])

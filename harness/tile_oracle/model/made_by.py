@@ -112,7 +112,7 @@ def travel_note(folders: Iterable[Path], here: MadeBy) -> str:
         return ""
     return (
         f"the records and the model come from different {', '.join(said)}: {COST}; "
-        "`tile-oracle train RECORDS --adapt MODEL` corrects it by a few measurements if that helps"
+        "`tile-oracle model train RECORDS --adapt MODEL` corrects it by a few measurements if that helps"
     )
 
 

@@ -8,7 +8,7 @@
     physical_time.json                  coefficients of the physical time model, if it has one
     network.json                        weights of the neural networks, if it has them
     code_facts.json                     registers, LDS, ... of the kernels' binaries, if it reads them
-    training.parquet                    the rows that it was trained on, if `tile-oracle ship` made it
+    training.parquet                    the rows that it was trained on, if `tile-oracle model train` made it
     out_of_fold.parquet                 predictions of its cross-validation
     DEVICE/PROBLEM SET/KERNEL SET.json  a baseline, and beside it (.parquet) the oracle that a replay reads
 

@@ -1,4 +1,4 @@
-"""Rule sets that name each kernel: what `tile-oracle portfolio -o` writes.
+"""Rule sets that name each kernel: what `tile-oracle pool portfolio -o` writes.
 
 {"about": "...", "arch": ["sm_90"], "kernels": ["grouped_conv_forward_bf16_2d_64x64x64_compv3", ...]}
 

@@ -28,7 +28,8 @@ def recorded_problems(file: ListFile) -> Iterator[tuple[Problem, str]]:
             with open_regular(part) as source, open_parquet(source, [_COLUMN]) as opened:
                 if _COLUMN not in opened.schema_arrow.names:
                     raise file.error(
-                        f"no column {_COLUMN}: these are not records; `tile-oracle import` makes records", 0
+                        f"no column {_COLUMN}: these are no records; `tile-oracle runs import` makes records",
+                        0,
                     )
                 for batch in opened.iter_batches(columns=[_COLUMN]):
                     found.update(dict.fromkeys(batch.column(0).unique().to_pylist()))

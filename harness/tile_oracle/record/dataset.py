@@ -216,7 +216,7 @@ def _read_part(path: Path, op: str | None, compact: bool) -> pa.Table:
     if missing := needed - set(table.column_names):
         raise RecordError(
             f"{path} is not a file of records: it lacks the column {sorted(missing)[0]!r}; "
-            "`tile-oracle import` converts foreign files"
+            "`tile-oracle runs import` converts foreign files"
         )
     try:
         schema = arrow_schema(op_of([op, *pc.unique(table.column("op")).to_pylist()]))

@@ -98,7 +98,7 @@ class MergeSummary:
         if self.binaries:
             lines.append(
                 f"  {self.binaries:,} kernels were measured from several binaries (source, flags or "
-                "toolchain differ): `tile-oracle oracle` takes the newest of each"
+                "toolchain differ): `tile-oracle runs merge --format oracle` takes the newest of each"
             )
         return lines
 

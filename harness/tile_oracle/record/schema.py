@@ -67,7 +67,7 @@ _TAIL = (
     Column(
         "aligned",
         pa.float64(),
-        "what `tile-oracle merge --align` multiplied the times by; null: they are as measured",
+        "what `tile-oracle runs merge --align` multiplied the times by; null: they are as measured",
     ),
     Column("tflops", pa.float64(), "the problem's floating-point operations / latency_ms, in TFLOPS"),
     Column(

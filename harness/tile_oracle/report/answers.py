@@ -126,7 +126,9 @@ def _of_failures(data: ReportData, records: str) -> list[tuple[str, str]]:
     """How to look into a verdict that failed."""
     if data.verdict.state != FAILED or data.baseline is None or not data.run.baseline_file:
         return []
-    compare = f"tile-oracle compare {shlex.quote(_from_here(data.run.baseline_file))} {records} --by pick"
+    compare = (
+        f"tile-oracle runs compare {shlex.quote(_from_here(data.run.baseline_file))} {records} --by pick"
+    )
     return [("to see which picks became slower, and which changed", compare)]
 
 
@@ -147,7 +149,7 @@ def _of_picks(data: ReportData, records: str) -> list[tuple[str, str]]:
         model = shlex.quote(data.ranked_by.name)
         # The problems that were not reached are not in the records.
         among = f" --problem-set {shlex.quote(run.problem_set)}" if rest and run.problem_set else ""
-        suggest = f"tile-oracle suggest {records} --model {model}{among} --csv next.csv"
+        suggest = f"tile-oracle runs suggest {records} --model {model}{among} --csv next.csv"
         found.append(("to find the pairs worth measuring next", suggest))
     return found
 
@@ -161,5 +163,7 @@ def _of_oracles(data: ReportData, records: str) -> list[tuple[str, str]]:
         tune = f"tile-oracle tune --from-records {records} --target {shlex.quote(run.target)}"
         found.append(("to let tile-oracle pick use the measured best kernels", tune))
         if (data.verdict.state == FAILED or data.ranked_by.kind != FOLDER) and not run.replayed:
-            found.append(("to train a model on this run", f"tile-oracle train {records} -o models/next"))
+            found.append(
+                ("to train a model on this run", f"tile-oracle model train {records} -o models/next")
+            )
     return found

@@ -1,4 +1,4 @@
-"""The page of `tile-oracle portfolio --html`: efficiency over the number of kernels, without a script."""
+"""The page of `tile-oracle pool portfolio --html`: efficiency over the number of kernels."""
 
 from __future__ import annotations
 

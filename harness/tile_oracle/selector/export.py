@@ -163,8 +163,8 @@ def _example(op: str) -> tuple[str, str]:
 _README = """\
 # Kernel selector: {model}
 
-Picks the kernel that a model predicts to be fastest on {arch}. Made by `tile-oracle export`; needs a compiler
-of C++20 and nothing else.
+Picks the kernel that a model predicts to be fastest on {arch}. Made by `tile-oracle model export`; needs a
+compiler of C++20 and nothing else.
 
 | file | problems | kernels |
 |---|---|---|

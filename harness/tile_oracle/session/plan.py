@@ -257,5 +257,5 @@ def _why_none(options: SessionOptions, arch: str, kind: Kind, sources: Sequence[
         return f"--kernels {options.pool_name}{narrowed} has no kernel for {kind_text(kind)} on {arch}"
     return (
         f"--kernel-set {options.kernel_set}{narrowed} has no kernel for {kind_text(kind)} on {arch}: see "
-        "`tile-oracle kernels`"
+        "`tile-oracle pool list`"
     )

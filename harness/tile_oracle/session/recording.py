@@ -177,7 +177,7 @@ def _one(records: pd.DataFrame, column: str, path: Path) -> str:
     if len(found) > 1:
         raise RecordError(
             f"{path} has records of {len(found)} {column}s ({', '.join(found[:3])}): an oracle has one; "
-            "`tile-oracle oracle --device NAME` selects it"
+            "`tile-oracle runs merge --format oracle --device NAME` selects it"
         )
     return found[0] if found else ""
 
@@ -236,7 +236,7 @@ def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
         raise RecordError(
             f"no oracle is shipped with {whose} for --problem-set {lacking}"
             + (f" --kernel-set {options.kernel_set}" if options.kernel_set_asked else "")
-            + ": give --oracle a run's folder or an oracle file (`tile-oracle oracle` makes one)"
+            + ": give --oracle a run's folder or a file of `tile-oracle runs merge --format oracle`"
         )
     chosen = [found[common[0]] for found in devices]
     why = f"shipped with {' and '.join(dict.fromkeys(one.model for one in chosen))}"

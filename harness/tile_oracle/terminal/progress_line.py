@@ -4,7 +4,7 @@ with wait("reading records", total) as done:     # in a library: silent unless a
     done(bytes_read)
 
 with waits_shown_on(sys.stderr): ...             # in a front door
-with never_silent("tile-oracle oracle"): ...     # on a terminal: what no wait tells of
+with never_silent("tile-oracle runs merge"): ...     # on a terminal: what no wait tells of
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def test_the_waits_of_kernels_for_amd_gpus_are_verified_without_a_disassembler(
         assert main(("kernels", "--verify", str(binary.path))) != 0
         error = capsys.readouterr().err
         assert "no llvm-objdump for gfx950 was found" in error
-        assert "tile-oracle kernels --kernels FILE --arch gfx950 --verify" in error
+        assert "tile-oracle pool list --kernels FILE --arch gfx950 --verify" in error
     else:
         assert main(("kernels", "--verify", str(binary.path))) == 0
 
