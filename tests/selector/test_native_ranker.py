@@ -25,6 +25,8 @@ from tests.training.test_grow_network import made_records as made_pool_records
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.hardware import hardware_features
+from tile_oracle.features.schemas import schema_named
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.vouched_files import MANIFEST_FILE, seal_folder
 from tile_oracle.judge.ranking import best_first
@@ -40,6 +42,8 @@ from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.record.dataset import read_rows
 from tile_oracle.record.merge import merge_records
 from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.selector.selector_file import problem_fields, shared_words
+from tile_oracle.selector.trace import Pool
 from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
 from tile_oracle.training.train import train
 
@@ -179,6 +183,14 @@ def test_members_of_several_targets(records: pd.DataFrame, tmp_path: Path, weigh
     parts = tuple(TreePart(name, "grouped_conv_own_1", TreeSettings(trees=12), 2) for name in names)
     train(records, Recipe("several", "", parts, weights), n_splits=2).save(tmp_path / "m")
     assert_same(tmp_path / "m", make_kernels(("compv3", "mem")), random_problems(FORWARD, 40))
+
+
+def test_every_column_of_the_shipped_networks_has_native_code() -> None:
+    """Seconds where a pick of the shipped model takes a minute of Python: that its features can be traced."""
+    kernels = kernels_by_name(Kind.of("gemm", dtype="bf16", layout="rrr"), 12)
+    pool = Pool(kernels, shared_words(kernels[0].kind), problem_fields("gemm"), hardware_features("sm_90"))
+    names = read_spec(data_folder("models") / "gemm_bf16_sm_90").feature_names
+    assert len(pool.trace(schema_named("gemm_pool_2"), names)) == len(names)
 
 
 @pytest.mark.parametrize("recipe", [NETWORK, BOTH], ids=["alone", "with trees"])

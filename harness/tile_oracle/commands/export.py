@@ -10,6 +10,7 @@ from tile_oracle.commands.arguments import argument, one_of
 from tile_oracle.errors import ModelError, RuleError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.model_folder import ModelSpec, read_spec
 from tile_oracle.model.store import SPEC_FILE, is_model_folder, model_names, read_manifest, shipped_models
 from tile_oracle.operation import operation_named
@@ -79,11 +80,12 @@ def _model_folder(text: str) -> Path:
 
 
 def _trained_kernels(folder: Path) -> list[Kernel]:
-    """In the order of the model's manifest."""
-    names = read_manifest(folder).get("kernels") or ()
+    """In the order of the model's manifest; without the algorithms of libraries, since only the library says
+    which of them a problem has."""
+    names = [str(name) for name in read_manifest(folder).get("kernels") or ()]
     if not names:
         raise ModelError(f"{folder} does not record its kernels: name some with --kernels")
-    return [parse_kernel_name(str(name)) for name in names]
+    return [parse_kernel_name(name) for name in names if not is_library_name(name)]
 
 
 def _kernels_of_set(spec: ModelSpec, name: str) -> list[Kernel]:

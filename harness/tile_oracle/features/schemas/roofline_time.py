@@ -168,7 +168,8 @@ class Roofline:
         side = np.sqrt(work.units * at_once)
         again = np.maximum(np.ceil(work.tiles_m / side) - 1.0, 0.0) * beyond * shared.reread
         rate = np.minimum(shared.memory_share * engine.memory, 1.0) * work.memory_bytes
-        return np.asarray(self._away(work) * (all_bytes + again) / rate)
+        memory_us: Array = self._away(work) * (all_bytes + again) / rate
+        return memory_us
 
     def _away(self, work: Work) -> Array:
         """The share of the matrices that is not in the cache when a launch begins."""
