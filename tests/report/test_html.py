@@ -94,7 +94,7 @@ def a_report(count: int, *, model: bool = True, failures: float = 0.05) -> Repor
         (10, True, 0.1),
         (10, False, 0.1),
         (10, True, 1.0),
-        (300, True, 0.05),
+        (100, True, 0.05),
         *slow((2000, True, 0.02)),
     ],
 )
@@ -143,7 +143,7 @@ def test_every_chart_has_a_text_alternative() -> None:
 
 
 def test_the_histogram_counts_every_problem() -> None:
-    data = a_report(300)
+    data = a_report(100)
     html = report_html(data)
     chart = html[html.index("Distribution") : html.index("Efficiency of every problem")]
     counts = [int(number.replace(",", "")) for number in re.findall(r" %: ([0-9,]+)</title>", chart)]
