@@ -56,6 +56,15 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     assert found.records["run"].iloc[0] == "r\\udcff"
 
 
+def test_parameters_of_a_tuner_that_are_not_utf8(tmp_path: Path) -> None:
+    entry = {"kernel": KERNEL, "problem": "forward-bf16-n1-c8-k8-i5x5-f3x3", "time": 0.5, "\ud800": "\udfff"}
+    cache = {"1": {**entry, "timestamp": "\ud800"}}
+    (tmp_path / "k.json").write_text(json.dumps({"tune_params_keys": [], "cache": cache}))
+    found = import_file(tmp_path / "k.json", "gfx950")
+    assert list(found.records["status"]) == ["ok"]
+    assert found.summary.unknown == ("\\ud800",)
+
+
 def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.csv")
     with pytest.raises(RecordError, match="FIFO"):

@@ -12,6 +12,7 @@ import numpy as np
 from tile_oracle.errors import HarnessError, KernelError, ProblemError, RecordError, first_line
 from tile_oracle.foreign.contract import Field
 from tile_oracle.foreign.dialect import Dialect, dialect_of
+from tile_oracle.foreign.summary import plain_name
 from tile_oracle.kernel import Kernel, kernel_from_row, parse_kernel_name
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
@@ -61,7 +62,7 @@ class PairRows:
             another = name not in sizes and word in map(str.lower, sizes)  # a parameter n, but a problem's N
             if value is not None and not another and word not in (*row, *KERNEL_WORDS, *PROBLEM_WORDS):
                 row[word] = str(value)
-        self.rows.append(row)
+        self.rows.append({plain_name(k): plain_name(v) if isinstance(v, str) else v for k, v in row.items()})
 
     def dialect(self) -> Dialect:
         """What the names of the rows mean."""
