@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from tile_oracle.triton.expression import ExpressionError, Tree, checked
+import msgspec
+
+from tile_oracle.triton.expression import ExpressionError, checked
 from tile_oracle.triton.views import ROLES
 
 SUFFIX = ".zip"
@@ -24,53 +25,72 @@ _MOST_THREADS = 1024
 _TYPES = ("i32", "i64", "fp32")
 
 
-@dataclass(frozen=True)
-class ArchivedArgument:
-    """An argument of a launch. type: Triton's (*bf16, i32, fp32). role: of the array that a pointer is to.
-
-    value: an integer's expression, a pointer's offset in bytes, or a number of type fp32.
-    """
+class ArchivedArgument(msgspec.Struct, array_like=True):
+    """An argument of a launch."""
 
     name: str
     type: str
-    role: str
-    value: Tree | float
+    """Triton's: *bf16, i32, fp32."""
+    value: Any
+    """An integer's expression, a pointer's offset in bytes, or a number of type fp32."""
+    role: str = ""
+    """Of the array that a pointer is to."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, dict):
+            self.role, self.value = str(self.value["pointer"]), checked(self.value["offset"])
+            if self.role not in ROLES or not self.type.startswith("*"):
+                raise ValueError(f"no array {self.role}")
+        elif self.type not in _TYPES:
+            raise ValueError(f"no argument type {self.type}")
+        else:
+            self.value = float(self.value) if self.type == "fp32" else checked(self.value)
 
 
-@dataclass(frozen=True)
-class ArchivedLaunch:
-    """A launch. image, function: the code. lds_bytes: dynamic LDS of a workgroup.
+_Size = Annotated[int, msgspec.Meta(ge=0)]
 
-    scratch_bytes, scratch_align: memory that the compiler needs for each workgroup.
-    """
 
-    image: bytes
-    suffix: str
+class ArchivedLaunch(msgspec.Struct):
+    """A launch."""
+
     function: str
-    threads: int
-    lds_bytes: int
-    scratch_bytes: int
-    scratch_align: int
-    grid: tuple[Tree, Tree, Tree]
+    image: Any
+    """The code: in the file the name of its entry."""
+    threads: Annotated[int, msgspec.Meta(ge=1, le=_MOST_THREADS)]
+    lds_bytes: _Size
+    """Dynamic LDS of a workgroup."""
+    scratch_bytes: _Size
+    """Memory that the compiler needs for each workgroup."""
+    scratch_align: _Size
+    grid: tuple[Any, Any, Any]
+    """Expressions."""
     arguments: tuple[ArchivedArgument, ...]
 
+    def __post_init__(self) -> None:
+        x, y, z = map(checked, self.grid)
+        self.grid, self.scratch_align = (x, y, z), max(1, self.scratch_align)
 
-@dataclass(frozen=True)
-class Variant:
+
+class Variant(msgspec.Struct):
     """The same kernel, compiled for problems for which `when` is not 0."""
 
     name: str
-    when: Tree
+    when: Any
     launches: tuple[ArchivedLaunch, ...]
 
+    def __post_init__(self) -> None:
+        self.when = checked(self.when)
 
-@dataclass(frozen=True)
-class Archive:
+
+class Archive(msgspec.Struct):
     """A kernel. The last variant is for all problems."""
 
     arch: str
-    workspace_bytes: Tree
-    variants: tuple[Variant, ...]
+    workspace_bytes: Any
+    variants: Annotated[tuple[Variant, ...], msgspec.Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        self.workspace_bytes = checked(self.workspace_bytes)
 
 
 def write_archive(path: Path, told: Mapping[str, Any], images: Mapping[str, bytes]) -> None:
@@ -88,47 +108,9 @@ def read_archive(path: Path) -> Archive:
             if sum(one.file_size for one in file.infolist()) > _MOST_BYTES:
                 raise ValueError("too large")
             content = {one.filename: file.read(one) for one in file.infolist()}
-        told = json.loads(content[_LAUNCH])
-        variants = tuple(_variant(one, content) for one in told["variants"])
-        if not variants:
-            raise ValueError("no variant")
-        return Archive(str(told["arch"]), checked(told["workspace_bytes"]), variants)
-    except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError, ExpressionError) as error:
+        archive = msgspec.json.decode(content[_LAUNCH], type=Archive)
+        for launch in (one for variant in archive.variants for one in variant.launches):
+            launch.image = content[launch.image]
+        return archive
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, ExpressionError) as error:
         raise ValueError(f"{path.name} is not a Triton kernel's archive ({error})") from None
-
-
-def _variant(told: Any, content: Mapping[str, bytes]) -> Variant:
-    launches = tuple(_launch(one, content) for one in told["launches"])
-    return Variant(str(told["name"]), checked(told["when"]), launches)
-
-
-def _launch(told: Any, content: Mapping[str, bytes]) -> ArchivedLaunch:
-    x, y, z = (checked(axis) for axis in told["grid"])
-    threads, lds_bytes, scratch_bytes, scratch_align = (
-        int(told[name]) for name in ("threads", "lds_bytes", "scratch_bytes", "scratch_align")
-    )
-    if not 1 <= threads <= _MOST_THREADS or min(lds_bytes, scratch_bytes, scratch_align) < 0:
-        raise ValueError("numbers that no kernel has")
-    image = str(told["image"])
-    return ArchivedLaunch(
-        content[image],
-        Path(image).suffix,
-        str(told["function"]),
-        threads,
-        lds_bytes,
-        scratch_bytes,
-        max(1, scratch_align),
-        (x, y, z),
-        tuple(_argument(*one) for one in told["arguments"]),
-    )
-
-
-def _argument(name: Any, type_: Any, value: Any) -> ArchivedArgument:
-    if isinstance(value, dict):
-        role = str(value["pointer"])
-        if role not in ROLES or not str(type_).startswith("*"):
-            raise ValueError(f"no array {role}")
-        return ArchivedArgument(str(name), str(type_), role, checked(value["offset"]))
-    if type_ not in _TYPES:
-        raise ValueError(f"no argument type {type_}")
-    return ArchivedArgument(str(name), type_, "", float(value) if type_ == "fp32" else checked(value))
