@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -215,3 +216,10 @@ def test_the_records_of_a_session_seed_tuned_results(tmp_path: Path) -> None:
         "tuned",
     ]
     assert problem_from_id(json.loads(picked.stdout.splitlines()[0])["problem"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+def test_pick_takes_the_pool_of_a_source(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pick", "gemm-bf16-rcr-m64-n7168-k2560", "--arch", "sm_90", "--kernels", "triton"]) == 0
+    assert "gemm_bf16_rcr_triton." in capsys.readouterr().out

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel
+from tile_oracle.compiling import kernel_source
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
-from tile_oracle.session import plan
 from tile_oracle.targets import resolve
 from tile_oracle.targets.target import Target
 
@@ -30,7 +30,7 @@ def _misbehave() -> None:
     asked = os.environ.get("EVIL_GPU_POOL")
     if asked is not None:
         pool = tuple(evil_gpu_kernel(mode, variant) for mode, variant in json.loads(asked))
-        plan.pool_of_kind = lambda kind, **_: pool  # type: ignore[assignment]
+        kernel_source.pool_of_kind = lambda kind, **_: pool  # type: ignore[assignment]
         Target.refusal = _nothing_refused  # type: ignore[method-assign]
 
 

@@ -22,8 +22,8 @@ class BlockedConv(CpuFamily):
 
     kinds = (KIND,)
 
-    def pool(self, kind: Kind) -> tuple[Kernel, ...]:
-        """The candidates for a kind of problem."""
+    def pool(self, kind: Kind, rules: str = "") -> tuple[Kernel, ...]:
+        """The candidates for a kind of problem, whatever the kernel set."""
         if kind != KIND:
             return ()
         return tuple(

@@ -34,7 +34,7 @@ def own_kernels(source: KernelSource, args: argparse.Namespace, where: KernelFil
     kernels = [
         kernel
         for kind in kinds
-        for kernel in listed.narrowed(source.pool(kind))
+        for kernel in source.pool(kind, args.kernel_set)
         if where is None or where.matches(kernel)
     ]
     if not kernels and listed.triton:

@@ -10,6 +10,7 @@ from tile_oracle.compiling.isa import Isa
 from tile_oracle.compiling.source import Headers
 from tile_oracle.compiling.toolchain import Toolchain
 from tile_oracle.kernel import Kernel
+from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem
 
 NATIVE, CK_TILE, TRITON = "native", "ck_tile", "triton"
@@ -59,16 +60,18 @@ class KernelSource(ABC):
         """
         return None
 
-    # ---- sources whose kernels no rule set proposes ---------------------------------------------------
+    def pool(self, kind: Kind, rules: str = "default") -> tuple[Kernel, ...]:
+        """The kernels for a kind of problem, in the order in which they run.
+
+        rules: the kernel set (tile_oracle.pool.rules_of), which proposes them; a list narrows the kernels
+        that a source has of its own. Raises RuleError.
+        """
+        return pool_of_kind(kind, arch=self.arch, rules=rules)
 
     @property
     def kinds(self) -> tuple[Kind, ...] | None:
         """The kinds of problems that it has kernels for; None: its kernels are those of a rule set."""
         return None
-
-    def pool(self, kind: Kind) -> tuple[Kernel, ...]:
-        """The source's own kernels for a kind of problem, in the order in which they run."""
-        return ()
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -65,12 +65,15 @@ class Pools:
         arch = self._machine.arch
         kernels: Sequence[Kernel] = ()
         if isinstance(self._kernels, str):
-            kernels = (
-                # Kernels in Triton are picked; a registry that runs kernels builds none of them.
-                listed_pool(problem.kind, arch, self._kernels)
-                if self._machine.target is None
-                else pool_for_problem(problem, arch, self._kernels)
-            )
+            if self._machine.source is not None:
+                kernels = self._machine.source.pool(problem.kind, self._kernels)
+            else:
+                kernels = (
+                    # Kernels in Triton are picked; a registry that runs kernels builds none of them.
+                    listed_pool(problem.kind, arch, self._kernels)
+                    if self._machine.target is None
+                    else pool_for_problem(problem, arch, self._kernels)
+                )
         elif self._kernels is not None:
             kernels = [kernel for kernel in self._kernels if kernel.matches(problem)]
         model = self._model or self._found(problem.kind, kernels)

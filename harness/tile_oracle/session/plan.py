@@ -143,24 +143,6 @@ def _kept_of_several(kernels: Sequence[Kernel], where: KernelFilter) -> Sequence
     return kernels if problem is not None else found
 
 
-def _of_rules(
-    options: SessionOptions, arch: str, kinds: Iterable[Kind], *, alone: bool
-) -> tuple[Pools, tuple[str, ...]]:
-    """The pools of the kernel set, and its notes. alone: whether it is the only source, so that it must have
-    kernels of each kind. Raises RuleError."""
-    rules = rules_of(options.kernel_set, options.ck_tile)
-    pools: Pools = {}
-    notes = list(load_rule_set(rules).notes)
-    for kind in kinds:
-        try:
-            pools[kind] = pool_of_kind(kind, arch=arch, rules=rules)
-        except RuleError as error:
-            if alone:
-                raise
-            notes.append(str(error))
-    return pools, tuple(notes)
-
-
 def _of_sources(
     options: SessionOptions, arch: str, problem_set: ProblemSet, sources: Sequence[KernelSource | None]
 ) -> tuple[Pools, tuple[str, ...]]:
@@ -171,14 +153,22 @@ def _of_sources(
     own = any(source is not None and source.kinds is not None for source in sources)
     listed = list_of_kernels(options.kernel_set if own else "")
     for source in sources:
-        if source is None or source.kinds is None:
-            pools, of_rules = _of_rules(options, arch, kinds, alone=len(sources) == 1)
-            notes += of_rules
-        else:
+        rules = rules_of(options.kernel_set, options.ck_tile)
+        if source is not None:
             source.expect(problem_set.problems)
-            pools = {kind: listed.narrowed(source.pool(kind)) for kind in kinds}
             notes += source.notes
-        for kind, pool in pools.items():
+        if source is not None and source.kinds is not None:
+            rules = options.kernel_set
+        else:
+            notes += load_rule_set(rules).notes
+        for kind in kinds:
+            try:
+                pool = pool_of_kind(kind, arch, rules) if source is None else source.pool(kind, rules)
+            except RuleError as error:
+                if len(sources) == 1:
+                    raise
+                notes.append(str(error))
+                continue
             found[kind] |= dict.fromkeys(pool)
     missing = [one.name for one in listed.triton if one.kind in found and one not in found[one.kind]]
     if missing:

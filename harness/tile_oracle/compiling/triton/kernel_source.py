@@ -22,6 +22,7 @@ from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.kernel.named import parse_named_kernel
+from tile_oracle.pool import list_of_kernels
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.triton.archive import read_archive
 from tile_oracle.triton.expression import ExpressionError, evaluate, names_in
@@ -51,9 +52,10 @@ class TritonSource(KernelSource):
             pools.setdefault(kernel.kind, []).append(kernel)
         return {kind: tuple(kernels) for kind, kernels in pools.items()}
 
-    def pool(self, kind: Kind) -> tuple[Kernel, ...]:
-        """The kernels for a kind of problem, in the order of their declarations."""
-        return self._pools.get(kind, ())
+    def pool(self, kind: Kind, rules: str = "") -> tuple[Kernel, ...]:
+        """The kernels for a kind of problem, in the order of their declarations. rules: a list that narrows
+        them (.json); other kernel sets do not."""
+        return list_of_kernels(rules).narrowed(self._pools.get(kind, ()))
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
