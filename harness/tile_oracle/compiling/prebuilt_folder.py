@@ -29,7 +29,7 @@ from tile_oracle.files.trusted_folder import check_part_trusted, check_trusted
 
 MANIFEST = "manifest.json"
 BINARIES = "binaries"
-FORMAT = "tile-oracle pool list 1"
+FORMAT = "tile-oracle kernels 1"
 
 _FIX = "make the folder with tile-oracle build"
 _WHAT = "the prebuilt kernels"
