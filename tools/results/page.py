@@ -138,7 +138,7 @@ def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
             code(one.folder.name),
             _with_auxiliary(one, one.manifest.get("valid_rows", 0)),
             f"{metrics['covered']:,}",
-            f"the same, {metrics['n_splits']} folds by family",
+            f"these problems, {metrics['n_splits']} folds by family",
             f"{metrics['mean_percent']:.2f}",
             f"{metrics['median_percent']:.2f}",
             f"{metrics['p10_percent']:.2f}",
