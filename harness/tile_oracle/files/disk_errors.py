@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 @contextmanager
@@ -14,7 +14,7 @@ def disk_errors_as(error: type[Exception], what: str, fix: str = "") -> Iterator
     try:
         yield
     except OSError as reason:
-        name = str(reason.filename or "")
-        named = name in what or os.path.dirname(name) in what
-        file = "" if named else f" ({name})"
+        place = Path(reason.filename or "")
+        named = reason.filename is None or str(place) in what
+        file = "" if named or (place.is_absolute() and str(place.parent) in what) else f" ({place})"
         raise error(f"{what}: {reason.strerror or reason}{file}{fix and '; '}{fix}") from None
