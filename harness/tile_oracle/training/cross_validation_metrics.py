@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pandas as pd
 
-from tile_oracle.features.feature_table import Array
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import Efficiency, select, summarise
 from tile_oracle.record.final import problems_of, records_op
@@ -46,19 +45,6 @@ def selection_of(rows: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
     """The predictions' pick for each problem of a training table (tile_oracle.judge.selection)."""
     final = settled(rows)
     return select(problems_of(final), final, find_oracles(final), predictions)
-
-
-def picked_efficiencies(rows: pd.DataFrame, predicted_tflops: Array) -> Array:
-    """The efficiency (0 to 1) of each problem's pick, sorted by problem id, from predictions of every row of
-    a training table. Equal to `selection_of` but faster, for many models of one table."""
-    problem, _ = pd.factorize(rows["problem"], sort=True)
-    name, _ = pd.factorize(rows["kernel"], sort=True)
-    tflops = rows["tflops"].to_numpy(dtype=np.float64)
-    order = np.lexsort((name, -predicted_tflops, problem))
-    picks = order[np.r_[True, problem[order][1:] != problem[order][:-1]]]
-    oracle = np.zeros(len(picks))
-    np.maximum.at(oracle, problem, tflops)
-    return np.asarray(tflops[picks] / oracle)
 
 
 def check(
