@@ -55,7 +55,7 @@ def test_features_of_100000_pairs(benchmark: Any, schema: str) -> None:
     assert benchmark.stats.stats.median < 1.5
 
 
-@pytest.mark.parametrize("recipe", ["default", "published"])
+@pytest.mark.parametrize("recipe", ["physical", "published"])
 def test_training_on_the_public_file(benchmark: Any, recipe: str) -> None:
     """Limit: 30 s."""
     records = import_file(public("training_data_forward_bf16_20.csv"), "gfx950", True).records
