@@ -90,7 +90,7 @@ def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path:
     order = by["lambdarank", "order"]
     assert (order.r2, order.rmse) == (None, None)
     assert order.rank_correlation is not None
-    assert order.rank_correlation > 0.8
+    assert order.rank_correlation > 0.7
     assert by["log_efficiency", "log_efficiency"].r2 > 0.5  # type: ignore[operator]
     assert json.loads(json.dumps(found.as_json(), default=str))["targets"][0]["quantity"] == "tflops"
 
