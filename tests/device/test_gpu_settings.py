@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tile_oracle.compiling.toolchain import find_toolchain
+from tile_oracle.compiling.toolchain import zig_folder
 from tile_oracle.device.runtime.cuda import CudaDriver
 from tile_oracle.device.runtime.settings import Settings
 
@@ -38,7 +38,7 @@ int count_of_resets(void) { return resets; }
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("settings")
     (folder / "settings.c").write_text(SOURCE)
-    zig = str(find_toolchain("ziglang").folder / "zig")
+    zig = f"{zig_folder()}/zig"
     subprocess.run([zig, "cc", "-w", "-shared", "-fPIC", "settings.c", "-o", "s.so"], cwd=folder, check=True)
     return ctypes.CDLL(str(folder / "s.so"))
 

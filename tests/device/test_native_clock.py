@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tile_oracle.compiling.toolchain import find_toolchain
+from tile_oracle.compiling.toolchain import zig_folder
 from tile_oracle.device import native_clock
 from tile_oracle.device.clock_code import ClockCode
 from tile_oracle.device.factors import Axes
@@ -21,7 +21,7 @@ from tile_oracle.device.turns import STATES, OperandTurns, sign_turning, signs
 
 @pytest.mark.parametrize("machine", sorted(CODE))
 def test_the_code_is_what_the_source_compiles_to(machine: str, tmp_path: Path) -> None:
-    zig = str(find_toolchain("ziglang").folder / "zig")
+    zig = f"{zig_folder()}/zig"
     (tmp_path / "clock.c").write_text(SOURCE)
     target = ("-target", f"{machine}-linux-musl")
     for command in (
@@ -107,7 +107,7 @@ def test_operands_stay_known_when_a_kernel_fails(clock: NativeClock) -> None:
 
 def test_a_library_that_exports_a_clock_replaces_nothing(clock: NativeClock, tmp_path: Path) -> None:
     """Loaded for all to see, as if it had been preloaded."""
-    zig = str(find_toolchain("ziglang").folder / "zig")
+    zig = f"{zig_folder()}/zig"
     (tmp_path / "fake.c").write_text(
         "int clock_gettime(int clock, long *now) { now[0] = now[1] = 0; return 0; }\n"
         "int launch(const void *args) { for (volatile int i = 0; i < 1000; ++i) {} return 0; }\n"
