@@ -115,13 +115,15 @@ def test_enter_on_a_problem_opens_its_kernels(report: Path, open_page: Open, scr
     assert page.evaluate("document.activeElement.textContent") == problem
 
 
-def test_a_click_opens_a_problem_and_next_goes_on(report: Path, open_page: Open) -> None:
+def test_a_click_opens_a_problem_and_next_is_the_next_row(report: Path, open_page: Open) -> None:
     page = open_page(report)
     page.locator("#all-problems tbody tr").first.locator("td").nth(1).click()
     dialog = page.get_by_role("dialog")
-    first = dialog.locator("h2").inner_text()
+    rows = page.locator("#all-problems tbody .opens")
+    assert dialog.locator("h2").inner_text() == rows.nth(0).inner_text()
+    assert dialog.get_by_role("button", name="Previous").is_disabled()
     dialog.get_by_role("button", name="Next").click()
-    assert dialog.locator("h2").inner_text() != first
+    assert dialog.locator("h2").inner_text() == rows.nth(1).inner_text()
     dialog.get_by_role("button", name="Close").click()
     assert not dialog.is_visible()
 

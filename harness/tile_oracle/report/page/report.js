@@ -135,17 +135,23 @@ const kernelsOf = it => tableOf(`Kernels of ${it.id}`, data.columns, it.rows.map
   return [name, ...texts, status, ...data.facts[kernel]];
 }));
 let shown = -1;
+// The problem before or after the shown one, in the order of the table's rows.
+const beside = step => {
+  const rows = [...document.querySelectorAll("#all-problems tbody tr:not([hidden]) [data-p]")];
+  const places = rows.map(one => +one.dataset.p), at = places.indexOf(shown);
+  return at < 0 ? undefined : places[at + step];
+};
 const openProblem = place => {
   const it = data.problems[place], body = document.getElementById("drill-body"), facts = made("dl");
   shown = place;
   document.getElementById("drill-title").replaceChildren(breakable(it.id));
   for (const [name, text] of it.facts) facts.append(made("dt", name), made("dd", text));
   body.replaceChildren(facts);
-  const beside = made("div", null, "side-by-side");
-  beside.append(...it.tables.map(one => smallTable(...one)));
-  body.append(beside, made("h3", "Kernels, fastest first"), kernelsOf(it), made("p", it.left, "note"));
+  const tables = made("div", null, "side-by-side");
+  tables.append(...it.tables.map(one => smallTable(...one)));
+  body.append(tables, made("h3", "Kernels, fastest first"), kernelsOf(it), made("p", it.left, "note"));
   for (const button of drill.querySelectorAll("[data-go]"))
-    button.disabled = button.dataset.go !== "0" && !data.problems[place + +button.dataset.go];
+    button.disabled = button.dataset.go !== "0" && beside(+button.dataset.go) === undefined;
   if (!drill.open) drill.showModal();
   document.getElementById("drill-title").focus();
   history.replaceState(null, "", "#open=" + encodeURIComponent(it.id));
@@ -154,7 +160,7 @@ drill.addEventListener("close", () => history.replaceState(null, "", "#" + (show
 drill.addEventListener("click", event => {
   const button = event.target.closest("[data-go]");
   if (event.target === drill || button?.dataset.go === "0") drill.close();
-  else if (button) openProblem(shown + +button.dataset.go);
+  else if (button) openProblem(beside(+button.dataset.go));
 });
 for (const cell of document.querySelectorAll("[data-p]")) {
   const button = made("button", null, "opens");
