@@ -13,6 +13,7 @@ from _pytest.config import _prepareconfig
 from tile_oracle.cli import main
 from tile_oracle.commands import doctor
 from tile_oracle.problem_set import load_problem_sets
+from tile_oracle.session.kernels_option import GivenKernels
 from tile_oracle.session.models import ModelChoice, baseline_file
 from tile_oracle.session.options import SessionOptions, read_options
 
@@ -109,5 +110,5 @@ def test_both_implementations_have_their_own_baselines(options: SessionOptions) 
     (part,) = load_problem_sets("forward_smoke").parts or (load_problem_sets("forward_smoke"),)
     choice = ModelChoice("m")
     theirs = baseline_file(choice, part, "MI355X", options)
-    ours = baseline_file(choice, part, "MI355X", replace(options, ck_tile=None, kernel_source=""))
+    ours = baseline_file(choice, part, "MI355X", replace(options, ck_tile=None, kernels=GivenKernels()))
     assert theirs != ours

@@ -65,7 +65,7 @@ _WHOLE, _FIGURE, _STATISTIC = b"0123456789 -", b"0123456789 -+.e", b"0123456789 
 _LISTS = {
     "split_feature": _WHOLE,
     "split_gain": _STATISTIC,
-    "threshold": _FIGURE,
+    "threshold": _FIGURE + b"inf",  # of a split between missing values and all others
     "decision_type": _WHOLE,
     "left_child": _WHOLE,
     "right_child": _WHOLE,

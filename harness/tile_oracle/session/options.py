@@ -354,9 +354,9 @@ class SessionOptions:
     )
     mean_tolerance: float = _tolerance("mean efficiency", 0.5)
     median_tolerance: float = _tolerance("median efficiency", 0.5)
-    p10_tolerance: float = _tolerance("P10 efficiency", 2)
-    problem_tolerance: float = _tolerance("one problem's efficiency", 10)
-    coverage_tolerance: float = _tolerance("the share of covered problems", 0)
+    p10_tolerance: float = _tolerance("P10 efficiency", 2.0)
+    problem_tolerance: float = _tolerance("one problem's efficiency", 10.0)
+    coverage_tolerance: float = _tolerance("the share of covered problems", 0.0)
 
     kernel_set_asked: bool
     """Whether the kernel set was given."""
