@@ -90,7 +90,7 @@ def test_a_kernel_with_a_finding_is_refused_on_request(before: Builder) -> None:
     assert result.toolchain.startswith("clang ")
     # The binary is in the cache; a builder without the request uses it as before.
     with Builder(
-        "gfx950", build_dir=before.cache.folder, include=before.headers.folder, runs_here=False
+        "gfx950", build_dir=before.cache.folder, include=before.source.headers.folder, runs_here=False
     ) as asks_not:
         assert asks_not.need(KERNELS["gemm"]).status == "ok"
 
@@ -223,7 +223,7 @@ def test_a_code_object_has_the_findings_of_its_assembly(before: Builder, name: s
         pytest.skip(str(error))
     kernel = KERNELS[name]
     with Builder(
-        "gfx950", build_dir=before.cache.folder, include=before.headers.folder, runs_here=False
+        "gfx950", build_dir=before.cache.folder, include=before.source.headers.folder, runs_here=False
     ) as plain:
         binary = plain.need(kernel).binary
     assert binary is not None

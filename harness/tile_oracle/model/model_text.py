@@ -232,7 +232,7 @@ def _check_trees(
     decision = columns["decision_type"]
     refuse((decision < 0) | (decision > _LARGEST_DECISION), "an unknown decision_type", tree_of_split)
     threshold = columns["threshold"]
-    refuse(~np.isfinite(threshold), "a threshold that is no number", tree_of_split)
+    refuse(np.isnan(threshold), "a threshold that is no number", tree_of_split)
     categorical = (decision.astype(np.int64) & _CATEGORICAL) != 0
     whole = (threshold == np.trunc(threshold)) & (threshold >= 0) & (threshold < sets[tree_of_split])
     refuse(categorical & ~whole, "a categorical split without its set of categories", tree_of_split)
