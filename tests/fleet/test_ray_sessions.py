@@ -146,7 +146,7 @@ def test_a_fleet_of_this_machine_listens_to_it_alone_and_ends_with_a_killed_driv
     [
         (("--fleet", "local", "-n1"), "--fleet has workers of its own: leave -n out"),
         (("--fleet-devices", "2"), "--fleet-devices and --fleet-match are for sessions with --fleet"),
-        (("--fleet=local", "--fleet-devices=0"), "--fleet-devices 0: at least one device must measure"),
+        (("--fleet=local", "--fleet-devices=0"), "--fleet-devices 0 is not from 1 to 100,000"),
     ],
 )
 def test_options_that_do_not_fit_get_one_line(
