@@ -157,6 +157,16 @@ def test_lines_keep_to_the_width(width: int) -> None:
     assert max(map(len, summary_lines(a_report(criteria=Criteria()), width))) <= max(width, 60)
 
 
+def test_a_criterion_is_one_line_of_80_columns() -> None:
+    before = a_report()
+    accepted = make_baseline(before.selection, before.final, **identity())
+    data = a_report(baseline=accepted, criteria=Criteria())
+    lines = summary_lines(data, 80)
+    for one in data.verdict.criteria:
+        (line,) = (line for line in lines if line.startswith(f"  {one.name}  "))
+        assert line.rstrip().endswith(interval(one))
+
+
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.text(max_size=300), st.integers(60, 120))

@@ -91,15 +91,20 @@ def _pictures(data: ReportData) -> Sequence[Block]:
     return [Figures(drawn), Notes(notes)]
 
 
-def criteria(data: ReportData) -> Table:
-    """The criteria of the verdict. The outcome first: on a phone the other columns are beyond the edge."""
+def criteria(data: ReportData, *, units: bool = True) -> Table:
+    """The criteria of the verdict. The outcome first: on a phone the other columns are beyond the edge.
+
+    units: whether points are named; without, the table fits into the 80 columns of a terminal.
+    """
     css = {True: "pass", False: "fail", None: "hold"}
     rows = []
     for one in data.verdict.criteria:
         *figures, outcome = wording.comparison(one)
+        figures = figures if units else [text.replace(" points", "") for text in figures]
         shown = [*map(Cell, figures), Cell(wording.interval(one))]
         rows.append([Cell(one.name), Cell(outcome, css=css[one.passed], note=one.note), *shown])
-    change = Column("change, points", "num", "95 % interval of the change from the baseline")
+    heading = "change, points" if units else "change"
+    change = Column(heading, "num", "95 % interval of the change from the baseline")
     columns = [Column("criterion"), Column("outcome"), *numbers("value", "baseline", "limit"), change]
     return Table("Criteria", columns, rows, narrow=True)
 

@@ -89,7 +89,7 @@ def _verdict(data: ReportData) -> list[str]:
     verdict = data.verdict
     lines = [f"verdict {wording.headline(data)}"]
     if verdict.criteria:
-        lines += [f"  {line}" for line in criteria(data).plain()]
+        lines += [f"  {line}" for line in criteria(data, units=False).plain()]
         lines += [f"  {one.name}: {one.note}" for one in verdict.criteria if one.note]
     for loss in verdict.losses[:5]:
         change = f"{loss.baseline_percent:.1f} % -> {loss.efficiency_percent:.1f} %"
