@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tile_oracle.arch import load_arch
 from tile_oracle.commands import evaluate as evaluate_command
-from tile_oracle.commands import predict as predict_command
+from tile_oracle.commands import pick as pick_command
 from tile_oracle.commands import search as search_command
 from tile_oracle.commands import suggest as suggest_command
 from tile_oracle.commands import train as train_command
@@ -23,7 +23,7 @@ from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
-from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
+from tile_oracle.exploration.search import STRATEGIES, best_of, search
 from tile_oracle.exploration.search_space import Space
 from tile_oracle.exploration.suggest import suggest
 from tile_oracle.features.columns import pair_columns
@@ -254,8 +254,7 @@ def test_a_search_proposes_gemm_kernels_that_can_be_built(strategy: str, tmp_pat
     assert all(arch.refusal(k) is None and arch.problem_refusal(k, problem) is None for k in found)
     assert all(k.pad_k or 520 % k.tile_k == 0 for k in found)
     assert {kernel.pad_n for kernel in found} == {True, False}
-    part = SearchState.from_json(search(predictor, problem, 31, strategy).as_json())
-    assert search(predictor, problem, 90, strategy, state=part).scores == state.scores
+    assert search(predictor, problem, 90, strategy).scores == state.scores
     known = {f.kernel.name for f in best_of(state, predictor, 90) if f.measured}
     assert known == set(state.scores) & set(make_records()["kernel"])
 
@@ -287,13 +286,22 @@ def test_the_commands_train_evaluate_and_predict(tmp_path: Path) -> None:
     text = said(evaluate_command, str(model), str(records))
     for part in ("24 of 24 problems", "tiny M", "large M", "rrr"):
         assert part in text
-    text = said(predict_command, "gemm-bf16-rcr-m7-n2048-k512", "--model", str(model), "--top", "3")
+    text = said(
+        pick_command, "gemm-bf16-rcr-m7-n2048-k512", "--predictions", "--model", str(model), "--top", "3"
+    )
     assert text.count(" TFLOPS  gemm_bf16_rcr_") == 3
     assert "refuses" not in text
     names = tmp_path / "names.txt"
     names.write_text(kernels()[0].name.replace("_True_True_True_", "_True_True_False_"))
     text = said(
-        predict_command, "gemm-bf16-rcr-m7-n8-k70", "--model", str(model), "--kernels", str(names), "--json"
+        pick_command,
+        "gemm-bf16-rcr-m7-n8-k70",
+        "--predictions",
+        "--model",
+        str(model),
+        "--kernels",
+        str(names),
+        "--json",
     )
     assert '"refusal": "padding: pad_k is off and K = 70 is not a multiple of tile_k = 64"' in text
     text = said(suggest_command, str(records), "--problem-set", "gemm_validation", "--budget", "4")
