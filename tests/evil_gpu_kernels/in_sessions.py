@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-from functools import partial
 from pathlib import Path
 
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel
 from tile_oracle.compiling import kernel_source
-from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.native import native_source
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 from tile_oracle.targets import resolve
@@ -26,7 +25,8 @@ def _nothing_refused(self: Target, kernel: Kernel, problem: Problem) -> str | No
 
 
 def _misbehave() -> None:
-    resolve.Builder = partial(Builder, include=Path(os.environ["EVIL_GPU_HEADERS"]))  # type: ignore[misc,assignment]
+    headers = Path(os.environ["EVIL_GPU_HEADERS"])
+    resolve.open_kernel_source = lambda arch, word: native_source(arch, headers)
     asked = os.environ.get("EVIL_GPU_POOL")
     if asked is not None:
         pool = tuple(evil_gpu_kernel(mode, variant) for mode, variant in json.loads(asked))
