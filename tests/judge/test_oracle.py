@@ -15,8 +15,8 @@ from tests.report.records_factory import frame, record, some_kernels, some_probl
 from tile_oracle.errors import RecordError
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.record.final import KEY_COLUMNS, final_measurements, problem_table, problems_of
-from tile_oracle.record.schema import PROBLEM_COLUMNS, STATUSES, arrow_schema
+from tile_oracle.record.final import final_measurements, key_columns, problem_table, problems_of
+from tile_oracle.record.schema import STATUSES, arrow_schema, problem_columns
 from tile_oracle.training.training_rows import training_rows
 
 PROBLEM, OTHER = some_problems(2)
@@ -234,7 +234,7 @@ class TestBadRecords:
             final_measurements(frame([{**record(PROBLEM, A), column: None}, record(PROBLEM, B)]))
 
     @pytest.mark.parametrize(
-        "column", [c for c in PROBLEM_COLUMNS if c not in ("direction", "dtype", "ndim")]
+        "column", [c for c in problem_columns() if c not in ("direction", "dtype", "ndim")]
     )
     @pytest.mark.parametrize("first", [True, False])
     def test_an_id_that_hides_another_problem(self, column: str, first: bool) -> None:
@@ -259,7 +259,7 @@ def test_cold_and_warm_caches_do_not_mix(read: Callable[[pd.DataFrame], object])
 def test_the_problem_table_has_each_problem_once_with_its_key() -> None:
     table = problem_table([PROBLEM, OTHER, GroupedConvProblem.from_id(PROBLEM.id)])
     assert table["problem"].tolist() == [PROBLEM.id, OTHER.id]
-    assert tuple(table.iloc[1][list(KEY_COLUMNS)]) == OTHER.key
+    assert tuple(table.iloc[1][list(key_columns(OTHER.op))]) == OTHER.key
 
 
 def test_problems_come_back_from_records() -> None:

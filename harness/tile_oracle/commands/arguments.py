@@ -117,7 +117,6 @@ MODEL = argument(
     "FOLDER",
     "model folder, or the name of one in models/ or of a shipped one (default: the one that fits)",
 )
-ARCH_OF_MODEL = argument("--arch", "ARCH", "architecture of the model", default="gfx950")
 QUIET = flag("--quiet", "no progress, only the results")
 
 

@@ -18,22 +18,6 @@ from tile_oracle.files.disk_errors import disk_errors_as
 STDOUT = "-"
 
 
-def add_json(parser: argparse.ArgumentParser | argparse._ArgumentGroup, what: str = "what is shown") -> None:
-    """A switch: the JSON replaces the text."""
-    parser.add_argument("--json", action="store_true", help=f"print {what} as JSON, and nothing else")
-
-
-def add_json_file(parser: argparse.ArgumentParser, what: str) -> None:
-    """The same with an optional file, beside which the text is printed."""
-    parser.add_argument(
-        "--json",
-        nargs="?",
-        const=STDOUT,
-        metavar="FILE",
-        help=f"{what} as JSON: printed instead of the text or, given a FILE, written there",
-    )
-
-
 def progress_stream(args: argparse.Namespace) -> TextIO:
     """Where lines about the work go: stdout, which --json needs for itself."""
     return sys.stderr if args.json in (True, STDOUT) else sys.stdout

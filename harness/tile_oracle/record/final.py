@@ -19,7 +19,6 @@ from tile_oracle.errors import ProblemError, RecordError
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_row
 from tile_oracle.record.schema import (
-    PROBLEM_COLUMNS,
     ROUND_FINAL,
     ROUND_SWEEP,
     STATUSES,
@@ -28,10 +27,6 @@ from tile_oracle.record.schema import (
     problem_columns,
 )
 from tile_oracle.record.twins import is_measured, measured_kernels
-
-KEY_COLUMNS: tuple[str, ...] = ("op", *PROBLEM_COLUMNS)
-"""The key columns of grouped convolutions in a table of records; `key_columns` gives those of any
-operation."""
 
 _NEEDED = ("op", "problem", "kernel", "round", "status", "latency_ms", "tflops")
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from tile_oracle.errors import RecordError
 from tile_oracle.operation import Operation, find_operation, operation_names
-from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 STATUSES = ("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy")
 """The statuses of a pair. Only `ok` counts for an oracle."""
@@ -140,10 +139,6 @@ def _columns_of(operation: Operation) -> tuple[Column, ...]:
     )
     name = Column("kernel", pa.string(), "the kernel's full name; the kernel's own columns follow")
     return (*_HEAD, *problem, name, *kernel, *_TAIL)
-
-
-PROBLEM_COLUMNS: tuple[str, ...] = GroupedConvProblem.field_names()
-"""Of convolutions; `problem_columns` returns those of any operation."""
 
 
 def problem_columns(op: str = "grouped_conv") -> tuple[str, ...]:
