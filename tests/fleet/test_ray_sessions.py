@@ -133,6 +133,9 @@ def test_a_fleet_of_this_machine_listens_to_it_alone_and_ends_with_a_killed_driv
     assert listening(processes(mark))
     assert listening(processes(mark)) <= {LOOPBACK, LOOPBACK_OF_6}
     assert len(processes(mark)) > 3
+    for pid in processes(mark, "ray::"):
+        settings = Path(f"/proc/{pid}/environ").read_bytes().rstrip(b"\0").split(b"\0")
+        assert b"" not in settings, "a title written over the settings, among them the mark of the session"
     process.kill()
     process.communicate(timeout=60)
     end = time.monotonic() + 10

@@ -2,7 +2,8 @@
 
 Ray listens on all interfaces and asks for no password. It listens to this machine alone if its nodes cannot
 form clusters, which is the default of other systems than Linux. Its agents may wait a minute for a dead
-server before they end.
+server before they end, and write their titles over the start of their environment, where the mark of their
+session may stand, unless SPT_NOENV forbids it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from tile_oracle.files.trusted_folder import check_trusted
 
 _NO_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_NO_TITLES_OVER_SETTINGS = "SPT_NOENV"
 _MARK = "TILE_ORACLE_LOCAL_RAY"
 _WATCH = """
 import os, signal, sys
@@ -47,17 +49,18 @@ def of_this_session(ray: Any) -> Iterator[subprocess.Popen[bytes]]:
     watcher = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _WATCH, mark], stdin=subprocess.PIPE, start_new_session=True
     )
-    before = constants.ENABLE_RAY_CLUSTER, os.environ.get(_NO_CLUSTERS)
-    constants.ENABLE_RAY_CLUSTER, os.environ[_NO_CLUSTERS] = False, "0"
-    os.environ[_MARK] = mark.partition("=")[2]
+    settings = {_NO_CLUSTERS: "0", _NO_TITLES_OVER_SETTINGS: "1", _MARK: mark.partition("=")[2]}
+    clusters, before = constants.ENABLE_RAY_CLUSTER, {name: os.environ.get(name) for name in settings}
+    constants.ENABLE_RAY_CLUSTER = False
+    os.environ.update(settings)
     try:
         yield watcher
     except BaseException:
         end(watcher)
         raise
     finally:
-        constants.ENABLE_RAY_CLUSTER = before[0]
-        for name, value in ((_NO_CLUSTERS, before[1]), (_MARK, None)):
+        constants.ENABLE_RAY_CLUSTER = clusters
+        for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
