@@ -2,7 +2,8 @@
 
     python .ci/changed.py [--all] NAME PATH... -- COMMAND...
 
-For each NAME .ci/passed.json has the digest of the files below its paths with which its command passed last.
+For each NAME .ci/passed.json has the digest of the files below its paths with which its command passed last;
+:!PATH leaves the files below PATH out.
 The file is written when a command has passed, and is committed. With --all the command runs in any case.
 """
 
@@ -17,23 +18,32 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PASSED = ROOT / ".ci" / "passed.json"
+LEFT_OUT = ":!"
 
 
 def digest(paths: list[str]) -> str:
     """Returns the SHA-256 of the kind of machine and of each file below the paths that git would keep."""
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"]
     names: set[str] = set()
     for path in paths:
-        told = subprocess.run([*listed, path], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        if not told:
-            raise SystemExit(f".ci/changed.py: there is no {path}: name the place where it went")
-        names.update(filter(None, told.split("\0")))
+        if not path.startswith(LEFT_OUT):
+            names.update(_files(path))
+    for path in paths:
+        if path.startswith(LEFT_OUT):
+            names.difference_update(_files(path.removeprefix(LEFT_OUT)))
     found = hashlib.sha256(platform.machine().encode())
     for name in sorted(names):
         file = ROOT / name
         if file.is_file():
             found.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return found.hexdigest()
+
+
+def _files(path: str) -> set[str]:
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", path]
+    told = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    if not told:
+        raise SystemExit(f".ci/changed.py: there is no {path}: name the place where it went")
+    return set(filter(None, told.split("\0")))
 
 
 def main(arguments: list[str]) -> int:

@@ -25,7 +25,9 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ran(project: Path, *, always: bool = False, fails: bool = False, paths: str = "kernels") -> bool:
+def ran(
+    project: Path, *, always: bool = False, fails: bool = False, paths: tuple[str, ...] = ("kernels",)
+) -> bool:
     """Whether the command ran; it leaves a line in ran.txt."""
     log = project / "ran.txt"
     before = log.read_text() if log.exists() else ""
@@ -35,7 +37,7 @@ def ran(project: Path, *, always: bool = False, fails: bool = False, paths: str 
         ".ci/changed.py",
         *["--all"] * always,
         "pool",
-        paths,
+        *paths,
         "--",
         "sh",
         "-c",
@@ -71,6 +73,17 @@ def test_other_and_ignored_files_do_not(project: Path, name: str) -> None:
     ran(project)
     (project / name).write_text("changed")
     assert not ran(project)
+
+
+def test_a_file_that_is_left_out_does_not_make_it_run(project: Path) -> None:
+    (project / "kernels" / "cpu").mkdir()
+    (project / "kernels" / "cpu" / "c.cpp").write_text("c")
+    paths = ("kernels", ":!kernels/*/c.cpp")
+    assert ran(project, paths=paths)
+    (project / "kernels" / "cpu" / "c.cpp").write_text("changed")
+    assert not ran(project, paths=paths)
+    (project / "kernels" / "cpu" / "d.cpp").write_text("new")
+    assert ran(project, paths=paths)
 
 
 def test_what_fails_runs_again(project: Path) -> None:
