@@ -1,8 +1,8 @@
 """Problem sets: files of problems. Shipped sets are given by name, a user's own files by path.
 
 A user's file is a CSV table (`problem_list.problem_table`), a list of MIOpenDriver command lines
-(`problem_list.miopen_driver`), a tuned table of AITER (`problem_list.aiter`), a log of rocBLAS or hipBLASLt
-(`problem_list.blas_bench`) or a YAML file of their benchmarks (`problem_list.blas_yaml`), a Python file of
+(`problem_list.miopen_driver`), a tuned table of AITER (`foreign.aiter`), a log of rocBLAS or hipBLASLt
+(`problem_list.blas_bench`) or a YAML file of their benchmarks (`foreign.blas_yaml`), a Python file of
 tile_engine's problems (`problem_list.tile_engine`) or the records of a run (`problem_list.recorded`). The
 file's name or first lines decide which. Shipped sets are CSV.
 """
@@ -22,12 +22,11 @@ from tile_oracle.errors import ProblemSetError, first_line
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.spreadsheet import safe_cell
 from tile_oracle.files.user_file import open_regular
+from tile_oracle.foreign.entry import problems_of
+from tile_oracle.foreign.formats import PROBLEMS, recognised
+from tile_oracle.foreign.list_file import MAX_LINE_BYTES, ListFile, quoted
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.problem_list.aiter import aiter_problems, is_aiter_table
-from tile_oracle.problem_list.blas_bench import blas_problems, is_blas_list, problems_of_calls
-from tile_oracle.problem_list.blas_yaml import is_blas_yaml, yaml_calls
-from tile_oracle.problem_list.list_file import MAX_LINE_BYTES, ListFile, quoted
 from tile_oracle.problem_list.miopen_driver import driver_problems, is_driver_list
 from tile_oracle.problem_list.problem_table import SOURCE_COLUMN, ProblemTable
 from tile_oracle.problem_list.tile_engine import engine_problems
@@ -252,14 +251,13 @@ def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[t
     file.seek(0)
     if is_driver_list(head.removeprefix("\ufeff")):
         return driver_problems(listed)
-    if is_aiter_table(head.removeprefix("\ufeff"), listed.path.stem):
-        return aiter_problems(listed, list_name)
+    known = recognised(listed.path, head)
+    if known is not None and PROBLEMS not in known.taken_by:
+        raise listed.error(known.said(listed.path), 0)
+    if known is not None and known.entries is not None:
+        return problems_of(listed, known.entries(listed), known.fields, list_name)
     if list_name is not None:
-        raise listed.error("FILE.csv:ARCH is for AITER's tables, which state architectures", 0)
-    if is_blas_yaml(listed.path, head):
-        return problems_of_calls(listed, yaml_calls(listed), any_sizes=True)
-    if is_blas_list(head.removeprefix("\ufeff")):
-        return blas_problems(listed)
+        raise listed.error("FILE.csv:ARCH is for tables that state architectures, as AITER's do", 0)
     return ProblemTable(listed, further_columns=True).problems()
 
 

@@ -29,11 +29,11 @@ from tile_oracle.commands.arguments import (
 from tile_oracle.commands.json_output import write_text
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
+from tile_oracle.foreign.aiter import Winner, tuned_table
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool.rules import rules_of
 from tile_oracle.problem import Problem
-from tile_oracle.problem_list.aiter import Winner, tuned_table
 from tile_oracle.registry import Budget, Pick, Registry, results
 from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates
 from tile_oracle.session.options import duration_s

@@ -15,16 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tile_oracle.arch import load_arch
-from tile_oracle.errors import RecordError
+from tile_oracle.errors import ProblemSetError, RecordError, first_line
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.table_file import TableError, check_csv
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.foreign import ck_dsl
-from tile_oracle.foreign.blas_results import is_blas_results, read_blas_results
 from tile_oracle.foreign.conversion import TOO_FAST, converted, least_ms_on
 from tile_oracle.foreign.dialect import Dialect, dialect_of_header, dialect_of_text
+from tile_oracle.foreign.formats import IMPORT, recognised
 from tile_oracle.foreign.kernel_tuner import kernel_tuner_document, read_kernel_tuner
+from tile_oracle.foreign.list_file import ListFile
 from tile_oracle.foreign.nvbench import nvbench_document, read_nvbench
 from tile_oracle.foreign.pairs import PairRows
 from tile_oracle.foreign.reading import (
@@ -84,7 +85,7 @@ def _rows(path: Path, dtype: str | None, refusals: Refusals) -> tuple[pd.DataFra
         dialect = dialect_of_header(list(table.columns))
         return named_columns(path, table, dialect), dialect
     text = text_of(path)
-    found = _pairs(text, path.suffix.lower() != ".csv")
+    found = _pairs(path, text, path.suffix.lower() != ".csv")
     if found is not None:
         for reason, example in found.refused:
             refusals.add(reason, example)
@@ -110,10 +111,17 @@ def _rows(path: Path, dtype: str | None, refusals: Refusals) -> tuple[pd.DataFra
     return log_rows(text, refusals, dialect), dialect
 
 
-def _pairs(text: str, may_be_json: bool) -> PairRows | None:
+def _pairs(path: Path, text: str, may_be_json: bool) -> PairRows | None:
     """The measurements in a file of a benchmark program or a tuner; None for other text."""
-    if is_blas_results(text):
-        return read_blas_results(text)
+    known = recognised(path, text)
+    if known is not None and IMPORT not in known.taken_by:
+        raise RecordError(known.said(path))
+    if known is not None and known.entries is not None:
+        listed = ListFile(io.BytesIO(text.encode("utf-8", "replace")), path, plain_name(path))
+        try:
+            return PairRows(own=known.fields).take(known.entries(listed))
+        except ProblemSetError as error:
+            raise RecordError(first_line(error)) from None
     if not may_be_json:
         return None
     document = kernel_tuner_document(text)

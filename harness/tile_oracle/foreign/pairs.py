@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from tile_oracle.errors import HarnessError, KernelError, ProblemError, RecordError, first_line
 from tile_oracle.foreign.contract import Field
 from tile_oracle.foreign.dialect import Dialect, dialect_of
+from tile_oracle.foreign.entry import Entry
 from tile_oracle.foreign.summary import plain_name
 from tile_oracle.kernel import Kernel, kernel_from_row, parse_kernel_name
 from tile_oracle.operation import operation_named, operation_of_columns
@@ -63,6 +64,18 @@ class PairRows:
             if value is not None and not another and word not in (*row, *KERNEL_WORDS, *PROBLEM_WORDS):
                 row[word] = str(value)
         self.rows.append({plain_name(k): plain_name(v) if isinstance(v, str) else v for k, v in row.items()})
+
+    def take(self, entries: Iterable[Entry]) -> PairRows:
+        """Adds the rows of a file that name a kernel, and refuses the others. Returns itself."""
+        for one in entries:
+            why = one.why or next((f"{what}: no dense product" for what in one.more), "")
+            why = why or ("" if one.kernel else one.why_no_kernel)
+            if one.problem is None or why:
+                self.refused.append((why, one.text))
+            else:
+                pair = {"kernel": one.kernel, "problem": one.problem.id}
+                self.add({**one.stated, **pair}, one.times_ms, **one.figures)
+        return self
 
     def dialect(self) -> Dialect:
         """What the names of the rows mean."""

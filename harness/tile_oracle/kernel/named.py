@@ -29,11 +29,12 @@ MAX_NAME = 400
 
 _SOURCE = r"[a-z][a-z0-9]{0,31}"
 _WORD = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
+_FUNCTION = r"[A-Za-z_][A-Za-z0-9_]{0,249}"
 _VALUE = r"[A-Za-z0-9_]{1,60}"
-SHORT_NAMES = rf"{_SOURCE}\.{_WORD}(?:\.{_WORD}={_VALUE})*"
+SHORT_NAMES = rf"{_SOURCE}\.{_FUNCTION}(?:\.{_WORD}={_VALUE})*"
 """Pattern of the short names."""
 _NAME = re.compile(
-    rf"(?P<prefix>[a-z0-9_]+_)(?P<short>(?P<source>{_SOURCE})\.(?P<function>{_WORD})"
+    rf"(?P<prefix>[a-z0-9_]+_)(?P<short>(?P<source>{_SOURCE})\.(?P<function>{_FUNCTION})"
     rf"(?P<values>(?:\.{_WORD}={_VALUE})*))"
 )
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -53,7 +54,7 @@ class NamedKernel:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(sorted(self.values)))
-        for what, text, pattern in (("source", self.source, _SOURCE), ("function", self.function, _WORD)):
+        for what, text, pattern in (("source", self.source, _SOURCE), ("function", self.function, _FUNCTION)):
             if not re.fullmatch(pattern, text):
                 raise KernelError(
                     f"{what} {shortened(text)} is not a name of letters, digits and underscores"
@@ -64,8 +65,8 @@ class NamedKernel:
             text = str(value)
             if (
                 not re.fullmatch(_VALUE, text)
-                or _value(text) != value
-                or type(_value(text)) is not type(value)
+                or value_of(text) != value
+                or type(value_of(text)) is not type(value)
             ):
                 raise KernelError(
                     f"{name} = {shortened(value)} cannot be part of a kernel's name: use an integer from 0, "
@@ -131,7 +132,7 @@ def parse_named_kernel(name: str) -> NamedKernel:
         )
     pairs = (token.split("=") for token in match["values"].split(".")[1:])
     kernel = NamedKernel(
-        kind, match["source"], match["function"], tuple((key, _value(text)) for key, text in pairs)
+        kind, match["source"], match["function"], tuple((key, value_of(text)) for key, text in pairs)
     )
     if kernel.name != name:
         raise KernelError(
@@ -140,7 +141,8 @@ def parse_named_kernel(name: str) -> NamedKernel:
     return kernel
 
 
-def _value(text: str) -> Value:
+def value_of(text: str) -> Value:
+    """The value that a text in a name stands for."""
     if _NUMBER.fullmatch(text):
         return int(text)
     return {"True": True, "False": False}.get(text, text)

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from tile_oracle.errors import ProblemError
+from tile_oracle.foreign.list_file import ListFile, quoted
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem import Problem
-from tile_oracle.problem_list.list_file import ListFile, quoted
 
 _DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16"}
 _PROGRAMS = {dtype: program for program, dtype in _DTYPES.items()}

@@ -21,9 +21,9 @@ from tile_oracle.errors import ProblemError, ProblemSetError
 from tile_oracle.files.spreadsheet import cell_text
 from tile_oracle.foreign.contract import MORE, against
 from tile_oracle.foreign.dialect import dialect_of
+from tile_oracle.foreign.list_file import ListFile, quoted
 from tile_oracle.operation import Kind, operation_names, operation_of_columns, operations
 from tile_oracle.problem import Problem
-from tile_oracle.problem_list.list_file import ListFile, quoted
 from tile_oracle.terminal.did_you_mean import most_like
 
 SOURCE_COLUMN = "source"

@@ -10,8 +10,8 @@ import pyarrow as pa
 from tile_oracle.errors import ProblemError
 from tile_oracle.files.table_file import TableError, open_parquet
 from tile_oracle.files.user_file import open_regular
+from tile_oracle.foreign.list_file import ListFile
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.problem_list.list_file import ListFile
 
 MEASUREMENTS = "measurements"
 """The subfolder of a run's folder that holds its records."""

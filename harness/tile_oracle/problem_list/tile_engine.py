@@ -16,8 +16,8 @@ from typing import Any
 
 from tile_oracle.errors import ProblemError, ProblemSetError
 from tile_oracle.files.user_file import open_regular
+from tile_oracle.foreign.list_file import ListFile, quoted
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.problem_list.list_file import ListFile, quoted
 
 MAX_SOURCE_BYTES = 8 * 2**20
 MAX_PROBLEMS = 1_000_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.errors import RecordError
-from tile_oracle.foreign.blas_results import is_blas_results, read_blas_results
+from tile_oracle.foreign.blas import blas_entries, has_results
 from tile_oracle.foreign.importers import import_file
 from tile_oracle.foreign.summary import Imported
 
@@ -147,20 +147,21 @@ def test_rocblas_bench_with_its_command_lines(tmp_path: Path) -> None:
     assert list(found.records["latency_ms"]) == [0.00525, 0.006]
     assert list(found.records["samples"]) == [10, 10]
     assert "1 refused: no solution index" in str(found.summary)
-    assert "no data type: print it by --log_datatype" in str(read_blas_results(result).refused)
+    (untyped,) = blas_entries(result.splitlines())
+    assert untyped.why == "no data type: print it by --log_datatype"
 
 
 def test_a_long_hostile_line_is_read_at_once() -> None:
     """No pattern may try each of its places as a beginning."""
     line = "transA," * 100_000 + "transB,x-Gflops\n"
-    assert not is_blas_results(line)
-    assert not read_blas_results(line + block(0, 1).replace("hipblaslt", "x")).rows
+    assert not has_results(line)
+    assert not list(blas_entries((line + block(0, 1).replace("hipblaslt", "x")).splitlines()))
 
 
 @given(st.text('transA,transB[]0:hipblaslt-Gflops\n us--Solution index: 5Winner"', max_size=300))
 def test_any_text_is_read(text: str) -> None:
-    is_blas_results(text)
-    read_blas_results(block(0, 1) + text + block(1, 2))
+    has_results(text)
+    list(blas_entries((block(0, 1) + text + block(1, 2)).splitlines()))
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from tile_oracle.errors import ProblemSetError
 from tile_oracle.files.user_file import read_bytes
+from tile_oracle.foreign.blas import has_calls, of_call
+from tile_oracle.foreign.entry import Entry
+from tile_oracle.foreign.list_file import ListFile, quoted
+from tile_oracle.foreign.plain_yaml import Yaml, YamlTrouble, read_yaml
 from tile_oracle.operations.gemm.blas_call import FUNCTIONS, READ
-from tile_oracle.problem_list.blas_bench import is_blas_list
-from tile_oracle.problem_list.list_file import ListFile, quoted
-from tile_oracle.problem_list.plain_yaml import Yaml, YamlTrouble, read_yaml
 
 MAX_BYTES = 16 * 2**20
 MAX_CALLS = 250_000
@@ -36,12 +37,11 @@ def is_blas_yaml(path: Path, head: str) -> bool:
     """Whether a file is one of these, from its name and first lines. A log with a call a line is not."""
     if path.suffix.lower() not in (".yaml", ".yml"):
         return False
-    return not is_blas_list(head) or _MORE_THAN_LINES.search(head) is not None
+    return not has_calls(head) or _MORE_THAN_LINES.search(head) is not None
 
 
-def yaml_calls(listed: ListFile) -> Iterator[tuple[Call, str]]:
-    """Yields the members of each call that a problem depends on, and the name of its test. Raises
-    ProblemSetError."""
+def yaml_entries(listed: ListFile) -> Iterator[Entry]:
+    """Yields each call; its source is the name of its test. Raises ProblemSetError."""
     try:
         documents = read_yaml(_included(listed))
         budget = _Budget(listed)
@@ -50,7 +50,7 @@ def yaml_calls(listed: ListFile) -> Iterator[tuple[Call, str]]:
                 name = test.get("name")
                 source = name[:100] if isinstance(name, str) else ""
                 for call in _calls(test, budget):
-                    yield call, source
+                    yield of_call(call, source, any_sizes=True)
     except YamlTrouble as error:
         raise listed.error(str(error), error.line) from None
     except RecursionError:

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from tile_oracle.cli import main
-from tile_oracle.errors import ProblemError, ProblemSetError
+from tile_oracle.errors import ProblemError, ProblemSetError, RecordError
+from tile_oracle.foreign.aiter import Winner, tuned_table
 from tile_oracle.foreign.importers import import_file
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool import pool_of_kind
-from tile_oracle.problem_list.aiter import Winner, tuned_table
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
@@ -54,7 +54,7 @@ def test_tables_state_their_type_or_are_refused(tmp_path: Path) -> None:
     cases = [
         ("blockscale_tuned_gemm", "cu_num,M,N,K,us,kernelName\n256,1,64,64,5,f4gemm_bf16_per1x32Fp4", "fp4"),
         ("a4w4_untuned_gemm", "M,N,K\n1,64,64", "fp4"),
-        ("bf16_tuned_batched_gemm", "cu_num,B,M,N,K,us,kernelName\n80,16,1,64,64,5,x", "B says that"),
+        ("bf16_tuned_batched_gemm", "cu_num,B,M,N,K,us,kernelName\n80,16,1,64,64,5,x", "b says that"),
         ("a8w8_tuned_gemm", "cu_num,M,N,K,us,kernelName\n80,1,64,64,5,a8w8_256x128", "neither a column"),
         ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,64,64,torch.int8", "'int8'"),
         ("untuned_gemm", "M,N,K,q_dtype_w,q_dtype_a\n1,64,64,torch.float8_e4m3fn,torch.int8", "q_dtype_a"),
@@ -86,7 +86,7 @@ def test_the_rows_of_one_architecture_may_be_chosen(tmp_path: Path) -> None:
     one = load_problem_set(f"{path}:gfx942")
     assert ([each.M for each in one.problems], one.name) == ([32], "tuned_gemm_gfx942")
     path.write_text("M,N,K\n1,2,3\n")
-    with pytest.raises(ProblemSetError, match="for AITER's tables"):
+    with pytest.raises(ProblemSetError, match="for tables that state architectures"):
         load_problem_set(f"{path}:gfx942")
 
 
@@ -133,3 +133,64 @@ def test_the_picks_of_a_model_are_written(tmp_path: Path) -> None:
     assert ",gemm_bf16_rcr_" in out.read_text()
     conv = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"
     assert main(["pick", conv, "--arch", "gfx950", "--engine", "python", "--aiter", str(out)]) == 2
+
+
+BATCHED = "gfx,cu_num,B,M,N,K,kernelId,us,kernelName\ngfx950,256,16,1,8,8,1,5,bf16_batched"
+DENSE = PLAIN.replace("torch.float32", "torch.bfloat16")
+SECOND = DENSE.splitlines()[1].replace("950,256,64", "950,256,128").replace("21.19", "42.38")
+
+
+def test_a_tuned_table_is_records_of_one_kernel_a_shape(tmp_path: Path) -> None:
+    path = tmp_path / "bf16_tuned_gemm.csv"
+    rows = [SECOND, SECOND.replace("gfx950", "gfx1250"), SECOND.replace("False,False,asm", "False,True,asm"),
+            SECOND.replace(",bf16", ",").replace("0.0,", "0.5,"), SECOND.replace("7.9191", "0"),
+            SECOND.replace("bfloat16,torch.bfloat16", "bfloat16,torch.float32"),
+            SECOND.replace("_ZN5aiter39bf16gemm", "_ZN5aiter41f4gemm")]  # fmt: skip
+    path.write_text(DENSE + "\n".join(rows) + "\n")
+    found = import_file(path, "gfx950")
+    name = "_ZN5aiter39bf16gemm_fp32bf16_tn_64x64_splitk_cleanE"
+    kernel = f"gemm_bf16_rcr_aiter.{name}.libtype=asm.solidx=5.splitk=13"
+    assert found.records["kernel"].tolist() == [kernel] * 3
+    assert found.records["problem"].tolist()[:2] == [
+        "gemm-bf16-rcr-m64-n256-k5120",
+        "gemm-bf16-rcr-m128-n256-k5120",
+    ]
+    assert found.records["latency_ms"].tolist()[:2] == pytest.approx([0.0079191] * 2)
+    assert found.records["status"].tolist() == ["ok", "ok", "wrong"]
+    assert dict(found.summary.refused) == {
+        "GEMMs do not support the data type 'fp4'": 1,
+        "gfx states another architecture": 1,
+        "latency is not a positive number": 1,
+        "bpreshuffle says that more than the operation is done": 1,
+        "outdtype says that more than the operation is done": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("a8w8_blockscale_tuned_gemm", BLOCK_SCALED, "no usable row; scales of blocks: no dense product"),
+        ("a8w8_tuned_gemm", ROWWISE.replace("gfx942", "gfx950"), "no usable row; GEMMs do not support"),
+        ("bf16_tuned_batched_gemm", BATCHED, "no usable row; b says that it is another operation"),
+        ("dsv4_bmm", BATCHED.replace(",B,M,N,K", ",b,m,n,k"), "b says that it is another operation"),
+        ("untuned_fmoe", "token,model_dim,inter_dim,expert,topk,act_type\n1,2,3,4,5,Silu",
+         "is an AITER table of fused experts: nothing takes it"),
+        ("gdr", "gfx,cu_num,H,Hg,V\ngfx950,256,1,2,3", "an AITER table of another operation"),
+        ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,2,3,fp8", "is an AITER list of shapes to tune: --prob"),
+        ("a8w4_tuned_gemm", BLOCK_SCALED.replace("a8w8_block", "a8w4_block"), "the data type 'a8w4'"),
+    ],
+)  # fmt: skip
+def test_what_a_table_of_aiter_is_not_is_said_by_name(
+    tmp_path: Path, file: str, text: str, said: str
+) -> None:
+    (tmp_path / f"{file}.csv").write_text(text + "\n")
+    with pytest.raises(RecordError, match=said):
+        import_file(tmp_path / f"{file}.csv", "gfx950")
+
+
+def test_names_in_lower_case_are_read_too(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(
+        "gfx,b,m,n,k,libtype,kernelId,us,kernelName\ngfx950,1,8,16,32,opus,3,7.8,bf16_x\n"
+    )
+    found = load_problem_set(str(tmp_path / "x.csv"))
+    assert found.problems == (GemmProblem("bf16", "rcr", 8, 16, 32),)

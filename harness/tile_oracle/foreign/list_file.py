@@ -1,4 +1,4 @@
-"""A file of problems that is being read: counted lines of bounded length, provenance and notes."""
+"""A file that is being read: counted lines of bounded length, provenance and notes."""
 
 from __future__ import annotations
 
@@ -81,6 +81,15 @@ class ListFile:
             if "\0" in text:
                 raise self.error("a zero byte: this is a binary file, not text")
             yield text
+
+    def text(self) -> str:
+        """The whole file, for formats that are no lines. Raises ProblemSetError for other than UTF-8 text."""
+        data = self._file.read()
+        self.sha256.update(data)
+        try:
+            return data.removeprefix(_BOM).decode("utf-8")
+        except UnicodeDecodeError:
+            raise self.error("not UTF-8 text; save the file as text in UTF-8", 0) from None
 
     def error(self, message: str, line: int | None = None) -> ProblemSetError:
         """An error with its position: the last line read, the given line, or the file alone (line 0)."""

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.errors import ProblemSetError
+from tile_oracle.foreign.plain_yaml import Yaml, YamlTrouble, read_yaml
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tile_oracle.problem_list.plain_yaml import Yaml, YamlTrouble, read_yaml
 from tile_oracle.problem_set import ProblemSet, load_problem_set
 
 COMMON = """\

@@ -1,0 +1,145 @@
+"""Reads and writes AITER's tables of GEMMs (`aiter/configs/*.csv`): tuned ones, with the fastest kernel per
+shape, and lists of shapes to tune.
+
+A is row-major and B is stored as N rows of K: layout rcr. The data type is that of `dtype`, `q_dtype_w` and
+`q_dtype_a`; tables without such a column state it in the kernel's or in the file's name. A name of fp4, fp6,
+int8 or mixed types overrules them. `splitK` belongs to the kernel. Batches are another operation. Scales,
+bias, another result type and a shuffled B are more than the product: lists of problems count such rows as
+plain products, and records refuse them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tile_oracle.errors import ProblemError
+from tile_oracle.files.spreadsheet import safe_cell
+from tile_oracle.foreign.contract import MORE, UNUSED, Field, number_of
+from tile_oracle.foreign.dialect import GEMM_FIELDS
+from tile_oracle.foreign.entry import Entry, gemm_entry
+from tile_oracle.foreign.list_file import ListFile
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.problem.dtype_words import dtype_named
+
+SIZES = frozenset("mnk")
+OF_AITER = frozenset(
+    {"cu_num", "kernelname", "q_dtype_w", "outdtype", "scaleab", "bpreshuffle", "libtype", "kernelid"}
+)
+"""Columns that only these tables have, in lower case."""
+EXPERTS = frozenset({"token", "model_dim", "inter_dim", "expert", "topk"})
+"""Columns of AITER's tables of fused experts."""
+FILE = re.compile(r"(?:a\d+w\d+|a16w16|bf16|fp8|f4).*tuned.*(?:gemm|bmm)")
+_DTYPE_COLUMNS = ("dtype", "q_dtype_w", "q_dtype_a")
+_MIXED = re.compile(r"(?<![a-z0-9])a(\d+)w(\d+)")
+_DTYPE_IN_NAMES = (
+    (re.compile(r"a4w4|f4gemm|fp4"), "fp4"),
+    (re.compile(r"a6w6|f6gemm|fp6"), "fp6"),
+    (re.compile(r"int8|i8gemm"), "int8"),
+    (re.compile(r"a8w8_?(?:blockscale|blkscale|mxscale)|fp8"), "fp8"),
+    (re.compile(r"bf16"), "bf16"),
+    (re.compile(r"fp16|f16"), "fp16"),
+)
+"""Words in names of kernels and files, and their types. Other a8w8 kernels are of fp8 or int8."""
+_OVERRULES = frozenset({"fp4", "fp6", "int8"})
+_MORE = (
+    (re.compile(r"block_?scale|blkscale|mxscale|mxfp|per1x"), "scales of blocks"),
+    (re.compile(r"rowwise|pertoken|a8w8(?!_?(?:block|blk))"), "scales of rows"),
+    (re.compile(r"bpreshuf|preshuffletrue"), "a shuffled B"),
+)
+"""Words in names of kernels and files that say that more than the product is done, or with another B."""
+FIELDS: Mapping[str, Field] = {
+    **GEMM_FIELDS,
+    "outdtype": Field(holds=GEMM_FIELDS["outdtype"].holds, of="problem", why=MORE),
+    **dict.fromkeys(
+        ("m", "n", "k", "libtype", "solidx", "kernelid", "kernelname", "splitk", "us", "tflops"), UNUSED
+    ),
+}
+_LAYOUT = "rcr"
+_OF_KERNEL = ("libtype", "kernelid", "solidx", "splitk")
+"""Columns that tell a kernel from others of its name."""
+_SMALL_TFLOPS = 1.0
+"""Below it the two digits of the tables say too little to be compared."""
+
+HEADER = (
+    "gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle",
+    "libtype", "solidx", "splitK", "us", "kernelName", "err_ratio", "tflops", "bw",
+)  # fmt: skip
+"""The columns of written tables: the variant with the column `dtype`."""
+LIBTYPE = "tile_oracle"
+_TORCH = {
+    "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32", "fp8": "torch.float8_e4m3fn",
+}  # fmt: skip
+
+
+def aiter_entries(listed: ListFile) -> Iterator[Entry]:
+    """Yields every row. Raises ProblemSetError for text that is no table."""
+    for cells in listed.rows(line for line in listed.lines() if line.strip()):
+        row = {name.lower(): cell for name, cell in cells.items()}
+        names = f"{row.get('kernelname', '')} {listed.path.stem}".lower()
+        us, tflops = row.get("us", ""), number_of(row.get("tflops"))
+        stated = {name: cell for name, cell in row.items() if name not in ("tflops", "us", "kernelname")}
+        more = [what for pattern, what in _MORE if pattern.search(names)]
+        yield gemm_entry(
+            (_dtype(row, names), _LAYOUT, *(row[name] for name in "mnk")),
+            kernel=("aiter", row.get("kernelname", ""), {name: row.get(name, "") for name in _OF_KERNEL}),
+            times_ms=[number_of(us) / 1e3],
+            figures={"tflops": tflops} if tflops >= _SMALL_TFLOPS else {},
+            stated=stated,
+            gfx=row.get("gfx", ""),
+            source=", ".join([*filter(None, [row.get("kernelname")]), *([f"{us} us"] if us else [])]),
+            more=tuple(more),
+            text=",".join(cells.values()),
+        )
+
+
+def _dtype(row: Mapping[str, str], names: str) -> str:
+    """Our name of a row's data type, or AITER's if we have none; "" if nothing states it."""
+    said = next((row[name] for name in _DTYPE_COLUMNS if row.get(name)), None)
+    mixed = _MIXED.search(names)
+    if mixed and mixed[1] != mixed[2]:
+        return mixed[0]
+    named = next((dtype for pattern, dtype in _DTYPE_IN_NAMES if pattern.search(names)), "")
+    return dtype_named(said) if said is not None and named not in _OVERRULES else named
+
+
+@dataclass(frozen=True)
+class Winner:
+    """A pick as a row of a tuned table. tflops: measured if available, else predicted."""
+
+    problem: GemmProblem
+    kernel: str
+    tflops: float
+
+    @property
+    def us(self) -> float:
+        """Time in microseconds at this throughput."""
+        return self.problem.flops / (self.tflops * 1e6)
+
+
+def tuned_table(winners: Iterable[Winner], arch: str, compute_units: int) -> str:
+    """Picks of dense GEMMs of layout rcr as a tuned table, one row per problem, in the given order.
+
+    AITER itself calls only kernels of its own libraries. These rows have the libtype `tile_oracle`, for a
+    dispatcher that knows our kernel names. Raises ProblemError for a GEMM that such a table cannot express.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADER)
+    for one in winners:
+        problem = one.problem
+        if problem.layout != _LAYOUT:
+            raise ProblemError(f"{problem.id}: AITER's tuned tables hold only GEMMs of layout {_LAYOUT}")
+        gb_per_s = problem.bytes / (one.us * 1e3)
+        writer.writerow(
+            (
+                *(safe_cell(arch), compute_units, problem.M, problem.N, problem.K, False),
+                *(_TORCH[problem.dtype], _TORCH[problem.result_dtype], False, False, LIBTYPE, 0),
+                *(problem.split_k, f"{one.us:.4f}", safe_cell(one.kernel), "0.0"),
+                *(f"{one.tflops:.2f}", f"{gb_per_s:.2f}"),
+            )
+        )
+    return text.getvalue()

@@ -1,0 +1,113 @@
+"""One row of another program's file, from which both a problem and a record can be made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tile_oracle.arch import known_archs
+from tile_oracle.errors import KernelError, ProblemError
+from tile_oracle.files.spreadsheet import cell_text
+from tile_oracle.foreign.contract import FIELDS, MORE, REFUSED, Field, against, arch_named
+from tile_oracle.foreign.list_file import ListFile, quoted
+from tile_oracle.kernel.named import NamedKernel, value_of
+from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GemmProblem
+from tile_oracle.problem import Problem
+from tile_oracle.problem.dtype_words import dtype_named
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of a file: its problem, and its kernel and times where it has them.
+
+    problem: None if it is none of ours, for the reason `why`; damaged: the row cannot be right. kernel: its
+    full name, "" if the row names none; why_no_kernel: the reason where a file of times has to name one.
+    times_ms and figures: as in PairRows.add. stated: what else the row says, which its format's fields judge.
+    more: what is done besides the operation.
+    gfx: the architecture that the row is of, "" if it states none. text: the row as an example of a refusal.
+    """
+
+    problem: Problem | None = None
+    why: str = ""
+    damaged: bool = False
+    kernel: str = ""
+    why_no_kernel: str = "the row names no kernel"
+    times_ms: Sequence[Any] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    stated: Mapping[str, str] = field(default_factory=dict)
+    more: tuple[str, ...] = ()
+    gfx: str = ""
+    source: str = ""
+    text: str = ""
+
+
+def problems_of(
+    listed: ListFile, entries: Iterable[Entry], fields: Mapping[str, Field], arch: str | None = None
+) -> Iterator[tuple[Problem, str]]:
+    """Yields each row's problem and its source. arch: only the rows of this architecture. Rows that are left
+    out, or taken though more than the operation is done, are counted in the file's notes. Raises
+    ProblemSetError."""
+    archs: Counter[str] = Counter()
+    of_problem = {name: one for name, one in fields.items() if one.status == REFUSED}
+    for one in entries:
+        gfx = arch_named(one.gfx) or one.gfx
+        if gfx and (gfx not in known_archs() or gfx != (arch or gfx)):
+            listed.left_out[f"they are of {quoted(gfx)}"] += 1
+            continue
+        if one.problem is None:
+            if one.damaged:
+                raise listed.error(one.why)
+            listed.left_out[one.why] += 1
+            continue
+        denied = against(of_problem, one.stated, one.problem)
+        if others := [reason for reason, what in denied if what.why != MORE]:
+            listed.left_out[others[0]] += 1
+            continue
+        listed.taken.update([*one.more, *(reason for reason, _ in denied)])
+        archs[gfx or "no stated architecture"] += 1
+        yield one.problem, cell_text(one.source)
+    read = {*FIELDS, *fields}
+    if unread := [name for name in listed.header if name.lower() not in read]:
+        listed.further.append(f"ignored columns: {', '.join(map(quoted, unread[:12]))}")
+    if len(archs) > 1:
+        counts = ", ".join(f"{count:,} of {name}" for name, count in sorted(archs.items()))
+        listed.further.append(f"rows of several architectures, {counts}: FILE.csv:ARCH takes those of one")
+
+
+NO_DTYPE = "neither a column nor a name states the data type"
+
+
+def gemm_entry(
+    problem: Sequence[str],
+    kernel: tuple[str, str, Mapping[str, Any]] = ("", "", {}),
+    **further: Any,
+) -> Entry:
+    """The entry of a GEMM: (data type, layout, M, N, K) as texts, and the source, function and configuration
+    of its kernel. A name that no kernel can have is the reason why it names none."""
+    dtype, layout, *sizes = problem
+    ours = dtype_named(dtype) if dtype else ""
+    if ours not in GEMM_DTYPES:
+        why = f"GEMMs do not support the data type {quoted(dtype)}" if dtype else NO_DTYPE
+        return Entry(why=why, **further)
+    for name, cell in zip("MNK", sizes, strict=True):
+        if not (cell.isdigit() and cell.isascii() and len(cell) < 20):
+            why = f"{name} = {quoted(cell)} is not an integer; write digits only"
+            return Entry(why=why, damaged=True, **further)
+    try:
+        one = GemmProblem(ours, layout, *map(int, sizes))
+    except ProblemError as error:
+        return Entry(why=str(error)[:300], damaged=True, **further)
+    return Entry(one, **kernel_of(one, *kernel), **further)
+
+
+def kernel_of(problem: Problem, source: str, function: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an entry that name its kernel. Values that are nothing are left out."""
+    if not function:
+        return {}
+    given = {name: value_of(str(value)) for name, value in values.items() if str(value) not in ("", "None")}
+    try:
+        return {"kernel": NamedKernel(problem.kind, source, function, tuple(given.items())).name}
+    except KernelError as error:
+        return {"why_no_kernel": str(error)}
