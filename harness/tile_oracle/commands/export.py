@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tile_oracle.commands.arguments import argument, one_of
@@ -12,13 +13,12 @@ from tile_oracle.features.schemas import op_of_model
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.model_folder import ModelSpec, read_spec
-from tile_oracle.model.store import SPEC_FILE, is_model_folder, model_names, read_manifest, shipped_models
+from tile_oracle.model.store import folder_of_model, no_model_there, read_manifest
 from tile_oracle.operation import operation_named
 from tile_oracle.pool import load_rule_set, pool_of_kind
 from tile_oracle.problem import kind_text
 from tile_oracle.selector.export import export_model, file_stem
 from tile_oracle.selector.solutions import SolutionNames, read_names
-from tile_oracle.terminal.did_you_mean import did_you_mean
 
 EXAMPLES = """\
 examples:
@@ -51,32 +51,29 @@ ARGUMENTS = (
 
 def run(args: argparse.Namespace) -> int:
     """Writes the folder. Raises ModelError, RuleError, KernelError."""
-    folder, output = _model_folder(args.model), Path(args.output)
-    if args.kernel_set is not None:
-        done = export_model(folder, _kernels_of_set(read_spec(folder), args.kernel_set), output)
-    elif args.kernels is not None:
-        names = SolutionNames.of_model(folder, read_names(args.kernels))
-        done = export_model(folder, names.candidates, output, names)
-        for line in names.remarks():
-            print(line, file=sys.stderr)
-    else:
-        done = export_model(folder, _trained_kernels(folder), output)
+    folder = folder_of_model(args.model)
+    kernels, names = kernels_to_export(folder, args)
+    done = export_model(folder, kernels, args.output, names)
+    for line in names.remarks() if names is not None else ():
+        print(line, file=sys.stderr)
     for kind, count in done.kernels.items():
         print(f"{done.folder / file_stem(kind)}.selector: {kind_text(kind)}, {count:,} kernels")
     print(f"{done.bytes / 1e6:.1f} MB; build it with: make -C {done.folder}")
     return 0
 
 
-def _model_folder(text: str) -> Path:
-    """A folder, or the name of a shipped model."""
-    for folder in (Path(text).expanduser(), shipped_models() / Path(text).name):
-        if is_model_folder(folder):
-            return folder
-    hint = did_you_mean(Path(text).name, model_names([shipped_models()]))
-    raise ModelError(
-        f"{text} is neither a model folder (with {SPEC_FILE}) nor the name of a shipped model"
-        f"{hint and '; '}{hint}"
-    )
+def kernels_to_export(
+    folder: Path, args: argparse.Namespace
+) -> tuple[Sequence[Kernel], SolutionNames | None]:
+    """The candidates that --kernel-set, --kernels or the model's training names. Raises HarnessError."""
+    if not folder.is_dir():
+        raise ModelError(no_model_there(folder))
+    if args.kernel_set is not None:
+        return _kernels_of_set(read_spec(folder), args.kernel_set), None
+    if args.kernels is not None:
+        names = SolutionNames.of_model(folder, read_names(args.kernels))
+        return names.candidates, names
+    return _trained_kernels(folder), None
 
 
 def _trained_kernels(folder: Path) -> list[Kernel]:

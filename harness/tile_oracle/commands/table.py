@@ -94,6 +94,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         ),
         Command("model evaluate", "judge a model's picks by recorded measurements"),
         Command("model export", "write a model and its kernels as C++ sources that pick in microseconds"),
+        Command("model parity", "compare a deployed picker with its model folder: features, scores, picks"),
     ),
     "Picks": (
         Command("pick", "pick the kernel for a problem: tuned, by a model, or by measuring"),

@@ -61,7 +61,7 @@ def export_model(
     model, folder = NativeModel.load(model_folder), Path(folder)
     if not kernels:
         raise ModelError("there are no kernels to export")
-    if folder.exists() and not _is_export(folder):
+    if folder.exists() and not is_export(folder):
         raise ModelError(f"{folder} exists and is not an export of a model: choose another name")
     of_kind: dict[Kind, list[Kernel]] = {}
     for kernel in kernels:
@@ -91,7 +91,8 @@ def export_model(
     return Exported(folder, {k: len(v) for k, v in of_kind.items()}, sum(map(len, files.values())))
 
 
-def _is_export(folder: Path) -> bool:
+def is_export(folder: Path) -> bool:
+    """Whether the folder was written by `export_model`."""
     try:
         found = json.loads((folder / MANIFEST_FILE).read_text())
     except (OSError, ValueError):
@@ -99,19 +100,23 @@ def _is_export(folder: Path) -> bool:
     return isinstance(found, dict) and found.get("format") == _FORMAT
 
 
-def _manifest(
-    model: NativeModel, of_kind: Mapping[Kind, Sequence[Kernel]], solutions: SolutionNames | None
-) -> bytes:
-    trees = {
+def manifest_trees(model: NativeModel) -> dict[str, list[str]]:
+    """The hashes of a model's trees that a manifest records: member -> one for each booster."""
+    return {
         name: [hashlib.sha256(forest.to_bytes()).hexdigest() for forest in forests]
         for name, forests in model.forests.items()
     }
+
+
+def _manifest(
+    model: NativeModel, of_kind: Mapping[Kind, Sequence[Kernel]], solutions: SolutionNames | None
+) -> bytes:
     value: dict[str, object] = {
         "format": _FORMAT,
         "model": model.folder.resolve().name,
         "arch": model.spec.arch,
         "harness_version": __version__,
-        "forests_sha256": trees,
+        "forests_sha256": manifest_trees(model),
         "selectors": {
             f"{file_stem(kind)}.selector": {"problems": kind_text(kind), "kernels": len(kernels)}
             for kind, kernels in of_kind.items()

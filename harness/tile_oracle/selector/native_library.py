@@ -72,7 +72,21 @@ def load() -> ctypes.CDLL:
         except OSError as error:
             _log.warning("the wheel's %s cannot be loaded (%s): building it", prebuilt.name, error)
     check_runs_code(default_cache_folder())
-    path = built()
+    return _loaded(built())
+
+
+@lru_cache(maxsize=8)
+def load_of(sources: Path) -> ctypes.CDLL:
+    """Loads the library of an exported folder's own sources, which may be older or edited. Raises BuildError
+    like `load`."""
+    content = _content(sources)
+    if content.digest == _content().digest:
+        return load()
+    check_runs_code(default_cache_folder())
+    return _loaded(_built_with(_compilers("auto"), default_cache_folder(), content))
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
@@ -108,10 +122,10 @@ def built_from() -> str:
     return content_key({"version": _KEY_VERSION, "sources": _content().digest, "flags": _FLAGS})
 
 
-def _built_with(compilers: Iterable[_Compiler], folder: Path) -> Path:
-    """The library by the first of these compilers that succeeds."""
+def _built_with(compilers: Iterable[_Compiler], folder: Path, content: Headers | None = None) -> Path:
+    """The library by the first of these compilers that succeeds. content: of other sources."""
     cache = BuildCache(folder)
-    content = _content()
+    content = content or _content()
     failures: list[str] = []
     for compiler in compilers:
         key = _key(compiler, content.digest)
@@ -136,8 +150,8 @@ def _key(compiler: _Compiler, sources: str) -> str:
     )
 
 
-def _content() -> Headers:
-    folder = data_folder("selector")
+def _content(folder: Path | None = None) -> Headers:
+    folder = folder or data_folder("selector")
     files = [p for p in folder.rglob("*") if p.suffix in (".cpp", ".hpp", ".h", ".inc")]
     relative = sorted((str(p.relative_to(folder)), p) for p in files)
     relative = [(name, path) for name, path in relative if not name.startswith("example/")]

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ class _Functions:
     read: Any
     free: Any
     size: Any
+    name: Any
     n_fields: Any
+    field: Any
     pick: Any
     rank: Any
     log_times: Any
@@ -32,13 +35,15 @@ class _Functions:
     memory_bytes: Any
 
 
-@lru_cache(maxsize=1)
-def _functions() -> _Functions:
-    library = native_library.load()
+@lru_cache(maxsize=8)
+def _functions(sources: Path | None) -> _Functions:
+    library = native_library.load() if sources is None else native_library.load_of(sources)
     pointer, size, number, status = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_int
 
     def declared(name: str, result: Any, *arguments: Any) -> Any:
-        function = getattr(library, f"to_selector_{name}")
+        function = getattr(library, f"to_selector_{name}", None)
+        if function is None:
+            raise ModelError(f"the selector of {sources} has no to_selector_{name}: export the model again")
         function.restype, function.argtypes = result, arguments
         return function
 
@@ -46,7 +51,9 @@ def _functions() -> _Functions:
         declared("read", pointer, ctypes.c_char_p, size, ctypes.c_char_p, size),
         declared("free", None, pointer),
         declared("size", number, pointer),
+        declared("name", ctypes.c_char_p, pointer, number),
         declared("n_fields", number, pointer),
+        declared("field", ctypes.c_char_p, pointer, number),
         declared("pick", status, pointer, pointer, pointer),
         declared("rank", status, pointer, pointer, number, pointer, pointer),
         declared("log_times", status, pointer, pointer, pointer),
@@ -57,14 +64,14 @@ def _functions() -> _Functions:
 
 class NativeSelector:
     """The kernels and the model of one selector file. A problem is given as its field values, in the file's
-    order.
+    order. sources: the folder whose C++ reads it, in place of the installed one's.
 
     Thread-safe. Raises ModelError for data that is not a selector; every method raises ModelError for values
     that are not a valid problem.
     """
 
-    def __init__(self, data: bytes) -> None:
-        self._functions = _functions()
+    def __init__(self, data: bytes, sources: Path | None = None) -> None:
+        self._functions = _functions(sources)
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         self._address = self._functions.read(data, len(data), error, _ERROR_BYTES)
         if not self._address:
@@ -76,6 +83,16 @@ class NativeSelector:
     def __del__(self) -> None:
         if getattr(self, "_address", None):
             self._functions.free(self._address)
+
+    @property
+    def names(self) -> list[str]:
+        """The kernels' names, in the order of their numbers."""
+        return [self._functions.name(self._address, one).decode() for one in range(self.size)]
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of a problem's values, in their order."""
+        return [self._functions.field(self._address, one).decode() for one in range(self._array._length_)]
 
     @property
     def memory_bytes(self) -> int:
