@@ -41,6 +41,10 @@ class BuildError(HarnessError):
     build_error and raises nothing."""
 
 
+class NoKernelsError(BuildError):
+    """A file has no kernels for an architecture."""
+
+
 class TargetError(HarnessError):
     """A target is unknown, or this machine cannot run it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import subprocess
 import sys
@@ -17,6 +16,8 @@ from tile_oracle.compiling.code_facts import code_facts
 from tile_oracle.compiling.triton.child_process import triton_folder
 from tile_oracle.compiling.triton.kernel_source import TritonSource, open_triton, shipped_file
 from tile_oracle.kernel import NamedKernel
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.operation import Kind
 from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
@@ -24,9 +25,9 @@ from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.operations.rms_norm.problem import RmsNormProblem
 from tile_oracle.operations.softmax.problem import SoftmaxProblem
 from tile_oracle.problem import Problem
+from tile_oracle.targets import TargetOptions, resolve_target
 
 pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
-INTERPRETED = Path(__file__).with_name("interpreted.py")
 WAYS = ("SPLIT_K", "ROWS", "COLUMNS", "EVEN", "FILTER", "STRIDE", "TAP_ROWS")
 TMA = ("tma", "tma_uneven", "tma_swapped", "tma_split_k", "tma_stream_k")
 GLUON = ("tma_warps", "tma_warps_split_k")
@@ -76,25 +77,33 @@ def smallest_of_each_way(kernels: list[NamedKernel]) -> list[NamedKernel]:
     return list({way(one): one for one in reversed(kernels)}.values())
 
 
-def cases(
-    source: TritonSource, kernels: Iterator[NamedKernel], problems: list[Problem]
-) -> list[dict[str, object]]:
+Case = tuple[NamedKernel, Problem]
+
+
+def cases(source: TritonSource, kernels: Iterator[NamedKernel], problems: list[Problem]) -> list[Case]:
     return [
-        {"unit": dict(source.description.units[kernel]), "problem": problem.id, "compute_units": 5}
+        (kernel, problem)
         for kernel in kernels
         for problem in problems
         if source.refusal(kernel, problem) is None
     ]
 
 
-def interpret(tmp_path: Path, told: list[dict[str, object]]) -> list[str]:
-    path = tmp_path / "cases.json"
-    path.write_text(json.dumps({"file": str(shipped_file()), "cases": told}))
-    done = subprocess.run(
-        [sys.executable, str(INTERPRETED), str(path)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()
+def wrong_in_the_interpreter(told: list[Case], build_dir: Path) -> list[str]:
+    """The cases that `--target interpret` does not find right, with the reason."""
+    options = TargetOptions(build_dir=build_dir / "cache", isa="sm_90", sources=("triton",))
+    target, _ = resolve_target("interpret", options)
+    supervisor = Supervisor(target, SweepSettings())
+    kernels: dict[Problem, list[NamedKernel]] = {}
+    for kernel, problem in told:
+        kernels.setdefault(problem, []).append(kernel)
+    try:
+        found = [one for problem, some in kernels.items() for one in supervisor.sweep(problem, some)]
+    finally:
+        supervisor.close()
+        target.close()
+    assert len(found) == len(told)
+    return [f"{m.problem.id}: {m.kernel.name}: {m.detail}" for m in found if m.status != "untimed"]
 
 
 def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
@@ -152,9 +161,7 @@ def test_products_are_right(hopper: TritonSource, tmp_path: Path, layout: str, f
     problems.append(GemmProblem("fp16", layout, 80, 64, 1024))
     told = cases(hopper, iter(chosen), problems)
     assert told
-    said = interpret(tmp_path, told)
-    wrong = [(one["problem"], line) for one, line in zip(told, said, strict=True) if line != "ok"]
-    assert not wrong
+    assert not wrong_in_the_interpreter(told, tmp_path)
 
 
 # N, C, K, G, Hi, Wi, Y, X, stride, pad, dilation (each of height and width), and those of 3D
@@ -197,15 +204,13 @@ def convolutions(direction: str) -> list[GroupedConvProblem]:
     ],
 )
 def test_convolutions_are_right(hopper: TritonSource, tmp_path: Path, direction: str, function: str) -> None:
-    told = []
+    told: list[Case] = []
     for problem in convolutions(direction):
         pool = hopper.pool(problem.kind)
         kernels = [one for one in pool if isinstance(one, NamedKernel) and one.function == function]
         told += cases(hopper, iter(smallest_of_each_way(kernels)), [problem])
-    said = interpret(tmp_path, told)
     assert told
-    wrong = [(one["problem"], line) for one, line in zip(told, said, strict=True) if line != "ok"]
-    assert not wrong
+    assert not wrong_in_the_interpreter(told, tmp_path)
 
 
 # N, channels, Hi, Wi, Y, X, stride, pad, dilation (each of height and width), and those of 3D
@@ -248,26 +253,23 @@ def depthwise(direction: str) -> Iterator[GroupedConvProblem]:
 def test_depthwise_convolutions_are_right(
     hopper: TritonSource, tmp_path: Path, direction: str, functions: set[str]
 ) -> None:
-    told = []
+    told: list[Case] = []
     for problem in depthwise(direction):
         pool = hopper.pool(problem.kind)
         kernels = [one for one in pool if isinstance(one, NamedKernel) and one.function in functions]
         found = cases(hopper, iter(smallest_of_each_way(kernels)), [problem])
         assert found or (problem.ndim == 2 and direction != "bwd_weight"), problem.id
         told += found
-    assert {one["unit"]["function"] for one in told} == functions  # type: ignore[index]
-    said = interpret(tmp_path, told)
-    wrong = [(one["problem"], line) for one, line in zip(told, said, strict=True) if line != "ok"]
-    assert not wrong
+    assert {kernel.function for kernel, _ in told} == functions
+    assert not wrong_in_the_interpreter(told, tmp_path)
 
 
-# Not bf16: the interpreter cuts it off instead of rounding.
 ROWS = {
-    "softmax_rows": (SoftmaxProblem("fp32", 9, 100), SoftmaxProblem("fp16", 37, 500)),
+    "softmax_rows": (SoftmaxProblem("fp32", 9, 100), SoftmaxProblem("bf16", 37, 500)),
     "softmax_online": (SoftmaxProblem("fp16", 2, 3001), SoftmaxProblem("fp32", 2, 2100)),
     "softmax_split": (SoftmaxProblem("fp16", 2, 9001), SoftmaxProblem("fp32", 1, 20000)),
     "rms_norm_rows": (RmsNormProblem("fp16", 9, 100), RmsNormProblem("fp32", 37, 500)),
-    "rms_norm_walk": (RmsNormProblem("fp16", 2, 3001), RmsNormProblem("fp32", 2, 2100)),
+    "rms_norm_walk": (RmsNormProblem("bf16", 2, 3001), RmsNormProblem("fp32", 2, 2100)),
 }
 
 
@@ -288,14 +290,13 @@ def test_rows_are_right(hopper: TritonSource, tmp_path: Path, function: str) -> 
         )
     ]
     assert told
-    said = interpret(tmp_path, told[:2] + told[-2:])
-    assert set(said) == {"ok"}
+    assert not wrong_in_the_interpreter(told[:2] + told[-2:], tmp_path)
 
 
 ATTENTION = {
     "attention_prefill": (
         AttentionProblem("fp16", 1, 2, 1, 70, 100, 64, 1),
-        AttentionProblem("fp16", 1, 2, 2, 65, 130, 64, 0),
+        AttentionProblem("bf16", 1, 2, 2, 65, 130, 64, 0),
     ),
     "attention_decode": (
         AttentionProblem("fp16", 2, 4, 2, 3, 300, 64, 1),
@@ -307,12 +308,13 @@ ATTENTION = {
 @pytest.mark.slow
 @pytest.mark.parametrize("function", ATTENTION)
 def test_attention_is_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
-    told = []
+    told: list[Case] = []
     for problem in ATTENTION[function]:
         pool = [one for one in hopper.pool(problem.kind) if isinstance(one, NamedKernel)]
         found = cases(hopper, (one for one in pool if one.function == function), [problem])
         told += [found[0], found[-1]]
-    assert interpret(tmp_path, told) == ["ok"] * 4
+    assert len(told) == 4
+    assert not wrong_in_the_interpreter(told, tmp_path)
 
 
 @pytest.mark.slow

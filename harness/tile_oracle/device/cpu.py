@@ -74,11 +74,6 @@ def _not_loaded(binary: Path, error: OSError) -> CheckResult:
     return CheckResult("build_error", f"cannot be loaded: {error}", again=not isinstance(error, _Unfit))
 
 
-def _arguments(problem: Problem, operands: Sequence[GuardedBuffer], out: GuardedBuffer) -> Any:
-    """The operation's argument structure, which has a member `workspace`."""
-    return operation_named(problem.op).worker.cpu_arguments(problem, operands, out)
-
-
 class CpuDevice:
     """One core of this machine, pinned while it works."""
 
@@ -119,7 +114,11 @@ class CpuDevice:
         if self.cold_cache and self._flush is None:
             self._flush = np.ones(2 * last_level_cache_bytes(), np.uint8)
         data = self._loaded = operation_named(problem.op).worker.cpu_data(problem, seed)
-        self._arguments += [_arguments(problem, checked.inputs, checked.out) for checked in data.sets]
+        self._arguments += [self._call(problem, checked.inputs, checked.out) for checked in data.sets]
+
+    def _call(self, problem: Problem, operands: Sequence[GuardedBuffer], out: GuardedBuffer) -> Any:
+        """The operation's argument structure, which has a member `workspace`."""
+        return operation_named(problem.op).worker.cpu_arguments(problem, operands, out)
 
     def inputs(self) -> list[tuple[int, int]]:
         """Addresses and sizes of the loaded problem's inputs, which no kernel may change."""
@@ -184,7 +183,7 @@ class CpuDevice:
         ]
         out = GuardedBuffer(math.prod(shapes[2]) * storage.itemsize, flush=True)
         self._workspace_bytes.clear()  # it is another problem
-        failure = self._launch(library, _arguments(problem, inputs, out), out)
+        failure = self._launch(library, self._call(problem, inputs, out), out)
         self._workspace_bytes.clear()
         if failure is not None:
             return failure
@@ -220,7 +219,7 @@ class CpuDevice:
         library = self._library(binary)
         args = self._timed_arguments
         if args is None:
-            args = self._timed_arguments = _arguments(timed.problem, timed.inputs, timed.out)
+            args = self._timed_arguments = self._call(timed.problem, timed.inputs, timed.out)
         self._attach_workspace(library, args, flush=False)
         at_once = 1 if self.cold_cache else count
         taken = []

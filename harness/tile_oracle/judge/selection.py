@@ -24,13 +24,24 @@ TOP_K_COLUMNS: tuple[str, ...] = tuple(f"efficiency_top_{k}" for k in range(1, T
 
 COVERED = "covered"
 NO_OK_KERNEL = "no ok kernel"
+NOT_TIMED = "not timed"
+"""Its right kernels ran where nothing is timed."""
 NOT_MEASURED = "not measured"
 PICK_NOT_MEASURED = "pick not measured"
 NOT_RANKED = "not ranked"
 NO_MODEL = "no model"
 UNDECIDED = "undecided"
 """The pick was measured, but too noisily for a reliable latency."""
-COVERAGE = (COVERED, NO_OK_KERNEL, PICK_NOT_MEASURED, UNDECIDED, NOT_RANKED, NOT_MEASURED, NO_MODEL)
+COVERAGE = (
+    COVERED,
+    NOT_TIMED,
+    NO_OK_KERNEL,
+    PICK_NOT_MEASURED,
+    UNDECIDED,
+    NOT_RANKED,
+    NOT_MEASURED,
+    NO_MODEL,
+)
 """Whether a problem has an efficiency and, if not, the first reason that applies."""
 
 
@@ -281,6 +292,7 @@ def _coverage(table: pd.DataFrame, *, has_model: bool) -> pd.Series:
     """The first reason that applies, or COVERED."""
     reasons = [
         (table["kernels_measured"] == 0, NOT_MEASURED),
+        (table["oracle_kernel"].isna() & (table["kernels_untimed"] > 0), NOT_TIMED),
         (table["oracle_kernel"].isna(), NO_OK_KERNEL),
         (pd.Series(not has_model, index=table.index), NO_MODEL),
         (table["pick_kernel"].isna(), NOT_RANKED),

@@ -18,7 +18,7 @@ def misbehaviour(answer: Message) -> tuple[str, str] | None:
     """Status and detail of a kernel that misbehaved in its worker, whatever it computed; None for others."""
     if answer["processes"]:
         return "crash", f"left {answer['processes']} processes running behind it"
-    if answer["unfair"] and answer["status"] in ("ok", "noisy"):
+    if answer["unfair"] and answer["status"] in ("ok", "noisy", "untimed"):
         return "wrong", "; ".join(answer["unfair"])
     return None
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tile_oracle.errors import TargetError
 from tile_oracle.targets.cpu_info import memory_available_bytes
+from tile_oracle.targets.target import INTERPRET
 
 VARIABLE = "TILE_ORACLE_CONTAINMENT"
 """Environment variable: `auto` (the default), `full` (namespaces also for GPUs) or `limits` (no
@@ -82,11 +83,11 @@ def wish() -> str:
 def containment_for(target: str, folder: Path | None = None) -> Containment:
     """The containment for a worker of a target. folder: where the session writes.
 
-    By default only the target `cpu` gets namespaces, because a GPU driver may not work in them;
+    By default only targets on the CPU get namespaces, because a GPU driver may not work in them;
     TILE_ORACLE_CONTAINMENT=full requests them for GPUs too. Raises TargetError for an unknown value.
     """
     word = wish()
-    on_cpu = target == "cpu"
+    on_cpu = target in ("cpu", INTERPRET)
     memory = max(_LEAST_MEMORY_BYTES, int(_MEMORY_SHARE * memory_available_bytes())) if on_cpu else 0
     return Containment(
         namespaces=word == "full" or (word == "auto" and on_cpu),

@@ -55,7 +55,7 @@ class _Settled(Struct):
 
 class _Done(Struct):
     done: _Id
-    status: Literal["ok", "noisy", "wrong", "flaky", "unsupported", "build_error", "device_lost"]
+    status: Literal["ok", "noisy", "untimed", "wrong", "flaky", "unsupported", "build_error", "device_lost"]
     kernel_seconds: float
     detail: _Text = ""
     check: _Text = "none"

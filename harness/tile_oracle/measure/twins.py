@@ -20,7 +20,7 @@ from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.twins import measured_twin, twin_detail
 
-_OF_THE_BINARY = frozenset(("ok", "unsupported", "wrong", "flaky", "crash", "timeout"))
+_OF_THE_BINARY = frozenset(("ok", "untimed", "unsupported", "wrong", "flaky", "crash", "timeout"))
 
 
 def copy_of(measurement: Measurement, twin: Kernel) -> Measurement:

@@ -11,8 +11,11 @@ import pyarrow as pa
 from tile_oracle.errors import RecordError
 from tile_oracle.operation import Operation, find_operation, operation_names
 
-STATUSES = ("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy")
-"""The statuses of a pair. Only `ok` counts for an oracle."""
+STATUSES = (
+    *("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy"),
+    "untimed",
+)
+"""The statuses of a pair. Only `ok` counts for an oracle; `untimed` is right, too (Triton's interpreter)."""
 
 ROUND_SWEEP = 0
 """Every pair once."""

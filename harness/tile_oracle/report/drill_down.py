@@ -347,7 +347,7 @@ _COLUMNS = (
     *("problem", "kernel", "status", "detail", "latency_ms", "precision", "spread", "samples"),
     "remeasured",
 )
-_GROUPS = {"ok": 0, "noisy": 0, "unsupported": 2} | dict.fromkeys(
+_GROUPS = {"ok": 0, "noisy": 0, "untimed": 0, "unsupported": 2} | dict.fromkeys(
     ("wrong", "flaky", "crash", "timeout", "build_error", "device_lost"), 1
 )
 

@@ -113,6 +113,8 @@ def conclude(
         if session.options.update_baseline:
             note, accepted = _update_baseline(session, part, choice, data)
         outcomes = outcomes_of(data, accepted, asked=session.options.model != NONE)
+        if session.target.interpreted:
+            outcomes = outcomes - {Outcome.PASSED} | {Outcome.NOT_TIMED}
         conclusions.append(Conclusion(data, note, accepted, outcomes))
     return conclusions
 

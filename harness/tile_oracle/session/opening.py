@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from tile_oracle.errors import ModelError
+from tile_oracle.session.models import AUTO, NONE
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.recording import replays
 from tile_oracle.session.session import Session
+from tile_oracle.targets.target import INTERPRET
 
 
 def open_session(options: SessionOptions, **process: Any) -> Session:
     """A ReplaySession where records are named or the target is `replay`, a FleetSession with --fleet, else a
-    LiveSession.
+    LiveSession. In Triton's interpreter no pick is judged, since nothing is timed.
 
     process: the keyword arguments of Session that a worker of pytest-xdist is given. Raises HarnessError.
     """
@@ -19,6 +23,12 @@ def open_session(options: SessionOptions, **process: Any) -> Session:
         from tile_oracle.session.replay_session import ReplaySession
 
         return ReplaySession(options, **process)
+    if options.target == INTERPRET:
+        if options.model not in (AUTO, NONE):
+            raise ModelError(
+                f"--model {options.model}: --target {INTERPRET} times nothing: leave --model out"
+            )
+        options = replace(options, model=NONE)
     if options.fleet is not None:
         from tile_oracle.session.fleet_session import FleetSession
 

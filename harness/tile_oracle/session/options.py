@@ -162,7 +162,8 @@ class SessionOptions:
     )
     target: str = _option(
         "NAME",
-        "where kernels run: gfx950, gfx942, gfx90a, sm_90, cpu, or auto: what there is (default); or "
+        "where kernels run: gfx950, gfx942, gfx90a, sm_90, cpu, or auto: what there is (default); "
+        "interpret: check kernels in Triton on small problems, without a GPU and without times; or "
         "replay: use the measurements of --oracle or of the oracle shipped with the model",
         default="auto",
         recorded=True,

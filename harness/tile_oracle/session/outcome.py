@@ -21,6 +21,7 @@ class Outcome(IntEnum):
     NOTHING_JUDGED = 14
     DEVICE_MISSING = 15
     NOTHING_MEASURED = 16
+    NOT_TIMED = 17
 
     @property
     def option(self) -> str:
@@ -46,6 +47,7 @@ MEANINGS: Mapping[Outcome, str] = {
     Outcome.NOTHING_JUDGED: "no pick could be compared with an oracle",
     Outcome.DEVICE_MISSING: "the target's device is missing or cannot be opened",
     Outcome.NOTHING_MEASURED: "no pair was measured or replayed",
+    Outcome.NOT_TIMED: "results were checked in Triton's interpreter, which has no times",
 }
 
 ALLOWABLE = tuple(outcome for outcome in Outcome if outcome not in (Outcome.PASSED, Outcome.FAILED))

@@ -124,7 +124,8 @@ class Progress:
 
     def _line(self, name: str, problem: _Problem) -> ProgressLine:
         counts = ", ".join(f"{number} {status}" for status, number in problem.statuses.most_common())
-        best = f"best {problem.best_tflops:.4g} TFLOPS" if problem.best_kernel else "no ok kernel"
+        none = "not timed" if problem.statuses["untimed"] else "no ok kernel"
+        best = f"best {problem.best_tflops:.4g} TFLOPS" if problem.best_kernel else none
         parts = (f"{self._count()} {name}", counts, best, self._pace(), problem.best_kernel)
         return ProgressLine(parts, sum(problem.statuses[status] for status in _NOT_GOOD))
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.isa import AMD_ARCHS
-from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
+from tile_oracle.compiling.kernel_source import NATIVE, TRITON, KernelSource
 from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.compiling.source_providers import find_source_provider, open_kernel_source
-from tile_oracle.errors import BuildError, DeviceMissingError, TargetError
+from tile_oracle.errors import BuildError, DeviceMissingError, NoKernelsError, TargetError
 from tile_oracle.targets.base import TargetOptions
 from tile_oracle.targets.cpu_info import cpu_name
 from tile_oracle.targets.gpu_presence import Presence, amd_presence, nvidia_presence
 from tile_oracle.targets.sources import Compiled
-from tile_oracle.targets.target import Target
+from tile_oracle.targets.target import INTERPRET, Target
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
 
@@ -26,6 +27,8 @@ def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
     unknown name, DeviceMissingError on a machine without such a GPU, BuildError for a source or a compiler
     that cannot be used.
     """
+    if name == INTERPRET:
+        return _interpreter(options), "as asked: results are checked, nothing is timed"
     names = [word.partition("=")[0] for word in options.sources]
     targets = list(find_source_provider(NATIVE).archs)
     for source in names:
@@ -37,10 +40,15 @@ def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
         there, why = _what_there_is()
         chosen = there if there in targets else targets[0]
         reason = f"auto: {why}" if chosen == there else f"kernels of {names[-1]}"
+        if chosen != there and not options.elsewhere and _can_be_interpreted(options):
+            raise DeviceMissingError(
+                f"--target auto: {why}, and kernels in Triton are for GPUs: --target {INTERPRET} checks them "
+                "here, right or wrong, on small problems and without times"
+            )
     elif name in targets:
         chosen, reason = name, "as asked"
     else:
-        known = ("auto", *find_source_provider(NATIVE).archs, "replay")
+        known = ("auto", *find_source_provider(NATIVE).archs, INTERPRET, "replay")
         hint = did_you_mean(name, known)
         raise TargetError(f"--target {name[:100]!r} is not one of {', '.join(known)}{hint and '; '}{hint}")
     return open_target(chosen, options), reason
@@ -57,7 +65,39 @@ def open_target(arch: str, options: TargetOptions) -> Target:
     return Target(arch, arch, _compiled(sources, options), presence=presence)
 
 
-def _compiled(sources: list[KernelSource], options: TargetOptions) -> list[Compiled]:
+def _can_be_interpreted(options: TargetOptions) -> bool:
+    """Whether all sources are files of kernels in Triton."""
+    words = [word.partition("=") for word in options.sources]
+    return all(name == TRITON and not is_prebuilt_folder(Path(file or "/")) for name, _, file in words)
+
+
+def _interpreter(options: TargetOptions) -> Target:
+    """The target of Triton's interpreter, with the kernels for the architecture of --isa, else for the first
+    one that the files have kernels for."""
+    if not all(word.partition("=")[0] == TRITON for word in options.sources):
+        raise TargetError(
+            f"--target {INTERPRET} runs kernels in Triton alone: --kernels FILE.py, or --kernels triton"
+        )
+    from tile_oracle.compiling.triton.kernel_source import open_interpreted
+
+    archs = find_source_provider(TRITON).archs
+    if options.isa != "native":
+        if options.isa not in archs:
+            raise TargetError(
+                f"--isa {options.isa} is none of {', '.join(archs)}, for which kernels are declared"
+            )
+        archs = (options.isa,)
+    why: list[NoKernelsError] = []
+    for arch in archs:
+        try:
+            opened = [open_interpreted(arch, word.partition("=")[2]) for word in options.sources]
+            return Target(INTERPRET, arch, _compiled(list(opened), options))
+        except NoKernelsError as error:
+            why.append(error)
+    raise why[0]
+
+
+def _compiled(sources: Sequence[KernelSource], options: TargetOptions) -> list[Compiled]:
     found: list[Compiled] = []
     for source, word in zip(sources, options.sources, strict=True):
         if found and source.kinds is None:

@@ -18,7 +18,10 @@ from tile_oracle.targets.sources import Compiled, Source, finished
 REPLAY = "replay"
 """The name of the target of recorded measurements, which has no sources and no device."""
 
-_BASE_TIMEOUT_S = 20.0
+INTERPRET = "interpret"
+"""The name of the target that runs kernels in Triton's interpreter, which checks and does not time."""
+
+_BASE_TIMEOUT_S, _BASE_TIMEOUT_INTERPRETED_S = 20.0, 300.0
 _SECONDS_PER_GFLOP, _SECONDS_PER_GFLOP_ON_GPU = 40.0, 0.02
 """Generous. A GEMM kernel on a depthwise problem reaches only 0.1 GFLOPS on the CPU, and runs three times;
 one with 16-wide tiles stays far below 1 TFLOPS on a GPU, and runs often."""
@@ -45,12 +48,18 @@ class Target:
         """
         self.name, self.arch, self.device_name = name, arch, device_name
         self.sources = list(sources)
-        self.device_module = f"tile_oracle.device.{_DEVICE_MODULES.get(GPU_MACHINES.get(arch, ''), 'cpu')}"
+        module = _DEVICE_MODULES.get(GPU_MACHINES.get(arch, ""), "cpu")
+        self.device_module = f"tile_oracle.device.{'interpreter' if self.interpreted else module}"
         """The module in which the worker finds `open_device(**device_options) -> Device`."""
         self.built_elsewhere: Callable[[Kernel], BuildResult | None] = lambda kernel: None
         """Asked before a kernel is built: what another machine found out about it."""
         self._presence, self._identity = presence, identity
         self._check_owners()
+
+    @property
+    def interpreted(self) -> bool:
+        """Whether the kernels run in Triton's interpreter: without times."""
+        return self.name == INTERPRET
 
     def owner(self, kernel: Kernel) -> Source:
         """The source that has the kernel."""
@@ -94,8 +103,11 @@ class Target:
 
     def timeout_s(self, problem: Problem) -> float:
         """Time limit for one kernel on a problem, including check and samples, in seconds."""
-        rate = _SECONDS_PER_GFLOP_ON_GPU if self.arch in GPU_MACHINES else _SECONDS_PER_GFLOP
-        return _BASE_TIMEOUT_S + rate * problem.flops / 1e9
+        on_gpu = self.arch in GPU_MACHINES and not self.interpreted
+        rate = _SECONDS_PER_GFLOP_ON_GPU if on_gpu else _SECONDS_PER_GFLOP
+        return (
+            _BASE_TIMEOUT_INTERPRETED_S if self.interpreted else _BASE_TIMEOUT_S
+        ) + rate * problem.flops / 1e9
 
     def close(self) -> None:
         """Stops outstanding builds."""

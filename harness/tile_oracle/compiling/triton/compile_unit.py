@@ -92,7 +92,7 @@ def _compiled(
     compiler = importlib.import_module("triton.compiler")
     types = {name: type_ for name, type_, _ in launch["arguments"]}
     signature = {name: types.get(name, "constexpr") for name in jit.arg_names}
-    constants = {name: _constant(launch["constants"][name]) for name in jit.arg_names if name not in types}
+    constants = {name: constant(launch["constants"][name]) for name in jit.arg_names if name not in types}
     attributes = {
         (place,): [["tt.divisibility", 16]] * (name in multiples)
         + [["tt.pointer_range", 32]] * (name in near)
@@ -128,7 +128,8 @@ class HarnessFailure(Exception):
         return str(self.args[0])
 
 
-def _constant(value: Any) -> Any:
+def constant(value: Any) -> Any:
+    """A constexpr from its JSON."""
     if isinstance(value, dict):
         return getattr(importlib.import_module("triton.language"), _language_name(str(value["dtype"])))
     return value

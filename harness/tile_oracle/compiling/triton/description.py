@@ -14,7 +14,7 @@ from typing import Any
 
 from tile_oracle.compiling.source import Headers
 from tile_oracle.compiling.triton.child_process import ask_child, triton_version
-from tile_oracle.errors import BuildError, HarnessError
+from tile_oracle.errors import BuildError, HarnessError, NoKernelsError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.kernel.named import NamedKernel, parse_named_kernel
 from tile_oracle.problem import Problem
@@ -153,7 +153,7 @@ def _description(
         raise BuildError(f"{where}: its description cannot be used ({error})") from None
     if not units:
         why = f": {left_out[0][1]}" if left_out else ""
-        raise BuildError(f"{where} has no kernel for {arch}{why}")
+        raise NoKernelsError(f"{where} has no kernel for {arch}{why}")
     return Description(name, arch, version, units, left_out, pruned, headers, identity, environment, kept)
 
 

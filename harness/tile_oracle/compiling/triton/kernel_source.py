@@ -17,7 +17,7 @@ from tile_oracle.compiling.triton.description import (
     describe_file,
     read_description,
 )
-from tile_oracle.compiling.triton.toolchain import TritonToolchain, find_triton
+from tile_oracle.compiling.triton.toolchain import TritonToolchain, find_interpreter, find_triton
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel, NamedKernel
@@ -36,9 +36,12 @@ class TritonSource(KernelSource):
 
     implementation = TRITON
 
-    def __init__(self, description: Description, *, prebuilt_only: bool = False) -> None:
-        """prebuilt_only: there is only a folder of binaries."""
-        self.description, self.prebuilt_only = description, prebuilt_only
+    def __init__(
+        self, description: Description, *, prebuilt_only: bool = False, interpreted: bool = False
+    ) -> None:
+        """prebuilt_only: there is only a folder of binaries. interpreted: the kernels are not compiled, but
+        run in Triton's interpreter."""
+        self.description, self.prebuilt_only, self._interpreted = description, prebuilt_only, interpreted
         self.arch, self.headers = description.arch, description.headers
 
     @property
@@ -112,11 +115,15 @@ class TritonSource(KernelSource):
         return self.description.unit(kernel)
 
     def find_toolchain(self, name: str) -> TritonToolchain:
+        if self._interpreted:
+            return find_interpreter(self.arch)
         if self.prebuilt_only:
             raise BuildError(f"only the kernels of the folder are there: {HOW_TO_GET_TRITON}")
         return find_triton(name, self.arch)
 
     def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
+        if self._interpreted:
+            return None
         try:
             archive = read_archive(binary)
         except (ValueError, OSError) as error:
@@ -149,6 +156,14 @@ class _Provider:
 def _of_file(path: Path, arch: str, mtime_ns: int, size_bytes: int) -> TritonSource:
     # Time and size are part of the cache's key only: an edited file is read again.
     return TritonSource(describe_file(path, arch))
+
+
+def open_interpreted(arch: str, argument: str) -> TritonSource:
+    """The kernels of a file for an architecture, to be run in Triton's interpreter. Raises BuildError."""
+    source = open_triton(arch, argument)
+    if source.prebuilt_only:
+        raise BuildError(f"{argument} has no source code to interpret: name the Python file of kernels")
+    return TritonSource(source.description, interpreted=True)
 
 
 def shipped_file() -> Path:

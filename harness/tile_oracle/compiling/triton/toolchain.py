@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from tile_oracle.compiling.gpu_toolchain import ASSEMBLY
 from tile_oracle.compiling.isa import Isa
 from tile_oracle.compiling.toolchain import INCLUDE_FOLDER, Toolchain
@@ -23,6 +25,25 @@ class TritonToolchain(Toolchain):
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
         """What writes the assembly of all launches, one after another."""
         return child_command("compile_unit.py", source, INCLUDE_FOLDER, f"kernel{self.suffix}", output)
+
+
+class Packing(TritonToolchain):
+    """Compiles nothing: Triton's interpreter needs the specification and the user's files."""
+
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
+        return ()
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        return ((sys.executable, "-P", "-E", "-m", "zipfile", "-c", output, source, INCLUDE_FOLDER),)
+
+
+def find_interpreter(arch: str) -> Packing:
+    """The installed Triton's interpreter. Raises BuildError when there is none."""
+    version = triton_version()
+    identity = f"triton {version}'s interpreter"
+    return Packing(
+        name="triton", version=version, identity=identity, fingerprint=identity, arch=arch, suffix=SUFFIX
+    )
 
 
 def find_triton(name: str, arch: str) -> TritonToolchain:

@@ -61,7 +61,7 @@ def import_declarations(path: Path) -> list[Declaration]:
 def jit_function(function: Any) -> Any:
     """The @triton.jit or @gluon.jit function below Triton's decorators. Raises FileFailure for others."""
     seen = function
-    while type(seen).__name__ not in ("JITFunction", "GluonJITFunction"):
+    while type(seen).__name__ not in ("JITFunction", "GluonJITFunction", "InterpretedFunction"):
         if type(seen).__name__ == "Heuristics":
             raise FileFailure(
                 "@triton.heuristics makes the code depend on the problem: declare its values as "

@@ -1,0 +1,227 @@
+"""Triton's interpreter as a device: kernels in Triton run on the CPU, are checked, and are not timed.
+
+Host and device share this process's memory, so a stray access of a kernel meets the guard pages of the CPU's
+operands. Only a worker process imports this.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import tempfile
+import time
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tile_oracle.compiling.toolchain import INCLUDE_FOLDER
+from tile_oracle.compiling.triton.compile_unit import constant
+from tile_oracle.compiling.triton.user_file import import_declarations, jit_function, one_line
+from tile_oracle.device.base import CheckResult
+from tile_oracle.device.cpu import CpuDevice
+from tile_oracle.device.guarded_memory import GuardedBuffer
+from tile_oracle.device.stray_values import POISON_BYTE
+from tile_oracle.errors import HarnessError
+from tile_oracle.problem import Problem
+from tile_oracle.targets.base import DeviceInfo
+from tile_oracle.triton.expression import evaluate
+from tile_oracle.triton.views import OPERANDS, OUT, WORKSPACE, values_of
+
+COMPUTE_UNITS = 5
+"""What `p.compute_units` is: fewer than a small problem's tiles, so that persistent programs loop."""
+_DTYPES = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "i32": "int32",
+    "fp8e4nv": "float8_e4m3fn",
+}
+"""Triton's name of a pointer's type -> the name that the interpreter reads from a tensor."""
+
+
+@dataclass(frozen=True)
+class _Array:
+    """As much of a tensor as the interpreter asks for."""
+
+    address: int
+    dtype: str
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def untyped_storage(self) -> _Array:
+        return self
+
+    def cpu(self) -> _Array:
+        return self
+
+    def new_empty(self, *_: Any, **__: Any) -> _Array:
+        return self
+
+    def set_(self, *_: Any) -> None: ...
+
+    def copy_(self, *_: Any) -> None: ...
+
+    def storage_offset(self) -> int:
+        return 0
+
+    def size(self) -> tuple[int, ...]:
+        return (1,)
+
+    def stride(self) -> tuple[int, ...]:
+        return (1,)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A specification (tile_oracle.compiling.triton.specify), and the function of each launch."""
+
+    unit: dict[str, Any]
+    functions: tuple[Any, ...]
+    folder: Path
+
+
+@dataclass(frozen=True)
+class _Call:
+    problem: Problem
+    addresses: dict[str, int]
+
+
+class InterpreterDevice(CpuDevice):
+    """Triton's interpreter. `check` says `untimed` of a right kernel, so nothing is timed."""
+
+    adds_nothing = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        triton = importlib.import_module("triton")
+        _compute_in_bf16(importlib.import_module("triton.runtime.interpreter"))
+        system = f"{platform.system()} {platform.release()}"
+        self.info = DeviceInfo(f"Triton {triton.__version__}'s interpreter", system)
+        self._folder = tempfile.TemporaryDirectory(prefix="tile-oracle-")
+        self._declared: dict[tuple[tuple[str, int], ...], tuple[Path, list[Any]]] = {}
+
+    def check(self, binary: Path) -> CheckResult:
+        try:
+            found = super().check(binary)
+        except HarnessError as error:  # the file cannot be imported
+            return CheckResult("build_error", str(error))
+        return replace(found, status="untimed") if found.status == "ok" else found
+
+    def _call(self, problem: Problem, operands: Sequence[GuardedBuffer], out: GuardedBuffer) -> _Call:
+        places = zip(OPERANDS, operands, strict=False)
+        return _Call(problem, {role: one.address for role, one in places} | {OUT: out.address})
+
+    def _library(self, binary: Path) -> Any:
+        with zipfile.ZipFile(binary) as archive:
+            files = {one.filename: one.CRC for one in archive.infolist() if not one.is_dir()}
+            unit = json.loads(archive.read(next(one for one in files if "/" not in one)))
+            key = tuple(sorted((name, crc) for name, crc in files.items() if "/" in name))
+            if key not in self._declared:
+                folder = Path(self._folder.name) / str(len(self._declared))
+                archive.extractall(folder)
+                os.environ.update(unit.get("environment", {}))
+                self._declared[key] = folder, import_declarations(folder / INCLUDE_FOLDER / unit["file"])
+        folder, declared = self._declared[key]
+        declaration = declared[unit["declaration"]]
+        launched = (declaration.main, *declaration.after)
+        return _Kernel(unit, tuple(jit_function(one.function) for one in launched), folder / INCLUDE_FOLDER)
+
+    def _launch(self, library: Any, args: Any, out: GuardedBuffer) -> CheckResult | None:
+        unit = library.unit
+        if any(type(one).__name__ == "GluonJITFunction" for one in library.functions):
+            return CheckResult("unsupported", "it is written in Gluon, which has no interpreter")
+        values = values_of(args.problem, COMPUTE_UNITS)
+        size = evaluate(unit["workspace_bytes"], values)
+        workspace = GuardedBuffer(-(-size // 64) * 64, flush=True) if size else None
+        addresses = args.addresses | ({} if workspace is None else {WORKSPACE: workspace.address})
+        for one in filter(None, (out, workspace)):
+            one.fill(POISON_BYTE)
+        began = time.monotonic()
+        try:
+            with np.errstate(all="ignore"):
+                for launch in unit["launches"]:
+                    _run(library.functions[launch["number"]], launch, values, addresses)
+        except Exception as error:  # the function is the user's, and the interpreter raises many kinds
+            return _failed(error, library)
+        finally:
+            self.kernel_seconds += time.monotonic() - began
+        if not all(one.slack_is(POISON_BYTE) for one in filter(None, (out, workspace))):
+            return CheckResult("wrong", "wrote outside its output or workspace", tainted=True)
+        return None
+
+    def _wrong_or_flaky(self, wrong: str, *_: Any) -> CheckResult:
+        """The interpreter runs programs in one order, so a second run would give the same."""
+        return CheckResult("wrong", wrong)
+
+
+def _run(function: Any, launch: dict[str, Any], values: dict[str, int], addresses: dict[str, int]) -> None:
+    arguments = {name: constant(value) for name, value in launch["constants"].items()}
+    for name, type_, value in launch["arguments"]:
+        if isinstance(value, dict):
+            place = addresses[value["pointer"]] + evaluate(value["offset"], values)
+            arguments[name] = _Array(place, _DTYPES[type_.removeprefix("*")])
+        else:
+            arguments[name] = value if isinstance(value, float) else evaluate(value, values)
+    function[tuple(evaluate(axis, values) for axis in launch["grid"])](**arguments)
+
+
+def _failed(error: Exception, kernel: _Kernel) -> CheckResult:
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    said = one_line(cause, kernel.folder, kernel.unit["file"])
+    if isinstance(cause, NotImplementedError):
+        return CheckResult("unsupported", f"Triton's interpreter has no {said}")
+    return CheckResult("build_error", f"{said} (in Triton's interpreter)")
+
+
+def _compute_in_bf16(interpreter: Any) -> None:
+    """Gives bf16 its arithmetic and rounds fp32 to the nearest bf16, as GPUs do.
+
+    By itself the interpreter computes with the bits as integers, and cuts the lower ones off.
+    """
+    convert, numpy_type = interpreter._convert_float, interpreter._get_np_dtype
+
+    def converted(values: Any, of: Any, to: Any, rounding: Any) -> Any:
+        if (of.name, to.name) == ("fp32", "bf16") and "RTZ" not in str(rounding):
+            return values.astype(ml_dtypes.bfloat16).view(np.uint16)
+        return convert(values, of, to, rounding)
+
+    def typed(of: Any) -> Any:
+        return np.dtype(ml_dtypes.bfloat16) if of.scalar.name == "bf16" else numpy_type(of)
+
+    interpreter._convert_float, interpreter._get_np_dtype = converted, typed
+    interpreter._interpreter = _Memory(interpreter._interpreter)
+
+
+class _Memory:
+    """The interpreter's accesses to memory, which know bf16 as bits alone."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def load(self, places: Any, mask: Any, other: Any, dtype: Any) -> Any:
+        if dtype != ml_dtypes.bfloat16:
+            return self._native.load(places, mask, other, dtype)
+        return self._native.load(places, mask, other.view(np.uint16), np.dtype(np.uint16)).view(dtype)
+
+    def store(self, places: Any, values: Any, mask: Any) -> Any:
+        bits = values.view(np.uint16) if values.dtype == ml_dtypes.bfloat16 else values
+        return self._native.store(places, bits, mask)
+
+
+def open_device() -> InterpreterDevice:
+    """Opens the device. Only the worker calls it."""
+    os.environ["TRITON_INTERPRET"] = "1"  # Triton asks when a function is declared
+    return InterpreterDevice()
