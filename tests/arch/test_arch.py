@@ -35,9 +35,8 @@ def cpu_kernel(**changed: Any) -> GroupedConvKernel:
 
 def test_the_known_architectures_are_those_of_the_table() -> None:
     assert known_archs() == tuple(SPECS["archs"])
-    assert {"gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201", "cpu"} <= set(
-        known_archs()
-    )
+    amd = {"gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201", "gfx1250"}
+    assert amd | {"cpu"} <= set(known_archs())
     assert [load_arch(name).name for name in known_archs()] == list(known_archs())
 
 
@@ -65,7 +64,7 @@ def test_hardware_figures_of_gfx950_are_the_published_ones_in_their_order() -> N
     }
 
 
-@pytest.mark.parametrize(("arch", "wave"), [("gfx90a", 64), ("gfx1100", 32), ("gfx1201", 32), ("cpu", 1)])
+@pytest.mark.parametrize(("arch", "wave"), [("gfx90a", 64), ("gfx1100", 32), ("gfx1201", 32), ("gfx1250", 32), ("cpu", 1)])
 def test_a_workgroup_has_waves_times_wavefront_threads(arch: str, wave: int) -> None:
     assert load_arch(arch).workgroup_threads(gpu_kernel("32x64x64_mem_intrawave")) == 2 * 2 * wave
 
@@ -429,6 +428,57 @@ def test_the_table_takes_an_architecture_of_another_maker(tmp_path: Path) -> Non
     assert sm_90.workgroup_threads(kernel) == 128
 
 
+TDM = "gemm_fp16_rcr_{}_intrawave_{}_False_128x128x64_{}_16x16x32"
+OFF, ON = "False_False_False", "True_True_True"
+
+
+@pytest.mark.parametrize(
+    ("arch", "kernel", "reasons"),
+    [
+        ("gfx1250", TDM.format("comp_tdm_tdm", OFF, "2x4x1"), ()),
+        ("gfx1250", TDM.format("comp_tdm_v2_cshuffle", OFF, "2x2x1"), ()),
+        (
+            "gfx1250",
+            TDM.format("comp_tdm_v2_cshuffle", ON, "2x4x1"),
+            (
+                "waves: comp_tdm_v2 on gfx1250 has 4 waves, not 8",
+                "padding: comp_tdm_v2 on gfx1250: pad_m, pad_n, pad_k must be off",
+            ),
+        ),
+        (
+            "gfx1250",
+            TDM.format("compv3_cshuffle", OFF, "2x4x1"),
+            ("waves: compv3 on gfx1250 has 1 to 4 waves, not 8",),
+        ),
+        (
+            "gfx1250",
+            TDM.format("comp_async_cshuffle", OFF, "2x2x1"),
+            ("padding: comp_async on gfx1250: pad_m, pad_n, pad_k must be on",),
+        ),
+        ("gfx1250", TDM.format("mem_cshuffle", ON, "2x4x1"), ()),
+        ("gfx950", TDM.format("comp_tdm_cshuffle", OFF, "2x2x1"), ("pipeline: gfx950 has no comp_tdm, only",)),
+        (
+            "gfx950",
+            TDM.format("compv3_tdm", OFF, "2x2x1"),
+            ("epilogue: kernels on gfx950 end in cshuffle or default, not tdm",),
+        ),
+    ],
+)
+def test_the_tensor_data_mover_is_gfx1250s_with_what_its_pipelines_demand(
+    arch: str, kernel: str, reasons: tuple[str, ...]
+) -> None:
+    found = load_arch(arch).refusals(parse_kernel_name(kernel))
+    assert len(found) == len(reasons)
+    assert all(one.startswith(reason) for one, reason in zip(found, reasons, strict=True))
+
+
+def test_a_family_has_the_pipelines_of_the_one_that_it_extends() -> None:
+    cdna4, cdna5 = load_arch("gfx950"), load_arch("gfx1250")
+    assert set(cdna5.pipelines("gemm")) - set(cdna4.pipelines("gemm")) == {"comp_tdm", "comp_tdm_v2"}
+    assert set(cdna4.pipelines("gemm")) < set(cdna5.pipelines("gemm"))
+    assert cdna5.kernels.options == cdna4.kernels.options
+
+
 def _set(*path: str, value: Any) -> Any:
     def change(specs: Any) -> None:
         for key in path[:-1]:
@@ -453,7 +503,11 @@ def _set(*path: str, value: Any) -> Any:
         ),
         (
             _set("archs", "cpu", "kernels", value="cuda"),
-            "cpu: 'cuda' is not one of ck_tile, native, cpu",
+            "cpu: 'cuda' is not one of ck_tile, ck_tile_tdm, native, cpu",
+        ),
+        (
+            _set("kernel_families", "cpu", "extends", value="gpu"),
+            "kernel_families.cpu extends 'gpu', which is not a family above it",
         ),
         (_set("archs", "cpu", "hardware", value={}), "hardware: object missing required field `product`"),
         (_set("archs", "cpu", "hardware", "num_cus", value=1.5), "num_cus: expected `int`, got `float`"),

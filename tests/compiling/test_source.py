@@ -43,10 +43,12 @@ def test_a_pipeline_without_code_is_refused(make_kernel: Callable[..., GroupedCo
 
 
 def test_an_architecture_without_generator_is_refused(make_kernel: Callable[..., GroupedConvKernel]) -> None:
-    with pytest.raises(BuildError, match=r"'../../etc': known are cpu"):
+    with pytest.raises(BuildError, match=r"'../../etc'; known are cpu"):
         source_for(make_kernel(), "../../etc")
     with pytest.raises(BuildError, match="known are cpu"):
         headers_for("../../etc")
+    with pytest.raises(BuildError, match="'gfx1250': kernels/gpu lacks its matrix instructions"):
+        source_for(make_kernel(), "gfx1250")
 
 
 def test_the_abi_version_is_that_of_the_header() -> None:

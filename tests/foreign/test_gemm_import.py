@@ -220,3 +220,26 @@ def test_mem_kernels_are_padded_whatever_their_names_say(tmp_path: Path) -> None
     assert imported.records[["pad_m", "pad_n", "pad_k"]].to_numpy().all()
     assert (imported.summary.padded, imported.summary.repeats) == (1, 1)
     assert "1 of mem kernels read as padded" in str(imported.summary)
+
+
+BRIDGE = "kernel,problem_idx,M,N,K,device,latency_ms,tflops,non_zero,max_rel,verified\n"
+TDM = "gemm_fp16_rcr_comp_tdm_tdm_intrawave_False_False_False_False_128x128x64_2x2x1_16x16x32"
+
+
+def test_the_bridges_table_of_gfx1250_replays(tmp_path: Path) -> None:
+    """What `gemm_full_benchmark.py --verify` writes on a host of two GPUs."""
+    other = TDM.replace("comp_tdm_tdm", "compv4_cshuffle")
+    path = tmp_path / "gemm_results.csv"
+    path.write_text(
+        BRIDGE + f"{TDM},0,1024,1024,1024,0,0.012,178.95,1048576,0.0001,True\n"
+        f"{other},0,1024,1024,1024,1,0.010,214.74,1048576,0.31,False\n"
+        f"{other},1,2048,1024,1024,1,0.020,214.74,2097152,0.0001,True\n"
+    )
+    with pytest.raises(RecordError, match="rows of several devices, 0, 1: choose one by --device NAME"):
+        import_file(path, "gfx1250")
+    found = import_file(path, "gfx1250", device="all").records
+    assert found["kernel"].tolist() == [TDM, other, other]
+    assert found["status"].tolist() == ["ok", "wrong", "ok"]
+    assert import_file(path, "gfx1250", device="1").records["kernel"].tolist() == [other, other]
+    write_records(found, tmp_path / "gfx1250.parquet")
+    assert set(load_records(tmp_path / "gfx1250.parquet")["arch"]) == {"gfx1250"}

@@ -191,8 +191,8 @@ def test_the_pool_of_a_problem_is_that_of_its_kind_with_what_the_problem_refuses
         (("forward", "bf16", 1, "cpu"), "ndim '1' is not one of 2, 3"),
         (("forward", "bf16", 2, "gfx951"), r"did you mean gfx950\?"),
         (
-            ("forward", "bf16", 2, "gfx1100"),
-            "kernel set 'default' has no rules for gfx1100, only for gfx908, ",
+            ("forward", "bf16", 2, "gfx1250"),
+            "kernel set 'default' has no rules for gfx1250, only for gfx908, ",
         ),
         (("forward", "bf16", 2, "cpu", "fulll"), r"kernel set 'fulll' is not known; did you mean full\?"),
         (("forward", "bf16", 2, "cpu", "../rules/full"), "kernel set '../rules/full' is not known"),

@@ -150,7 +150,7 @@ class Arch:
         return tuple(operation_named(kernel.op).refusals(self, kernel))
 
     def pipeline_refusals(self, kernel: TiledKernel) -> Iterator[str]:
-        """Reasons against pipeline, scheduler and epilogue, for any operation."""
+        """Reasons against pipeline, scheduler and epilogue, and what a pipeline demands, for any operation."""
         name = kernel.pipeline
         pipeline = self.kernels.pipelines.get(name)
         if pipeline is None:
@@ -166,6 +166,12 @@ class Arch:
         if kernel.epilogue not in self.kernels.epilogues:
             allowed = " or ".join(self.kernels.epilogues)
             yield f"epilogue: kernels on {self.name} end in {allowed}, not {kernel.epilogue}"
+        waves = math.prod(kernel.waves)
+        if waves < pipeline.least_waves or 0 < pipeline.most_waves < waves:
+            allowed = " to ".join(map(str, sorted({pipeline.least_waves or 1, pipeline.most_waves})))
+            yield f"waves: {name} on {self.name} has {allowed} waves, not {waves}"
+        if pipeline.paddings and set(kernel.paddings) != {pipeline.paddings == "on"}:
+            yield f"padding: {name} on {self.name}: pad_m, pad_n, pad_k must be {pipeline.paddings}"
 
     def tile_refusals(self, kernel: TiledKernel) -> Iterator[str]:
         """Reasons against a tile that its waves do not divide or that LDS cannot hold, for any operation."""

@@ -78,12 +78,16 @@ class Peak(Entry, frozen=True):
 
 
 class Pipeline(Entry, frozen=True):
-    """Requirements of one pipeline. staged: the operands ("a", "b") that it keeps in LDS."""
+    """Requirements of one pipeline. staged: the operands ("a", "b") that it keeps in LDS. paddings: whether all
+    three must be on, or off. least_waves, most_waves: of a workgroup; 0 is no limit."""
 
     ops: tuple[str, ...]
     schedulers: tuple[str, ...]
     double_smem_buffer: Literal["optional", "required", "refused"]
     staged: tuple[Literal["a", "b"], ...]
+    paddings: Literal["", "on", "off"] = ""
+    least_waves: Count = 0
+    most_waves: Count = 0
 
 
 class Option(Entry, frozen=True):

@@ -1,7 +1,7 @@
 """Reads the architecture table, kernels/arch_specs.json. No other module reads it.
 
 An architecture belongs to a kernel family (`ck_tile`, `cpu`), which has the common requirements of pipelines,
-epilogues and options. The architecture adds waves, warp tiles, LDS and hardware figures.
+epilogues and options. A family may extend one above it: its own pipelines come on top, its other keys instead. The architecture adds waves, warp tiles, LDS and hardware figures.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from tile_oracle.arch.arch import Arch
 from tile_oracle.errors import RuleError
@@ -43,7 +44,15 @@ def read_archs(path: Path) -> Mapping[str, Arch]:
     """Reads all architectures of a file like kernels/arch_specs.json. Raises RuleError, which names the
     place."""
     table = read_object(path, RuleError)
-    families = {name: {**row, "name": name} for name, row in table["kernel_families"].items()}
+    families: dict[str, dict[str, Any]] = {}
+    for name, row in table["kernel_families"].items():
+        base = row.pop("extends", None)
+        if base is not None and base not in families:
+            place = f"{path.name}: kernel_families.{name}"
+            raise RuleError(f"{place} extends {shown(str(base))}, which is not a family above it")
+        of = families.get(base, {})
+        pipelines = {**of.get("pipelines", {}), **row.get("pipelines", {})}
+        families[name] = {**of, **row, "name": name, "pipelines": pipelines}
     found: dict[str, Arch] = {}
     for name, row in table["archs"].items():
         place = f"{path.name}: archs.{name}"

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
+from tile_oracle.arch import known_archs
 from tile_oracle.compiling.isa import GPU_MACHINES
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.data_files import data_folder
@@ -204,8 +205,13 @@ _GENERATORS: Mapping[str, Callable[[Kernel, str], str]] = MappingProxyType(
 )
 
 
+_WITHOUT_CODE = " (its records, problems, models and replays work)"
+
+
 def _generator(arch: str) -> Callable[[Kernel, str], str]:
     try:
         return _GENERATORS[arch]
     except KeyError:
-        raise BuildError(f"nothing builds kernels for {arch!r}: known are {', '.join(_GENERATORS)}") from None
+        why = f": kernels/gpu lacks its matrix instructions{_WITHOUT_CODE}" if arch in known_archs() else ""
+        known = ", ".join(_GENERATORS)
+        raise BuildError(f"nothing builds kernels for {arch!r}{why}; known are {known}") from None

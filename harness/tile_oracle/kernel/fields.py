@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 SCHEDULERS = ("intrawave", "interwave")
-EPILOGUES = ("cshuffle", "default")
+EPILOGUES = ("cshuffle", "default", "tdm")
 
 PIPELINE_NAME = re.compile(
-    r"mem|comp_async|compv[0-9]{1,2}|basic_v[0-9]{1,2}|basic_async_v[0-9]{1,2}|preshufflev[0-9]{1,2}"
+    r"mem|comp_async|comp_tdm(?:_v[0-9]{1,2})?|compv[0-9]{1,2}|basic_v[0-9]{1,2}|basic_async_v[0-9]{1,2}|preshufflev[0-9]{1,2}"
 )
 
 MAX_NUMBER = 1 << 20
@@ -179,8 +179,8 @@ class TiledKernel(FlatKernel):
                 )
         if not isinstance(self.pipeline, str) or not PIPELINE_NAME.fullmatch(self.pipeline):
             raise KernelError(
-                f"pipeline {shortened(self.pipeline)} is not mem, comp_async, compvN, basic_vN, "
-                "basic_async_vN or preshufflevN"
+                f"pipeline {shortened(self.pipeline)} is not mem, comp_async, comp_tdm, comp_tdm_vN, "
+                "compvN, basic_vN, basic_async_vN or preshufflevN"
             )
         for field in fields(self):
             name, value = field.name, getattr(self, field.name)

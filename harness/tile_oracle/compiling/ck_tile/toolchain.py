@@ -18,7 +18,7 @@ from tile_oracle.compiling.cache import default_cache_folder
 from tile_oracle.compiling.ck_tile import offload_bundle
 from tile_oracle.compiling.ck_tile.headers import CkTileHeaders
 from tile_oracle.compiling.gpu_toolchain import ASSEMBLY, rocm_folders
-from tile_oracle.compiling.isa import GPU_MACHINES, Isa
+from tile_oracle.compiling.isa import AMD_ARCHS, GPU_MACHINES, Isa
 from tile_oracle.compiling.toolchain import (
     INCLUDE_FOLDER,
     Toolchain,
@@ -143,8 +143,9 @@ def find_ck_tile_toolchain(
     is missing.
     """
     if GPU_MACHINES.get(arch) != "amdgcn":
+        have = " or ".join(AMD_ARCHS)
         raise BuildError(
-            f"CK Tile's kernels are for AMD GPUs, not for {arch}: give --arch gfx950, or leave --ck-tile out"
+            f"CK Tile's kernels are built for {have}, not for {arch}: give such an --arch, or leave --ck-tile out"
         )
     env = os.environ if environment is None else environment
     if name in ("zig", "ziglang"):
