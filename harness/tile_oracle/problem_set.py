@@ -1,10 +1,10 @@
 """Problem sets: files of problems. Shipped sets are given by name, a user's own files by path.
 
-A user's file is a CSV table (`problem_list.problem_table`), a list of MIOpenDriver command lines
-(`problem_list.miopen_driver`), a tuned table of AITER (`foreign.aiter`), a log of rocBLAS or hipBLASLt
-(`problem_list.blas_bench`) or a YAML file of their benchmarks (`foreign.blas_yaml`), a Python file of
-tile_engine's problems (`problem_list.tile_engine`) or the records of a run (`problem_list.recorded`). The
-file's name or first lines decide which. Shipped sets are CSV.
+A user's file is a CSV table (`problem_list.problem_table`) or the same in JSON
+(`problem_list.json_problems`), a list of MIOpenDriver command lines (`problem_list.miopen_driver`), a tuned
+table of AITER (`foreign.aiter`), a log of rocBLAS or hipBLASLt (`foreign.blas`) or a YAML file of their
+benchmarks (`foreign.blas_yaml`), a Python file of tile_engine's problems (`problem_list.tile_engine`) or the
+records of a run (`problem_list.recorded`). The file's name or first lines decide which. Shipped sets are CSV.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.spreadsheet import safe_cell
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.foreign.entry import problems_of
-from tile_oracle.foreign.formats import PROBLEMS, recognised
+from tile_oracle.foreign.formats import PROBLEMS, Head, recognised
 from tile_oracle.foreign.list_file import MAX_LINE_BYTES, ListFile, quoted
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
@@ -258,7 +258,7 @@ def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[t
         return problems_of(listed, known.entries(listed), known.fields, list_name)
     if list_name is not None:
         raise listed.error("FILE.csv:ARCH is for tables that state architectures, as AITER's do", 0)
-    return ProblemTable(listed, further_columns=True).problems()
+    return ProblemTable(listed, further_columns=True, as_json=Head(listed.path, head).is_json).problems()
 
 
 def _collected(

@@ -64,7 +64,9 @@ def test_hardware_figures_of_gfx950_are_the_published_ones_in_their_order() -> N
     }
 
 
-@pytest.mark.parametrize(("arch", "wave"), [("gfx90a", 64), ("gfx1100", 32), ("gfx1201", 32), ("gfx1250", 32), ("cpu", 1)])
+@pytest.mark.parametrize(
+    ("arch", "wave"), [("gfx90a", 64), ("gfx1100", 32), ("gfx1201", 32), ("gfx1250", 32), ("cpu", 1)]
+)
 def test_a_workgroup_has_waves_times_wavefront_threads(arch: str, wave: int) -> None:
     assert load_arch(arch).workgroup_threads(gpu_kernel("32x64x64_mem_intrawave")) == 2 * 2 * wave
 
@@ -456,7 +458,11 @@ OFF, ON = "False_False_False", "True_True_True"
             ("padding: comp_async on gfx1250: pad_m, pad_n, pad_k must be on",),
         ),
         ("gfx1250", TDM.format("mem_cshuffle", ON, "2x4x1"), ()),
-        ("gfx950", TDM.format("comp_tdm_cshuffle", OFF, "2x2x1"), ("pipeline: gfx950 has no comp_tdm, only",)),
+        (
+            "gfx950",
+            TDM.format("comp_tdm_cshuffle", OFF, "2x2x1"),
+            ("pipeline: gfx950 has no comp_tdm, only",),
+        ),
         (
             "gfx950",
             TDM.format("compv3_tdm", OFF, "2x2x1"),

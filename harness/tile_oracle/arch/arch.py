@@ -150,7 +150,7 @@ class Arch:
         return tuple(operation_named(kernel.op).refusals(self, kernel))
 
     def pipeline_refusals(self, kernel: TiledKernel) -> Iterator[str]:
-        """Reasons against pipeline, scheduler and epilogue, and what a pipeline demands, for any operation."""
+        """Reasons against pipeline, scheduler, epilogue, number of waves and paddings, for any operation."""
         name = kernel.pipeline
         pipeline = self.kernels.pipelines.get(name)
         if pipeline is None:

@@ -78,8 +78,8 @@ class Peak(Entry, frozen=True):
 
 
 class Pipeline(Entry, frozen=True):
-    """Requirements of one pipeline. staged: the operands ("a", "b") that it keeps in LDS. paddings: whether all
-    three must be on, or off. least_waves, most_waves: of a workgroup; 0 is no limit."""
+    """Requirements of one pipeline. staged: the operands ("a", "b") that it keeps in LDS. paddings: whether
+    all three must be on, or off. least_waves, most_waves: of a workgroup; 0 is no limit."""
 
     ops: tuple[str, ...]
     schedulers: tuple[str, ...]

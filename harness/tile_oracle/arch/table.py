@@ -1,7 +1,8 @@
 """Reads the architecture table, kernels/arch_specs.json. No other module reads it.
 
 An architecture belongs to a kernel family (`ck_tile`, `cpu`), which has the common requirements of pipelines,
-epilogues and options. A family may extend one above it: its own pipelines come on top, its other keys instead. The architecture adds waves, warp tiles, LDS and hardware figures.
+epilogues and options. A family may extend one above it: its pipelines are added, its other keys replace. The
+architecture adds waves, warp tiles, LDS and hardware figures.
 """
 
 from __future__ import annotations

@@ -187,9 +187,10 @@ def _explain(kind: Kind, arch: Arch, rule_set: RuleSet, where: KernelFilter | No
         )
     operation, archs = operation_named(kind.op), rule_set.archs(kind.op)
     if arch.name not in archs:
+        others = " or ".join(f"--op {name}" for name, blocks in rule_set.blocks.items() if blocks)
         raise RuleError(
             f"kernel set {shown(rule_set.name)} has no rules for {arch.name}, "
-            f"only for {', '.join(archs) or 'other operations'} ({operation.plural})"
+            f"only for {', '.join(archs) or f'other operations: {others}'} ({operation.plural})"
         )
     covering = rule_set.covering(kind, arch.name)
     if not covering:

@@ -33,7 +33,8 @@ The sets `profiler` and `tests` do not ship with tile-oracle: they are read from
 config files (tile_oracle.pool.ck_builder), and their names include the checkout: `profiler@DIR` (`rules_of`).
 A set may also be one such file, by its path (`nhwgc_bf16.conf`, or `nhwgc_bf16.conf@DIR` with a checkout). A
 .json file may also be a kernel list of Composable Kernel's dispatcher or tile_engine
-(tile_oracle.operation.kernel_lists), or a list of kernel names (tile_oracle.pool.named_kernels).
+(tile_oracle.operation.kernel_lists), a sweep of tile_engine (tile_oracle.pool.sweep), or a list of kernel
+names (tile_oracle.pool.named_kernels).
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ from tile_oracle.pool.ck_builder import (
     read_builder_file,
 )
 from tile_oracle.pool.named_kernels import KERNELS, listed_kinds, read_named_kernels
+from tile_oracle.pool.sweep import TILES, sweep_rules
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
 _LISTED_OP = "grouped_conv"
@@ -198,6 +200,8 @@ def load_rule_set(name_or_path: str) -> RuleSet:
 def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str = "") -> RuleSet:
     # Time and size are part of the cache's key only: an edited file is read again.
     tree = JsonTree.read(path, _MOST_BYTES)
+    if isinstance(tree.value, dict) and TILES in tree.value:
+        tree = sweep_rules(tree)
     if isinstance(tree.value, dict) and not {INSTANCES, TRAITS}.isdisjoint(tree.value):
         return _of_kernel_list(tree, name, checkout)
     if isinstance(tree.value, dict) and KERNELS in tree.value:

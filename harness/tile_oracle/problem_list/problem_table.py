@@ -24,6 +24,7 @@ from tile_oracle.foreign.dialect import dialect_of
 from tile_oracle.foreign.list_file import ListFile, quoted
 from tile_oracle.operation import Kind, operation_names, operation_of_columns, operations
 from tile_oracle.problem import Problem
+from tile_oracle.problem_list.json_problems import json_rows
 from tile_oracle.terminal.did_you_mean import most_like
 
 SOURCE_COLUMN = "source"
@@ -37,10 +38,12 @@ below that of padh and pad_h."""
 
 
 class ProblemTable:
-    """One table. further_columns: whether columns that are not fields are allowed."""
+    """One table. further_columns: whether columns that are not fields are allowed. as_json: it is a list in
+    JSON (`json_problems`)."""
 
-    def __init__(self, file: ListFile, *, further_columns: bool) -> None:
+    def __init__(self, file: ListFile, *, further_columns: bool, as_json: bool = False) -> None:
         self._file = file
+        self._as_json = as_json
         self._further_columns = further_columns
         self._operation = operation_of_columns(())
         self._kinds: Mapping[str, Kind] = {}
@@ -49,7 +52,12 @@ class ProblemTable:
     def problems(self) -> Iterator[tuple[Problem, str]]:
         """Yields every row's problem and source. Raises ProblemSetError."""
         empty = True
-        for row in self._file.rows(self._lines(), self._read_header):
+        rows = (
+            json_rows(self._file, self._read_header)
+            if self._as_json
+            else self._file.rows(self._lines(), self._read_header)
+        )
+        for row in rows:
             empty = False
             yield self._problem(row)
         if not self._file.header:

@@ -53,6 +53,21 @@ def test_an_instance_is_a_kernel(tmp_path: Path) -> None:
     assert kernel.name == "grouped_conv_forward_bf16_2d_256x128x32_basic_v1_intrawave_w2x2x1_wt32x32x8_v1x1x8"
 
 
+def test_an_instance_without_stream_k_is_todays_kernel(tmp_path: Path) -> None:
+    """Every instance of the dispatcher's newer lists has these three keys."""
+    off = {"streamk_enabled": False, "streamk_reduction_strategy": "atomic", "streamk_persistent": False}
+    assert kernel_pool("forward", "bf16", 2, "gfx950", write(tmp_path, instances(off))) == kernel_pool(
+        "forward", "bf16", 2, "gfx950", write(tmp_path, instances({}))
+    )
+    listed = load_rule_set(write(tmp_path, instances({}, {**off, "streamk_enabled": True})))
+    assert listed.left_out == (
+        (
+            "list.json: instances[1]",
+            "instances[1].streamk_enabled: stream-K: kernels here do not share tiles among workgroups",
+        ),
+    )
+
+
 def test_specializations_are_written_as_the_dispatcher_spells_them(tmp_path: Path) -> None:
     path = write(tmp_path, instances({"specialization": "filter1x1_stride1_pad0"}))
     kernels = kernel_pool("forward", "bf16", 2, "gfx950", rules_of(path, tmp_path))

@@ -145,7 +145,8 @@ def find_ck_tile_toolchain(
     if GPU_MACHINES.get(arch) != "amdgcn":
         have = " or ".join(AMD_ARCHS)
         raise BuildError(
-            f"CK Tile's kernels are built for {have}, not for {arch}: give such an --arch, or leave --ck-tile out"
+            f"CK Tile's kernels are built for {have}, not for {arch}: give such an --arch, or leave "
+            "--ck-tile out"
         )
     env = os.environ if environment is None else environment
     if name in ("zig", "ziglang"):

@@ -47,6 +47,8 @@ _WORDS = ("pipeline", "scheduler", "epilogue")
 _FLAGS = ("double_smem_buffer", "split_image", "explicit_gemm", "two_stage")
 _MERGED, _GROUPS = "num_groups_to_merge", "num_wave_groups"
 _TWO_WAVE_GROUPS = "compv5"
+_STREAM_K, _OF_STREAM_K = "streamk_enabled", ("streamk_reduction_strategy", "streamk_persistent")
+"""Whether tiles are shared among workgroups, and how: false is the kernel without these keys."""
 _TRAITS: Mapping[str, str] = {
     "data_type": "dtype", "ndim_spatial": "ndim",
     **{name: name for name in (*_WORDS, *_FLAGS, _MERGED, "pad_m", "pad_n", "pad_k")},
@@ -140,7 +142,8 @@ def _read_instances(tree: JsonTree) -> KernelList:
 
 def _instance(tree: JsonTree, kind: Mapping[str, Any]) -> GroupedConvKernel:
     """The kernel of one instance. Raises RuleError or KernelError."""
-    options = (*_FLAGS, "scheduler", "epilogue", _MERGED, _GROUPS, "specialization", "id")
+    rest = ("scheduler", "epilogue", "specialization", "id")
+    options = (*_FLAGS, *rest, _MERGED, _GROUPS, _STREAM_K, *_OF_STREAM_K)
     part = tree.known_members((*_NUMBERS.values(), "pipeline"), options)
     values: dict[str, Any] = {field: part[key].integer(1) for field, key in _NUMBERS.items()}
     values |= {name: part[name].text() for name in _WORDS if name in part}
@@ -152,6 +155,8 @@ def _instance(tree: JsonTree, kind: Mapping[str, Any]) -> GroupedConvKernel:
     groups = part[_GROUPS].integer(1) if _GROUPS in part else 1
     if groups != 1 and (groups, values["pipeline"]) != (2, _TWO_WAVE_GROUPS):
         raise part[_GROUPS].error(f"{_GROUPS} is 1, or 2 for {_TWO_WAVE_GROUPS}")
+    if _STREAM_K in part and part[_STREAM_K].flag():
+        raise part[_STREAM_K].error("stream-K: kernels here do not share tiles among workgroups")
     if "specialization" in part:
         values["specialization"] = _specialization(part["specialization"])
     return GroupedConvKernel(**kind, **values)
