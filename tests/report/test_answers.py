@@ -187,7 +187,7 @@ def test_without_a_model_nothing_is_said_of_picks_and_the_run_can_be_used() -> N
         "tile-oracle model train reports/a -o models/next",
     ]
     page = report_html(data)
-    for section in ("verdict", "efficiency"):
+    for section in ("judgement", "efficiency"):
         assert f'<section id="{section}"' not in page, "it would only repeat the head"
     kinds = page[page.index('<section id="slices"') :].partition("</table>")[0]
     assert "oracle / median kernel" in kinds

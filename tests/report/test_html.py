@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
+import itertools
 import re
 from collections import Counter
 from html.parser import HTMLParser
@@ -19,7 +20,9 @@ from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.model import Origin
 from tile_oracle.pages.words import moment
-from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
+from tile_oracle.report.answers import is_it_good
+from tile_oracle.report.data import Beside, ReportData, RunInfo, Scope, analyse
+from tile_oracle.report.hero import hero_line, spots
 from tile_oracle.report.html import report_html
 
 VOID = {"meta", "br", "wbr", "input", "link", "img"}
@@ -136,18 +139,45 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script() -> None:
 def test_every_chart_has_a_text_alternative() -> None:
     page = Page(report_html(a_report(40)))
     charts = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "class")]
-    assert charts.count("chart") == 8
+    assert charts.count("chart") == 6
     labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
     assert len(labels) == charts.count("chart") + charts.count("stack")
     assert all(labels)
 
 
-def test_the_histogram_counts_every_problem() -> None:
-    data = a_report(100)
-    html = report_html(data)
-    chart = html[html.index("Distribution") : html.index("Efficiency of every problem")]
-    counts = [int(number.replace(",", "")) for number in re.findall(r" %: ([0-9,]+)</title>", chart)]
-    assert sum(counts) == data.efficiency.covered
+def test_the_line_of_the_head_has_every_way_to_choose_and_no_text_over_another() -> None:
+    beside = tuple(Beside(f"picker number {n}", 40, 97.0 + 0.1 * n, 90.0) for n in range(6))
+    data = dataclasses.replace(
+        a_report(40), fixed_mean_percent=61.6, repeatability_percent=99.9, beside=beside
+    )
+    chart = hero_line(data)
+    low, high = re.findall(r"interval ([\d.]+) to ([\d.]+)", chart)[0]
+    mean = data.efficiency.mean_percent
+    assert mean is not None
+    assert float(low) < mean < float(high)
+    texts = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)" class="halo">([^<]+)', chart)
+    assert len(texts) == len(spots(data)) == 8
+    rows: dict[str, list[tuple[float, float]]] = {}
+    for x, y, anchor, said in texts:
+        wide = 6.5 * len(said)
+        rows.setdefault(y, []).append(
+            (float(x) - wide, float(x)) if anchor == "end" else (float(x), float(x) + wide)
+        )
+    for spans in rows.values():
+        assert all(left[1] < right[0] for left, right in itertools.pairwise(sorted(spans)))
+    assert all(left >= 0 and right <= 480 for spans in rows.values() for left, right in spans)
+
+
+def test_wrong_and_missing_results_are_the_first_sentence() -> None:
+    data = a_report(40, failures=0.6)
+    problems = [*data.not_covered.values()]
+    first, second, *_ = is_it_good(data)
+    wrong = data.statuses["wrong"]
+    assert first == f"{wrong} of {len(data.final):,} pairs are wrong."
+    assert second.startswith(f"{sum(map(len, problems))} of 40 problems are not judged: ")
+    shown = report_html(data).partition('<section id="answers"')[2]
+    assert '<a href="#pairs">' in shown.partition("</p>")[0]
+    assert is_it_good(a_report(40, failures=0.0))[0].startswith("The picks reach")
 
 
 def test_criteria_and_losses() -> None:
@@ -163,7 +193,7 @@ def test_criteria_and_losses() -> None:
     assert "FAIL" in page.words
     assert "lost too much" in page.words
     html = report_html(failed)
-    losses = html[html.index('<section id="verdict"') :].partition("</section>")[0]
+    losses = html[html.index('<section id="judgement"') :].partition("</section>")[0]
     assert losses.count(" data-p=") == len(failed.verdict.losses), "each opens its kernels"
     failures = html[html.index('<table id="failures"') :].partition("</table>")[0]
     assert failures.count(" data-p=") == len(failed.verdict.new_failures)

@@ -14,7 +14,7 @@ from tile_oracle.report.terms import GENERAL, anchor, terms_of, word_patterns
 def test_every_explained_text_has_its_entry() -> None:
     page = Page(report_html(a_report(3)))
     described = [value for _, name, value in page.attributes if name == "aria-describedby"]
-    assert {"term-efficiency", "term-rank", "term-time-weighted-efficiency"} <= set(described)
+    assert {"term-efficiency", "term-rank", "term-time-lost"} <= set(described)
     assert set(described) <= set(page.ids)
     for term in (
         "dsb",

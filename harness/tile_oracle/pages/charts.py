@@ -174,34 +174,6 @@ def dot_key(css: str) -> Markup:
     return element("circle", css=css, cx=11, cy=4, r=3)
 
 
-def histogram(
-    values: Sequence[float], *, low: float, high: float, bins: int, x_name: str, y_name: str
-) -> Markup:
-    """A histogram of `bins` equal bins over low..high (the last one closed)."""
-    counts = [0] * bins
-    for value in values:
-        place = int((value - low) / (high - low) * bins)
-        counts[min(max(place, 0), bins - 1)] += 1
-    step = (high - low) / bins
-    plot = Plot((low, high), (0.0, _whole_ceiling(max(counts, default=1))))
-    plot.axes(x_name, y_name, whole=True)
-    for place, number in enumerate(counts):
-        ends = (low + place * step, low + (place + 1) * step)
-        if number:
-            plot.bar("bar", ends, (0, number), f"{ends[0]:g} to {ends[1]:g} %: {number:,}", gap=0.75)
-    return plot.svg(f"Histogram of {len(values):,} values: {x_name}")
-
-
-def columns(counts: Sequence[tuple[str, int]], *, x_name: str, y_name: str) -> Markup:
-    """A bar for each (name, count)."""
-    plot = Plot((0.0, float(len(counts))), (0.0, _whole_ceiling(max((one for _, one in counts), default=1))))
-    plot.axes(x_name, y_name, whole=True, x_ticks=())
-    for place, (name, number) in enumerate(counts):
-        plot.bar("bar", (place + 0.12, place + 0.88), (0, number), f"{name}: {number:,}")
-        plot.text(plot.x(place + 0.5), plot.base + 15, name)
-    return plot.svg(f"{y_name} by {x_name}: " + ", ".join(f"{name} {number:,}" for name, number in counts))
-
-
 def lines(
     drawn: Sequence[Line],
     *,
@@ -320,11 +292,3 @@ def powers(low: float, high: float) -> list[float]:
     values = [factor * 10.0**exponent for exponent in exponents for factor in (1, 2, 5)]
     values = [value for value in values if low * 0.999 <= value <= high * 1.001]
     return values if len(values) <= 8 else [value for value in values if math.log10(value) % 1 < 1e-9]
-
-
-def _whole_ceiling(value: float) -> float:
-    """The smallest round integer not below `value`."""
-    if value <= 5:
-        return float(max(math.ceil(value), 1))
-    power = 10 ** math.floor(math.log10(value))
-    return float(next(power * f for f in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if power * f >= value))

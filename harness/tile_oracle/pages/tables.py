@@ -22,7 +22,8 @@ class Cell:
     """A cell. value: its sort key, if that is not the text. tags: (css, text) after the text. meter: percent
     of a bar behind it. note: a line below it. heat: its shade, 0 to 10. place: of the problem in the
     drill-down, which the cell opens. href: where the text leads. full: the whole name of what the text
-    shortens. swatch: the CSS class of a colour that stands for it in a chart."""
+    shortens. swatch: the CSS class of a colour that stands for it in a chart. marks: numbers of the table's
+    options that its row has."""
 
     text: object
     value: str | None = None
@@ -35,6 +36,7 @@ class Cell:
     href: str = ""
     full: str = ""
     swatch: str = ""
+    marks: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ Made = tuple[Column, Callable[[Any], Cell]]
 @dataclass(frozen=True)
 class Table:
     """A table. narrow: only as wide as its content. name: its id in the page. filter: what its rows are, for
-    a field that hides those without some words. heading: above it."""
+    a field that hides those without some words. choices: what else its rows can be chosen by -> options, each
+    with its address in the page. heading: above it."""
 
     caption: str
     columns: Sequence[Column]
@@ -63,6 +66,7 @@ class Table:
     sortable: bool = False
     narrow: bool = False
     filter: str = ""
+    choices: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
     heading: str = ""
 
     kind: ClassVar[str] = "table"

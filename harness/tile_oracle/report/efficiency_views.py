@@ -10,42 +10,31 @@ from markupsafe import Markup
 from tile_oracle.judge.selection import TOP_K
 from tile_oracle.pages import charts, words
 from tile_oracle.pages.tables import Block, Cell, Column, Figures, Note, Table, numbers, times
+from tile_oracle.report import pictures
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.figures import CEILING, SINGLE
 
 
 def efficiency(data: ReportData) -> Sequence[Block]:
-    """The distribution of the efficiencies, and what measuring more picks would give."""
+    """How many picks are how near to the oracle, and what measuring more of them would give."""
     covered = data.covered
     if covered.empty and data.rankings is None:
         return []
     if covered.empty:
         reasons = "; ".join(f"{len(ids):,} {reason}" for reason, ids in data.not_covered.items())
         return [Note(f"No problem has an efficiency: {reasons or 'no problems'}.")]
-    values = (100.0 * covered["efficiency"].to_numpy(dtype=np.float64)).tolist()
-    low = _low_end(values)
-    sorted_lines = [charts.Line("this run", _sorted_points(values), "first")]
-    if data.baseline is not None:
-        accepted = sorted(100.0 * value for value in data.baseline.efficiencies.values() if value is not None)
-        sorted_lines.append(charts.Line("baseline", _sorted_points(accepted), "second"))
-        low = min(low, _low_end(accepted))
-    distribution = charts.histogram(
-        values, low=low, high=100.0, bins=_BINS[low], x_name="efficiency, %", y_name="problems"
-    )
-    by_problem = charts.lines(
-        sorted_lines,
-        x_range=(0.0, 100.0),
-        y_range=(low, 100.0),
-        x_name="problems, % of the covered, worst first",
-        y_name="efficiency, %",
-    )
+    predicted = pictures.predicted_measured(data)
     figures = [
-        ("Distribution", distribution),
-        ("Efficiency of every problem, worst first", by_problem),
+        (
+            "Performance profile: problems within a factor of the oracle's time",
+            pictures.performance_profile(data),
+        ),
         ("Mean efficiency when the first k picks are measured", _top_k_chart(data)),
-        ("Place of the oracle in the model's ranking", _rank_chart(data)),
+        *([("Predicted against measured TFLOPS of the picks", predicted)] if predicted else []),
     ]
-    return [Figures(figures)]
+    order = predicted is None and data.rankings is not None and data.ranked_by.order_only
+    note = "The model predicts an order, not TFLOPS: nothing to set against measured TFLOPS."
+    return [Figures(figures), *([Note(note)] if order else [])]
 
 
 def _top_k_chart(data: ReportData) -> Markup:
@@ -68,16 +57,6 @@ def _top_k_chart(data: ReportData) -> Markup:
         y_name="mean efficiency, %",
         x_ticks=range(1, TOP_K + 1),
     )
-
-
-def _rank_chart(data: ReportData) -> Markup:
-    rank = data.covered["oracle_rank"].to_numpy(dtype=np.float64, na_value=np.inf)
-    parts = [(str(place), place, place) for place in range(1, 6)]
-    bounds = [*parts, ("6-10", 6, 10), ("11-20", 11, 20), ("> 20", 21, 10**9)]
-    counts = [(name, int(((rank >= low) & (rank <= high)).sum())) for name, low, high in bounds]
-    if np.isinf(rank).any():
-        counts.append(("none", int(np.isinf(rank).sum())))
-    return charts.columns(counts, x_name="place; 1: the pick is the oracle", y_name="problems")
 
 
 def choice(data: ReportData) -> Sequence[Block]:
@@ -109,8 +88,10 @@ def choice(data: ReportData) -> Sequence[Block]:
     ]
     columns = [Column("ratio of TFLOPS"), *numbers("min", "P10", "median", "P90", "max")]
     table = Table("Speed-up of the oracle", columns, rows, narrow=True)
-    note = "How much faster the oracle is than the other ok kernels of its problem."
-    return [Note(note), Figures([(table.caption, chart)], table)]
+    roof, limits = pictures.roofline(data)
+    note = "How much faster the oracle is than its problem's other ok kernels, and how near to the limits."
+    figures = [(table.caption, chart), *([("Roofline of the oracles", roof)] if roof else [])]
+    return [Note(note), Figures(figures, table), Note(limits)]
 
 
 def _sorted_points(values: Sequence[float]) -> list[tuple[float, float]]:
@@ -123,8 +104,4 @@ def _sorted_points(values: Sequence[float]) -> list[tuple[float, float]]:
 def _low_end(values: Sequence[float]) -> float:
     """The lower end of an axis up to 100 % on which all values fit."""
     lowest = min(values)
-    return next(low for low in _BINS if lowest >= low)
-
-
-_BINS = {90.0: 20, 80.0: 20, 70.0: 30, 60.0: 20, 50.0: 25, 0.0: 20}
-"""Lower end of an axis up to 100 % -> bins of round widths."""
+    return next(low for low in (90.0, 80.0, 70.0, 60.0, 50.0, 0.0) if lowest >= low)

@@ -18,7 +18,10 @@ PAGE = Path(__file__).with_name("page")
 def report_html(data: ReportData) -> str:
     """The page as text. Foreign text is escaped. A content security policy allows only the page's own script
     and no downloads."""
-    views = [(name, heading, view(data)) for name, heading, view in sections.SECTIONS]
+    groups = []
+    for group, parts in sections.GROUPS.items():
+        made = [(name, heading, view(data)) for name, heading, view in parts]
+        groups.append((group.lower(), group, [section for section in made if section[2]]))
     header = sections.header(data)
     return render(
         PAGE,
@@ -28,6 +31,6 @@ def report_html(data: ReportData) -> str:
         anchor=anchor,
         title=f"{header['state']}: {header['title']}",
         header=header,
-        sections=[section for section in views if section[2]],
+        groups=[group for group in groups if group[2]],
         drill_data=Markup(drill_data(data)),
     )

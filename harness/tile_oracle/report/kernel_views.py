@@ -7,12 +7,25 @@ from dataclasses import replace
 
 from tile_oracle.judge.failures import Failure
 from tile_oracle.pages import charts, words
-from tile_oracle.pages.tables import Block, Cell, Column, Made, Note, Table, numbers, percent, times, whole
+from tile_oracle.pages.tables import (
+    Block,
+    Cell,
+    Column,
+    Figures,
+    Made,
+    Note,
+    Table,
+    numbers,
+    percent,
+    times,
+    whole,
+)
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import kernel_facts
 from tile_oracle.report.heat_map import ALL, WITHIN, heat_map
 from tile_oracle.report.lost_time import lost_times, shares_by_kind
+from tile_oracle.report.pictures import lost_time_curve
 from tile_oracle.report.problem_views import drill_cells
 from tile_oracle.report.sources import source_figures
 
@@ -46,7 +59,10 @@ def slices(data: ReportData) -> Sequence[Block]:
     ]
     rows = wording.rows(data.slices)
     table = Table.of("Efficiency by kind of problem", rows, columns, narrow=True, sortable=True)
-    return [Note("A problem can be of several kinds."), table]
+    curve = lost_time_curve(data)
+    charts_beside = [("Lost time: how few problems lose how much of it", curve)] if curve else []
+    note = "A problem can be of several kinds, so the shares of the lost time add up to more than 100 %."
+    return [Note(note), Figures(charts_beside, table)]
 
 
 def _share_of_time(share: float | None) -> Cell:

@@ -21,10 +21,11 @@ first; a pair of kinds must explain more than one kind by the second."""
 
 @dataclass(frozen=True)
 class SliceLoss:
-    """One kind of problem: its covered problems, their mean efficiency, and its share of the lost time, both
-    in percent."""
+    """One kind of problem, without the problems of those named before it: its covered problems, their mean
+    efficiency, and its share of the lost time, both in percent. kinds: one, or the two that it combines."""
 
     name: str
+    kinds: tuple[str, ...]
     problems: int
     mean_percent: float
     lost_percent: float
@@ -69,15 +70,16 @@ def losing_slices(lost: pd.DataFrame, most: int = 3) -> list[SliceLoss]:
     found: list[SliceLoss] = []
     while len(found) < most:
         excess = {
-            name: float((share[inside & left] - 1.0 / len(lost)).sum()) - _PAIR_COST * is_pair
-            for name, (inside, is_pair) in candidates.items()
+            name: float((share[inside & left] - 1.0 / len(lost)).sum()) - _PAIR_COST * (len(kinds) - 1)
+            for name, (inside, kinds) in candidates.items()
         }
         name = max(excess, key=lambda one: excess[one], default="")
         if not name or excess[name] < _LEAST_EXCESS:
             break
-        inside, _ = candidates.pop(name)
+        inside, kinds = candidates.pop(name)
+        inside = inside & left
         mean, part = 100.0 * float(efficiency[inside].mean()), 100.0 * float(share[inside].sum())
-        found.append(SliceLoss(name, int(inside.sum()), mean, part))
+        found.append(SliceLoss(name, kinds, int(inside.sum()), mean, part))
         left &= ~inside
     return found
 
@@ -95,19 +97,21 @@ def shares_by_kind(lost: pd.DataFrame) -> dict[str, float]:
     return shares
 
 
-def _kinds(problems: Sequence[Problem]) -> dict[str, tuple[npt.NDArray[np.bool_], bool]]:
-    """Name -> which problems are of it, and whether it is a pair of kinds; without those of no problem, of
+def _kinds(problems: Sequence[Problem]) -> dict[str, tuple[npt.NDArray[np.bool_], tuple[str, ...]]]:
+    """Name -> which problems are of it, and its one or two kinds; without those of no problem, of
     all, or, for pairs, of the same problems as one of the two."""
     kinds_of = [set(slices_of(problem)) for problem in problems]
     single = {
         name: np.array([name in kinds for kinds in kinds_of], dtype=bool) for name in slice_names(problems)
     }
     single = {name: inside for name, inside in single.items() if 0 < inside.sum() < len(problems)}
-    found = {name: (inside, False) for name, inside in single.items()}
+    found: dict[str, tuple[npt.NDArray[np.bool_], tuple[str, ...]]] = {
+        name: (inside, (name,)) for name, inside in single.items()
+    }
     for first, second in combinations(single, 2):
         both = single[first] & single[second]
         if 0 < both.sum() < min(single[first].sum(), single[second].sum()):
-            found[combined_name(first, second)] = (both, True)
+            found[combined_name(first, second)] = (both, (first, second))
     return found
 
 

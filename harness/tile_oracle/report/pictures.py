@@ -127,19 +127,3 @@ def predicted_measured(data: ReportData) -> Markup | None:
         x_name="predicted TFLOPS of the pick",
         y_name="measured TFLOPS",
     )
-
-
-def figures(data: ReportData) -> tuple[list[tuple[str, Markup]], list[str]]:
-    """(caption, SVG) of every picture that the data allows, and notes on them."""
-    roof, note = roofline(data)
-    predicted = predicted_measured(data)
-    notes = [note]
-    if predicted is None and data.rankings is not None and data.ranked_by.order_only:
-        notes.append("The model predicts an order, not TFLOPS: nothing to set against measured TFLOPS.")
-    drawn = [
-        ("Performance profile: problems within a factor of the oracle's time", performance_profile(data)),
-        ("Lost time: how few problems lose how much of it", lost_time_curve(data)),
-        ("Roofline of the oracles", roof),
-        ("Predicted against measured TFLOPS of the picks", predicted),
-    ]
-    return [(caption, chart) for caption, chart in drawn if chart], notes

@@ -1,134 +1,70 @@
-"""The sections of report.html on problems: the worst, all of them, and the kernels of each."""
+"""The problems of report.html by lost time, and the kernels of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from tile_oracle.judge.selection import COVERED
+from tile_oracle.judge.slices import slices_of
 from tile_oracle.pages import words
 from tile_oracle.pages.tables import (
-    Block,
     Cell,
     Column,
     Made,
-    Note,
     Table,
     View,
     number,
-    percent,
     tflops,
     times,
     whole,
 )
+from tile_oracle.problem import problem_from_id
 from tile_oracle.report import wording
+from tile_oracle.report.answers import kind_anchor, problem_anchor
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import about, drill_down_of
-from tile_oracle.report.lost_time import lost_times
+from tile_oracle.report.lost_time import losing_slices, lost_times
 
-_WORST = 10
 _MOST_WRITTEN, _ROWS_WRITTEN = 15, 8
-"""The most costly problems whose kernels are in the page without a script, and kernels of each."""
+"""The most costly problems whose kernels are in the page for readers without scripts, and kernels of each."""
 
 
-def worst(data: ReportData) -> Sequence[Block]:
-    """The picks of least efficiency."""
-    rows = wording.worst_rows(data, _WORST)
-    if not rows:
-        return [Note("Every pick is as fast as the oracle.")] if data.efficiency.covered else []
-    drill, lost = drill_cells(data), _lost_us(data)
+def problems(data: ReportData) -> View:
+    """Every problem with its pick and its oracle, most lost time first, and the kernels of some."""
+    table = problem_table(data)
+    return {"table": table, "problems": [_detail(data, one) for one in _written(data)]} if table.rows else {}
+
+
+def problem_table(data: ReportData, most: int | None = None) -> Table:
+    """The problems by lost time: failed picks, those that lose time, the others. most: only so many, with why
+    their picks fall short."""
+    rows = list(drill_down_of(data).problems) if len(data.selection) else []
+    rows = (
+        rows
+        if most is None
+        else [row for row in rows[:most] if row["coverage"] == COVERED and row["efficiency"] < 1]
+    )
+    drill, choices = drill_cells(data), _choices(data)
+    members = [problems for options in choices.values() for problems in options.values()]
+    marks = {
+        row["problem"]: " ".join(str(at) for at, one in enumerate(members) if row["problem"] in one)
+        for row in rows
+    }
+    total = sum(lost_times(data.selection)["lost_us"])
     columns: list[Made] = [
-        (Column("efficiency", "num"), lambda row: percent(100 * row["efficiency"])),
-        (Column("problem", "id"), lambda row: drill[row["problem"]]),
-        (_LOST, lambda row: _time(lost.get(row["problem"]))),
-        (Column("pick", "name"), lambda row: _kernel(row, "pick")),
-        (Column("TFLOPS", "num", "of the pick"), lambda row: tflops(row["pick_tflops"])),
-        (Column("oracle", "name"), lambda row: _kernel(row, "oracle")),
-        (Column("TFLOPS", "num", "of the oracle"), lambda row: tflops(row["oracle_tflops"])),
-        (Column("why", "detail"), lambda row: Cell(wording.why(row))),
-    ]
-    return [Table.of("Worst problems", rows, columns)]
-
-
-_LOST = Column("lost, µs", "num", "time of the pick - time of the oracle")
-
-
-def _lost_us(data: ReportData) -> dict[str, float]:
-    """Problem -> time that its pick loses."""
-    lost = lost_times(data.selection)
-    return dict(zip(lost["problem"], lost["lost_us"], strict=True))
-
-
-def _time(microseconds: float | None) -> Cell:
-    return number(microseconds, words.microseconds(microseconds))
-
-
-def _kernel(row: Mapping[str, Any], whose: str, *tags: tuple[str, object]) -> Cell:
-    """A kernel by its short name; its whole one is shown on hover."""
-    whole, short = row[f"{whose}_kernel"], wording.short_kernel(row[f"{whose}_kernel"], row)
-    return Cell(short, tags=tags, full="" if pd.isna(whole) or short == whole else str(whole))
-
-
-def drill_cells(data: ReportData) -> dict[str, Cell]:
-    """Problem -> the cell that opens its kernels."""
-    links = {place: f"#problem-{place}" for place in _written(data)}
-    return {
-        str(row["problem"]): Cell(row["problem"], place=place, href=links.get(place, ""))
-        for place, row in enumerate(drill_down_of(data).problems)
-    }
-
-
-def _written(data: ReportData) -> list[int]:
-    """The places of the problems whose kernels are in the page without a script: the most costly ones, and
-    those of the least efficiency."""
-    if data.final.empty:
-        return []
-    names = [str(row["problem"]) for row in drill_down_of(data).problems]
-    worst = {str(row["problem"]) for row in wording.worst_rows(data, _WORST)}
-    return [place for place, name in enumerate(names) if place < _MOST_WRITTEN or name in worst]
-
-
-def details(data: ReportData) -> View:
-    """The kernels of the problems that a page shows first, for readers without scripts."""
-    written = _written(data)
-    if not written:
-        return {}
-    total = sum(_lost_us(data).values())
-    return {
-        "note": "Most lost time first. With scripts, a click or Enter on any problem of this page opens its "
-        "kernels like this.",
-        "problems": [_detail(data, place, total) for place in written],
-    }
-
-
-def _detail(data: ReportData, place: int, total_us: float) -> View:
-    it, down = about(data, place), drill_down_of(data)
-    rows, lost = down.rows[place], down.problems[place]["lost_us"]
-    shown = [row for at, row in enumerate(rows) if at < _ROWS_WRITTEN or row.tags]
-    more = len(rows) - len(shown)
-    return {
-        **it,
-        "place": place,
-        "share": f"{100.0 * lost / total_us:.1f}" if lost > 0 else "",
-        "table": down.table(place, shown),
-        "left": (f"{more} more kernels are listed with scripts. " if more else "") + it["left"],
-    }
-
-
-def problems(data: ReportData) -> Sequence[Block]:
-    """Every problem with its pick and its oracle."""
-    selection = data.selection.sort_values(["efficiency", "problem"], na_position="first")
-    drill, lost = drill_cells(data), _lost_us(data)
-    columns: list[Made] = [
-        (Column("problem", "id"), lambda row: drill[row["problem"]]),
-        (Column("FLOP", "num"), lambda row: number(row["flops"], words.amount(row["flops"]))),
+        (Column("problem", "id"), lambda row: replace(drill[row["problem"]], marks=marks[row["problem"]])),
         (Column("efficiency", "num", "TFLOPS of the pick / TFLOPS of the oracle"), _efficiency),
-        (_LOST, lambda row: _time(lost.get(row["problem"]))),
+        (_LOST, lambda row: _lost(row["lost_us"], total)),
         (Column("pick", "name"), lambda row: _kernel(row, "pick", *_marks(row))),
         (Column("oracle", "name"), lambda row: _kernel(row, "oracle")),
         (Column("TFLOPS", "num", "of the oracle"), lambda row: tflops(row["oracle_tflops"])),
+    ]
+    more: list[Made] = [
+        (Column("FLOP", "num"), lambda row: number(row["flops"], words.amount(row["flops"]))),
         (
             Column("rank", "num", "place of the oracle in the model's ranking"),
             lambda row: whole(row["oracle_rank"]),
@@ -144,9 +80,69 @@ def problems(data: ReportData) -> Sequence[Block]:
             ),
         ),
     ]
-    rows, caption = wording.rows(selection), "All problems, worst first"
-    table = Table.of(caption, rows, columns, name="all-problems", sortable=True, filter="problems")
-    return [table] if rows else []
+    columns += more if most is None else [(Column("why", "detail"), lambda row: Cell(wording.why(row)))]
+    offered = [(name, [(kind_anchor(one), one) for one in options]) for name, options in choices.items()]
+    options = {"name": "all-problems", "sortable": True, "filter": "problems", "choices": offered}
+    return Table.of("Problems, most lost time first", rows, columns, **options)
+
+
+_LOST = Column(
+    "lost, µs", "num", "time of the pick - time of the oracle; the bar is its share of all lost time"
+)
+
+
+def _lost(lost_us: float, total_us: float) -> Cell:
+    shown = number(lost_us, words.microseconds(lost_us))
+    return replace(shown, meter=f"{100.0 * lost_us / total_us:.1f}") if lost_us > 0 else shown
+
+
+def _choices(data: ReportData) -> dict[str, dict[str, set[str]]]:
+    """What the problems can be filtered by -> option -> its problems: their kinds, with those that the
+    summary combines, and, of several sources of kernels, the fastest."""
+    ids = [str(problem) for problem in data.selection["problem"]]
+    of = {one: set(slices_of(problem_from_id(one))) for one in ids}
+    kinds = {name: {one for one in ids if name in of[one]} for name in data.slices["slice"]}
+    for loss in losing_slices(lost_times(data.selection)):
+        kinds[loss.name] = set.intersection(*(kinds[kind] for kind in loss.kinds))
+    sources = {} if data.by_source.empty else data.by_source.groupby("winner")["problem"].agg(set).to_dict()
+    return {name: options for name, options in (("kind", kinds), ("fastest source", sources)) if options}
+
+
+def _kernel(row: Mapping[str, Any], whose: str, *tags: tuple[str, object]) -> Cell:
+    """A kernel by its short name; its whole one is shown on hover."""
+    whole, short = row[f"{whose}_kernel"], wording.short_kernel(row[f"{whose}_kernel"], row)
+    return Cell(short, tags=tags, full="" if pd.isna(whole) or short == whole else str(whole))
+
+
+def drill_cells(data: ReportData) -> dict[str, Cell]:
+    """Problem -> the cell that opens its kernels."""
+    names, written = [str(row["problem"]) for row in drill_down_of(data).problems], set(_written(data))
+    return {
+        name: Cell(name, place=place, href=f"#{problem_anchor(name)}" if place in written else "")
+        for place, name in enumerate(names)
+    }
+
+
+def _written(data: ReportData) -> list[int]:
+    """The places of the problems that are written out: the first, and the one that the summary names."""
+    if data.final.empty:
+        return []
+    loses = [row["lost_us"] > 0 for row in drill_down_of(data).problems]
+    named = loses.index(True) if True in loses else 0
+    return [place for place in range(len(loses)) if place < _MOST_WRITTEN or place == named]
+
+
+def _detail(data: ReportData, place: int) -> View:
+    it, down = about(data, place), drill_down_of(data)
+    rows = down.rows[place]
+    shown = [row for at, row in enumerate(rows) if at < _ROWS_WRITTEN or row.tags]
+    more = len(rows) - len(shown)
+    return {
+        **it,
+        "anchor": problem_anchor(it["id"]),
+        "table": down.table(place, shown),
+        "left": (f"{more} more kernels are listed with scripts. " if more else "") + it["left"],
+    }
 
 
 def _efficiency(row: Mapping[str, Any]) -> Cell:

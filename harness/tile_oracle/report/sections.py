@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from markupsafe import Markup, escape
 
@@ -24,12 +24,14 @@ from tile_oracle.pages.tables import (
     percent,
 )
 from tile_oracle.record.final import records_op
-from tile_oracle.report import answers, pictures, wording
+from tile_oracle.report import answers, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.efficiency_views import choice, efficiency
-from tile_oracle.report.figures import EFFICIENCY, FOUND, TIME_WEIGHTED, figure_groups
+from tile_oracle.report.figures import EFFICIENCY, FOUND, efficiencies, figure_groups
+from tile_oracle.report.hero import hero_line
 from tile_oracle.report.kernel_views import heat, kernels, pairs, slices, sources
-from tile_oracle.report.problem_views import details, drill_cells, problems, worst
+from tile_oracle.report.lost_time import lost_times
+from tile_oracle.report.problem_views import drill_cells, problems
 from tile_oracle.report.terms import anchor, terms_of
 
 
@@ -37,11 +39,14 @@ def header(data: ReportData) -> View:
     """The verdict and the main metrics."""
     verdict, figures = data.verdict, data.efficiency
     covered = (f"covered: {figures.covered:,} of {figures.problems:,}", figures.coverage_percent)
-    tiles = [
-        (_tile(group.label, name), value)
+    judged = bool(figures.covered)
+    hero = efficiencies(data)[0][0] if judged else ""
+    shown = [
+        (name if group.label in (hero, FOUND) else f"{group.label}, {name}", value)
         for group in figure_groups(data)
-        if group.label not in _NO_TILE
+        if group.label in (EFFICIENCY, "in-sample", FOUND)
         for name, value in group.pairs
+        if group.label != hero or name not in ("mean", "P10")
     ]
     return {
         "title": wording.title(data),
@@ -52,43 +57,38 @@ def header(data: ReportData) -> View:
         "run": data.run.name,
         "created": words.moment(data.run.created),
         "ranked_by": data.ranked_by.sentence,
-        "tiles": [*tiles, (covered[0], words.percent(covered[1]))],
+        "line": hero_line(data) if judged else "",
+        "large": _large(data) if judged else [],
+        "figures": [*shown, (covered[0], words.percent(covered[1]))],
     }
 
 
-def _tile(label: str, name: str) -> str:
-    """The name of a figure without its group."""
-    return _TILES.get((label, name)) or (name if label in _PLAIN else f"{label}, {name}")
-
-
-_TILES = {
-    (EFFICIENCY, "mean"): "mean efficiency",
-    (TIME_WEIGHTED, ""): "time-weighted efficiency",
-    (FOUND, "efficiency of measuring the top 3"): "measuring the top 3",
-}
-_PLAIN = (EFFICIENCY, FOUND)
-_NO_TILE = ("to compare", "headroom", "coverage")
+def _large(data: ReportData) -> list[tuple[str, str, str]]:
+    """(figure, its name, a note) of what stands beside the line."""
+    lost, weighted = lost_times(data.selection), data.time_weighted_percent
+    found = [(words.percent(efficiencies(data)[0][1].p10_percent), "P10", "one problem in ten is lower")]
+    if weighted is not None:
+        total = f"{words.microseconds(float(lost['lost_us'].sum()))} µs"
+        share = words.percent(max(100.0 - words.as_shown(weighted), 0.0))
+        found.append((share, "time lost", f"{total} in {words.count(len(lost), 'problem')}"))
+    return found
 
 
 def _answers(data: ReportData) -> View:
     return {
-        "good": [_unbroken(one) for one in answers.is_it_good(data)],
-        "fails": [_unbroken(one) for one in answers.where_it_fails(data)],
+        "good": [_linked(one) for one in answers.is_it_good(data)],
+        "fails": [_linked(one) for one in answers.where_it_fails(data)],
         "commands": [(why[:1].upper() + why[1:], how) for why, how in answers.next_commands(data)],
     }
 
 
-def _unbroken(sentence: str) -> Markup:
-    """Without line breaks between numbers and their unit."""
+def _linked(sentence: str) -> Markup:
+    """With its links, and without line breaks between numbers and their unit."""
     text = str(escape(words.one_line(sentence, 1000)))
+    for name, href in getattr(sentence, "links", ()):
+        link = Markup('<a href="{}">{}</a>').format(href, words.one_line(name, 1000))
+        text = text.replace(str(escape(name)), str(link), 1)
     return Markup(re.sub(r"\(?[\d.,]+ %\)?[,.:]?", r'<span class="nowrap">\g<0></span>', text))
-
-
-def _pictures(data: ReportData) -> Sequence[Block]:
-    if not data.efficiency.covered:
-        return []
-    drawn, notes = pictures.figures(data)
-    return [Figures(drawn), Notes(notes)]
 
 
 def criteria(data: ReportData, *, units: bool = True) -> Table:
@@ -180,23 +180,27 @@ def _environment(data: ReportData) -> View:
     return {"lists": [part for part in known if part]}
 
 
-SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | Sequence[Block]]], ...] = (
-    ("answers", "Summary", _answers),
-    ("verdict", "Verdict", _verdict),
-    ("pictures", "Time and limits", _pictures),
-    ("efficiency", "Efficiency", efficiency),
-    ("worst", "Worst problems", worst),
-    ("details", "Problems in detail", details),
-    ("slices", "Kinds of problem", slices),
-    ("heat", "Kernels by kind of problem", heat),
-    ("choice", "Gain from the choice of kernel", choice),
-    ("sources", "Sources of kernels", sources),
-    ("pairs", "Pairs by status", pairs),
-    ("problems", "Problems", problems),
-    ("kernels", "Kernels", kernels),
-    ("timeline", "Timeline of the session", _timeline),
-    ("terms", "Terms", _terms),
-    ("environment", "Environment and options", _environment),
-)
-"""For each section: its id, its heading and its blocks, or the data of its macro in page/sections.html. An
-empty one is left out."""
+Section = tuple[str, str, Callable[[ReportData], View | Sequence[Block]]]
+
+GROUPS: Mapping[str, Sequence[Section]] = {
+    "Verdict": (("answers", "Summary", _answers), ("judgement", "Criteria and notes", _verdict)),
+    "Where": (
+        ("slices", "Kinds of problem", slices),
+        ("problems", "Problems, most lost time first", problems),
+        ("efficiency", "Efficiency", efficiency),
+    ),
+    "Kernels": (
+        ("sources", "Sources of kernels", sources),
+        ("heat", "Kernels by kind of problem", heat),
+        ("pool", "All kernels", kernels),
+        ("choice", "Gain from the choice of kernel", choice),
+    ),
+    "Data": (
+        ("pairs", "Pairs by status", pairs),
+        ("timeline", "Timeline of the session", _timeline),
+        ("terms", "Terms", _terms),
+        ("environment", "Environment and options", _environment),
+    ),
+}
+"""Group -> its sections: id, heading, and its blocks or the data of its macro in page/sections.html. An empty
+one is left out."""

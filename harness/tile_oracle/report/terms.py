@@ -11,8 +11,8 @@ GENERAL: Mapping[str, str] = {
     "oracle": "the fastest verified kernel of a problem",
     "pick": "the kernel that the model ranks first",
     "efficiency": "TFLOPS of the pick / TFLOPS of the oracle; 0 for a pick that fails",
-    "time-weighted efficiency": "total time of the oracles / total time of the picks, each problem "
-    "once: long problems count more than in the mean",
+    "time lost": "share of the picks' total time that the oracles would save, each problem once: long "
+    "problems count more than in the mean; 100 % less it: the time-weighted efficiency",
     "P10": "the 10th percentile: one problem in ten is lower",
     "median": "half of the problems are lower",
     "coverage": "share of the problems that have an oracle and a measured pick",

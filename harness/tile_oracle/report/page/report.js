@@ -21,19 +21,31 @@ for (const table of document.querySelectorAll("table.sortable")) {
 }
 for (const filter of document.querySelectorAll(".filter")) {
   const input = filter.querySelector("input"), output = filter.querySelector("output");
+  const chosen = [...filter.querySelectorAll("select")];
   const rows = [...document.getElementById(input.dataset.table).tBodies[0].rows];
   const texts = rows.map(row => row.textContent.toLowerCase());
+  const marks = rows.map(row => new Set(row.cells[0].dataset.g?.split(" ")));
   filter.hidden = false;
-  input.addEventListener("input", () => {
+  filter.addEventListener("input", () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = chosen.map(one => one.value).filter(Boolean);
     let shown = 0;
     rows.forEach((row, i) => {
-      row.hidden = !words.every(word => texts[i].includes(word));
+      row.hidden = !(words.every(word => texts[i].includes(word)) && wanted.every(one => marks[i].has(one)));
       shown += !row.hidden;
     });
-    output.textContent = words.length ? `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows` : "";
+    output.textContent = words.length + wanted.length ?
+      `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows` : "";
   });
 }
+// On a phone only the first group is open; paper shows all of them.
+const groups = [...document.querySelectorAll("details.group")];
+if (matchMedia("(max-width: 640px)").matches) groups.slice(1).forEach(one => one.open = false);
+document.querySelector("nav").addEventListener("click", event => {
+  const group = groups.find(one => "#" + one.id === event.target.getAttribute("href"));
+  if (group) group.open = true;
+});
+addEventListener("beforeprint", () => groups.forEach(one => one.open = true));
 const drill = document.getElementById("drill"), data = JSON.parse(document.getElementById("drill-data").textContent);
 // Explains a term of the legend where it stands, on hover and on focus, and on hover the words of a kernel's
 // name; Escape hides it.
@@ -192,10 +204,16 @@ for (const place of document.querySelectorAll(".command")) {
   });
   place.append(button);
 }
+// An address names a problem, whose kernels open, or a kind, whose problems are shown.
 const openNamed = () => {
-  const name = location.hash.startsWith("#open=") ? decodeURIComponent(location.hash.slice(6)) : "";
-  const place = data.problems.findIndex(it => it.id === name);
+  const address = decodeURIComponent(location.hash.slice(1));
+  const place = data.problems.findIndex(it => `open=${it.id}` === address);
   if (place >= 0) openProblem(place);
+  const option = [...document.querySelectorAll("option[data-address]")].find(one => one.dataset.address === address);
+  if (!option) return;
+  option.closest("details").open = true;
+  option.closest("select").value = option.value;
+  option.closest(".filter").dispatchEvent(new Event("input"));
 };
 addEventListener("hashchange", openNamed);
 openNamed();

@@ -1,0 +1,103 @@
+"""The first thing that report.html shows: the model's mean on a line from the best single kernel to the noise
+ceiling, with the other ways to choose."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from tile_oracle.judge import bootstrap
+from tile_oracle.pages import words
+from tile_oracle.pages.charts import Plot
+from tile_oracle.report import wording
+from tile_oracle.report.data import ReportData
+from tile_oracle.report.figures import CEILING, EFFICIENCY, efficiencies
+
+SINGLE = "best single kernel"
+_WIDTH, _SIDE, _TRACK, _ROW = 480, 14, 46, 17
+_LETTER = 7.0
+"""Width of a letter, at most, in the units of the chart."""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A way to choose: its mean efficiency in percent."""
+
+    name: str
+    percent: float
+
+    @property
+    def label(self) -> str:
+        """The name and the figure."""
+        return f"{words.one_line(self.name, 40)} {words.percent(self.percent)}"
+
+
+def spots(data: ReportData) -> list[Spot]:
+    """What stands beside the judged model, lowest first."""
+    judged = next((one for one in data.verdict.criteria if one.name == "mean"), None)
+    rest = (
+        (SINGLE, data.fixed_mean_percent),
+        ("baseline", None if judged is None else judged.baseline),
+        *((f"{name} problems", other.mean_percent) for name, other in efficiencies(data)[1:]),
+        *((wording.beside_name(one, data), one.mean_percent) for one in data.beside),
+        (CEILING, data.repeatability_percent),
+    )
+    return sorted(
+        (Spot(name, value) for name, value in rest if value is not None), key=lambda one: one.percent
+    )
+
+
+def mean_interval(data: ReportData) -> bootstrap.Interval:
+    """The mean efficiency in percent with its 95 % interval over the problems: those that were not trained
+    on, where there are some."""
+    covered = data.covered
+    apart = covered[~covered["in_sample"].astype(bool)]
+    values = (apart if len(apart) else covered)["efficiency"].to_numpy(dtype=np.float64)
+    return bootstrap.interval(100.0 * values, bootstrap.mean)
+
+
+def hero_line(data: ReportData) -> Markup:
+    """The line. The names below it are in rows, so that none covers another."""
+    own, others = mean_interval(data), spots(data)
+    low = 5.0 * math.floor((min(own.low, *(one.percent for one in others), 99.0) - 1.0) / 5.0)
+    labels = _labels([(one.label, (one.percent - low) / (100.0 - low)) for one in others])
+    height = _TRACK + 34 + _ROW * max((row + 1 for row, _, _ in labels), default=0)
+    plot = Plot((low, 100.0), (0.0, 1.0), size=(_WIDTH, height), margins=(_SIDE, _SIDE, 0, height - _TRACK))
+    plot.rule("axis", _TRACK)
+    ends = {one.name: plot.x(one.percent) for one in others}
+    if SINGLE in ends and CEILING in ends:
+        plot.add("line", css="span", x1=ends[SINGLE], x2=ends[CEILING], y1=_TRACK, y2=_TRACK)
+    for spot, (row, at, anchor) in zip(others, labels, strict=True):
+        below = _TRACK + 20 + _ROW * row
+        plot.add("line", css="grid", x1=plot.x(spot.percent), x2=plot.x(spot.percent), y1=_TRACK, y2=below)
+        plot.dot("dot third", (spot.percent, 0.0), 4, spot.label)
+        plot.text(at, below, spot.label, anchor, css="halo")
+    trained_on = ", in-sample" if efficiencies(data)[0][0] != EFFICIENCY else ""
+    said = f"this model{trained_on} {words.percent(own.value)}, 95 % interval {own.low:.1f} to {own.high:.1f}"
+    plot.add("line", css="interval", x1=plot.x(own.low), x2=plot.x(own.high), y1=_TRACK, y2=_TRACK)
+    plot.dot("own", (own.value, 0.0), 7, said)
+    anchor = "end" if plot.x(own.value) > _WIDTH / 2 else "start"
+    side = 8 if anchor == "end" else -8
+    plot.text(plot.x(own.value) + side, _TRACK - 16, said, anchor, css="lead")
+    plot.text(_SIDE, height - 3, f"{low:g} %", "start")
+    plot.text(_WIDTH - _SIDE, height - 3, "100 %: the oracle", "end")
+    return plot.svg(f"Mean efficiency: {'; '.join([said, *(one.label for one in others)])}")
+
+
+def _labels(shares: list[tuple[str, float]]) -> list[tuple[int, float, str]]:
+    """(row, x, anchor) of each text, whose place on the line is from 0 to 1: it ends below it, or begins
+    there where the chart's edge is too near."""
+    boxes: list[tuple[int, float, float]] = []
+    found = []
+    for said, share in shares:
+        at, wide = _SIDE + share * (_WIDTH - 2 * _SIDE), _LETTER * len(said)
+        fits = at + 4 > wide
+        left, row = at + 4 - wide if fits else at - 4, 0
+        while any(one == row and left < right + 6 and begin < left + wide + 6 for one, begin, right in boxes):
+            row += 1
+        boxes.append((row, left, left + wide))
+        found.append((row, at + 4 if fits else at - 4, "end" if fits else "start"))
+    return found
