@@ -313,7 +313,7 @@ def test_the_most_severe_outcome_is_the_exit_status() -> None:
     assert most_severe([]) == Outcome.PASSED
     assert most_severe([Outcome.NO_BASELINE, Outcome.INCOMPLETE]) == Outcome.INCOMPLETE
     assert most_severe(list(Outcome)) == Outcome.FAILED
-    assert most_severe(ALLOWABLE) == Outcome.NOTHING_MEASURED
+    assert most_severe(ALLOWABLE) == Outcome.EXPORT_DIFFERS
     taken = {int(status) for status in pytest.ExitCode} - {0, 1}
     assert not taken & set(map(int, Outcome))
 

@@ -20,6 +20,9 @@ from tile_oracle.errors import HarnessError
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.selector.export import export_model
+from tile_oracle.session.beside import exports_differ
+from tile_oracle.session.models import ModelChoice
 from tile_oracle.session.opening import open_session
 from tile_oracle.session.options import read_options
 from tile_oracle.session.outcome import Outcome
@@ -364,3 +367,43 @@ def test_each_of_two_problem_sets_replays_its_own_oracle(
     assert session.recording.paths == (recorded.oracle, oracle)
     assert session.options.kernel_set == "tiny"
     assert len(session.recording.records) == len(recorded.records)
+
+
+# ---- exports of the model ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stale(recorded: Recorded, tmp_path: Path) -> Iterator[Path]:
+    """An export in models/ that was made from another model of that name."""
+    train_model(records_of(recorded.problems, recorded.kernels, seed=5), tmp_path / recorded.model.name)
+    folder = recorded.model.parent / "exported"
+    export_model(tmp_path / recorded.model.name, recorded.kernels, folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_an_export_beside_the_model_is_compared_with_it(recorded: Recorded, stale: Path) -> None:
+    choice = ModelChoice(recorded.model.name, {recorded.problems[0].kind: recorded.model})
+    part = load_problem_set(str(recorded.project.folder / SET))
+    said = exports_differ(choice, part)
+    assert f"{stale / 'forward_bf16_2d.selector'} (forward bf16 2D) does not pick as made_up: " in said
+    assert "of 12 picks differ, 96 scores; " in said
+    assert " in the folder, " in said
+    export_model(recorded.model, recorded.kernels, stale)
+    assert exports_differ(choice, part) == ""
+    (stale / "forward_bf16_2d.selector").write_bytes(b"")
+    assert "exported could not be compared with made_up: not a whole selector" in exports_differ(choice, part)
+
+
+@pytest.mark.slow
+def test_a_model_does_not_pass_while_its_export_picks_otherwise(
+    recorded: Recorded, accepted: Finished, stale: Path
+) -> None:
+    assert accepted.status == 0
+    done = recorded.project.pytest(*SHIPPED, "--run-name=stale")
+    assert done.status == Outcome.EXPORT_DIFFERS, done.output
+    assert "export differs: " in done.output
+    assert "does not pick as made_up" in done.output
+    assert recorded.project.pytest(*SHIPPED, "--allow=export-differs", "--run-name=allowed").status == 0
+    export_model(recorded.model, recorded.kernels, stale)
+    assert recorded.project.pytest(*SHIPPED, "--run-name=renewed").status == 0

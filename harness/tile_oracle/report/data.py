@@ -171,6 +171,8 @@ class ReportData:
     """A library's own choice and the roofline, where they are known."""
     alone: tuple[str, ...] = ()
     """Problems with one candidate: 100 % by construction, and left out of the verdict."""
+    export_differs: str = ""
+    """How an export beside the model folder picks otherwise on these problems."""
 
     @cached_property
     def by_source(self) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""What stands beside the judged model: a library's own choice, and the roofline, which needs no training."""
+"""What stands beside the judged model: a library's own choice, the roofline, and exports of the model."""
 
 from __future__ import annotations
 
@@ -38,6 +38,30 @@ def beside(
                 Beside(name, len(efficiency), float(efficiency.mean()), float(efficiency.quantile(0.1)))
             )
     return tuple(found)
+
+
+def exports_differ(choice: ModelChoice, part: ProblemSet) -> str:
+    """How an export beside the judged model folder picks otherwise on these problems, "" if none does.
+    One that cannot be read, compiled or asked counts as differing."""
+    from tile_oracle.selector.export import file_stem
+    from tile_oracle.selector.parity import exports_beside, own_export
+
+    found = []
+    for folder in dict.fromkeys(choice.folders.values()):
+        for place in exports_beside(folder):
+            problems = [p for p in part.problems if (place / f"{file_stem(p.kind)}.selector").is_file()]
+            try:
+                judged = own_export(folder, place, problems) if problems else []
+            except HarnessError as error:
+                found.append(f"{place} could not be compared with {folder.name}: {error}")
+                continue
+            found += [
+                f"{one.of} does not pick as {folder.name}: {one.picks:,} of {one.problems:,} picks differ, "
+                f"{one.scores:,} scores; {next(iter(one.firsts.values()), 'nothing was compared')}"
+                for one in judged
+                if not one.passed
+            ]
+    return "; ".join(found)
 
 
 def _roofline(plan: Plan, part: ProblemSet, arch: str) -> ModelChoice | None:

@@ -88,6 +88,7 @@ _REASONS: dict[Outcome, Callable[[ReportData], str]] = {
     Outcome.IN_SAMPLE: lambda data: words.one_line(data.verdict.message, 400),
     Outcome.INCOMPLETE: _incomplete,
     Outcome.NOTHING_JUDGED: _nothing_judged,
+    Outcome.EXPORT_DIFFERS: lambda data: words.one_line(data.export_differs, 400),
 }
 
 
@@ -105,4 +106,5 @@ _WAYS: dict[Outcome, Callable[[ReportData, CommandLine], list[tuple[str, str]]]]
     Outcome.INCOMPLETE: lambda data, command: [
         *([("measure the rest", command.resumed())] if data.scope.stopped else [])
     ],
+    Outcome.EXPORT_DIFFERS: lambda data, command: [("see what differs", "tile-oracle model parity --help")],
 }

@@ -43,7 +43,7 @@ from tile_oracle.report.data import (
     analyse,
 )
 from tile_oracle.report.files import write_report
-from tile_oracle.session.beside import beside
+from tile_oracle.session.beside import beside, exports_differ
 from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.explaining import reasons_of_picks
 from tile_oracle.session.models import (
@@ -185,7 +185,8 @@ def analyse_set(
     reasons = reasons_of_picks(choice, own, data)
     others = beside(choice, without(plan, lacking), part, own, session.target.arch, data)
     extrapolating = replace(extrapolating, travel=travel)
-    return replace(data, extrapolating=extrapolating, reasons=reasons, beside=others)
+    differs = exports_differ(choice, part)
+    return replace(data, extrapolating=extrapolating, reasons=reasons, beside=others, export_differs=differs)
 
 
 def _extrapolating(data: ReportData, ranges: RangeOf, part: ProblemSet, *, abstains: bool) -> Extrapolating:
@@ -233,6 +234,8 @@ def outcomes_of(data: ReportData, accepted: bool, asked: bool) -> frozenset[Outc
     if not asked:
         skipped = data.scope.left and not data.scope.stopped
         return frozenset({Outcome.INCOMPLETE if skipped else Outcome.PASSED})
+    if data.export_differs:
+        found.add(Outcome.EXPORT_DIFFERS)
     if not data.efficiency.covered:
         found.add(Outcome.NOTHING_JUDGED)
     if not data.scope.complete and (data.scope.stopped or not accepted):

@@ -22,6 +22,7 @@ class Outcome(IntEnum):
     DEVICE_MISSING = 15
     NOTHING_MEASURED = 16
     NOT_TIMED = 17
+    EXPORT_DIFFERS = 18
 
     @property
     def option(self) -> str:
@@ -48,6 +49,7 @@ MEANINGS: Mapping[Outcome, str] = {
     Outcome.DEVICE_MISSING: "the target's device is missing or cannot be opened",
     Outcome.NOTHING_MEASURED: "no pair was measured or replayed",
     Outcome.NOT_TIMED: "results were checked in Triton's interpreter, which has no times",
+    Outcome.EXPORT_DIFFERS: "an export beside the model folder picks otherwise, or could not be compared",
 }
 
 ALLOWABLE = tuple(outcome for outcome in Outcome if outcome not in (Outcome.PASSED, Outcome.FAILED))
