@@ -36,6 +36,12 @@ def test_doctor_shows_what_was_detected(capsys: pytest.CaptureFixture[str]) -> N
     assert re.search(r"ok +headers: CK Tile \(headers [0-9a-f]{12}\), \d+ files", section)
     assert re.search(r"ok +bwd_data: kernels can be made, 20 of the 150 in the default pool", section)
     assert "compv3 (one schedule)" in section
+    assert re.search(
+        r"note +bwd_data lacks 20: pipeline compv6 is not in this CK Tile: it has no Gemm", section
+    )
+    assert re.search(
+        r"ok +gemm: kernels can be made, \d+ of the 456 in the default pool \(bf16 rcr\)", section
+    )
     assert "missing compiler: no compiler for CK Tile was found: no hipcc" in section
     assert "run .ci/ck_tile_headers.py" in section
 

@@ -10,7 +10,8 @@ import platform
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +37,14 @@ from tile_oracle.errors import HarnessError, KernelError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.files.lock_folder import describe_lock_folder
 from tile_oracle.files.trusted_folder import check_trusted
+from tile_oracle.kernel import Kernel
 from tile_oracle.measure.child import what_holds
 from tile_oracle.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
 from tile_oracle.measure.containment import containment_for, own_cgroup, why_no_cgroup
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import kernels_trained_on, model_folders, read_manifest, shipped_models
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
-from tile_oracle.pool import kernel_pool
+from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.targets.device_state import DeviceState, open_reader, why_not_readable
 from tile_oracle.targets.gpu_presence import Presence, amd_presence, nvidia_presence
 from tile_oracle.targets.resolve import amd_targets
@@ -64,6 +66,7 @@ Exit status: 0 if a target can run here, else 1. A removed kernel is compiled ag
 GOOD, BAD, NOTE = "ok", "missing", "note"
 DEVICE = "device and runtime"
 
+_MOST_WHYS = 6
 _LOW_DISK_BYTES = 2 << 30
 _LIBRARIES = ("numpy", "pandas", "pyarrow", "lightgbm", "pytest", "pytest_benchmark", "xdist", "ziglang")
 
@@ -199,17 +202,17 @@ def _ck_tile_folders(given: Path | None) -> list[Path]:
 
 
 def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
-    """Which of CK Tile's kernels can be built from a checkout or an install."""
+    """Which of CK Tile's kernels can be built from a checkout or an install, and what of the adapter's
+    assumptions does not hold there. Nothing is compiled."""
     try:
         api = detect(find_headers(folder))
     except HarnessError as error:
         return (Finding(BAD, "headers", str(error)),)
     headers = api.headers
     found = [Finding(GOOD, "headers", f"{headers.identity}, {headers.count} files in {headers.include}")]
-    for operation in ("forward", "bwd_data", "bwd_weight", "gemm"):
+    for operation in (*DIRECTIONS, "gemm"):
         why = api.missing.get(operation)
-        made = "kernels can be made" + (_of_the_pool(api, operation) if operation in DIRECTIONS else "")
-        found.append(Finding(BAD if why else GOOD, operation, why or made))
+        found += [Finding(BAD, operation, why)] if why else _of_the_pool(api, operation)
     pipelines = ", ".join(
         f"{name} ({'/'.join(sorted(pipeline.schedulers)) or 'one schedule'})"
         for name, pipeline in sorted(api.pipelines.items())
@@ -225,15 +228,25 @@ def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _of_the_pool(api: CkTileApi, direction: str) -> str:
-    """How many kernels of the default pool a version of CK Tile has; `build` and `pytest` say why."""
-    pool = kernel_pool(direction, "bf16", 2, "gfx950")
-    there = 0
+def _of_the_pool(api: CkTileApi, operation: str) -> list[Finding]:
+    """How many kernels of the default pool a version of CK Tile has, and what the others assume of it."""
+    gemm = operation == "gemm"
+    pool: Sequence[Kernel] = (
+        gemm_pool("bf16", "rcr", "gfx950") if gemm else kernel_pool(operation, "bf16", 2, "gfx950")
+    )
+    refused: Counter[str] = Counter()
     for kernel in pool:
-        with contextlib.suppress(KernelError):
+        try:
             source_for(api, kernel)
-            there += 1
-    return f", {there} of the {len(pool)} in the default pool (2D, bf16)"
+        except KernelError as error:
+            refused[str(error)] += 1
+    there, kind = len(pool) - refused.total(), "bf16 rcr" if gemm else "2D, bf16"
+    said = f"{there} of the {len(pool)} in the default pool ({kind})"
+    made = Finding(GOOD, operation, f"kernels can be made, {said}")
+    found = [made if there else Finding(BAD, operation, f"no kernel can be made: {said}")]
+    return found + [
+        Finding(NOTE, f"{operation} lacks {n}", why) for why, n in refused.most_common(_MOST_WHYS)
+    ]
 
 
 def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 DOUBLE = Path(__file__).parents[1] / "ck_tile_double"
 FORWARD = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
+ADAPTER = "kernels/ck_tile/adapter.hpp"
 GEMM = "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_False_True_False_128x128x64_2x2x1_32x32x16"
 
 
@@ -52,6 +53,31 @@ def test_all_operations_are_there(api: CkTileApi) -> None:
 def test_a_schedule_in_a_comment_is_ignored(api: CkTileApi) -> None:
     assert api.pipelines["compv3"].schedulers == frozenset()
     assert api.pipelines["compv4"].two_lds
+
+
+def test_members_that_the_adapter_uses_are_looked_for_before_anything_compiles(changed: Path) -> None:
+    api = edit(
+        changed, "grouped_convolution/double.hpp",
+        "MakeKernelArgs(const GroupedConvFwdHostArgs", "MakeArgs(const GroupedConvFwdHostArgs",
+    )  # fmt: skip
+    assert dict(api.missing) == {
+        "forward": f"its GroupedConvolutionForwardKernel has no MakeKernelArgs, which {ADAPTER} uses"
+    }
+    api = edit(changed, "gemm/double.hpp", "index_t BlockSize =", "index_t Threads =")
+    with pytest.raises(KernelError, match=f"has no BlockSize, which {ADAPTER} uses"):
+        source_for(api, parse_kernel_name(GEMM))
+
+
+def test_members_of_base_classes_count(changed: Path) -> None:
+    """The double's convolutions have GridSize from their base class."""
+    api = edit(
+        changed, "grouped_convolution/double.hpp", "GridSize(const ConvKernelArgs", "Grid(const ConvKern"
+    )
+    wanted = dict.fromkeys(("forward", "bwd_data", "bwd_weight"), f"has no GridSize, which {ADAPTER} uses")
+    assert {direction: why.split(maxsplit=2)[2] for direction, why in api.missing.items()} == wanted
+    # What a base has that is not among the headers is not known.
+    api = edit(changed, "grouped_convolution/double.hpp", "struct ConvKernelOf", "struct ConvKernelFrom")
+    assert dict(api.missing) == {}
 
 
 def test_every_field_of_a_convolution_is_in_its_source(api: CkTileApi) -> None:

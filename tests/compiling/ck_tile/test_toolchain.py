@@ -80,7 +80,9 @@ def test_without_a_toolchain_the_message_names_what_is_missing(
 
 def test_other_architectures_have_none(headers: CkTileHeaders) -> None:
     for arch in ("cpu", "sm_90", "gfx1250"):
-        with pytest.raises(BuildError, match=f"for gfx950 or gfx942 or gfx90a, not for {arch}: give such an"):
+        with pytest.raises(
+            BuildError, match=f"for gfx950, gfx942, gfx90a, not for {arch}: give --arch gfx950"
+        ):
             find_ck_tile_toolchain("auto", arch, headers, {})
 
 

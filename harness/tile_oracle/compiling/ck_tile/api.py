@@ -17,6 +17,7 @@ from types import MappingProxyType
 from tile_oracle.compiling.ck_tile.declarations import (
     Parameter,
     Template,
+    bases_of,
     constructor_parameters,
     find_template,
     without_comments,
@@ -78,6 +79,11 @@ CONV_LAYOUTS: Mapping[int, tuple[str, str, str]] = MappingProxyType(
 )
 """Rank -> the layouts of image, filters and result of our problems, in CK Tile's names."""
 
+KERNEL_CALLS = ("MakeKernelArgs", "IsSupportedArgument", "GridSize", "operator()")
+PIPELINE_CALLS = ("BlockSize",)
+TAIL_CALLS = ("BlockHasHotloop", "GetBlockLoopTailNum", "TailHandler")
+"""The members of CK Tile's classes that kernels/ck_tile/adapter.hpp uses, by the kind of class."""
+
 DTYPES: Mapping[str, str] = MappingProxyType({"bf16": "bf16_t", "fp16": "half_t", "fp32": "float"})
 
 _WARP_TILE = re.compile(
@@ -116,6 +122,7 @@ class Pipeline:
     the scheduler Default reads them.
     persistent: declares whether it runs as a persistent kernel. For a pipeline that does not, CK Tile builds
     the plain kernel whatever its traits are.
+    lacks: the members that the adapter needs and that it does not have.
     """
 
     name: str
@@ -129,6 +136,7 @@ class Pipeline:
     lists_only: bool
     loads_by_itself: bool = False
     persistent: bool = True
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -269,6 +277,10 @@ def _detect(headers: CkTileHeaders) -> CkTileApi:
     }
     missing = {"gemm": _missing_for_gemm(templates, pipelines)}
     missing |= {d: _missing_for_conv(d, templates, pipelines, layouts) for d in CONV_KERNELS}
+    kernels = {"gemm": "GemmKernel", **{direction: names[0] for direction, names in CONV_KERNELS.items()}}
+    for operation, name in kernels.items():
+        if lacking := _members_missing(whole, name, KERNEL_CALLS):
+            missing[operation] = missing[operation] or _without(name, lacking)
     return CkTileApi(
         headers,
         MappingProxyType(templates),
@@ -282,6 +294,7 @@ def _detect(headers: CkTileHeaders) -> CkTileApi:
     )
 
 
+_MOST_BASES = 20
 _COMMON = (
     "TileGemmShape",
     "TileGemmUniversalTraits",
@@ -322,19 +335,45 @@ def _pipeline(name: str, texts: Mapping[str, str]) -> Pipeline:
     own = find_template(text, name)
     base = find_template(text, f"Base{name}")
     assert own is not None
+    tails = base is not None and "TailHandler" in base.body
+    lacks = _members_missing(text, name, PIPELINE_CALLS)
+    lacks += _members_missing(text, f"Base{name}", TAIL_CALLS) if tails else ()
     return Pipeline(
         name,
         frozenset(word.lower() for word in _SCHEDULED.findall(own.body)),
         two_lds=re.search(r"\bp_?smem_(?:ptr_)?1\b", own.body) is not None,
         fixed_single=re.search(r"\bDoubleSmemBuffer\s*=\s*false\b", own.body) is not None,
         asks_problem=re.search(r"return\s+Problem::VectorSizeA\b", own.body) is not None,
-        tail_handler=base.name if base is not None and "TailHandler" in base.body else "",
+        tail_handler=f"Base{name}" if tails else "",
         alternates=re.search(r"%\s*NumWaveGroups\b", own.body) is not None,
         along_rows=_ALONG_ROWS.search(own.body) is not None,
         lists_only="is_detected<is_tuple" in own.body and _TAKES_ONE_EACH.search(own.body) is None,
         loads_by_itself=_SCHEDULED.search(own.body) is None and "LocalPrefetch" not in own.body,
         persistent=any(part is not None and _PERSISTENT.search(part.body) for part in (own, base)),
+        lacks=lacks,
     )
+
+
+def _members_missing(text: str, name: str, members: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the members that neither a class nor its bases have; none for a class that is not in the text,
+    or of which a base is not."""
+    bodies, names = list[str](), [name]
+    for each in names:
+        template = find_template(text, each)
+        if template is None or len(names) > _MOST_BASES:
+            return ()
+        bodies.append(template.body)
+        names += bases_of(template)
+    return tuple(one for one in members if not any(_own(one).search(body) for body in bodies))
+
+
+def _own(member: str) -> re.Pattern[str]:
+    """A member where it is declared, not where another class's is called."""
+    return re.compile(rf"(?<![\w:.>]){re.escape(member)}(?!\w)|\busing\s[^;]*::{re.escape(member)};")
+
+
+def _without(name: str, members: tuple[str, ...]) -> str:
+    return f"its {name} has no {', '.join(members)}, which kernels/ck_tile/adapter.hpp uses"
 
 
 def _gemm_layouts(kernel: Template) -> tuple[str, str, str] | None:

@@ -61,6 +61,14 @@ def find_template(text: str, name: str) -> Template | None:
     return None
 
 
+def bases_of(template: Template) -> list[str]:
+    """The names of a class's base classes, without their arguments."""
+    head = template.body.split("{", 1)[0]
+    _, colon, clause = head.partition(":")
+    words = (re.findall(r"[A-Za-z_]\w*", part.split("<")[0]) for part in split_list(clause))
+    return [found[-1] for found in words if found] if colon and "=" not in head else []
+
+
 def _with_declared_defaults(text: str, name: str, parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
     for match in re.finditer(rf"\b(?:struct|class)\s+{re.escape(name)}\s*;", text):
         declared = _parameters_before(text, match.start())

@@ -143,10 +143,9 @@ def find_ck_tile_toolchain(
     is missing.
     """
     if GPU_MACHINES.get(arch) != "amdgcn":
-        have = " or ".join(AMD_ARCHS)
         raise BuildError(
-            f"CK Tile's kernels are built for {have}, not for {arch}: give such an --arch, or leave "
-            "--ck-tile out"
+            f"CK Tile's kernels are built for {', '.join(AMD_ARCHS)}, not for {arch}: give --arch "
+            f"{AMD_ARCHS[0]}, or leave --ck-tile out"
         )
     env = os.environ if environment is None else environment
     if name in ("zig", "ziglang"):

@@ -64,6 +64,11 @@ def pipeline_of(
     found = api.pipelines[name]
     if kernel.scheduler not in (found.schedulers or {"intrawave"}):
         raise KernelError(f"{found.name} of this CK Tile has no {kernel.scheduler} schedule")
+    if found.lacks:
+        raise KernelError(
+            f"{found.name} of this CK Tile has no {', '.join(found.lacks)}, which "
+            "kernels/ck_tile/adapter.hpp uses"
+        )
     if found.along_rows and layouts[:2] != ("RowMajor", "ColumnMajor"):
         raise KernelError(
             f"{found.name} of this CK Tile advances along the second axis of A and B in any layout: A must "
