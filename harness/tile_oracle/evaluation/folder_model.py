@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -117,22 +118,27 @@ class FolderModel:
             for first in range(0, len(several), PROBLEMS_AT_ONCE)
         ]
         sizes = [float(sum(len(kernels) for _, kernels in part)) for _, part in parts]
-        frames = []
+        frames, spent_us = [], []
         for same, part in steps("ranking the kernels", parts, sizes):
             some, pools = [problem for problem, _ in part], [kernels for _, kernels in part]
             if self.ranks_named:
+                self.predictor  # noqa: B018  loading it is no part of a pick
+            elif same not in self._natives:
+                self._natives[same] = self._native(pools[0])
+            began = time.perf_counter()
+            if self.ranks_named:
                 predicted = np.concatenate(self.predictor.predict_each(some, pools))
             else:
-                if same not in self._natives:
-                    self._natives[same] = self._native(pools[0])
                 predicted = self._tflops(some, pools[0], self._natives[same])
+            spent_us.append(1e6 * (time.perf_counter() - began) / len(some))
             names = [kernel.name for kernels in pools for kernel in kernels]
             ids = np.repeat([problem.id for problem in some], [len(kernels) for kernels in pools])
             frames.append(pd.DataFrame({"problem": ids, "kernel": names, "predicted_tflops": predicted}))
         if not frames:
             return None, Origin(NO_MODEL, detail="no kernel of the kernel set is built")
         table = pd.concat(frames, ignore_index=True)
-        return table, Origin(FOLDER, self.folder.name, order_only=self.orders_only)
+        us = float(np.median(spent_us))
+        return table, Origin(FOLDER, self.folder.name, order_only=self.orders_only, us_per_pick=us)
 
     def _tflops(
         self, problems: Sequence[Problem], kernels: Sequence[Kernel], native: NativeRanker | None
@@ -170,18 +176,20 @@ class Folders:
 
     def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
         """As Model.rank; problems of other kinds are not ranked."""
-        ranked, order_only = [], False
+        ranked, order_only, spent_us = [], False, []
         for folder in dict.fromkeys(self.folders.values()):
             own = [problem for problem in problems if self.folders.get(problem.kind) == folder]
             table, origin = self._model(folder, own, pool).rank(own, pool)
             ranked += [] if table is None else [table]
             order_only |= origin.order_only
+            spent_us += [origin.us_per_pick] * len(own) if origin.us_per_pick is not None else []
         if not ranked:
             return None, Origin(NO_MODEL, detail="no kernel of the kernel set is built")
         table = pd.concat(ranked, ignore_index=True)
         if self.records is not None:
             table = without_refused(table, self.records, self.arch)
-        return table, Origin(FOLDER, self.name, self.detail, order_only=order_only)
+        us = float(np.mean(spent_us)) if spent_us else None
+        return table, Origin(FOLDER, self.name, self.detail, order_only=order_only, us_per_pick=us)
 
     def _model(self, folder: Path, problems: Sequence[Problem], pool: Pool) -> FolderModel:
         if folder not in self.models:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -14,11 +14,15 @@ from tile_oracle.judge.model import (
     HELD,
     NO_MODEL,
     OUT_OF_FOLD,
+    PICKER,
     PICKS,
     VENDOR,
     Origin,
     Pool,
 )
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.ranking import Ranking
+from tile_oracle.judge.selection import fixed_kernels, select
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.libraries.libraries import is_library_name, library_of
 from tile_oracle.problem import Problem
@@ -39,8 +43,9 @@ class Listed:
         table = self.table[self.table["problem"].isin([problem.id for problem in problems])]
         if table.empty:
             return None, Origin(NO_MODEL, detail=self.why_none)
+        origin = replace(self.origin, lacking=_lacking(table, problems, pool))
         if not self.with_others:
-            return table, self.origin
+            return table, origin
         named = {str(problem): set(kernels) for problem, kernels in table.groupby("problem")["kernel"]}
         last = float(table["predicted_tflops"].min()) - 1.0
         others = [
@@ -50,7 +55,17 @@ class Listed:
             for kernel in pool(problem)
             if kernel.name not in named[problem.id]
         ]
-        return pd.concat([table, _table(others)], ignore_index=True) if others else table, self.origin
+        return pd.concat([table, _table(others)], ignore_index=True) if others else table, origin
+
+
+def _lacking(table: pd.DataFrame, problems: Sequence[Problem], pool: Pool) -> dict[str, str]:
+    """Problem id -> the first choice, where it is no candidate."""
+    first = {problem: kernels[0] for problem, kernels, _ in Ranking.of(table).of_problems()}
+    return {
+        problem.id: first[problem.id]
+        for problem in problems
+        if problem.id in first and all(kernel.name != first[problem.id] for kernel in pool(problem))
+    }
 
 
 def file_of_picks(path: Path, problems: Sequence[Problem]) -> Listed:
@@ -94,12 +109,37 @@ def _table(rows: Sequence[tuple[str, str, float]]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
+class BestSingle:
+    """The kernel that is best on average over the problems of a kind, chosen with hindsight from the records,
+    which are None before they are measured."""
+
+    records: pd.DataFrame | None
+
+    def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
+        """As Model.rank."""
+        from tile_oracle.record.final import final_measurements
+
+        if self.records is None:
+            return None, Origin(NO_MODEL, detail="nothing is measured yet")
+        final = final_measurements(self.records)
+        selection = select(problems, final, find_oracles(final), None)
+        if not selection["oracle_tflops"].notna().any():
+            return None, Origin(NO_MODEL, detail="no problem has an ok kernel")
+        fixed = fixed_kernels(final, selection)["kernel"]
+        detail = "of each kind of problem, chosen with hindsight"
+        origin = Origin(PICKER, "the best single kernel", detail, order_only=True)
+        return _table([(problem, kernel, 1.0) for problem, kernel in fixed.items()]), origin
+
+
+@dataclass(frozen=True)
 class OutOfFold:
     """Each problem of the records is ranked by a model that was trained on the others: by nearest neighbours
-    where candidates have no fields of their own. records: None before they are measured."""
+    where candidates have no fields of their own, or where they are asked for. records: None before they are
+    measured."""
 
     records: pd.DataFrame | None
     arch: str
+    neighbours: bool = False
 
     def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
         """As Model.rank."""
@@ -110,7 +150,7 @@ class OutOfFold:
             return None, Origin(
                 NO_MODEL, detail="a model ranks the kernels of a kernel set, and there is none"
             )
-        named = any(isinstance(kernel, NamedKernel) for kernel in kernels)
+        named = self.neighbours or any(isinstance(kernel, NamedKernel) for kernel in kernels)
         try:
             return self._neighbours(kernels) if named else self._trained(kernels)
         except ModelError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tile_oracle.kernel import Kernel
@@ -17,6 +17,7 @@ OUT_OF_FOLD = "out_of_fold"
 HELD = "held"
 PICKS = "picks"
 VENDOR = "vendor"
+PICKER = "picker"
 NO_MODEL = "none"
 
 COLUMNS = ("problem", "kernel", "predicted_tflops")
@@ -32,15 +33,28 @@ class Origin:
     """The model that ranked the kernels. kind: "folder" (a trained model folder), "out_of_fold" (models
     cross-validated on this run's own records, each problem ranked by one that never saw it), "held" (the
     picks that the baseline holds, judged again), "picks" (a CSV file of picks), "vendor" (a library's own
-    choice) or "none".
+    choice), "picker" (another maker's: tile_oracle.pickers) or "none".
     detail: one more sentence, such as the folds or the training data. order_only: its predictions are scores,
-    not TFLOPS. considered: the models among which `auto` chose, a kind of problem at a time."""
+    not TFLOPS. considered: the models among which `auto` chose, a kind of problem at a time.
+
+    identity: its version and the digests of its files, if not a folder. us_per_pick: its own time for one
+    problem, in microseconds, on this machine. mapped: problem id -> what it chose, where the nearest
+    kernel of the pool stands for it, by `rule`; same_tile: those of them whose tile and split-K are as
+    chosen. lacking: problem id -> what it chose, which the pool lacks.
+    default: the problems for which it has its default alone."""
 
     kind: str = NO_MODEL
     name: str = ""
     detail: str = ""
     order_only: bool = False
     considered: tuple[Mapping[str, Any], ...] = ()
+    identity: str = ""
+    us_per_pick: float | None = None
+    rule: str = ""
+    mapped: Mapping[str, str] = field(default_factory=dict)
+    same_tile: tuple[str, ...] = ()
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    default: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -49,6 +63,8 @@ class Origin:
             text = f"ranked by the trained model {self.name}"
         elif self.kind == VENDOR:
             text = f"the own choice of {self.name}"
+        elif self.kind == PICKER:
+            text = f"picks of {self.name}"
         elif self.kind == PICKS:
             text = f"picks from the file {self.name}"
         elif self.kind == OUT_OF_FOLD:

@@ -53,7 +53,9 @@ def part_to_judge(selection: pd.DataFrame, baseline: Baseline | None, in_sample:
     kernels count on every problem, because they do not depend on the model."""
     covered = selection[selection["coverage"] == COVERED]
     seen = covered["problem"].isin(list(in_sample))
-    alone = ~seen & ((covered["kernels_ranked"] == 1) | (covered["kernels_measured"] == 1))
+    # A picker may name its choice alone, among others that are ok.
+    only_ok = (covered["kernels_ranked"] == 1) & (covered["kernels_ok"] == 1)
+    alone = ~seen & (only_ok | (covered["kernels_measured"] == 1))
     gone = {*in_sample, *covered.loc[alone, "problem"]}
     rest = selection[~selection["problem"].isin(list(gone))]
     if baseline is not None and gone:

@@ -222,6 +222,11 @@ def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
     problems with an oracle; problems where it is not ok count as 0. Indexed by problem id; only problems with
     an oracle; 0 to 1. The kernel is chosen with hindsight, so no fixed choice can do better.
     """
+    return fixed_kernels(final, selection)["ratio"]
+
+
+def fixed_kernels(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
+    """The kernels of `fixed_choice`, `kernel`, and their efficiencies, `ratio`, by problem id."""
     with_oracle = selection[selection["oracle_tflops"].notna()]
     kind_fields = ["op", *operation_named(records_op(selection)).kind_fields]
     kind = with_oracle.groupby(kind_fields, observed=True, dropna=False).ngroup().to_numpy()
@@ -229,7 +234,7 @@ def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
     row = pd.Index(with_oracle["problem"]).get_indexer(pd.Index(names))[problems]
     counted = (final["status"] == "ok").to_numpy() & (row >= 0)
     row = row[counted]
-    kernels, _ = pd.factorize(final["kernel"][counted], sort=True)
+    kernels, names_of = pd.factorize(final["kernel"][counted], sort=True)
     tflops = final["tflops"].to_numpy(dtype=np.float64)[counted]
     ratio = np.minimum(tflops / with_oracle["oracle_tflops"].to_numpy(dtype=np.float64)[row], 1.0)
     pairs = pd.DataFrame({"kind": kind[row], "kernel": kernels, "ratio": ratio})
@@ -240,23 +245,10 @@ def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
     chosen = kernels == kernel_of[kind[row]]
     found = np.zeros(len(with_oracle))
     found[row[chosen]] = ratio[chosen]
-    return pd.Series(found, index=pd.Index(with_oracle["problem"], name="problem"), name="ratio")
-
-
-def first_choice_efficiency(
-    rankings: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame
-) -> pd.Series:
-    """TFLOPS of the first kernel of other rankings / those of the oracle: by problem id, 0 to 1, 0 where that
-    kernel is not ok. Only problems with an oracle whose first kernel was measured.
-
-    Raises ModelError as `select` does.
-    """
-    first = _order_of(rankings).best(1, dict.fromkeys(selection["problem"], ""))
-    first = _with_measurements(first[first["rank"] == 1], final)
-    oracle = selection.set_index("problem")["oracle_tflops"].astype("float64")
-    first = first[first["status"].notna() & first["problem"].map(oracle).notna()].set_index("problem")
-    reached = first["tflops"].astype("float64").where(first["status"] == "ok", 0.0)
-    return (reached / oracle.reindex(first.index)).clip(upper=1.0)
+    named = np.asarray(names_of, dtype=object)[kernel_of[kind]] if len(found) else kind
+    return pd.DataFrame(
+        {"kernel": named, "ratio": found}, index=pd.Index(with_oracle["problem"], name="problem")
+    )
 
 
 _MEASURED = ("status", "detail", "tflops", "latency_ms", "remeasured")

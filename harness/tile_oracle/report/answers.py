@@ -47,7 +47,11 @@ def is_it_good(data: ReportData) -> list[str]:
             ("the baseline", None if judged is None else judged.baseline),
             ("the noise ceiling", data.repeatability_percent),
             ("the best single kernel for all problems", data.fixed_mean_percent),
-            *((wording.beside_name(one, data), one.mean_percent) for one in data.beside),
+            *(
+                (wording.beside_name(one, data), one.mean_percent)
+                for one in data.beside
+                if one.mean_percent is not None
+            ),
         )
         if other is not None
     ]

@@ -27,6 +27,7 @@ from tile_oracle.process.arrow_memory import give_back
 from tile_oracle.record.final import final_measurements
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.lost_time import lost_times, time_weighted_percent
+from tile_oracle.report.picker_figures import PickerFigures, picker_figures
 from tile_oracle.report.sources import sources_by_problem
 from tile_oracle.report.timeline import Timeline, timeline_of
 
@@ -98,17 +99,6 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Another way to choose, beside the judged model: the efficiency of its first choices, in percent, over
-    those of the problems whose choice was measured."""
-
-    name: str
-    problems: int
-    mean_percent: float
-    p10_percent: float
-
-
-@dataclass(frozen=True)
 class RunInfo:
     """What was run, for the reports and the baseline. environment: device, driver, toolchain, versions.
     options: the options, as given. replayed: the replayed files, "" for a run that measured. accepting: the
@@ -167,8 +157,11 @@ class ReportData:
     """What the session did over its time; None for a replay."""
     reasons: Mapping[str, PickReason] = field(default_factory=dict)
     """Problem id -> why the model prefers the pick to the oracle; of the problems with the most lost time."""
-    beside: tuple[Beside, ...] = ()
-    """A library's own choice and the roofline, where they are known."""
+    others: tuple[ReportData, ...] = ()
+    """The reports of the further pickers that are judged, in order (--models); not kept in files."""
+    beside: tuple[PickerFigures, ...] = ()
+    """The figures of the other pickers: those of `others`, then those that are shown without being asked for,
+    a library's own choice and the roofline."""
     alone: tuple[str, ...] = ()
     """Problems with one candidate: 100 % by construction, and left out of the verdict."""
     export_differs: str = ""
@@ -183,6 +176,14 @@ class ReportData:
     def time_weighted_percent(self) -> float | None:
         """Total time of the oracles / total time of the picks, in percent; picks that failed have no time."""
         return time_weighted_percent(lost_times(self.selection))
+
+    @cached_property
+    def pickers(self) -> tuple[PickerFigures, ...]:
+        """All pickers side by side, the judged one first; none without a model."""
+        if self.rankings is None:
+            return ()
+        verdict = self.verdict if self.others else None
+        return picker_figures(self.ranked_by.name, self.ranked_by, self.selection, verdict), *self.beside
 
     @cached_property
     def ranking_order(self) -> Ranking | None:

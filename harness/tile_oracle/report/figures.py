@@ -37,7 +37,6 @@ def figure_groups(data: ReportData) -> list[Group]:
     if data.repeatability_percent is not None:
         ceiling = words.percent(data.repeatability_percent)
         compared.append((CEILING, f"{ceiling} (the first sweep's winners, re-timed)"))
-    compared += [(wording.beside_name(one, data), words.percent(one.mean_percent)) for one in data.beside]
     groups += [Group("to compare", compared)] if compared else []
     over_median, over_worst = speed_ups(data)
     if over_median is not None:

@@ -23,7 +23,6 @@ from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
 from tile_oracle.report.data import (
-    Beside,
     Candidates,
     Extrapolating,
     ReportData,
@@ -33,6 +32,7 @@ from tile_oracle.report.data import (
 )
 from tile_oracle.report.html import report_html
 from tile_oracle.report.markdown import summary_markdown
+from tile_oracle.report.picker_figures import PickerFigures
 
 SELECTION = "selection.parquet"
 VERDICT = "verdict.json"
@@ -78,8 +78,8 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
         "compare": {
             "one_kernel_for_all_mean_percent": data.fixed_mean_percent,
             "sweep_winners_measured_again_mean_percent": data.repeatability_percent,
-            "other_choices": [asdict(one) for one in data.beside],
         },
+        "pickers": [asdict(one) for one in data.pickers],
         "training": asdict(data.training),
         "candidates": asdict(data.candidates),
         "extrapolating": asdict(data.extrapolating),
@@ -131,7 +131,7 @@ class Inputs:
     candidates: Candidates = field(default_factory=Candidates)
     extrapolating: Extrapolating = field(default_factory=Extrapolating)
     reasons: Mapping[str, PickReason] = field(default_factory=dict)
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[PickerFigures, ...] = ()
 
 
 def read_inputs(run_dir: Path) -> Inputs:
@@ -148,7 +148,9 @@ def _read_inputs(run_dir: Path) -> Inputs:
     document = read_object(path, RecordError, _FIX)
     if document.get("schema") != VERDICT_SCHEMA:
         raise RecordError(f"{path} is not a verdict of schema {VERDICT_SCHEMA}: {_FIX}")
-    baseline, compare = document.get("baseline"), document.get("compare") or {}
+    baseline = document.get("baseline")
+    # Reports before those of several pickers have the other ones alone.
+    beside = (document.get("pickers") or [])[1:] or (document.get("compare") or {}).get("other_choices", [])
 
     def part(kind: type[_T], name: str) -> _T:
         return typed(document.get(name) or {}, kind, f"{path}: {name}", RecordError, _FIX)
@@ -167,7 +169,7 @@ def _read_inputs(run_dir: Path) -> Inputs:
         candidates=part(Candidates, "candidates"),
         extrapolating=part(Extrapolating, "extrapolating"),
         reasons=_reasons(document.get("reasons")),
-        beside=typed(compare.get("other_choices", []), tuple[Beside, ...], path, RecordError, _FIX),
+        beside=typed(beside, tuple[PickerFigures, ...], path, RecordError, _FIX),
     )
 
 

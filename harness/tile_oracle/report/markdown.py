@@ -10,6 +10,7 @@ from tile_oracle.report import answers, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.figures import figure_groups
 from tile_oracle.report.kernel_views import pairs, sources
+from tile_oracle.report.picker_figures import pickers_table
 from tile_oracle.report.problem_views import problem_table
 from tile_oracle.report.sections import criteria, losses
 
@@ -24,7 +25,13 @@ def summary_markdown(data: ReportData) -> str:
         for group in figure_groups(data)
         for name, value in group.pairs
     ]
-    tables = [problem_table(data, _MOST), *sources(data)[:1], *pairs(data), _surroundings(data)]
+    tables = [
+        pickers_table(data.pickers),
+        problem_table(data, _MOST),
+        *sources(data)[:1],
+        *pairs(data),
+        _surroundings(data),
+    ]
     parts = [
         f"# {text(wording.title(data))}",
         f"**Verdict: {text(wording.headline(data))}**",

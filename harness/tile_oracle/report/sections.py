@@ -31,6 +31,7 @@ from tile_oracle.report.figures import EFFICIENCY, FOUND, efficiencies, figure_g
 from tile_oracle.report.hero import hero_line
 from tile_oracle.report.kernel_views import heat, kernels, pairs, slices, sources
 from tile_oracle.report.lost_time import lost_times
+from tile_oracle.report.picker_figures import pickers_table
 from tile_oracle.report.problem_views import drill_cells, problems
 from tile_oracle.report.terms import anchor, terms_of
 
@@ -128,6 +129,11 @@ def _verdict(data: ReportData) -> Sequence[Block]:
     return [*tables, *([Notes(notes)] if notes else [])]
 
 
+def _pickers(data: ReportData) -> Sequence[Block]:
+    table = pickers_table(data.pickers)
+    return [table] if table.rows else []
+
+
 def _timeline(data: ReportData) -> Sequence[Block]:
     found = data.timeline
     if found is None:
@@ -183,7 +189,11 @@ def _environment(data: ReportData) -> View:
 Section = tuple[str, str, Callable[[ReportData], View | Sequence[Block]]]
 
 GROUPS: Mapping[str, Sequence[Section]] = {
-    "Verdict": (("answers", "Summary", _answers), ("judgement", "Criteria and notes", _verdict)),
+    "Verdict": (
+        ("answers", "Summary", _answers),
+        ("judgement", "Criteria and notes", _verdict),
+        ("pickers", "Pickers", _pickers),
+    ),
     "Where": (
         ("slices", "Kinds of problem", slices),
         ("problems", "Problems, most lost time first", problems),

@@ -6,6 +6,7 @@ from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import THROTTLED, ReportData
 from tile_oracle.report.figures import Group, figure_groups, source_groups
+from tile_oracle.report.picker_figures import picker_lines
 from tile_oracle.report.sections import criteria
 
 _NAMED_FAILURES = 3
@@ -19,7 +20,15 @@ def summary_lines(data: ReportData, width: int = 100, *, with_baseline: bool = T
     """
     width = max(width, 60)
     files = _files(data, with_baseline=with_baseline)
-    blocks = [_head(data), _figures(data), _worst(data), _failures(data), _verdict(data), files]
+    blocks = [
+        _head(data),
+        _figures(data),
+        picker_lines(data.pickers),
+        _worst(data),
+        _failures(data),
+        _verdict(data),
+        files,
+    ]
     lines: list[str] = []
     for block in blocks:
         if block and lines:

@@ -15,7 +15,8 @@ from tile_oracle.operation import operation_named
 from tile_oracle.pages.words import count, few, one_line, percent
 from tile_oracle.problem import kernel_prefix, problem_from_id
 from tile_oracle.record.schema import STATUSES
-from tile_oracle.report.data import Beside, ReportData
+from tile_oracle.report.data import ReportData
+from tile_oracle.report.picker_figures import PickerFigures
 
 
 def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
@@ -144,7 +145,7 @@ def pairs_sentence(data: ReportData) -> str:
     return sentence
 
 
-def beside_name(one: Beside, data: ReportData) -> str:
+def beside_name(one: PickerFigures, data: ReportData) -> str:
     """What stands beside the model, with its number of problems where that is not the model's."""
     same = one.problems == data.efficiency.covered
     return one.name if same else f"{one.name}, on {count(one.problems, 'problem')}"

@@ -1,13 +1,18 @@
-"""What stands beside the judged model: a library's own choice, the roofline, and exports of the model."""
+"""The pickers beside the judged one: those of --models, a library's own choice, the roofline; and exports."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tile_oracle.errors import HarnessError
-from tile_oracle.judge.selection import first_choice_efficiency
+from tile_oracle.judge.model import VENDOR as OF_LIBRARY
+from tile_oracle.judge.model import Origin
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.selection import COVERED, select
 from tile_oracle.problem_set import ProblemSet
-from tile_oracle.report.data import Beside, ReportData
+from tile_oracle.report.data import ReportData
+from tile_oracle.report.picker_figures import PickerFigures, picker_figures
 from tile_oracle.session.models import ROOFLINE, VENDOR, ModelChoice, model_of
 from tile_oracle.session.plan import Plan
 
@@ -16,28 +21,36 @@ if TYPE_CHECKING:
 
 
 def beside(
-    choice: ModelChoice, plan: Plan, part: ProblemSet, own: pd.DataFrame, arch: str, data: ReportData
-) -> tuple[Beside, ...]:
-    """The figures of the other ways to choose that are known for this plan, without the judged one.
+    choices: Sequence[ModelChoice],
+    plan: Plan,
+    part: ProblemSet,
+    own: pd.DataFrame,
+    arch: str,
+    data: ReportData,
+) -> tuple[PickerFigures, ...]:
+    """The figures of the further pickers that are judged (data.others), and of those that need no asking.
 
-    own: the records of these problems. A library without a ranking of its own, and operations and
-    architectures without a roofline, have none. Raises HarnessError.
+    choices: what is judged. own: the records of these problems. A library without a ranking of its own, and
+    operations and architectures without a roofline, have none. Raises HarnessError.
     """
-    found = []
-    for other in (ModelChoice(VENDOR) if plan.rankings else None, _roofline(plan, part, arch)):
-        if other is None or other.name == choice.name:
+    found = [
+        picker_figures(choice.name, one.ranked_by, one.selection, one.verdict, data.selection)
+        for choice, one in zip(choices[1:], data.others, strict=True)
+    ]
+    oracles = find_oracles(data.final)
+    for other in _unasked(plan, part, arch):
+        if other.name in [choice.name for choice in choices]:
             continue
-        model = model_of(other, plan, part, arch, records=own)
-        rankings, ranked_by = model.rank(part.problems, plan.kernels)
-        if rankings is None:
-            continue
-        name = f"{ranked_by.name}'s own choice" if other.name == VENDOR else "the roofline"
-        efficiency = 100.0 * first_choice_efficiency(rankings, data.final, data.selection)
-        if len(efficiency):
-            found.append(
-                Beside(name, len(efficiency), float(efficiency.mean()), float(efficiency.quantile(0.1)))
-            )
+        rankings, origin = model_of(other, plan, part, arch, records=own).rank(part.problems, plan.kernels)
+        selection = select(part.problems, data.final, oracles, rankings)
+        if (selection["coverage"] == COVERED).any():
+            name = _name(other, origin)
+            found.append(picker_figures(name, origin, selection, judged=data.selection))
     return tuple(found)
+
+
+def _name(other: ModelChoice, origin: Origin) -> str:
+    return f"{origin.name}'s own choice" if origin.kind == OF_LIBRARY else other.name
 
 
 def exports_differ(choice: ModelChoice, part: ProblemSet) -> str:
@@ -64,11 +77,14 @@ def exports_differ(choice: ModelChoice, part: ProblemSet) -> str:
     return "; ".join(found)
 
 
-def _roofline(plan: Plan, part: ProblemSet, arch: str) -> ModelChoice | None:
+def _unasked(plan: Plan, part: ProblemSet, arch: str) -> Iterator[ModelChoice]:
     from tile_oracle.model.roofline_folder import roofline_folder
 
+    if plan.rankings:
+        yield ModelChoice(VENDOR)
     kinds = dict.fromkeys(problem.kind for problem in part.problems if plan.kernels(problem))
     try:
-        return ModelChoice(ROOFLINE, {kind: roofline_folder(kind, arch) for kind in kinds}) if kinds else None
+        if kinds:
+            yield ModelChoice(ROOFLINE, {kind: roofline_folder(kind, arch) for kind in kinds})
     except HarnessError:  # no roofline for the operation, the data type or the architecture
-        return None
+        return

@@ -23,10 +23,10 @@ def closing_lines(
     lines = []
     for outcome in sorted(conclusion.outcomes - {Outcome.PASSED, Outcome.FAILED}, reverse=True):
         is_allowed = " (allowed)" if outcome in allowed else ""
-        lines.append(
-            f"{outcome.words}{is_allowed}: {_REASONS.get(outcome, _meaning(outcome))(conclusion.data)}"
-        )
-        ways = _WAYS[outcome](conclusion.data, command) if outcome in _WAYS else []
+        data = conclusion.of_outcome(outcome)
+        whose = f" ({data.ranked_by.name})" if data is not conclusion.data and data.ranked_by.name else ""
+        lines.append(f"{outcome.words}{is_allowed}{whose}: {_REASONS.get(outcome, _meaning(outcome))(data)}")
+        ways = _WAYS[outcome](data, command) if outcome in _WAYS else []
         if outcome not in allowed:
             ways.append((_ALLOWING.get(outcome, _GREEN), command.with_options(_allow(outcome))))
         lines += [f"  {what}:\n    {how}" for what, how in ways]

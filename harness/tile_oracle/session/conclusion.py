@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,12 +68,23 @@ SUSPECTS = "suspects.csv"
 @dataclass(frozen=True)
 class Conclusion:
     """One problem set's report and outcomes. baseline_note: what was done with the baseline, "" for nothing.
-    accepted: this run is the new baseline."""
+    accepted: this run is the new baseline. of_each: the outcomes of each picker, the judged one first."""
 
     data: ReportData
     baseline_note: str = ""
     accepted: bool = False
-    outcomes: frozenset[Outcome] = frozenset()
+    of_each: tuple[frozenset[Outcome], ...] = ()
+
+    @property
+    def outcomes(self) -> frozenset[Outcome]:
+        """PASSED alone, or all that keep one of the pickers from passing."""
+        found = frozenset[Outcome]().union(*self.of_each)
+        return found - {Outcome.PASSED} or found
+
+    def of_outcome(self, outcome: Outcome) -> ReportData:
+        """The report of the first picker that has an outcome."""
+        reports = (self.data, *self.data.others)
+        return next(one for one, has in zip(reports, self.of_each, strict=True) if outcome in has)
 
 
 def conclude(
@@ -93,53 +104,83 @@ def conclude(
         return []
     known = analysed or {}
     records = session.records(run) if stopped or not known else None
-    parts = tuple(zip(session.models, session.plan.sets, strict=True))
+    parts = tuple(zip(session.pickers, session.plan.sets, strict=True))
     reports = [
         known[part.name]
         if records is None
-        else analyse_set(session, records, choice, part, stopped, selected, known.get(part.name))
-        for choice, part in parts
+        else analyse_set(session, records, choices, part, stopped, selected, known.get(part.name))
+        for choices, part in parts
     ]
     # Reports need the settled records alone, and as much memory as all records have.
     records = None
     session.forget_records()
     give_back()
     conclusions = []
-    for (choice, part), data in zip(parts, reports, strict=True):
+    for (choices, part), data in zip(parts, reports, strict=True):
         folder = Path(data.run.folder)
         write_report(folder, data)
         write_suspects(folder, data)
-        note, accepted = "", False
-        if session.options.update_baseline:
-            note, accepted = _update_baseline(session, part, choice, data)
-        outcomes = outcomes_of(data, accepted, asked=session.options.model != NONE)
-        if session.target.interpreted:
-            outcomes = outcomes - {Outcome.PASSED} | {Outcome.NOT_TIMED}
-        conclusions.append(Conclusion(data, note, accepted, outcomes))
+        notes, accepted, outcomes = [], [], []
+        for choice, one in zip(choices, (data, *data.others), strict=True):
+            note, is_accepted = "", False
+            if session.options.update_baseline:
+                note, is_accepted = _update_baseline(session, part, choice, one)
+            notes.append(note)
+            accepted.append(is_accepted)
+            found = outcomes_of(one, is_accepted, asked=session.options.model != NONE)
+            timed = not session.target.interpreted
+            outcomes.append(found if timed else found - {Outcome.PASSED} | {Outcome.NOT_TIMED})
+        told = "\n".join(filter(None, notes))
+        conclusions.append(Conclusion(data, told, accepted[0], tuple(outcomes)))
     return conclusions
 
 
 def analyse_set(
     session: Session,
     records: pd.DataFrame,
-    choice: ModelChoice,
+    choices: Sequence[ModelChoice],
     part: ProblemSet,
     stopped: str,
     selected: Mapping[str, int],
     before: ReportData | None = None,
 ) -> ReportData:
-    """One problem set's report, from the run's records.
+    """One problem set's report, from the run's records: of the first picker, with the others beside it.
 
     before: an earlier report of this run, whose rankings and baseline are kept, because more records must not
     change the picks. Raises HarnessError.
     """
+    of_set = records["problem"].isin({problem.id for problem in part.problems})
+    own = records if of_set.all() else records[of_set]
+    final = session.settled(own) if own is records else None
+    data: ReportData | None = None
+    others = []
+    for place, choice in enumerate(choices):
+        earlier = None if before is None else (before, *before.others)[place]
+        one = _judged(session, own, choice, part, stopped, selected, earlier, final)
+        data, final = data or one, one.final
+        others += [one] if place else []
+    assert data is not None
+    data = replace(data, others=tuple(others), reasons=reasons_of_picks(choices[0], own, data))
+    plan = without(session.plan, session.lacking() | not_built(own))
+    return replace(data, beside=beside(choices, plan, part, own, session.target.arch, data))
+
+
+def _judged(
+    session: Session,
+    own: pd.DataFrame,
+    choice: ModelChoice,
+    part: ProblemSet,
+    stopped: str,
+    selected: Mapping[str, int],
+    before: ReportData | None,
+    final: pd.DataFrame | None,
+) -> ReportData:
+    """One picker's report on the records of a problem set."""
     options, plan = session.options, session.plan
     assert session.run is not None
     several = len(plan.sets) > 1
     folder = session.run.folder / set_name(part, plan.sets) if several else session.run.folder
     ids = {problem.id for problem in part.problems}
-    of_set = records["problem"].isin(ids)
-    own = records if of_set.all() else records[of_set]
     device = _most_common(own, "device")
     lacking = session.lacking() | not_built(own)
     ranges = ranges_of(choice)
@@ -177,16 +218,13 @@ def analyse_set(
         training=_training(session, choice, own, ids),
         candidates=_candidates(session, choice, part, lacking),
         settled_by=session.settling_command(session.run, folder / SUSPECTS),
-        final=session.settled(own) if own is records else None,
+        final=final,
     )
     give_back()
     extrapolating = _extrapolating(data, ranges, part, abstains=options.abstain)
     travel = travel_note(dict.fromkeys(choice.folders.values()), MadeBy.of_records(own))
-    reasons = reasons_of_picks(choice, own, data)
-    others = beside(choice, without(plan, lacking), part, own, session.target.arch, data)
     extrapolating = replace(extrapolating, travel=travel)
-    differs = exports_differ(choice, part)
-    return replace(data, extrapolating=extrapolating, reasons=reasons, beside=others, export_differs=differs)
+    return replace(data, extrapolating=extrapolating, export_differs=exports_differ(choice, part))
 
 
 def _extrapolating(data: ReportData, ranges: RangeOf, part: ProblemSet, *, abstains: bool) -> Extrapolating:
@@ -297,7 +335,7 @@ def _out_of_sample(data: ReportData) -> pd.DataFrame:
 
 def _training(session: Session, choice: ModelChoice, own: pd.DataFrame, ids: set[str]) -> Training:
     """The training problems of the models under test. Out-of-fold predictions are never in-sample."""
-    if choice.picks_file is not None:
+    if choice.picks_file is not None or choice.picker is not None:
         return Training(known=False)
     if not choice.folders:
         return Training()
@@ -339,6 +377,8 @@ def _ranked_by(choice: ModelChoice, data: ReportData) -> str:
     """The origin of the picks, to detect changes: digests of model folders, or the recipe."""
     if choice.picks_file is not None:
         return f"{choice.picks_file.name} sha256:{digest_of(choice.picks_file)}"
+    if choice.picker is not None:
+        return choice.picker.identity
     if not choice.folders:
         return f"{data.ranked_by.kind}: {data.ranked_by.name} ({data.ranked_by.detail})"
     digests = []

@@ -182,7 +182,7 @@ class FleetSession(LiveSession):
         if self._picks is None:
             assert self._driver is not None
             self._learn_known_failures(self._driver.kind)
-            self._picks = picks_of(self.models, without(self.plan, self.lacking()), self._held, self.target)
+            self._picks = picks_of(self.pickers, without(self.plan, self.lacking()), self._held, self.target)
         return self._picks(problem)
 
     def _blamed(self, problem: Problem, kernel: Kernel, deaths: int) -> tuple[Result, bytes]:

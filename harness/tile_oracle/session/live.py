@@ -208,7 +208,7 @@ class LiveSession(Session):
             self._planned,
             self._log,
             keep_samples=self.keep_samples,
-            picks=picks_of(self.models, without(self.plan, self.lacking()), self._held, self.target),
+            picks=picks_of(self.pickers, without(self.plan, self.lacking()), self._held, self.target),
         )
 
     @staticmethod

@@ -22,6 +22,9 @@ from tile_oracle.model.store import (
     named_model_folder,
     shipped_models,
 )
+from tile_oracle.pickers.chosen import Chosen
+from tile_oracle.pickers.installed import picker_named, picker_names
+from tile_oracle.pickers.picker import Picker
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.session.options import SessionOptions
@@ -36,12 +39,20 @@ if TYPE_CHECKING:
     from tile_oracle.training.extrapolation import RangeOf
 
 AUTO = "auto"
+SHIPPED = "shipped"
+"""As AUTO, among the shipped models alone."""
 OUT_OF_FOLD = "out-of-fold"
 NONE = "none"
 VENDOR = "vendor"
 """The own choice of the libraries of --kernels."""
 ROOFLINE = "roofline"
 """The analytic model of a kernel's time, without training."""
+SINGLE = "single"
+"""The best single kernel of each kind of problem, chosen with hindsight."""
+NEIGHBOURS = "neighbours"
+"""As OUT_OF_FOLD, by nearest neighbours."""
+WORDS = (AUTO, SHIPPED, ROOFLINE, VENDOR, OUT_OF_FOLD, NEIGHBOURS, SINGLE, NONE)
+"""What --model can be that names neither a file nor a folder, besides pickers of other makers."""
 _NO_LIGHTGBM = "lightgbm is not installed (pip install lightgbm)"
 
 
@@ -51,7 +62,7 @@ class ModelChoice:
     out-of-fold, none and a file.
 
     why: why there is no model, "" for `--model none`. picks_file: a CSV file of picks in place of a model.
-    looked: what `auto` found, a kind at a time.
+    looked: what `auto` found, a kind at a time. picker: another maker's, in place of a model.
     """
 
     name: str
@@ -59,6 +70,7 @@ class ModelChoice:
     why: str = ""
     picks_file: Path | None = None
     looked: tuple[ModelsFor, ...] = ()
+    picker: Picker | None = None
 
     def not_ranked(self, problems: ProblemSet) -> str:
         """The problems that no model ranks although others of the set have one; "" for none."""
@@ -124,13 +136,15 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
     kinds = list(dict.fromkeys(problem.kind for problem in problems.problems))
     if options.model == NONE:
         return ModelChoice(NONE)
-    if options.model == VENDOR:
-        return ModelChoice(VENDOR)
+    if options.model in (VENDOR, SINGLE, NEIGHBOURS):
+        return ModelChoice(options.model)
     if is_picks_file(options.model):
         path = Path(options.model).expanduser().resolve()
         if not path.is_file():
             raise ModelError(f"--model {options.model}: there is no such file of picks")
         return ModelChoice(path.stem, picks_file=path)
+    if (picker := picker_named(options.model, target.arch)) is not None:
+        return ModelChoice(picker.name, picker=picker)
     if importlib.util.find_spec("lightgbm") is None:
         # A machine that only measures needs no model: only an explicit --model is an error.
         if options.model == AUTO:
@@ -144,7 +158,7 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
         from tile_oracle.model.roofline_folder import roofline_folder
 
         return ModelChoice(ROOFLINE, {kind: roofline_folder(kind, target.arch) for kind in kinds})
-    if options.model != AUTO:
+    if options.model not in (AUTO, SHIPPED):
         folder = _folder(options.model, (options.models_dir, shipped_models()))
         kernels = [kernel for kind in kinds for kernel in _candidates(plan, problems, kind)]
         if kernels and not rankable(folder, kernels):
@@ -153,7 +167,11 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
                 "one on records of these kernels, leave it out, or name a CSV file of picks"
             )
         return ModelChoice(folder.name, dict.fromkeys(_predicted(folder, kinds), folder))
-    places = model_places(options.models_dir, target.arch, target.name == REPLAY)
+    places = (
+        (shipped_models(),)
+        if options.model == SHIPPED
+        else model_places(options.models_dir, target.arch, target.name == REPLAY)
+    )
     looked = tuple(
         models_for(
             kind,
@@ -165,6 +183,11 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
         for kind in kinds
     )
     folders = {one.kind: one.folder for one in looked if one.folder is not None}
+    if not folders and options.model == SHIPPED:
+        none = "; ".join(dict.fromkeys(one.why_none for one in looked))
+        raise ModelError(
+            f"--model {SHIPPED}: no shipped model can rank these kernels" + (none and f": {none}")
+        )
     if not folders:
         return ModelChoice(VENDOR if plan.rankings else OUT_OF_FOLD, looked=looked)
     return ModelChoice("+".join(dict.fromkeys(one.name for one in folders.values())), folders, looked=looked)
@@ -191,7 +214,7 @@ def _folder(option: str, places: Sequence[Path]) -> Path:
     folder = named_model_folder(option, places)
     if folder is not None:
         return folder.resolve()
-    words = ("auto", "roofline", "vendor", "out-of-fold", "none")
+    words = (*WORDS, *picker_names())
     hint = did_you_mean(option, (*model_names(places), *words))
     raise ModelError(
         f"--model {option!r} is neither a model folder (with {SPEC_FILE}) nor the name of one under models/"
@@ -227,15 +250,19 @@ def model_of(
         return models.no_model(choice.why or "--model none")
     if choice.name == VENDOR:
         return models.choice_of_libraries(plan.rankings)
+    if choice.picker is not None:
+        return Chosen(choice.picker, records, arch)
     if choice.picks_file is not None:
         return models.file_of_picks(choice.picks_file, problems.problems)
-    if held:
+    if held and choice.name == OUT_OF_FOLD:
         return models.held_picks(held, choice.name)
     if choice.folders:
         from tile_oracle.evaluation.folder_model import Folders
 
         return Folders(choice.folders, choice.name, choice.not_ranked(problems), records, arch)
-    return models.OutOfFold(records, arch)
+    if choice.name == SINGLE:
+        return models.BestSingle(records)
+    return models.OutOfFold(records, arch, neighbours=choice.name == NEIGHBOURS)
 
 
 def ranges_of(choice: ModelChoice) -> RangeOf:
@@ -254,12 +281,17 @@ Picks = Callable[[Problem], tuple[Kernel, ...]]
 """The picks for a problem before it is measured."""
 
 
-def picks_of(choices: Sequence[ModelChoice], plan: Plan, held: Mapping[str, str], target: Target) -> Picks:
+def picks_of(
+    pickers: Sequence[Sequence[ModelChoice]], plan: Plan, held: Mapping[str, str], target: Target
+) -> Picks:
     """The picks of the models under test: of each, the first kernel of its ranking that the target does not
     refuse. None where predictions come after the measurements (out-of-fold). Models are loaded on first
     use."""
-    pairs = zip(choices, plan.sets, strict=True)
-    models = [model_of(choice, plan, part, target.arch, held) for choice, part in pairs]
+    models = [
+        model_of(choice, plan, part, target.arch, held)
+        for choices, part in zip(pickers, plan.sets, strict=True)
+        for choice in choices
+    ]
 
     def first(model: Model, problem: Problem) -> Kernel | None:
         table, _ = model.rank([problem], plan.kernels)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,17 @@ def _points(option: str, given: float) -> float:
     if not 0 <= given <= 100:
         raise HarnessError(f"{option} {given:g} is not a number of points from 0 to 100")
     return given
+
+
+def _several_models(option: str, text: str) -> str:
+    names = [name.strip() for name in text.split(",")]
+    again = [name for name in names if names.count(name) > 1]
+    if text and (not all(names) or again):
+        wrong = f"names {again[0]} twice" if again and all(names) else "has an empty name"
+        raise HarnessError(
+            f"{option} {text!r} {wrong}: write model folders, picks.csv or pickers, with commas"
+        )
+    return ",".join(names)
 
 
 # ---- the table --------------------------------------------------------------------------------------
@@ -313,9 +324,18 @@ class SessionOptions:
         "the model to judge: a folder, a name under models/, a CSV file of picks, auto (for each kind "
         "of problem the best founded one that can rank the candidates, else vendor or out-of-fold), vendor "
         "(the choice of a library of --kernels), roofline (an analytic model of GEMM, without training), "
-        "out-of-fold (predictions of a model cross-validated on this run's own records), or none",
+        "out-of-fold (predictions of a model cross-validated on this run's own records), a picker of another "
+        "maker (docs/pickers.md), or none",
         section="What is judged, and how",
         default="auto",
+        recorded=True,
+    )
+    models: str = _option(
+        "MODEL,...",
+        "several pickers, each as for --model, judged on the same measurements and by its own baseline; the "
+        "report is that of the first, with all side by side",
+        read=_several_models,
+        default="",
         recorded=True,
     )
     baseline_dir: Path = _option("DIR", "where baselines are kept (default: models/)", is_path=True)
@@ -377,6 +397,10 @@ class SessionOptions:
         """The pool in words: the kernel set, kernels in Triton, libraries."""
         return self.kernels.named(self.set_name)
 
+    def of_each_model(self) -> tuple[SessionOptions, ...]:
+        """The options of each picker that is judged, with its name as their model."""
+        return tuple(replace(self, model=name) for name in self.models.split(",") if name) or (self,)
+
     @property
     def tolerances(self) -> dict[str, float]:
         """The limits of the criteria, as tile_oracle.judge.criteria.Criteria takes them."""
@@ -436,6 +460,10 @@ def read_options(config: pytest.Config) -> SessionOptions:
         raise HarnessError("--fleet-devices and --fleet-match are for sessions with --fleet")
     if found["fleet"] is not None and config.getoption("dist", "no") != "no":
         raise HarnessError("--fleet has workers of its own: leave -n out")
+    if found["models"]:
+        if found["model"] != "auto":
+            raise HarnessError(f"--model {found['model']} and --models {found['models']}: leave one out")
+        found["model"] = found["models"].partition(",")[0]
     given = read_kernels(found["kernels"], here, found["ck_tile"])
     kernel_set = _kernel_set(given, found["kernel_set"])
     found |= {

@@ -21,12 +21,13 @@ from tile_oracle.model.store import (
     read_manifest,
     shipped_models,
 )
+from tile_oracle.pickers.installed import picker_names
 from tile_oracle.problem_set import ProblemSet, load_problem_sets, problem_set_of_ids
 from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.dataset_file import digest_of, read_about
 from tile_oracle.record.journal import names_in, parts_in
 from tile_oracle.record.run import purpose_of
-from tile_oracle.session.models import AUTO, NONE, OUT_OF_FOLD, ROOFLINE, VENDOR, is_picks_file
+from tile_oracle.session.models import AUTO, WORDS, is_picks_file
 from tile_oracle.session.options import SessionOptions
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
 def _model_folders(options: SessionOptions) -> list[Path]:
     """The folder of --model; all of the user's and all shipped ones if it names none."""
     roots = tuple(dict.fromkeys((options.models_dir, shipped_models())))
-    if options.model not in (AUTO, OUT_OF_FOLD, NONE, ROOFLINE, VENDOR) and not is_picks_file(options.model):
+    if options.model not in (*WORDS, *picker_names()) and not is_picks_file(options.model):
         places = [Path(options.model).expanduser(), *(root / options.model for root in roots)]
         folders = [place for place in places if is_model_folder(place)]
     else:

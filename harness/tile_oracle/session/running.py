@@ -154,7 +154,8 @@ class RunningHooks:
         ]
         chosen = [
             line
-            for choice, part in zip(session.models, plan.sets, strict=True)
+            for choices, part in zip(session.pickers, plan.sets, strict=True)
+            for choice in choices
             for line in choice.lines(part)
         ]
         return [as_text(line) for line in (*lines, *dict.fromkeys(chosen))]

@@ -70,9 +70,11 @@ class Session(ABC):
         self.target, self.target_reason = target, target_reason
         self.options = options
         self.plan = self._make_plan()
-        self.models: tuple[ModelChoice, ...] = tuple(
-            choose_model(options, part, self.target, self.plan) for part in self.plan.sets
+        self.pickers: tuple[tuple[ModelChoice, ...], ...] = tuple(
+            tuple(choose_model(one, part, self.target, self.plan) for one in options.of_each_model())
+            for part in self.plan.sets
         )
+        """Of each problem set, the pickers that are judged."""
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False
         self._began = time.monotonic()
@@ -171,11 +173,12 @@ class Session(ABC):
         return replace(measurement, known_failure=known) if known else measurement
 
     def _learn_known_failures(self, device: str) -> None:
-        for choice, part in zip(self.models, self.plan.sets, strict=True):
-            baseline = baseline_for(choice, part, device, self.options, self.target) if device else None
-            if baseline is not None:
-                self._known |= _known_failures(baseline)
-            self._held |= held_picks(choice, baseline, self.options)
+        for choices, part in zip(self.pickers, self.plan.sets, strict=True):
+            for choice in choices:
+                baseline = baseline_for(choice, part, device, self.options, self.target) if device else None
+                if baseline is not None:
+                    self._known |= _known_failures(baseline)
+                self._held |= held_picks(choice, baseline, self.options)
 
     @abstractmethod
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:

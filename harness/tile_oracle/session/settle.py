@@ -79,8 +79,8 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
     while True:
         records = load_records(run.folder, compact=True)
         todo: dict[str, tuple[list[Measurement], int]] = {}
-        for choice, part in zip(session.models, session.plan.sets, strict=True):
-            data = analyse_set(session, records, choice, part, "", selected, analysed.get(part.name))
+        for choices, part in zip(session.pickers, session.plan.sets, strict=True):
+            data = analyse_set(session, records, choices, part, "", selected, analysed.get(part.name))
             analysed[part.name] = data
             for name in _suspects(session, data):
                 timed = _leaders(session, by_id[name], data, in_turn.setdefault(name, set()))

@@ -1,0 +1,49 @@
+"""The pickers of other makers by name: the package's adapters, and what installed packages offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from tile_oracle.errors import HarnessError, ModelError
+from tile_oracle.pickers.picker import Picker
+
+ENTRY_POINTS = "tile_oracle.pickers"
+_OWN = {"nvmatmul": "tile_oracle.pickers.nvmatmul:picker"}
+
+
+def picker_names() -> tuple[str, ...]:
+    """The names of all pickers that can be asked for."""
+    return (*_OWN, *_declared())
+
+
+def picker_named(name: str, arch: str) -> Picker | None:
+    """The picker of a name for an architecture; None for an unknown name. Raises ModelError for one that
+    cannot be used here."""
+    if name in _OWN:
+        module, _, function = _OWN[name].partition(":")
+        own: Picker = getattr(import_module(module), function)(arch)
+        return own
+    point = _declared().get(name)
+    if point is None:
+        return None
+    where = f"entry point {name} = {point.value} of {ENTRY_POINTS}"
+    try:
+        found: Picker = point.load()()
+    except HarnessError:
+        raise
+    except Exception as error:  # whatever the module does when it is imported
+        raise ModelError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from None
+    if missing := [part for part in ("name", "identity", "maps", "pick") if not hasattr(found, part)]:
+        raise ModelError(f"{where} is no picker: it lacks {', '.join(missing)} (tile_oracle.pickers.picker)")
+    return found
+
+
+def _declared() -> Mapping[str, EntryPoint]:
+    found = {one.name: one for one in entry_points(group=ENTRY_POINTS)}
+    if taken := sorted(found.keys() & _OWN.keys()):
+        raise ModelError(
+            f"entry point {taken[0]} of {ENTRY_POINTS} has the name of a picker of tile-oracle: rename it"
+        )
+    return found

@@ -1,0 +1,115 @@
+"""A picker: whatever chooses a kernel for a problem, as it is deployed.
+
+A package offers one by an entry point, a function without arguments that returns a `Picker`:
+
+    [project.entry-points."tile_oracle.pickers"]
+    mine = "my_package.picker:picker"
+
+Then `pytest --model mine` judges it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import log2
+from typing import Protocol
+
+from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.problem import Problem
+
+Value = int | float | bool | str
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A choice that names no kernel of the pool: a configuration in the picker's own words.
+
+    values: what the picker has decided, by the names of `configuration_of`. among: the kernels that the
+    choice can mean. default: what is used because the picker knows no better, such as a table's fallback.
+    """
+
+    values: Mapping[str, Value]
+    among: Callable[[Kernel], bool] = field(default=lambda kernel: True, compare=False)
+    default: bool = False
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.values.items())
+
+
+class Picker(Protocol):
+    """A picker of another maker. name: as for --model. identity: its version, and the digests of its files.
+    rule: how its configurations are mapped to kernels; "" where it names kernels. maps: whether the nearest
+    kernel stands for a configuration that the pool lacks."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def identity(self) -> str: ...
+
+    @property
+    def maps(self) -> bool: ...
+
+    def pick(self, problem: Problem, pool: Sequence[Kernel]) -> Sequence[Kernel | Configuration]:
+        """The choices for a problem, best first; none where the picker has no answer. Raises ModelError."""
+
+
+NAMES = {
+    "tile_m": ("BLOCK_M", "BLOCK_SIZE_M"),
+    "tile_n": ("BLOCK_N", "BLOCK_SIZE_N"),
+    "tile_k": ("BLOCK_K", "BLOCK_SIZE_K"),
+    "split_k": ("SPLIT_K", "NUM_KSPLIT"),
+    "group_m": ("GROUP_M", "GROUP_SIZE_M"),
+    "warps": ("num_warps",),
+    "stages": ("num_stages", "STAGES"),
+}
+"""The common name of a value -> its names in configurations of Triton kernels."""
+_COMMON = {name: common for common, names in NAMES.items() for name in names}
+_FAMILY = ("tile_m", "tile_n", "tile_k", "pipeline", "scheduler", "epilogue")
+_WAVES = ("warp_m", "warp_n", "warp_k")
+
+
+def configuration_of(kernel: Kernel) -> Mapping[str, Value]:
+    """What a kernel is configured with, by common names: tile_m, tile_n, tile_k, split_k, group_m, warps,
+    stages, and further ones by their own. A Triton kernel without SPLIT_K has split_k = 1."""
+    if isinstance(kernel, NamedKernel):
+        return {"split_k": 1} | {_COMMON.get(name, name): value for name, value in kernel.values}
+    found: dict[str, Value] = {name: getattr(kernel, name) for name in _FAMILY if hasattr(kernel, name)}
+    waves = [getattr(kernel, name, None) for name in _WAVES]
+    if all(isinstance(one, int) for one in waves):
+        found["warps"] = waves[0] * waves[1] * waves[2]  # type: ignore[operator]
+    return found
+
+
+NEAREST = (
+    "nearest: the smallest sum of |log2(chosen / kernel's)| over tile and split-K, then over the rest that "
+    "the picker chose, 1 for a word that differs; then the name that sorts first"
+)
+"""The one rule of mapping, in words."""
+_FIRST = ("tile_m", "tile_n", "tile_k", "split_k")
+
+Distance = tuple[float, float]
+"""Over tile and split-K, and over the rest."""
+EXACT: Distance = (0.0, 0.0)
+
+
+def distance(chosen: Configuration, kernel: Kernel) -> Distance:
+    """How far a kernel is from a chosen configuration, by the rule NEAREST; EXACT if nothing differs. What
+    the kernel does not have counts as 1."""
+    own, first, rest = configuration_of(kernel), 0.0, 0.0
+    for name, value in chosen.values.items():
+        has, apart = own.get(name), 1.0
+        if isinstance(value, int | float) and isinstance(has, int | float) and value > 0 and has > 0:
+            apart = abs(log2(value / has))
+        elif has == value:
+            apart = 0.0
+        first, rest = (first + apart, rest) if name in _FIRST else (first, rest + apart)
+    return first, rest
+
+
+def nearest(chosen: Configuration, pool: Sequence[Kernel]) -> tuple[Kernel, Distance] | None:
+    """The nearest kernel of a pool and its distance; None where the choice can mean none of them."""
+    able = ((distance(chosen, kernel), kernel.name, kernel) for kernel in pool if chosen.among(kernel))
+    best = min(able, key=lambda one: one[:2], default=None)
+    return None if best is None else (best[2], best[0])
