@@ -17,7 +17,6 @@ from tile_oracle.errors import ModelError
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import (
     TOP_K,
-    first_choice_efficiency,
     fixed_choice,
     kernel_table,
     select,
@@ -243,23 +242,3 @@ class TestBadRankings:
     def test_problems_of_another_set_are_left_aside(self) -> None:
         rankings = pd.concat([ranking(PROBLEM, {B: 1.0}), ranking(OTHER, {A: 1.0})])
         assert selection(THREE, rankings)["problem"].tolist() == [PROBLEM.id]
-
-
-def test_another_choice_is_judged_by_the_same_oracles() -> None:
-    rows = [
-        record(PROBLEM, A, 50.0),
-        record(PROBLEM, B, 100.0),
-        record(OTHER, A, 80.0),
-        record(OTHER, B, 40.0, status="wrong"),
-        record(THIRD, A, 10.0),
-    ]
-    chosen = selection(rows, ranking(PROBLEM, {A: 1.0}), (PROBLEM, OTHER, THIRD))
-    other = pd.concat(
-        [
-            ranking(PROBLEM, {B: 1.0, A: 2.0}),
-            ranking(OTHER, {B: 3.0, A: 2.0}),
-            ranking(THIRD, {C: 3.0, A: 2.0}),
-        ]
-    )
-    found = first_choice_efficiency(other, final_measurements(frame(rows)), chosen)
-    assert found.to_dict() == {PROBLEM.id: 0.5, OTHER.id: 0.0}, "of the third, C was not measured"

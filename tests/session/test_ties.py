@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def measured_again(choice: ModelChoice, held: dict[str, str]) -> dict[str, str]:
-    picks = picks_of([choice], PLAN, held, TARGET)
+    picks = picks_of([[choice]], PLAN, held, TARGET)
     return {problem.id: kernel.name for problem in PROBLEMS for kernel in picks(problem)}
 
 
@@ -102,6 +102,6 @@ def test_what_the_target_refuses_is_no_pick(folder: Path) -> None:
     refusing: Any = SimpleNamespace(
         arch="gfx950", refusal=lambda kernel, problem: "no" if kernel.name == first[problem.id] else None
     )
-    second = picks_of([choice], PLAN, {}, refusing)
+    second = picks_of([[choice]], PLAN, {}, refusing)
     ranked = Predictor.load(folder).rank(PROBLEMS[0], KERNELS)
     assert second(PROBLEMS[0]) == (ranked[1][0],)

@@ -148,7 +148,11 @@ def pairs_sentence(data: ReportData) -> str:
 def beside_name(one: PickerFigures, data: ReportData) -> str:
     """What stands beside the model, with its number of problems where that is not the model's."""
     same = one.problems == data.efficiency.covered
-    return one.name if same else f"{one.name}, on {count(one.problems, 'problem')}"
+    name = _SPOKEN.get(one.name, one.name)
+    return name if same else f"{name}, on {count(one.problems, 'problem')}"
+
+
+_SPOKEN = {"roofline": "the roofline", "single": "the best single kernel"}
 
 
 def coverage_sentence(data: ReportData) -> str:

@@ -1,0 +1,104 @@
+"""`--models`: several pickers on the same measurements, each judged by its own baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tests.pytest_project import Project
+from tests.session.recorded import SET, Recorded, make_recorded
+from tests.session.test_picks_file import write_picks
+
+FIRST = """
+from tile_oracle.pickers.picker import Configuration
+
+class First:
+    name, identity, maps = "first", "first 2.1", True
+
+    def pick(self, problem, pool):
+        return [Configuration({"tile_m": 64, "tile_n": 64, "tile_k": 64, "pipeline": "compv9"})]
+
+def picker():
+    return First()
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(make_project: Callable[[], Project]) -> Recorded:
+    found = make_recorded(make_project())
+    folder = found.project.folder
+    info = folder / "first-2.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: first\nVersion: 2.1\n")
+    (info / "entry_points.txt").write_text(
+        "[tile_oracle.pickers]\nfirst = the_first:picker\nlist = builtins:list\n"
+        "none_such = no_such_module:picker\n"
+    )
+    (folder / "the_first.py").write_text(FIRST)
+    (folder / "conftest.py").write_text("import sys\nsys.path.insert(0, '.')\n")
+    write_picks(found, folder / "picks.csv", place=1)
+    return found
+
+
+def of_name(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {one["name"]: one for one in document["pickers"]}
+
+
+@pytest.mark.slow
+def test_all_are_judged_side_by_side_each_by_its_own_baseline(recorded: Recorded) -> None:
+    words = ("--problem-set", SET, f"--oracle={recorded.oracle}", "--models=made_up,first,picks.csv,single")
+    env = {"PYTHONPATH": str(recorded.project.folder)}
+    new = recorded.project.pytest(*words, "--run-name=new", environment=env)
+    assert new.status == 10, new.output
+    assert "first: no baseline: not judged yet" in new.output
+    accepted = recorded.project.pytest(*words, "--update-baseline", "--run-name=accepted", environment=env)
+    assert accepted.status == 0, accepted.output
+    folder = recorded.project.folder / "models"
+    assert {path.parents[2].name for path in folder.glob("*/*/*/*.json")} == {
+        "made_up",
+        "first",
+        "picks",
+        "single",
+    }
+    again = recorded.project.pytest(*words, "--run-name=again", environment=env)
+    assert again.status == 0, again.output
+    found = of_name(recorded.project.verdict(recorded.project.folder / "reports" / "again"))
+    assert list(found) == ["made_up", "first", "picks", "single"]
+    assert {one["state"] for one in found.values()} == {"passed"}
+    assert found["first"]["identity"] == "first 2.1"
+    assert found["first"]["exact"] == 0
+    assert found["first"]["mapped"] + found["first"]["same_tile"] == len(recorded.problems)
+    assert "nearest: the smallest sum" in again.output
+    low, high = (found["picks"]["difference_mean"][side] for side in ("low", "high"))
+    assert low <= found["picks"]["mean_percent"] - found["made_up"]["mean_percent"] <= high
+    assert found["made_up"]["us_per_pick"] > 0
+    write_picks(recorded, recorded.project.folder / "picks.csv", place=-1)
+    worse = recorded.project.pytest(*words, environment=env)
+    assert worse.status == 1, worse.output
+    assert "verdict passed" in worse.output, "the first picker has passed"
+    assert "picks: failed: criteria not met: mean" in worse.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("models", "told"),
+    [
+        (
+            "none_such",
+            "entry point none_such = no_such_module:picker of tile_oracle.pickers cannot be loaded",
+        ),
+        ("list", "entry point list = builtins:list of tile_oracle.pickers is no picker: it lacks name"),
+        ("firsst", "did you mean first?"),
+        ("single,single", "names single twice"),
+        ("single,", "has an empty name"),
+    ],
+)
+def test_what_cannot_be_a_picker_is_named(recorded: Recorded, models: str, told: str) -> None:
+    env = {"PYTHONPATH": str(recorded.project.folder)}
+    done = recorded.project.pytest(
+        "--problem-set", SET, f"--oracle={recorded.oracle}", f"--models={models}", environment=env
+    )
+    assert done.status == 4, done.output
+    assert told in done.output
