@@ -21,9 +21,10 @@ from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.model import Origin
 from tile_oracle.pages.words import moment
 from tile_oracle.report.answers import is_it_good
-from tile_oracle.report.data import Beside, ReportData, RunInfo, Scope, analyse
+from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.hero import hero_line, spots
 from tile_oracle.report.html import report_html
+from tile_oracle.report.picker_figures import PickerFigures
 
 VOID = {"meta", "br", "wbr", "input", "link", "img"}
 RUN = RunInfo(
@@ -146,7 +147,7 @@ def test_every_chart_has_a_text_alternative() -> None:
 
 
 def test_the_line_of_the_head_has_every_way_to_choose_and_no_text_over_another() -> None:
-    beside = tuple(Beside(f"picker number {n}", 40, 97.0 + 0.1 * n, 90.0) for n in range(6))
+    beside = tuple(PickerFigures(f"picker number {n}", 40, 97.0 + 0.1 * n, 90.0) for n in range(6))
     data = dataclasses.replace(
         a_report(40), fixed_mean_percent=61.6, repeatability_percent=99.9, beside=beside
     )

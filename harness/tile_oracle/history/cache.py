@@ -24,7 +24,7 @@ from tile_oracle.history.summary import REPORT, SELECTION, VERDICT, NameTable, R
 
 CACHE = ".tile-oracle-history"
 
-_VERSION = 1
+_VERSION = 2
 _DIGEST_BYTES = 16
 _CODES, _FLOATS = ("problems", "picks", "oracles"), ("efficiency", "tflops")
 

@@ -55,7 +55,7 @@ def _group(group: Group) -> dict[str, Any]:
 
 
 def _run(run: RunSummary, speed: float | None) -> dict[str, Any]:
-    plain = ("folder", "name", "when", "state", "complete", "pairs", "new_failures", *MADE_BY)
+    plain = ("folder", "name", "when", "state", "complete", "pairs", "new_failures", "pickers", *MADE_BY)
     figures = {figure.name: getattr(run, figure.name, None) for figure in FIGURES}
     return {name: getattr(run, name) for name in plain} | figures | {"speed": speed}
 

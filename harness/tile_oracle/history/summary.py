@@ -68,7 +68,7 @@ class RunSummary:
     measured in the run. device_hours: of the device's own clock over all timed and warm-up runs.
     pairs_per_s: measurements / time from the first to the last. problems, picks, oracles: numbers of a
     NameTable, sorted by problem; efficiency (fraction) and tflops of the oracle, NaN if unknown, in the same
-    order.
+    order. pickers: the figures of all of them, the judged one first (report.picker_figures).
     """
 
     folder: str
@@ -95,6 +95,7 @@ class RunSummary:
     device_hours: float | None = None
     pairs_per_s: float | None = None
     has_report: bool = False
+    pickers: tuple[dict[str, Any], ...] = ()
     problems: Codes = field(default_factory=_no_codes)
     picks: Codes = field(default_factory=_no_codes)
     oracles: Codes = field(default_factory=_no_codes)
@@ -136,6 +137,7 @@ def summarize(folder: Path, shown_as: str, names: NameTable) -> RunSummary:
         device_hours=spent[0],
         pairs_per_s=spent[1],
         has_report=(folder / REPORT).is_file(),
+        pickers=tuple(one for one in verdict.get("pickers") or () if isinstance(one, dict)),
         problems=problems,
         **choices,
     )
