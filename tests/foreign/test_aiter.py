@@ -58,7 +58,7 @@ def test_tables_state_their_type_or_are_refused(tmp_path: Path) -> None:
         ("a8w8_tuned_gemm", "cu_num,M,N,K,us,kernelName\n80,1,64,64,5,a8w8_256x128", "neither a column"),
         ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,64,64,torch.int8", "'int8'"),
         ("untuned_gemm", "M,N,K,q_dtype_w,q_dtype_a\n1,64,64,torch.float8_e4m3fn,torch.int8", "q_dtype_a"),
-        ("bf16_tuned_gemm", PLAIN.replace("gfx950", "gfx1250"), "of 'gfx1250'"),
+        ("bf16_tuned_gemm", PLAIN.replace("gfx950", "gfx1350"), "of 'gfx1350'"),
     ]  # fmt: skip
     for stem, text, said in cases:
         (tmp_path / f"{stem}.csv").write_text(text + "\n")

@@ -149,7 +149,8 @@ def test_a_line_without_a_kernel_is_counted_with_its_reason(checkout: Path, line
     [
         ("forward/profiler/nhwgc.conf", "does not name exactly one data type"),
         ("forward/profiler/nhwgc_bf16_fp16.conf", "does not name exactly one data type"),
-        ("forward/profiler/bf16.conf", "does not name the layout"),
+        ("forward/profiler/nhwgc_ndhwgc_bf16.conf", "names both layouts, nhwgc and ndhwgc"),
+        ("forward/profiler/ngchw_bf16.conf", "layout ngchw: problems here have nhwgc or ndhwgc"),
     ],
 )
 def test_an_ambiguous_path_is_a_reason(checkout: Path, name: str, reason: str) -> None:
@@ -157,6 +158,27 @@ def test_an_ambiguous_path_is_a_reason(checkout: Path, name: str, reason: str) -
     write(checkout, GOOD, name=name)
     ((_, said),) = read_builder_configs("profiler", checkout).left_out
     assert reason in said
+
+
+def test_a_path_without_layout_is_of_nhwgc_and_says_so(checkout: Path) -> None:
+    write(checkout, GOOD, name="forward/profiler/bf16.conf")
+    configs = read_builder_configs("profiler", checkout)
+    assert [line.ndim for line in configs.lines] == [2]
+    assert configs.notes[1:] == ("  1 lines do not give their layout: nhwgc is assumed",)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("8,8,3,1,1,1,1,8,2,2,2,2", "a depthwise convolution of images in NGCHW"),
+        ("16, 16, 5, 1, 2, 1, 1, 4, 2, 2, 2, 2", "a depthwise convolution of images in NGCHW"),
+        ("direct_tile_conv_fwd_fp16_c4_w1x1", "a direct convolution, not an implicit GEMM"),
+    ],
+)
+def test_lines_of_other_kernels_are_refused_by_name(checkout: Path, line: str, what: str) -> None:
+    write(checkout, line, name="forward/profiler/ngchw_depthwise.conf")
+    with pytest.raises(RuleError, match=f"no line makes a kernel; .*1 lines: {what}: no operation here has"):
+        load_rule_set(rules_of("profiler", checkout))
 
 
 def test_a_file_with_only_bad_lines_is_refused(checkout: Path) -> None:

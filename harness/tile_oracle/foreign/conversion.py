@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,8 @@ from tile_oracle.foreign.contract import REFUSED, UNITS_MS, Field, number_of, st
 from tile_oracle.foreign.dialect import Dialect
 from tile_oracle.foreign.summary import Imported, ImportSummary, Refusals
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.kernel.named import is_named
+from tile_oracle.kernel.other_kernels import other_kernel
 from tile_oracle.problem import Kind, Problem, kind_text, problem_from_id
 from tile_oracle.record.schema import arrow_schema, kernel_columns, problem_columns
 from tile_oracle.version import __version__
@@ -186,8 +187,8 @@ class _Rows:
         counts = np.bincount(codes, minlength=len(found))
         places: dict[Kernel, int] = {}
         for index, name in enumerate(found):
-            if re.search(self.dialect.other, str(name)):
-                self.refuse("kernel of another operation, or of another layout of B", codes == index)
+            if not is_named(name) and (what := other_kernel(str(name))):
+                self.refuse(f"kernel of another operation: {what}", codes == index)
                 continue
             try:
                 named = parse_kernel_name(str(name))

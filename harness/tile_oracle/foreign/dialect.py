@@ -50,8 +50,7 @@ class Dialect:
     """One operation's names in foreign files. `optional`: dimensions that have defaults. `shape`: the
     dimensions that begin a new problem when a log mentions them. `kernel_word`: pattern of a kernel's name in
     running text. `any_case`: whether logs may write dimensions in lower case. `own`: its fields besides those
-    of all operations. `other`: what in a kernel's name says that it is of another operation. `meant`: the
-    kernel that was measured under a kernel's name."""
+    of all operations. `meant`: the kernel that was measured under a kernel's name."""
 
     op: str
     optional: tuple[str, ...]
@@ -59,7 +58,6 @@ class Dialect:
     kernel_word: re.Pattern[str]
     any_case: bool
     own: Mapping[str, Field]
-    other: str
     meant: Callable[[Any], Kernel] = _as_named
 
     @cached_property
@@ -144,7 +142,6 @@ CONVOLUTIONS = Dialect(
             ("batch", "batch_size"), _of_problem(lambda text, one: text.removesuffix(".0") == str(one.N))
         ),
     },
-    other=r"_multiple_|_bias_|_scale_",
 )  # fmt: skip
 
 _LAYOUT_LETTERS = {"rowmajor": "r", "columnmajor": "c", "colmajor": "c", "r": "r", "c": "c"}
@@ -210,7 +207,6 @@ GEMMS = Dialect(
     re.compile(r"\bgemm_[A-Za-z0-9_]+"),
     any_case=True,
     own={**_OF_KERNEL, **GEMM_FIELDS},
-    other=r"preshuffle|_multi_|_batched_|_grouped_",
     meant=_padded_mem,
 )
 
@@ -218,7 +214,7 @@ GEMMS = Dialect(
 def dialect_of(op: str) -> Dialect:
     """The dialect of an operation."""
     own = {one.op: one for one in (GEMMS, CONVOLUTIONS)}
-    return own.get(op) or Dialect(op, (), (), re.compile(re.escape(op)), False, {}, other="(?!)")
+    return own.get(op) or Dialect(op, (), (), re.compile(re.escape(op)), False, {})
 
 
 def dialect_of_text(text: str) -> Dialect:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, Self
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel.fields import EPILOGUES, PIPELINE_NAME, SCHEDULERS, TiledKernel, shortened
 from tile_oracle.kernel.named import NamedKernel, is_named, parse_named_kernel
+from tile_oracle.kernel.other_kernels import other_kernel
 from tile_oracle.operation import DEFAULT_OPERATION, Kind, find_operation, operation_named, operation_names
 from tile_oracle.problem import Problem
 
@@ -80,7 +81,12 @@ def parse_kernel_name(name: str) -> Kernel:
     if is_named(name):
         return parse_named_kernel(name)
     named = (op for op in operation_names() if isinstance(name, str) and name.startswith(op + "_"))
-    return operation_named(next(named, DEFAULT_OPERATION)).parse_kernel(name)
+    try:
+        return operation_named(next(named, DEFAULT_OPERATION)).parse_kernel(name)
+    except KernelError:
+        if isinstance(name, str) and (what := other_kernel(name)):
+            raise KernelError(f"{shortened(name)} is {what}: no operation here has such kernels") from None
+        raise
 
 
 def kernel_of_kind(kind: Kind, name: str) -> Kernel:

@@ -59,7 +59,12 @@ class BuilderConfigs:
     def notes(self) -> tuple[str, ...]:
         """Notes for the user: how many lines were left out and why, most frequent reason first."""
         total = len(self.lines) + len(self.left_out)
-        assumed = sum(line.assumed_vector_c for line in self.lines)
+        assumed = {
+            "the vector width of the result: that of B is assumed": [
+                one.assumed_vector_c for one in self.lines
+            ],
+            "their layout: nhwgc is assumed": [one.assumed_layout for one in self.lines],
+        }
         first: dict[str, str] = {}
         for place, reason in self.left_out:
             first.setdefault(reason, place)
@@ -71,11 +76,7 @@ class BuilderConfigs:
                 f"  {count} lines: {reason} (first: {first[reason]})"
                 for reason, count in counts.most_common()
             ),
-            *(
-                [f"  {assumed} lines do not give the vector width of the result: that of B is assumed"]
-                if assumed
-                else []
-            ),
+            *(f"  {sum(of)} lines do not give {what}" for what, of in assumed.items() if any(of)),
         )
 
 

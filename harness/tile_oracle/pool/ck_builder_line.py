@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tile_oracle.arch import Triple
+from tile_oracle.kernel.other_kernels import other_kernel
 
 WAVEFRONT = 64
 _T = TypeVar("_T")
@@ -34,7 +35,7 @@ class UnreadableLineError(ValueError):
 class BuilderLine:
     """The kernel of one line. place: file and line number. warp_tile: its k is the one that Composable
     Kernel's builder uses. assumed_vector_c: the line does not give vectors[2], which is then set to
-    vectors[1]."""
+    vectors[1]. assumed_layout: neither line nor path gives the layout, which is then nhwgc."""
 
     place: str
     direction: str
@@ -53,6 +54,7 @@ class BuilderLine:
     two_stage: bool
     specialization: str
     assumed_vector_c: bool = False
+    assumed_layout: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,7 @@ _LABEL = re.compile(r"[A-Za-z]\w*:\s*")
 _DIRECTIONS = (("BwdWeight", "bwd_weight"), ("BwdData", "bwd_data"), ("Fwd", "forward"))
 _DTYPES = ("bf16", "fp16", "fp32")
 _RANKS = {"nhwgc": 2, "2d": 2, "ndhwgc": 3, "3d": 3}
+_OTHER_LAYOUTS = ("ngchw", "ngcdhw", "nchw", "ncdhw")
 _LAYOUTS = {2: ("NHWGC", "GKYXC", "NHWGK"), 3: ("NDHWGC", "GKZYXC", "NDHWGK")}
 _PIPELINES: Mapping[str, str] = {
     "v1": "basic_v1", "v2": "mem", "v3": "compv3", "v4": "compv4", "v5": "compv5"
@@ -186,6 +189,8 @@ def read_line(place: str, text: str, path: Path, more: Mapping[str, Sequence[For
     """
     match = _LINE.fullmatch(text)
     if match is None:
+        if what := other_kernel(text):
+            raise UnreadableLineError(f"{what}: no operation here has such kernels")
         raise UnreadableLineError("not of the form Class<number, ...>")
     name = match[1]
     if name == _EXPLICIT:
@@ -310,6 +315,7 @@ def _line_of(place: str, name: str, value: Mapping[str, str], path: Path) -> Bui
         two_stage="TwoStage" in name or (explicit and dtype != "fp32" and vector_c % 2 == 1),
         specialization=_SPECIALIZATIONS[given],
         assumed_vector_c=assumed,
+        assumed_layout="NDimSpatial" not in value and not _said_by(path, _RANKS),
     )
 
 
@@ -338,9 +344,11 @@ def _kind(value: Mapping[str, str], path: Path) -> tuple[str, int]:
     if "NDimSpatial" not in value:
         if len(dtypes) != 1:
             raise UnreadableLineError(f"its path does not name exactly one data type of {', '.join(_DTYPES)}")
-        if len(ranks) != 1:
-            raise UnreadableLineError("its path does not name the layout, nhwgc or ndhwgc")
-        return next(iter(dtypes)), next(iter(ranks))
+        if other := _said_by(path, {layout: layout for layout in _OTHER_LAYOUTS}):
+            raise UnreadableLineError(f"layout {min(other)}: problems here have nhwgc or ndhwgc")
+        if len(ranks) > 1:
+            raise UnreadableLineError("its path names both layouts, nhwgc and ndhwgc")
+        return next(iter(dtypes)), next(iter(ranks), 2)
     dtype, ndim = _checked_kind(value)
     if dtypes and dtypes != {dtype}:
         raise UnreadableLineError(f"the line is of {dtype}, its path of {' and '.join(sorted(dtypes))}")
