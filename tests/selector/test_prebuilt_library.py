@@ -38,7 +38,7 @@ def test_a_library_that_does_not_load_is_compiled_instead(
 ) -> None:
     (tmp_path / "selector.so").write_bytes(b"not a library")
     monkeypatch.setattr(prebuilt_library, "find", lambda built_from: tmp_path / "selector.so")
-    monkeypatch.setattr(native_library, "_compilers", lambda toolchain: iter(()))
+    monkeypatch.setattr(native_library, "compilers", lambda toolchain: iter(()))
     with pytest.raises(BuildError, match="does not compile"):
         native_library.load.__wrapped__()
     assert "the wheel's selector.so cannot be loaded" in caplog.text

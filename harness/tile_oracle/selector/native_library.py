@@ -54,7 +54,9 @@ _KEY_VERSION = 1
 
 
 @dataclass(frozen=True)
-class _Compiler:
+class Compiler:
+    """A C++ compiler: what it is, a hash of it, and its first words."""
+
     identity: str
     fingerprint: str
     command: tuple[str, ...]
@@ -83,7 +85,7 @@ def load_of(sources: Path) -> ctypes.CDLL:
     if content.digest == _content().digest:
         return load()
     check_runs_code(default_cache_folder())
-    return _loaded(_built_with(_compilers("auto"), default_cache_folder(), content))
+    return _loaded(_built_with(compilers("auto"), default_cache_folder(), content))
 
 
 def _loaded(path: Path) -> ctypes.CDLL:
@@ -99,13 +101,13 @@ def is_compiled() -> bool:
     if prebuilt_library.find(built_from()) is not None:
         return True
     cache, digest = BuildCache(default_cache_folder()), _content().digest
-    return any(cache.find(_key(compiler, digest)) is not None for compiler in _compilers("auto"))
+    return any(cache.find(_key(compiler, digest)) is not None for compiler in compilers("auto"))
 
 
 def built(toolchain: str = "auto", folder: Path | None = None) -> Path:
     """The path of the library, which is built if necessary. toolchain: auto, clang++, g++, ziglang or a
     compiler's path. folder: the cache. Raises BuildError like `load`."""
-    return _built_with(_compilers(toolchain), folder if folder is not None else default_cache_folder())
+    return _built_with(compilers(toolchain), folder if folder is not None else default_cache_folder())
 
 
 def built_for(machine: str, glibc: str, folder: Path) -> Path:
@@ -114,7 +116,7 @@ def built_for(machine: str, glibc: str, folder: Path) -> Path:
     zig = find_toolchain("ziglang")
     assert isinstance(zig, ZigToolchain)
     command = (zig.wheel.zig, "c++", "-target", f"{machine}-linux-gnu.{glibc}", "-s")
-    return _built_with([_Compiler(zig.identity, zig.fingerprint, command)], folder)
+    return _built_with([Compiler(zig.identity, zig.fingerprint, command)], folder)
 
 
 def built_from() -> str:
@@ -122,7 +124,7 @@ def built_from() -> str:
     return content_key({"version": _KEY_VERSION, "sources": _content().digest, "flags": _FLAGS})
 
 
-def _built_with(compilers: Iterable[_Compiler], folder: Path, content: Headers | None = None) -> Path:
+def _built_with(compilers: Iterable[Compiler], folder: Path, content: Headers | None = None) -> Path:
     """The library by the first of these compilers that succeeds. content: of other sources."""
     cache = BuildCache(folder)
     content = content or _content()
@@ -137,7 +139,7 @@ def _built_with(compilers: Iterable[_Compiler], folder: Path, content: Headers |
     raise BuildError(f"the native selector does not compile: {'; '.join(failures)}")
 
 
-def _key(compiler: _Compiler, sources: str) -> str:
+def _key(compiler: Compiler, sources: str) -> str:
     return content_key(
         {
             "version": _KEY_VERSION,
@@ -159,7 +161,7 @@ def _content(folder: Path | None = None) -> Headers:
         return Headers(folder, tuple((name, path.read_bytes()) for name, path in relative))
 
 
-def _compilers(toolchain: str) -> Iterator[_Compiler]:
+def compilers(toolchain: str) -> Iterator[Compiler]:
     """Yields the available compilers. Raises BuildError if there is none."""
     found, reason = False, BuildError("no C++ compiler was found")
     for name in _COMPILERS if toolchain == "auto" else (toolchain,):
@@ -170,16 +172,16 @@ def _compilers(toolchain: str) -> Iterator[_Compiler]:
             continue
         found = True
         if isinstance(one, ZigToolchain):
-            yield _Compiler(one.identity, one.fingerprint, (one.wheel.zig, "c++"))
+            yield Compiler(one.identity, one.fingerprint, (one.wheel.zig, "c++"))
         else:
             # The compiler's name is not part of the key: its fingerprint identifies it.
-            yield _Compiler(one.identity, one.fingerprint, (str(getattr(one, "compiler", name)),))
+            yield Compiler(one.identity, one.fingerprint, (str(getattr(one, "compiler", name)),))
     if not found:
         raise reason
 
 
 def _build_locked(
-    cache: BuildCache, key: str, compiler: _Compiler, content: Headers, failures: list[str]
+    cache: BuildCache, key: str, compiler: Compiler, content: Headers, failures: list[str]
 ) -> CacheEntry | None:
     """Builds the library, or waits for another process that builds it. If that fails, returns None and
     appends the reason to `failures`."""
@@ -201,7 +203,7 @@ def _build_locked(
 
 
 def _compile(
-    cache: BuildCache, key: str, compiler: _Compiler, content: Headers
+    cache: BuildCache, key: str, compiler: Compiler, content: Headers
 ) -> tuple[CacheEntry | None, str]:
     units = [name for name, _ in content.files if name.startswith("src") and name.endswith(".cpp")]
     processes = CompilerProcesses()

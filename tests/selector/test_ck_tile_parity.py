@@ -1,0 +1,139 @@
+"""Composable Kernel's C++ heuristic against its model folder: each fault of such headers is found and named.
+
+ck_tile_checkout/ is a double of a checkout, with the interface of its headers and code of our own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+
+from tests.training.test_gemm_training import make_records
+from tile_oracle.cli import main
+from tile_oracle.features.hardware import hardware_features
+from tile_oracle.features.schemas import schema_named
+from tile_oracle.pool import gemm_pool
+
+CHECKOUT = Path(__file__).with_name("ck_tile_checkout")
+HEADER = Path("dispatcher", "include", "ck_tile", "dispatcher", "ml_heuristic.hpp")
+PROBLEMS = ("gemm-bf16-rcr-m16-n512-k1024", "gemm-bf16-rcr-m300-n1000-k1500")
+KERNELS = 60
+
+Asked = Callable[..., tuple[int, str]]
+"""asked(old, new): the command's status and text against the header with this text replaced."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published folder of 72 columns, with few leaves, so that kernels tie."""
+    folder, schema = tmp_path_factory.mktemp("gemm") / "m", schema_named("gemm_universal_72")
+    records = make_records(("rcr",))
+    label = np.log1p(records["tflops"].to_numpy(dtype=np.float64))
+    data = lgb.Dataset(schema.compute(records, hardware_features("gfx950")), label)
+    quiet = {"num_threads": 1, "verbosity": -1, "deterministic": True, "num_leaves": 7, "min_data_in_leaf": 2}
+    booster = lgb.train(quiet, data, 15)
+    folder.mkdir()
+    booster.save_model(folder / "model_tflops.lgbm")
+    spec = {
+        "op_type": "gemm_universal", "dtype": "bf16", "arch": "gfx950", "feature_names": list(schema.names),
+        "targets": ["tflops"], "log_targets": ["tflops"], "params": {},
+    }  # fmt: skip
+    (folder / "feature_spec.json").write_text(json.dumps(spec))
+    kernels = gemm_pool("bf16", "rcr", "gfx950", "default")[::7][:KERNELS]
+    (folder.parent / "names.txt").write_text("".join(f"{kernel.name}\n" for kernel in kernels))
+    return folder
+
+
+@pytest.fixture
+def asked(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Asked:
+    def ask(old: str = "", new: str = "") -> tuple[int, str]:
+        checkout = shutil.copytree(CHECKOUT, tmp_path / "checkout")
+        text = (checkout / HEADER).read_text()
+        assert text.count(old) == 1 or not old
+        (checkout / HEADER).write_text(text.replace(old, new) if old else text)
+        names = str(model.parent / "names.txt")
+        status = main(
+            ["model", "parity", str(model), *PROBLEMS, "--ck-tile", str(checkout), "--kernels", names]
+        )
+        shown = capsys.readouterr()
+        return status, shown.out + shown.err
+
+    return ask
+
+
+@pytest.mark.slow
+def test_a_faithful_header_passes(asked: Asked) -> None:
+    status, said = asked()
+    assert status == 0, said
+    assert f"ml_heuristic.hpp: {KERNELS} kernels x 2 problems" in said
+    assert f"features  0 of {2 * KERNELS} rows differ" in said
+    assert f"scores    0 of {2 * KERNELS} differ" in said
+    assert "picks     0 of 2 differ" in said
+    assert said.endswith("picks as the model folder\n")
+
+
+@pytest.mark.slow
+def test_floats_for_doubles_are_named(asked: Asked) -> None:
+    status, said = asked("data_type = 1;", "data_type = 0;")
+    assert status == 1
+    assert "LightGBM is told FLOAT32 (data_type 0) of an array of doubles" in said
+    assert f"features  {2 * KERNELS} of {2 * KERNELS} rows differ" in said
+    assert "first feature that differs: " + PROBLEMS[0] in said
+
+
+@pytest.mark.slow
+def test_a_missing_column_is_named(asked: Asked) -> None:
+    status, said = asked("    out.push_back(missing);\n")
+    assert status == 1
+    assert "passes 71 features, the model has 72" in said
+    assert "feature 59, missing_any_required_padding, is " in said
+    assert "LightGBM refuses 120 rows, whose score is then 0 (" in said
+    assert "all kernels have one score on 2 problems: the pick is whichever is first" in said
+    assert "DOES NOT pick as the model folder" in said
+
+
+@pytest.mark.slow
+def test_swapped_codes_are_named(asked: Asked) -> None:
+    status, said = asked("CompV4) return 1;", "CompV4) return 0;")
+    assert status == 1
+    assert "feature 22, pipeline, is 1 in the folder, 0 deployed" in said
+
+
+@pytest.mark.slow
+def test_a_wrong_code_of_a_pipeline_that_the_pool_lacks_is_a_remark(asked: Asked) -> None:
+    status, said = asked("CompV6 ? 6 : 0", "CompV6 ? 5 : 0")
+    assert status == 0
+    assert "not in this pool, but wrong in others: pipeline compv6 is 6 in the folder, 5 deployed" in said
+
+
+@pytest.mark.slow
+def test_an_unstable_sort_is_named(asked: Asked) -> None:
+    status, said = asked("std::stable_sort", "std::sort")
+    assert status == 1
+    assert "first order that differs: " in said
+    assert "the sort is not stable" in said
+
+
+@pytest.mark.slow
+def test_what_does_not_compile_or_run_is_one_line(asked: Asked, model: Path, tmp_path: Path) -> None:
+    status, said = asked("const int data_type = 1;", "const int data_type = one;")
+    assert status == 2
+    assert "does not compile: " in said
+    assert "undeclared identifier 'one'" in said or "'one' was not declared" in said
+
+
+def test_what_is_no_checkout_and_other_models_are_refused(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, message in (
+        ([str(model), "--ck-tile", str(tmp_path), "--kernel-set", "tiny"], "give a checkout of Composable"),
+        (["grouped_conv_forward_bf16_gfx950", "--ck-tile", str(CHECKOUT)], "picks GEMM kernels, not grouped"),
+    ):
+        assert main(["model", "parity", *words]) == 2
+        assert message in capsys.readouterr().err
