@@ -45,6 +45,8 @@ def test_a_misspelt_name_is_answered_with_the_model_that_was_meant(
     [
         ("evaluate", SHIPPED, "some.parquet"),
         ("compare", SHIPPED, SHIPPED, "--records", "some.parquet"),
+        ("train", "some.parquet", "-o", "out", "--adapt", SHIPPED),
+        ("train", "some.parquet", "-o", "out", "--warm-start", SHIPPED),
         ("suggest", "some.parquet", "--model", SHIPPED),
         ("search", "forward-fp32-n1-c64-k64-i56x56-f3x3-p1", "--model", SHIPPED),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,64 @@ def test_a_pool_may_be_ranked_in_place_of_the_trained_kernels(
     known = json.loads(predicted(capsys, PROBLEM, *words)[0])
     pool = json.loads(predicted(capsys, PROBLEM, *words, "--kernel-set", "default")[0])
     assert len(pool["picks"]) > len(known["picks"])
+
+
+@pytest.fixture
+def two_models(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with models/a_older, and models/z_newer, which was trained on two of its ten kernels."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(model, tmp_path / "models" / "a_older")
+    few = make_records(make_problems(12), make_kernels()[:2])
+    train(few, recipe_named("published").with_trees(20), n_splits=2).save(tmp_path / "models" / "z_newer")
+    return tmp_path
+
+
+def test_pick_and_predictions_take_the_same_model_and_say_what_else_fits(
+    two_models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more, taken, other in (
+        ([], "z_newer", "a_older, which fits, but is older"),
+        (
+            ["--kernels", "all.txt"],
+            "a_older",
+            "z_newer, which fits, but was trained on 2 of the 10 candidates",
+        ),
+    ):
+        (two_models / "all.txt").write_text("".join(f"{one.name}\n" for one in make_kernels()))
+        found = []
+        for words in (["--predictions"], []):
+            assert main(["pick", PROBLEM, "--arch", "gfx950", "--json", *words, *more]) == 0
+            out, err = capsys.readouterr()
+            assert f"model: {taken} (your own, " in err
+            assert f"models/{other}" in err
+            assert "grouped_conv_forward_bf16_gfx950, which fits, but is shipped" in err
+            document = json.loads(out)
+            found.append((document["model"], document["picks"][0]["kernel"]))
+        assert found[0] == found[1]
+        assert found[0][0] == taken
+
+
+def test_a_named_model_says_how_many_of_the_candidates_it_was_trained_on(
+    two_models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (two_models / "all.txt").write_text("".join(f"{one.name}\n" for one in make_kernels()))
+    assert main(["pick", PROBLEM, "--arch", "gfx950", "--kernels", "all.txt", "--model", "z_newer"]) == 0
+    assert "models/z_newer; trained on 2 of the 10 candidates)" in capsys.readouterr().err
+
+
+def test_a_list_of_kernels_may_be_ranked(
+    model: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    kernels = make_kernels()[:3]
+    listed = tmp_path / "few.json"
+    names = [one.name for one in kernels]
+    listed.write_text(json.dumps({"arch": ["gfx950"], "kernels": names}))
+    (line,) = predicted(capsys, PROBLEM, "--model", str(model), "--json", "--kernels", str(listed))
+    assert {pick["kernel"] for pick in json.loads(line)["picks"]} == set(names)
+
+
+@pytest.mark.parametrize(
+    "command", [["model", "export", "-o", "out"], ["pool", "search", PROBLEM, "--model"]]
+)
+def test_every_command_finds_a_model_of_ones_own_by_its_name(two_models: Path, command: list[str]) -> None:
+    assert main([*command, "a_older"]) == 0

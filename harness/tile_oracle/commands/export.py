@@ -40,7 +40,7 @@ ABOUT = (
     "answers as `tile-oracle pick --predictions`, bit for bit."
 )
 ARGUMENTS = (
-    argument("model", "MODEL", "model folder, or the name of a shipped model"),
+    argument("model", "MODEL", "model folder, or the name of one in models/ or of a shipped one"),
     argument("-o --output", "DIR", "folder to write", required=True),
     one_of(
         argument("--kernel-set", "SET", "the kernels of a rule set, for the model's problems"),

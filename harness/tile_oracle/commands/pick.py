@@ -8,6 +8,7 @@ import logging
 import math
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,12 +31,15 @@ from tile_oracle.commands.json_output import write_text
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.foreign.aiter import Winner, tuned_table
+from tile_oracle.kernel import Kernel, kernel_of_kind
+from tile_oracle.model.fitting_model import lines_on
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool.rules import rules_of
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Kind, Problem
 from tile_oracle.registry import Budget, Pick, Registry, results
 from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates
+from tile_oracle.selector.solutions import read_names
 from tile_oracle.session.options import duration_s
 from tile_oracle.targets import TargetOptions
 
@@ -110,14 +114,22 @@ ARGUMENTS = (
 )
 
 
-def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry:
-    """The registry that the arguments ask for; its messages go to stderr. Raises HarnessError."""
+def open_registry(
+    args: argparse.Namespace, fallback: Budget | None, problems: Sequence[Problem] = ()
+) -> Registry:
+    """The registry that the arguments ask for, for these problems; its messages go to stderr. Raises
+    HarnessError."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    named: list[Kernel] = []
+    if args.kernels and Path(args.kernels).suffix not in (".json", ".py") and Path(args.kernels).is_file():
+        for kind in dict.fromkeys(problem.kind for problem in problems):
+            named += kernels_in_file(args.kernels, kind)
+        args.kernels = None
     source = take_source(args, args.ck_tile)
     return Registry(
         args.target,
         arch=getattr(args, "arch", None),
-        kernels=args.kernel_set and rules_of(args.kernel_set, args.ck_tile),
+        kernels=named or (args.kernel_set and rules_of(args.kernel_set, args.ck_tile)),
         model=args.model and folder_of_model(args.model),
         models=Path("models"),
         engine=args.engine,
@@ -144,11 +156,13 @@ def run(args: argparse.Namespace) -> int:
     fallback = None if args.measure is None else Budget(duration_s("--measure", args.measure), None)
     status = 0
     winners: list[Winner] = []
-    with open_registry(args, fallback) as registry:
+    said = ""
+    with open_registry(args, fallback, problems) as registry:
         for problem in problems:
             began = time.perf_counter()
             candidates = registry.candidates(problem)
             loaded = time.perf_counter()
+            said = say_models(candidates, said)
             try:
                 picks = registry.rank(problem, args.top or 1)
             except (NoModelError, TargetError) as error:
@@ -165,6 +179,21 @@ def run(args: argparse.Namespace) -> int:
         if args.aiter is not None:
             _write_table(args.aiter, winners, registry.arch or "")
     return status
+
+
+def kernels_in_file(file: str, kind: Kind) -> list[Kernel]:
+    """The kernels of this kind that a file names by full or short names, one per line. Raises ModelError or
+    KernelError."""
+    kernels = [kernel_of_kind(kind, name) for name in read_names(file)]
+    return [kernel for kernel in kernels if kernel.kind == kind]
+
+
+def say_models(candidates: Candidates, said: str) -> str:
+    """Says on stderr which model was taken and what else fits, unless it was said before. Returns that."""
+    lines = "\n".join(lines_on([candidates.models]) if candidates.models and candidates.rank else ())
+    if lines and lines != said:
+        print(lines, file=sys.stderr)
+    return lines
 
 
 def _winners(problem: Problem, picks: list[Pick]) -> list[Winner]:

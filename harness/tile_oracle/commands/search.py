@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from tile_oracle.commands.arguments import argument, json_flag, seed
 from tile_oracle.commands.json_output import print_json
-from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import STRATEGIES, best_of, search
-from tile_oracle.model.fitting_model import models_for
+from tile_oracle.model.fitting_model import lines_on, models_for
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import folder_of_model, model_places
 from tile_oracle.pool import pool_of_kind
@@ -28,7 +28,7 @@ measurements of that kernel; for others the prediction is an extrapolation.
 ABOUT = "Random sampling or discrete differential evolution, reproducible by the seed."
 ARGUMENTS = (
     argument("problem", "PROBLEM", "problem id"),
-    argument("--model", "FOLDER", "model folder (default: the shipped one that fits)"),
+    argument("--model", "FOLDER", "model folder (default: the one that fits)"),
     argument("--arch", "ARCH", "architecture of the shipped model", default="gfx950"),
     argument("--strategy", None, "how kernels are chosen", choices=STRATEGIES, default="evolution"),
     argument("--budget", "N", "kernels in all", type=int, default=500),
@@ -49,9 +49,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         pool = pool_of_kind(problem.kind, args.arch)
         models = models_for(problem.kind, args.arch, model_places(Path("models"), args.arch), kernels=pool)
-        if models.folder is None:
-            raise ModelError(f"{models.why_none}: use --model")
-        folder = models.folder
+        folder = models.required
+        print("\n".join(lines_on([models])), file=sys.stderr)
     predictor = Predictor.load(folder)
     found = search(predictor, problem, args.budget, args.strategy, args.seed)
     best = best_of(found, predictor, args.top)

@@ -18,6 +18,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.table_file import csv_text
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model.store import folder_of_model
 from tile_oracle.record.dataset import load_records
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
@@ -149,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
         targets=targets,
         n_splits=args.folds,
         effort=effort,
-        warm_start=args.warm_start,
+        warm_start=args.warm_start and folder_of_model(args.warm_start),
         warm_trees=args.warm_trees,
         weights=_weights(args.weights) if args.weights else None,
         sources=tuple(Path(path).name for path in args.records),
@@ -193,7 +194,7 @@ def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
 
     if args.warm_start or args.recipe or args.also or args.weights:
         raise ModelError("--adapt keeps a model's trees: leave out the options that train new ones")
-    predictor, shifts = adapted(Path(args.adapt), records, args.threads, _binaries(args))
+    predictor, shifts = adapted(folder_of_model(args.adapt), records, args.threads, _binaries(args))
     save_adapted(predictor, shifts, records, args.out)
     if args.json:
         print_json({"folder": args.out, "adapted": args.adapt, "shifts": shifts})
@@ -233,7 +234,7 @@ def _binaries(args: argparse.Namespace) -> CodeTable | None:
     from tile_oracle.model.predictor import Predictor
     from tile_oracle.training.adapt import remembered
 
-    return CodeTable.of_build(args.build_dir, remembered(Predictor.load(Path(args.adapt))).facts)
+    return CodeTable.of_build(args.build_dir, remembered(Predictor.load(folder_of_model(args.adapt))).facts)
 
 
 def _weights(path: str) -> pd.DataFrame:

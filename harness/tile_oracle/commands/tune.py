@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     budget_s = duration_s("--budget", args.budget or "60s")
     problems = problems_of_arguments(args.problems)
     status = 0
-    with open_registry(args, None) as registry:
+    with open_registry(args, None, problems) as registry:
         if args.from_records:
             return seed_from_records(registry, args.from_records)
         for problem in problems:

@@ -47,7 +47,7 @@ def tune_set(args: argparse.Namespace) -> int:
     budget_s = duration_s("--budget", args.budget or BUDGET)
     problem_set = load_problem_set(args.problem_set)
     one_operation(problem_set.problems)
-    with open_registry(args, None) as registry:
+    with open_registry(args, None, problem_set.problems) as registry:
         arch = str(registry.arch)
         of_kind = {problem.kind: registry.candidates(problem).kernels for problem in problem_set.problems}
         kernels = list(dict.fromkeys(kernel for pool in of_kind.values() for kernel in pool))

@@ -19,6 +19,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas.configuration import family_of
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.libraries.libraries import is_library_name
@@ -85,6 +86,13 @@ class ModelsFor:
         return None if self.taken is None else self.taken.folder
 
     @property
+    def required(self) -> Path:
+        """The model's folder. Raises ModelError if none fits."""
+        if self.folder is None:
+            raise ModelError(f"{self.why_none}: use --model")
+        return self.folder
+
+    @property
     def why_none(self) -> str:
         """That no model fits and why those of the architecture do not, in one line; "" if one does."""
         if self.taken is not None:
@@ -93,6 +101,37 @@ class ModelsFor:
         near = [one for one in self.considered if read_spec(one.folder).arch == self.arch]
         reasons = "; ".join(f"{one.folder.name} {one.why_not}" for one in near)
         return f"no model fits {kind}: {reasons}" if near else f"no model was trained for {kind}"
+
+
+def lines_on(looked: Iterable[ModelsFor]) -> list[str]:
+    """What was taken for these kinds, how many of the candidates it was trained on, and what else fits."""
+    taken: dict[Path, list[Considered]] = {}
+    others: dict[Path, str] = {}
+    for one in (each for found in looked for each in found.considered):
+        if not one.why_not:
+            taken.setdefault(one.folder, []).append(one)
+        elif one.fits:
+            others.setdefault(one.folder, one.why_not)
+    return [
+        *(f"model: {folder.resolve().name} ({_origin(several)})" for folder, several in taken.items()),
+        *(f"model: not {folder}, which {why}" for folder, why in others.items() if folder not in taken),
+    ]
+
+
+def _origin(several: Sequence[Considered]) -> str:
+    """Whose a model is, and how many of the candidates of several kinds it was trained on."""
+    known = [one.trained for one in several if one.trained is not None]
+    return replace(
+        several[0],
+        candidates=sum(one.candidates for one in several),
+        trained=sum(known) if len(known) == len(several) else None,
+    ).origin
+
+
+def named_for(folder: Path, kind: Kind, arch: str, kernels: Collection[Kernel] = ()) -> ModelsFor:
+    """The model that was asked for by its name. Raises ModelError for a folder that cannot be read."""
+    known = Considered(folder, candidates=len(kernels), trained=_known(folder, kernels))
+    return ModelsFor(kind, arch, (known,))
 
 
 def models_for(
@@ -154,8 +193,7 @@ def _considered(
         why = f"{what} {able:,} of the {len(kernels):,} candidates"
     if why:
         return Considered(folder, why, fits=False)
-    known, manifest = _trained(folder), read_manifest(folder)
-    trained = None if known is None else sum(kernel.name in known for kernel in kernels)
+    trained, manifest = _known(folder, kernels), read_manifest(folder)
     share = 1.0 if trained is None or not kernels else trained / len(kernels)
     rank = (
         share >= 0.5,
@@ -212,6 +250,12 @@ def _rankable(folder: Path, spec: ModelSpec, kernels: Collection[Kernel]) -> int
         return len(kernels)
     known = _families(trained)
     return sum(family_of(kernel.name) in known for kernel in kernels)
+
+
+def _known(folder: Path, kernels: Collection[Kernel]) -> int | None:
+    """How many of the kernels a model was trained on; None if its folder does not list them."""
+    trained = _trained(folder)
+    return None if trained is None else sum(kernel.name in trained for kernel in kernels)
 
 
 def _trained(folder: Path) -> frozenset[str] | None:

@@ -24,7 +24,7 @@ from tile_oracle.files.user_file import read_bytes
 from tile_oracle.files.vouched_files import check_bytes
 from tile_oracle.model.forest import Forest
 from tile_oracle.model.model_text import read_model_text, why_not_a_sum
-from tile_oracle.model.store import SPEC_FILE, booster_file, read_json
+from tile_oracle.model.store import SPEC_FILE, booster_file, no_model_there, read_json
 from tile_oracle.operation import operations
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class ModelSpec:
 def read_spec(folder: Path) -> ModelSpec:
     """The folder's feature_spec.json. Raises ModelError when it is missing or invalid."""
     path = folder / SPEC_FILE
+    if not folder.is_dir():
+        raise ModelError(no_model_there(folder))
     given = {name: value for name, value in read_json(path).items() if value is not None}
     defaults = {"op_type": "grouped_conv", "dtype": "bf16", "arch": "gfx950"}
     if "variant" in given:

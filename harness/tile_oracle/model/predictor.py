@@ -39,7 +39,6 @@ from tile_oracle.model.store import (
     PHYSICAL_FILE,
     SPEC_FILE,
     kernels_trained_on,
-    no_model_there,
     read_json,
 )
 from tile_oracle.model.tree_targets import Target, target_named
@@ -68,8 +67,6 @@ class Predictor:
         features.
         """
         folder = Path(folder)
-        if not folder.is_dir():
-            raise ModelError(no_model_there(folder))
         spec = read_spec(folder)
         return cls(folder, spec, ranker_of(folder, spec, _boosters), threads)
 

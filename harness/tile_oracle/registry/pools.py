@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tile_oracle.errors import ModelError
 from tile_oracle.kernel import Kernel
-from tile_oracle.model.fitting_model import ModelsFor, models_for, pool_of_model
+from tile_oracle.model.fitting_model import ModelsFor, models_for, named_for, pool_of_model
 from tile_oracle.model.store import model_places
 from tile_oracle.pool import listed_pool, pool_for_problem
 from tile_oracle.problem import Kind, Problem, kind_text
@@ -76,9 +76,10 @@ class Pools:
                 )
         elif self._kernels is not None:
             kernels = [kernel for kernel in self._kernels if kernel.matches(problem)]
-        model = self._model or self._found(problem.kind, kernels)
+        models = self._found(problem.kind, kernels)
         if self._kernels is None:
-            kernels = self._of_model(problem, model)
+            own = () if models.folder is None else pool_of_model(models.folder, problem.kind)
+            kernels = own or pool_for_problem(problem, self._machine.arch)
         if not kernels:
             raise ModelError(f"the pool has no kernel for {kind_text(problem.kind)} on {arch.name}")
         without_code = [self._machine.without_code(kernel) for kernel in kernels]
@@ -92,19 +93,15 @@ class Pools:
             problem,
             arch.name,
             kernels,
-            model,
+            models,
             self._engine,
             self._say,
         )
-        return replace(loaded, here=self._machine.made_by)
+        return replace(loaded, here=self._machine.made_by, models=models)
 
     def _found(self, kind: Kind, kernels: Sequence[Kernel]) -> ModelsFor:
         arch, device = self._machine.arch.name, self._machine.device_name
+        if self._model is not None:
+            return named_for(self._model, kind, arch, kernels)
         places = model_places(self._models, arch, self._machine.target is None)
         return models_for(kind, arch, places, kernels=kernels, device=device)
-
-    def _of_model(self, problem: Problem, model: Path | ModelsFor) -> Sequence[Kernel]:
-        """The kernels that the model was trained on; the default rule set's where it lists none."""
-        folder = model if isinstance(model, Path) else model.folder
-        own = () if folder is None else pool_of_model(folder, problem.kind)
-        return own or pool_for_problem(problem, self._machine.arch)

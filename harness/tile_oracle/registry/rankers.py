@@ -15,7 +15,6 @@ from tile_oracle.model.fitting_model import ModelsFor
 from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor, check_problem
-from tile_oracle.model.store import no_model_there
 from tile_oracle.problem import Problem
 from tile_oracle.selector.ranker import NativeRanker
 
@@ -38,7 +37,8 @@ class Candidates:
     """The pool of a kind of problem and what ranks it, None without a model, with the reason in `why`.
 
     model: the model folder's name, "" without one. engine: native or python. order_only: whether the
-    predictions are scores, not TFLOPS. folder: the model folder. here: what builds and runs kernels here.
+    predictions are scores, not TFLOPS. folder: the model folder. predictor: the model, if it picks in
+    Python. models: what else fitted. here: what builds and runs kernels here.
     """
 
     kernels: tuple[Kernel, ...]
@@ -48,6 +48,8 @@ class Candidates:
     why: str = ""
     order_only: bool = False
     folder: Path | None = None
+    predictor: Predictor | None = None
+    models: ModelsFor | None = None
     here: MadeBy = field(default_factory=MadeBy)
 
     @cached_property
@@ -109,8 +111,6 @@ def load_candidates(
     if not isinstance(model, Path) and folder is None:
         return Candidates(pool, None, why=model.why_none)
     assert folder is not None
-    if not folder.is_dir():
-        raise ModelError(no_model_there(folder))
     spec, name = read_spec(folder), folder.resolve().name
     if spec.arch != arch:
         return Candidates(pool, None, why=f"{folder} was trained for {spec.arch}, not {arch}")
@@ -137,7 +137,8 @@ def load_candidates(
     def by_python(problem: Problem, k: int | None) -> Sequence[tuple[Kernel, float]]:
         return predictor.rank(problem, pool)[:k]
 
-    return Candidates(pool, by_python, name, PYTHON, order_only=predictor.ranker.orders_only, folder=folder)
+    order_only = predictor.ranker.orders_only
+    return Candidates(pool, by_python, name, PYTHON, "", order_only, folder, predictor)
 
 
 def _native(folder: Path, kernels: Sequence[Kernel], say: Callable[[str], None] | None) -> NativeRanker:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from tile_oracle.terminal.did_you_mean import did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tile_oracle.model.fitting_model import Considered, ModelsFor
+    from tile_oracle.model.fitting_model import ModelsFor
     from tile_oracle.training.extrapolation import RangeOf
 
 AUTO = "auto"
@@ -83,21 +83,12 @@ class ModelChoice:
 
     def lines(self, problems: ProblemSet) -> list[str]:
         """What is judged, what else fitted, and what has no model, for the session's header."""
-        taken: dict[Path, list[Considered]] = {}
-        others: dict[Path, str] = {}
-        for found in self.looked:
-            for one in found.considered:
-                if not one.why_not:
-                    taken.setdefault(one.folder, []).append(one)
-                elif one.fits:
-                    others.setdefault(one.folder, one.why_not)
         none = "; ".join(dict.fromkeys(one.why_none for one in self.looked if one.folder is None))
-        if not taken:
+        if not self.looked or not self.folders:
             return [f"model: {self.name}" + (f" ({none})" if none else "")]
-        lines = [f"model: {folder.name} ({_origin(several)})" for folder, several in taken.items()]
-        lines += [
-            f"model: not {folder}, which {why}" for folder, why in others.items() if folder not in taken
-        ]
+        from tile_oracle.model.fitting_model import lines_on
+
+        lines = lines_on(self.looked)
         if lacking := self.not_ranked(problems):
             lines.append(f"{lacking} ({none}); --model out-of-fold judges all by cross-validation")
         return lines
@@ -108,17 +99,6 @@ class ModelChoice:
             {"kind": kind_text(one.kind), "models": [each.as_json() for each in one.considered]}
             for one in self.looked
         )
-
-
-def _origin(several: Sequence[Considered]) -> str:
-    """Whose a model is, and how many of the candidates of several kinds it was trained on."""
-    first = several[0]
-    known = [one.trained for one in several if one.trained is not None]
-    return replace(
-        first,
-        candidates=sum(one.candidates for one in several),
-        trained=sum(known) if len(known) == len(several) else None,
-    ).origin
 
 
 def is_picks_file(model: str) -> bool:
@@ -152,7 +132,7 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
         raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
     if options.model == OUT_OF_FOLD:
         return ModelChoice(OUT_OF_FOLD)
-    from tile_oracle.model.fitting_model import models_for, rankable
+    from tile_oracle.model.fitting_model import models_for, named_for, rankable
 
     if options.model == ROOFLINE:
         from tile_oracle.model.roofline_folder import roofline_folder
@@ -166,7 +146,9 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
                 f"--model {options.model} ranks the kernels of a kernel set, not those of --kernels: train "
                 "one on records of these kernels, leave it out, or name a CSV file of picks"
             )
-        return ModelChoice(folder.name, dict.fromkeys(_predicted(folder, kinds), folder))
+        own = _predicted(folder, kinds)
+        named = (named_for(folder, one, target.arch, _candidates(plan, problems, one)) for one in own)
+        return ModelChoice(folder.name, dict.fromkeys(own, folder), looked=tuple(named))
     places = (
         (shipped_models(),)
         if options.model == SHIPPED

@@ -15,8 +15,8 @@ from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.libraries.libraries import library_of
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import (
-    is_model_folder,
     model_folders,
+    named_model_folder,
     oracle_device,
     read_manifest,
     shipped_models,
@@ -275,8 +275,8 @@ def _model_folders(options: SessionOptions) -> list[Path]:
     """The folder of --model; all of the user's and all shipped ones if it names none."""
     roots = tuple(dict.fromkeys((options.models_dir, shipped_models())))
     if options.model not in (*WORDS, *picker_names()) and not is_picks_file(options.model):
-        places = [Path(options.model).expanduser(), *(root / options.model for root in roots)]
-        folders = [place for place in places if is_model_folder(place)]
+        named = named_model_folder(options.model, roots)
+        folders = [] if named is None else [named]
     else:
         folders = [folder for root in roots for folder in model_folders(root)]
     return list(dict.fromkeys(folder.resolve() for folder in folders))
