@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tile_oracle.commands.pick import kernels_in_file
+from tile_oracle.commands.open_registry import kernels_in_file
 from tile_oracle.errors import HarnessError, RecordError
 from tile_oracle.files.sealed_json import read_object
 from tile_oracle.history.cache import _load

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.selector.made_problems import random_problems
-from tile_oracle.commands import pick
+from tile_oracle.commands import open_registry
 from tile_oracle.errors import HarnessError, ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.files.data_files import data_folder
@@ -66,7 +66,7 @@ def predicts(folder: Path, place: Path) -> str:
 def predicts_a_list(folder: Path, place: Path) -> str:
     file = place / "names.txt"
     file.write_text("".join(f"{kernel.name}\n" for kernel in some_kernels(folder)))
-    listed = pick.kernels_in_file(str(file), some_kernels(folder)[0].kind)
+    listed = open_registry.kernels_in_file(str(file), some_kernels(folder)[0].kind)
     return WORKS if tuple(listed) == some_kernels(folder) else "not yet"
 
 

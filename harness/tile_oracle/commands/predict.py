@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.pick import open_registry, say_models
+from tile_oracle.commands.open_registry import open_registry, say_models
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
 from tile_oracle.errors import ModelError

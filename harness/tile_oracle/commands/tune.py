@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tile_oracle.commands.arguments import PROBLEMS, QUIET, argument
 from tile_oracle.commands.json_output import progress_stream
-from tile_oracle.commands.pick import open_registry, outside_note, registry_arguments
+from tile_oracle.commands.open_registry import open_registry, outside_note, registry_arguments
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.tune_set import COLD_START_ARGUMENTS, seed_from_records, tune_set
 from tile_oracle.errors import TargetError, TunedError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tile_oracle.commands.arguments import Group, argument, json_flag, seed
-from tile_oracle.commands.pick import open_registry
+from tile_oracle.commands.open_registry import open_registry
 from tile_oracle.record.dataset import load_records
 from tile_oracle.registry import Registry
 from tile_oracle.registry.seed import entries_of_records
