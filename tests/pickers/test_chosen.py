@@ -84,13 +84,13 @@ def test_a_picker_that_is_not_mapped_lacks_what_is_not_in_the_pool() -> None:
     assert not origin.mapped
 
 
-def test_defaults_are_counted_and_silence_is_no_pick() -> None:
-    default = replace(configuration(128, 128, 64, split_k=1, warps=4), default=True)
+def test_fallbacks_are_counted_and_silence_is_no_pick() -> None:
+    default = replace(configuration(128, 128, 64, split_k=1, warps=4), fallback=True)
     told = Told(lambda problem: (default,) if problem.M > 16 else ())
     table, origin = Chosen(told, None, "sm_90").rank(PROBLEMS, lambda problem: POOL)
     assert table is not None
-    assert origin.default == tuple(problem.id for problem in PROBLEMS[1:])
-    assert set(table["problem"]) == set(origin.default)
+    assert origin.fallback == tuple(problem.id for problem in PROBLEMS[1:])
+    assert set(table["problem"]) == set(origin.fallback)
     nothing, origin = Chosen(Told(lambda problem: ()), None, "sm_90").rank(PROBLEMS, lambda problem: POOL)
     assert nothing is None
     assert origin.kind == NO_MODEL

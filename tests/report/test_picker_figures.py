@@ -35,7 +35,7 @@ def figures() -> tuple[PickerFigures, PickerFigures]:
         mapped=dict.fromkeys(ids[:6], "another"),
         same_tile=tuple(ids[:2]),
         lacking={ids[11]: "none"},
-        default=tuple(ids[5:7]),
+        fallback=tuple(ids[5:7]),
     )
     judged = picks(12)
     return picker_figures("ours", Origin(), judged), picker_figures(
@@ -46,10 +46,10 @@ def figures() -> tuple[PickerFigures, PickerFigures]:
 def test_choices_are_judged_apart_by_how_they_were_found() -> None:
     _, theirs = figures()
     assert (theirs.problems, theirs.lacking) == (11, 1)
-    assert (theirs.exact, theirs.same_tile, theirs.mapped, theirs.default) == (5, 2, 4, 2)
+    assert (theirs.exact, theirs.same_tile, theirs.mapped, theirs.fallback) == (5, 2, 4, 2)
     assert theirs.exact_mean_percent == pytest.approx(60.0)
     assert theirs.mapped_mean_percent == theirs.same_tile_mean_percent == pytest.approx(100.0)
-    assert theirs.default_mean_percent == pytest.approx(80.0)
+    assert theirs.fallback_mean_percent == pytest.approx(80.0)
     assert theirs.mean_percent == pytest.approx((6 * 100 + 5 * 60) / 11)
     assert theirs.coverage_percent == pytest.approx(100 * 11 / 12)
 
@@ -81,7 +81,7 @@ def test_the_table_fits_into_a_terminal_and_says_what_was_mapped() -> None:
     ]
     told = (
         "5 exactly (60.0 %), 2 same tile and split-K (100.0 %), 4 nearest (100.0 %), 1 lacking, "
-        "2 by default (80.0 %)"
+        "2 by fallback (80.0 %)"
     )
     assert f"  theirs: choices: {told}" in lines
     assert "    by a rule" in lines

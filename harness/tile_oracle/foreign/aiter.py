@@ -14,7 +14,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.files.spreadsheet import safe_cell
@@ -83,7 +83,7 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
         us, tflops = row.get("us", ""), number_of(row.get("tflops"))
         stated = {name: cell for name, cell in row.items() if name not in ("tflops", "us", "kernelname")}
         more = [what for pattern, what in _MORE if pattern.search(names)]
-        yield gemm_entry(
+        entry = gemm_entry(
             (_dtype(row, names), _LAYOUT, *(row[name] for name in "mnk")),
             kernel=("aiter", row.get("kernelname", ""), {name: row.get(name, "") for name in _OF_KERNEL}),
             times_ms=[number_of(us) / 1e3],
@@ -94,6 +94,8 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
             more=tuple(more),
             text=",".join(cells.values()),
         )
+        # Tables of `tuned_table` name our kernels.
+        yield replace(entry, kernel=row["kernelname"]) if row.get("libtype") == LIBTYPE else entry
 
 
 def _dtype(row: Mapping[str, str], names: str) -> str:

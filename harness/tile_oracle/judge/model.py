@@ -41,7 +41,7 @@ class Origin:
     problem, in microseconds, on this machine. mapped: problem id -> what it chose, where the nearest
     kernel of the pool stands for it, by `rule`; same_tile: those of them whose tile and split-K are as
     chosen. lacking: problem id -> what it chose, which the pool lacks.
-    default: the problems for which it has its default alone."""
+    fallback: the problems for which it has no choice of its own, but that for another shape, or a default."""
 
     kind: str = NO_MODEL
     name: str = ""
@@ -54,7 +54,7 @@ class Origin:
     mapped: Mapping[str, str] = field(default_factory=dict)
     same_tile: tuple[str, ...] = ()
     lacking: Mapping[str, str] = field(default_factory=dict)
-    default: tuple[str, ...] = ()
+    fallback: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:

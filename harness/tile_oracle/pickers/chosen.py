@@ -35,7 +35,7 @@ class Chosen:
         rows: list[tuple[str, str, float]] = []
         mapped: dict[str, str] = {}
         lacking: dict[str, str] = {}
-        default, same_tile, spent_us = [], [], []
+        fallback, same_tile, spent_us = [], [], []
         for problem, kernels in self._pools(problems, pool):
             began = time.perf_counter()
             choices = self._asked(problem, kernels)
@@ -44,8 +44,8 @@ class Chosen:
             if not choices:
                 continue
             first = choices[0]
-            if isinstance(first, Configuration) and first.default:
-                default.append(problem.id)
+            if isinstance(first, Configuration) and first.fallback:
+                fallback.append(problem.id)
             if found[0] is None:
                 lacking[problem.id] = _text(first)
                 continue
@@ -66,7 +66,7 @@ class Chosen:
             mapped=mapped,
             same_tile=tuple(same_tile),
             lacking=lacking,
-            default=tuple(default),
+            fallback=tuple(fallback),
         )
         return pd.DataFrame(rows, columns=list(COLUMNS)) if rows else None, origin
 

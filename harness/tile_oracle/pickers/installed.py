@@ -10,7 +10,7 @@ from tile_oracle.errors import HarnessError, ModelError
 from tile_oracle.pickers.picker import Picker
 
 ENTRY_POINTS = "tile_oracle.pickers"
-_OWN = {"nvmatmul": "tile_oracle.pickers.nvmatmul:picker"}
+_OWN = {name: f"tile_oracle.pickers.{name}:picker" for name in ("nvmatmul", "origami")}
 
 
 def picker_names() -> tuple[str, ...]:

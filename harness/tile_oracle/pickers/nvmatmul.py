@@ -20,7 +20,7 @@ from typing import Any
 
 from tile_oracle.errors import ModelError
 from tile_oracle.kernel import Kernel, NamedKernel
-from tile_oracle.pickers.picker import Configuration, configuration_of
+from tile_oracle.pickers.picker import Configuration, has_a_tile
 from tile_oracle.problem import Problem
 
 _MODULE, PACKAGE = "nvMatmulHeuristics", "nvidia-matmul-heuristics"
@@ -90,7 +90,7 @@ def _values(kernel: Any) -> dict[str, int]:
 
 
 def _has_a_tile(kernel: Kernel) -> bool:
-    return isinstance(kernel, NamedKernel) and {"tile_m", "tile_n"} <= configuration_of(kernel).keys()
+    return isinstance(kernel, NamedKernel) and has_a_tile(kernel)
 
 
 def _is_classic(kernel: Kernel) -> bool:

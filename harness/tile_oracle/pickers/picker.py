@@ -26,14 +26,18 @@ class Configuration:
     """A choice that names no kernel of the pool: a configuration in the picker's own words.
 
     values: what the picker has decided, by the names of `configuration_of`. among: the kernels that the
-    choice can mean. default: what is used because the picker knows no better, such as a table's fallback.
+    choice can mean. kernel: the full name of a kernel, in place of values. fallback: what is used because the
+    picker has no answer of its own, such as the row of another shape, or a default.
     """
 
     values: Mapping[str, Value]
     among: Callable[[Kernel], bool] = field(default=lambda kernel: True, compare=False)
-    default: bool = False
+    kernel: str = ""
+    fallback: bool = False
 
     def __str__(self) -> str:
+        if not self.values:
+            return self.kernel or "its default"
         return " ".join(f"{name}={value}" for name, value in self.values.items())
 
 
@@ -68,6 +72,11 @@ NAMES = {
 _COMMON = {name: common for common, names in NAMES.items() for name in names}
 _FAMILY = ("tile_m", "tile_n", "tile_k", "pipeline", "scheduler", "epilogue")
 _WAVES = ("warp_m", "warp_n", "warp_k")
+
+
+def has_a_tile(kernel: Kernel) -> bool:
+    """Whether a kernel has tile_m and tile_n."""
+    return {"tile_m", "tile_n"} <= configuration_of(kernel).keys()
 
 
 def configuration_of(kernel: Kernel) -> Mapping[str, Value]:
@@ -110,6 +119,9 @@ def distance(chosen: Configuration, kernel: Kernel) -> Distance:
 
 def nearest(chosen: Configuration, pool: Sequence[Kernel]) -> tuple[Kernel, Distance] | None:
     """The nearest kernel of a pool and its distance; None where the choice can mean none of them."""
+    if chosen.kernel:
+        named = next((kernel for kernel in pool if kernel.name == chosen.kernel), None)
+        return None if named is None else (named, EXACT)
     able = ((distance(chosen, kernel), kernel.name, kernel) for kernel in pool if chosen.among(kernel))
     best = min(able, key=lambda one: one[:2], default=None)
     return None if best is None else (best[2], best[0])

@@ -24,9 +24,10 @@ class PickerFigures:
     problems: how many have an efficiency, coverage_percent: their share of the set. exact, same_tile,
     mapped: how many of them have a first choice that the pool has, a kernel in its place of the same tile and
     split-K, or another one by `rule`; and their means.
-    lacking: problems without a pick because the pool lacks the choice. default: problems for which it has no
-    choice but its default. us_per_pick: microseconds. difference_mean, difference_p10: points above the
-    judged picker over the problems of both, with a paired 95 % interval; None for the judged picker itself.
+    lacking: problems without a pick because the pool lacks the choice. fallback: those for which it has no
+    choice of its own, with the mean of those with an efficiency. us_per_pick: microseconds.
+    difference_mean, difference_p10: points above the judged picker over the problems of both, with a paired
+    95 % interval; None for the judged picker itself.
     state, message: of its own verdict, "" where none is asked for.
     """
 
@@ -47,8 +48,8 @@ class PickerFigures:
     mapped: int = 0
     mapped_mean_percent: float | None = None
     lacking: int = 0
-    default: int = 0
-    default_mean_percent: float | None = None
+    fallback: int = 0
+    fallback_mean_percent: float | None = None
     rule: str = ""
     identity: str = ""
     difference_mean: Interval | None = None
@@ -69,7 +70,7 @@ def picker_figures(
     efficiency = summarise(selection)
     covered = selection[selection["coverage"] == COVERED].set_index("problem")["efficiency"].astype("float64")
     mapped = covered[covered.index.isin(list(origin.mapped))]
-    default = covered[covered.index.isin(list(origin.default))]
+    fallback = covered[covered.index.isin(list(origin.fallback))]
     exact, same = covered.drop(mapped.index), mapped[mapped.index.isin(list(origin.same_tile))]
     mapped = mapped.drop(same.index)
     top = efficiency.measure_top_percent
@@ -92,8 +93,8 @@ def picker_figures(
         len(mapped),
         _mean_percent(mapped),
         len(origin.lacking),
-        len(default),
-        _mean_percent(default),
+        len(origin.fallback),
+        _mean_percent(fallback),
         origin.rule,
         origin.identity,
         paired_interval(old, new, mean) if len(old) else None,
@@ -187,7 +188,7 @@ def picker_lines(pickers: Sequence[PickerFigures]) -> list[str]:
         if one.difference_mean is not None and one.difference_p10 is not None:
             change = f"mean {_points(one.difference_mean)}, P10 {_points(one.difference_p10)} points"
             lines.append(f"  {one.name} - {pickers[0].name}: {change}")
-        if one.mapped or one.same_tile or one.lacking or one.default:
+        if one.mapped or one.same_tile or one.lacking or one.fallback:
             lines.append(f"  {one.name}: choices: {in_the_pool(one)}")
         if one.rule:
             lines.append(f"    {one.rule}")
@@ -203,7 +204,7 @@ def in_the_pool(one: PickerFigures) -> str:
     parts += [_part(one.same_tile, same, one.same_tile_mean_percent)] if one.same_tile else []
     parts += [_part(one.mapped, "nearest", one.mapped_mean_percent)] if one.mapped else []
     parts += [f"{one.lacking:,} lacking"] if one.lacking else []
-    parts += [_part(one.default, "by default", one.default_mean_percent)] if one.default else []
+    parts += [_part(one.fallback, "by fallback", one.fallback_mean_percent)] if one.fallback else []
     return ", ".join(parts)
 
 
