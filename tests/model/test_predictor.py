@@ -150,7 +150,11 @@ def test_problems_of_a_folder_are_reported(records: pd.DataFrame, tmp_path: Path
         "feature_names is empty": {"feature_names": []},
         "feature_names: expected `array`, got `str`": {"feature_names": "N"},
         "targets.0.: expected `str` matching": {"targets": ["../../etc"]},
-        "has no model_latency.lgbm": {"targets": ["tflops", "latency"]},
+        "has no model_latency.lgbm or model_bandwidth.lgbm, which feature": {
+            "targets": ["latency", "bandwidth"]
+        },
+        "feature_encoding_version: expected `int` <= 1": {"feature_encoding_version": 2},
+        "models of operation 'fmha_fwd' rank CK Tile's kernels of attention": {"op_type": "fmha_fwd"},
         "no target 'joy'": {"targets": ["joy"]},
         "do not name members": {"picks": {"latency": 1.0}},
         "NaN is no number of JSON": {"picks": {"tflops": float("nan")}},
@@ -162,6 +166,24 @@ def test_problems_of_a_folder_are_reported(records: pd.DataFrame, tmp_path: Path
         (broken() / "feature_spec.json").write_text(text)
         with pytest.raises(ModelError, match=message):
             Predictor.load(tmp_path / "broken")
+
+
+def test_a_published_folder_may_lack_files(records: pd.DataFrame, tmp_path: Path) -> None:
+    """The public GEMM folders list three targets and have one; some folders have only a model."""
+    folder = tmp_path / "m"
+    published_folder(folder, records, "grouped_conv_97")
+    problem, kernels = make_problems(1, seed=3)[0], make_kernels()
+    whole = Predictor.load(folder).predict(problem, kernels)
+    path = folder / "feature_spec.json"
+    spec = json.loads(path.read_text())
+    path.write_text(json.dumps({**spec, "targets": ["tflops", "latency", "bandwidth"]}))
+    predictor = Predictor.load(folder)
+    assert predictor.predict(problem, kernels).tolist() == whole.tolist()
+    with pytest.raises(ModelError, match="the model does not predict latency; it has tflops"):
+        predictor.predict(problem, kernels, "latency")
+    path.unlink()
+    with pytest.raises(ModelError, match=r"has model_tflops.lgbm but no feature_spec.json, which names the"):
+        Predictor.load(folder)
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage", b"tree\nversion=v4\n"])

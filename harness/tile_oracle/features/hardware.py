@@ -6,10 +6,19 @@ from collections.abc import Mapping
 
 from tile_oracle.arch import load_arch
 
+LDS_FOR_RATIO = "hw_lds_for_ratio"
+"""The LDS by which the published models of GEMM divide a kernel's, unless they state another."""
 RATE = "hw_flops_"
 """Prefix of a data type's operations per compute unit and clock; types without a known rate have none."""
 _WARP_GROUPS = ("sm_90",)
 """Architectures whose matrix instructions of warp groups (wgmma) read both operands from shared memory."""
+
+
+def stated_hardware(constants: Mapping[str, float]) -> Mapping[str, float]:
+    """Hardware features that a model folder states: CK Tile's names, without hw_, of what it was trained
+    with."""
+    stated = {f"hw_{name}": float(value) for name, value in constants.items()}
+    return stated | ({LDS_FOR_RATIO: stated["hw_lds_capacity"]} if "hw_lds_capacity" in stated else {})
 
 
 def hardware_features(arch: str) -> Mapping[str, float]:
@@ -27,6 +36,7 @@ def hardware_features(arch: str) -> Mapping[str, float]:
         "hw_register_granule": found.hardware.register_granule,
         "hw_lds_bytes": max(found.lds_limit_bytes, found.hardware.lds_capacity_bytes),
         "hw_lds_limit": found.lds_limit_bytes,
+        LDS_FOR_RATIO: 65536,
         "hw_warp_groups": int(arch in _WARP_GROUPS),
         "hw_memory_gb_s": found.peak.memory_gb_s if found.peak is not None else 0,
     }

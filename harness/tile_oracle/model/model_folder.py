@@ -21,15 +21,19 @@ import msgspec
 from tile_oracle.errors import ModelError
 from tile_oracle.files.sealed_json import typed
 from tile_oracle.files.user_file import read_bytes
-from tile_oracle.files.vouched_files import check_bytes
+from tile_oracle.files.vouched_files import FILES, check_bytes
 from tile_oracle.model.forest import Forest
 from tile_oracle.model.model_text import read_model_text, why_not_a_sum
-from tile_oracle.model.store import SPEC_FILE, booster_file, no_model_there, read_json
+from tile_oracle.model.store import SPEC_FILE, booster_file, no_model_there, read_json, read_manifest
 from tile_oracle.operation import operations
 
 if TYPE_CHECKING:
     import lightgbm as lgb
 
+_PUBLISHED = ("tflops", "latency", "bandwidth")
+"""The targets of published folders, some of which are not published."""
+_LATER = ("layouts", "hardware", "feature_encoding_version")
+"""Keys that are written only where they say something."""
 _THREADS = re.compile(r"\[num_threads: -?[0-9]+\]")
 _MAX_PACKED_BYTES = 64 << 20
 _MAX_MODEL_BYTES = 256 << 20
@@ -42,7 +46,9 @@ class ModelSpec:
     `direction`: None if the model states none. `picks`: weights of the members in the pick. `members`: number
     of boosters per target. `feature_names_of`: features of targets that do not read `feature_names`.
     `aliases`: names that are one kernel. `devices`: the devices of its measurements. `layouts`: those of its
-    problems, for operations that have them; empty for older models.
+    problems, for operations that have them; empty for older models. `hardware`: constants of the device that
+    it was trained with, where they are not the architecture's. `feature_encoding_version`: CK Tile's; 1 knows
+    that a vector width of 0 is the tile's.
     """
 
     op_type: str
@@ -63,6 +69,8 @@ class ModelSpec:
     aliases: Mapping[str, Any] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ()
+    hardware: Mapping[str, float] = field(default_factory=dict)
+    feature_encoding_version: Annotated[int, msgspec.Meta(ge=0, le=1)] = 0
 
     @property
     def ranks_named(self) -> bool:
@@ -73,7 +81,7 @@ class ModelSpec:
     def as_json(self) -> dict[str, Any]:
         """As JSON values, in the order of the fields."""
         values: dict[str, Any] = msgspec.to_builtins(self)
-        return {name: value for name, value in values.items() if name != "layouts" or value}
+        return {name: value for name, value in values.items() if name not in _LATER or value}
 
 
 def read_spec(folder: Path) -> ModelSpec:
@@ -81,6 +89,11 @@ def read_spec(folder: Path) -> ModelSpec:
     path = folder / SPEC_FILE
     if not folder.is_dir():
         raise ModelError(no_model_there(folder))
+    if not path.is_file() and (models := sorted(one.name for one in folder.glob("model_*.lgbm*"))):
+        raise ModelError(
+            f"{folder} has {', '.join(models)} but no {SPEC_FILE}, which names the features in their order: "
+            "copy it from where the model was trained"
+        )
     given = {name: value for name, value in read_json(path).items() if value is not None}
     defaults = {"op_type": "grouped_conv", "dtype": "bf16", "arch": "gfx950"}
     if "variant" in given:
@@ -89,7 +102,22 @@ def read_spec(folder: Path) -> ModelSpec:
     if not spec.feature_names:
         raise ModelError(f"{path}: feature_names is empty; without it no column can be chosen")
     _check_indices(given, spec.feature_names, path)
+    if FILES not in read_manifest(folder):
+        spec = replace(spec, targets=_there(folder, spec.targets))
     return replace(spec, log_targets=_log_targets(given, spec.log_targets, path))
+
+
+def _there(folder: Path, targets: tuple[str, ...]) -> tuple[str, ...]:
+    """The targets that a published folder has a model of: it may list more. Raises ModelError for none."""
+    published = {name: Path(booster_file(name)) for name in targets if name in _PUBLISHED}
+    absent = {
+        name: file.stem
+        for name, file in published.items()
+        if not any((folder / one).is_file() for one in (file, file.stem))
+    }
+    if published and len(absent) == len(targets):
+        raise ModelError(f"{folder} has no {' or '.join(absent.values())}, which {SPEC_FILE} lists")
+    return tuple(name for name in targets if name not in absent)
 
 
 def _check_indices(raw: Mapping[str, Any], names: tuple[str, ...], path: Path) -> None:

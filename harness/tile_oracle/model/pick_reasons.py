@@ -13,7 +13,6 @@ import numpy as np
 
 from tile_oracle.features.columns import Columns
 from tile_oracle.features.feature_table import Array
-from tile_oracle.features.hardware import hardware_features
 from tile_oracle.model.feature_share import FeatureShare, PickReason
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.ranker import CorrectionMember, Ranker, TreeMember
@@ -45,7 +44,7 @@ def pick_reasons(
     if ranker.aliases.change_scores:
         both, offset = ranker.aliases.canonical(both)
         _add(parts, CAUTION, offset[count:] - offset[:count], None, None)
-    hardware = hardware_features(ranker.arch)
+    hardware = ranker.hardware
     total = sum(ranker.weights.values())
     for member in ranker.members:
         weight = ranker.weights.get(member.name, 0.0) / total

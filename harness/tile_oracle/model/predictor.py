@@ -14,7 +14,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import Columns, own_pair_columns, pair_columns, shared_fields
 from tile_oracle.features.feature_table import Array, FeatureSchema
-from tile_oracle.features.hardware import hardware_features
+from tile_oracle.features.hardware import hardware_features, stated_hardware
 from tile_oracle.features.schemas import op_of_model, schema_with, schemas_of_model, work_of
 from tile_oracle.judge.ranking import best_first
 from tile_oracle.kernel import Kernel
@@ -94,7 +94,7 @@ class Predictor:
                 member = self.ranker.member(target)
                 if self.ranker.aliases.representative:
                     rows, _ = self.ranker.aliases.canonical(rows)
-                log_time = member.log_time(rows, hardware_features(self.spec.arch), self.threads)
+                log_time = member.log_time(rows, self.ranker.hardware, self.threads)
                 values = _in_units(target, log_time, rows).reshape(shape)
         return values[0] if one else values
 
@@ -126,8 +126,7 @@ class Predictor:
         `kernel`), (rows,); for a relative member up to a constant per problem."""
         if self.ranker.aliases.representative:
             rows, _ = self.ranker.aliases.canonical(rows)
-        hardware = hardware_features(self.spec.arch)
-        return {m.name: m.log_time(rows, hardware, self.threads) for m in self.ranker.members}
+        return {m.name: m.log_time(rows, self.ranker.hardware, self.threads) for m in self.ranker.members}
 
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[tuple[Kernel, float]]:
         """Kernels with their predicted TFLOPS, best first (tile_oracle.judge.ranking)."""
@@ -219,7 +218,8 @@ def ranker_of(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> Ran
     does not have to predict. Raises ModelError like `Predictor.load`."""
     hardware_features(spec.arch)
     picks = dict(spec.picks) or {("tflops" if "tflops" in spec.targets else spec.targets[0]): 1.0}
-    return Ranker(spec.arch, _members(folder, spec, read_boosters), picks, aliases_of(folder, spec))
+    members = _members(folder, spec, read_boosters)
+    return Ranker(spec.arch, members, picks, aliases_of(folder, spec), stated_hardware(spec.hardware))
 
 
 def aliases_of(folder: Path, spec: ModelSpec) -> Aliases:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -96,18 +97,24 @@ class CorrectionMember:
 @dataclass(frozen=True)
 class Ranker:
     """`weights`: weight of each member in the pick; other members only predict. `aliases`: names that are
-    predicted as one kernel."""
+    predicted as one kernel. `stated`: hardware features that replace the architecture's."""
 
     arch: str
     members: tuple[Member, ...]
     weights: Mapping[str, float] = field(default_factory=dict)
     aliases: Aliases = field(default_factory=Aliases)
+    stated: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         unknown = set(self.weights) - {member.name for member in self.members}
         good = all(np.isfinite(weight) and weight >= 0 for weight in self.weights.values())
         if unknown or not good or not sum(self.weights.values()) > 0:
             raise ModelError(f"the picks' weights {dict(self.weights)} do not name members of the model")
+
+    @cached_property
+    def hardware(self) -> Mapping[str, float]:
+        """The hardware features that its members read."""
+        return {**hardware_features(self.arch), **self.stated}
 
     def member(self, name: str) -> Member:
         """Raises ModelError listing what the model predicts."""
@@ -157,8 +164,7 @@ class Ranker:
         return self._log_time(rows, groups, threads)
 
     def _log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int) -> Array:
-        hardware = hardware_features(self.arch)
-        scores = {m.name: m.log_time(rows, hardware, threads) for m in self.members if self.uses(m)}
+        scores = {m.name: m.log_time(rows, self.hardware, threads) for m in self.members if self.uses(m)}
         total = sum(self.weights.values())
         score: Array = sum(
             (self.weights[name] / total * scores[name] for name in self.weights), start=np.zeros(len(groups))

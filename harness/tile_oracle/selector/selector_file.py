@@ -19,7 +19,6 @@ import numpy.typing as npt
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array, Feature, FeatureTable
-from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import op_of_model, work_schema
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.aliases import Aliases
@@ -161,8 +160,7 @@ class _Maker:
         self.model, self.kernels, self.kind, self.op = model, kernels, kind, op
         self.ranker = model.ranker
         self.standing = _Standing.of_pool(self.ranker.aliases, kernels)
-        hardware = hardware_features(self.ranker.arch)
-        self.pool = Pool(self.standing.kernels, shared_words(kind), problem_fields(op), hardware)
+        self.pool = Pool(self.standing.kernels, shared_words(kind), problem_fields(op), self.ranker.hardware)
         self.graph: Graph = self.pool.graph
         self.program = ProgramMaker(self.pool.problem_fields)
         self.all_alike = partition_by(np.zeros(len(self.standing.kernels), dtype=np.int64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -175,6 +176,57 @@ def test_gemm_columns_by_hand() -> None:
     assert schema_named("gemm_universal_55").names == tuple(
         n for n in schema.names if n not in schema.names[43:60]
     )
+
+
+SQUARE = {"tile": (256, 256, 64), "waves": (2, 2, 1)}
+SMALL = {"tile": (32, 32, 16), "waves": (2, 2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "layout", "dtype", "epilogue", "kernel", "arch", "fractions"),
+    [
+        # The widest legal vectors are (1, 1, 8), (8, 1, 1), (4, 8, 8), (4, 4, 8) bf16 elements; a tile of
+        # 256 x 256 x 64 moves 8 of each.
+        ((393216, 256, 257), "rcr", "bf16", "cshuffle", SQUARE, "gfx950", (8, 8, 1)),
+        ((196608, 641, 384), "rrr", "bf16", "cshuffle", SQUARE, "gfx950", (1, 8, 8)),
+        ((316, 256, 3072), "crr", "bf16", "cshuffle", SQUARE, "gfx950", (2, 1, 1)),
+        ((1792, 2048, 5972), "rcr", "bf16", "cshuffle", SQUARE, "gfx950", (2, 2, 1)),
+        # The default epilogue stores row-major results one by one.
+        ((1792, 1536, 7168), "rcr", "bf16", "default", SQUARE, "gfx950", (1, 1, 1 / 8)),
+        # Two elements a thread are no step of bf16; half as many threads have four, which are 8 bytes.
+        ((512, 512, 512), "rcr", "bf16", "cshuffle", SMALL, "gfx950", (1 / 8, 1 / 8, 1)),
+        ((512, 512, 512), "rcr", "bf16", "cshuffle", SMALL, "gfx1250", (4 / 8, 4 / 8, 1)),
+        ((512, 512, 512), "rcr", "fp32", "cshuffle", SMALL, "gfx950", (2 / 4, 2 / 4, 1)),
+        # A product of fp8 matrices is stored as fp16.
+        ((1792, 1536, 16), "rcr", "fp8", "cshuffle", SQUARE, "gfx950", (1, 1, 1)),
+        ((1792, 1536, 24), "rcr", "fp8", "cshuffle", SQUARE, "gfx950", (2, 2, 1)),
+    ],
+)
+def test_vector_widths_of_the_newest_gemm_features(
+    sizes: tuple[int, int, int],
+    layout: str,
+    dtype: str,
+    epilogue: str,
+    kernel: Any,
+    arch: str,
+    fractions: Any,
+) -> None:
+    row = {
+        **dict(zip("MNK", ([size] for size in sizes), strict=True)), "split_k": [1], "layout": [layout],
+        "dtype": [dtype], **{f"tile_{a}": [size] for a, size in zip("mnk", kernel["tile"], strict=True)},
+        **{f"warp_{a}": [count] for a, count in zip("mnk", kernel["waves"], strict=True)},
+        "warp_tile_m": [16], "warp_tile_n": [16], "warp_tile_k": [16], "pipeline": ["compv3"],
+        "scheduler": ["intrawave"], "epilogue": [epilogue], "persistent": [False],
+        **{f"pad_{axis}": [True] for axis in "mnk"},
+    }  # fmt: skip
+    schema = schema_named("gemm_universal_78")
+    assert schema.names[:72] == schema_named("gemm_universal_72").names
+    assert schema.names[72:] == ("vec_a", "vec_b", "vec_c", "vec_frac_a", "vec_frac_b", "vec_frac_c")
+    found = schema.compute(row, hardware_features(arch))[0]
+    assert found[72:75].tolist() == [0, 0, 0]
+    assert found[75:].tolist() == pytest.approx(list(fractions))
+    with pytest.raises(ModelError, match="vec_frac_c are not finite"):
+        schema.compute({**row, "epilogue": ["tdm"]}, hardware_features(arch))
 
 
 @given(

@@ -13,7 +13,7 @@ from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
 from tile_oracle.features.schemas.gemm_own import GEMM_OWN
-from tile_oracle.features.schemas.gemm_published import GEMM_55, GEMM_72
+from tile_oracle.features.schemas.gemm_published import GEMM_55, GEMM_72, GEMM_78
 from tile_oracle.features.schemas.gemm_roofline import GEMM_POOL_2
 from tile_oracle.features.schemas.grouped_conv_dsl import GROUPED_CONV_101, GROUPED_CONV_113
 from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN
@@ -44,8 +44,8 @@ GROUPED_CONV_FEATURES = OperationFeatures(
 )
 GEMM_FEATURES = OperationFeatures(
     GEMM_OWN,
-    (GEMM_55, GEMM_72),
-    fallback=(GEMM_72, GEMM_OWN),
+    (GEMM_55, GEMM_72, GEMM_78),
+    fallback=(GEMM_72, GEMM_78, GEMM_OWN),
     in_recipes={"published": "gemm_universal_72"},
     kernel_distance={
         "layout": 16.0, "pipeline": 8.0, "scheduler": 2.0, "epilogue": 1.0, "persistent": 1.0,
@@ -96,9 +96,19 @@ def schemas_of_model(op_type: str) -> tuple[FeatureSchema, ...]:
     return operation_named(op_of_model(op_type)).for_models.all
 
 
+_UNRANKED = {
+    "fmha_fwd": "CK Tile's kernels of attention by their tiles, masks and biases (tile_m0, tile_k0max, ...)",
+    "fmha_bwd": "CK Tile's kernels of attention's gradients",
+    "miopen_solver": "MIOpen's solvers by name",
+}
+"""Operation of published model folders -> the kernels that they choose from."""
+
+
 def op_of_model(op_type: str) -> str:
     """The operation of a model folder's op_type. Raises ModelError."""
     known = {one.model_type: one.name for one in operations()}
+    if op_type in _UNRANKED:
+        raise ModelError(f"models of operation {op_type!r} rank {_UNRANKED[op_type]}: there are none here")
     if op_type not in known:
         raise ModelError(f"models of operation {op_type!r} are not known; known: {', '.join(known)}")
     return known[op_type]

@@ -1,4 +1,4 @@
-"""The published feature schemas of GEMM (gemm_universal): 55 and 72 columns."""
+"""The published feature schemas of GEMM (gemm_universal): 55, 72 and 78 columns."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tile_oracle.features.feature_table import (
     ratio,
     tile_fill,
 )
+from tile_oracle.features.hardware import LDS_FOR_RATIO
 from tile_oracle.features.schemas.grouped_conv_published import PIPELINE_CODES
 from tile_oracle.features.schemas.hardware_columns import HARDWARE_FEATURES
 
@@ -97,7 +98,7 @@ _KERNEL = (
         "lds_usage_ratio",
         lambda t: (
             t.lds_usage_estimate
-            / np.where(t.word_is("pipeline", lambda word: word == "compv4") == 1, 32768.0, 65536.0)
+            / np.where(t.word_is("pipeline", lambda word: word == "compv4") == 1, 32768.0, t[LDS_FOR_RATIO])
         ),
         "share of the LDS that the pipeline can use",
     ),
@@ -167,3 +168,71 @@ GEMM_55 = GEMM_72.subset(
     [feature.name for feature in (*_PROBLEM, *_KERNEL, *_TILES, *HARDWARE_FEATURES)],
 )
 """Without them."""
+
+
+_WIDEST_BYTES = 16.0
+
+
+def _widest(t: FeatureTable, operand: str) -> Array:
+    """Elements of the widest vector of an operand; a product of fp8 matrices is stored as fp16."""
+    return _WIDEST_BYTES / (t.dtype if operand != "c" else np.maximum(t.dtype, 2.0))
+
+
+def _by_layout(t: FeatureTable, operand: str, along_rows: Array, along_columns: Array) -> Array:
+    """A value where the operand is row-major, another where it is column-major."""
+    place = "abc".index(operand)
+    return np.where(t.word_is("layout", lambda word: word[place] == "r") == 1, along_rows, along_columns)
+
+
+def _legal(t: FeatureTable, operand: str) -> Array:
+    """The widest vector that divides the problem's contiguous extent."""
+    along = {"a": (t.K, t.M), "b": (t.N, t.K), "c": (t.N, t.M)}[operand]
+    return _most(t, operand, _by_layout(t, operand, *along))
+
+
+def _native(t: FeatureTable, operand: str) -> Array:
+    """The vector that a kernel of CK Tile moves an operand with, by its tile, waves and epilogue.
+
+    Steps are of 16 and 8 bytes, of 4 only for types of 4 bytes, else single elements (CK Tile's
+    GetGlobalVectorLoadSize). The default epilogue stores row-major results one by one; of others nothing is
+    published, and the feature is not finite.
+    """
+    if operand == "c":
+        stores = t.number_of("epilogue", lambda word: _STORES.get(word, np.nan))
+        return np.maximum(stores * _widest(t, "c"), 1.0)
+    rows = t.tile_m if operand == "a" else t.tile_n
+    sides = (t.tile_k, rows) if operand == "a" else (rows, t.tile_k)
+    each = np.floor(rows * t.tile_k / (t.num_warps * t.hw_wavefront_size))
+    fits = _most(t, operand, _by_layout(t, operand, *sides), each)
+    return np.where(fits * t.dtype >= np.where(t.dtype >= 4, 4.0, 8.0), fits, 1.0)
+
+
+def _most(t: FeatureTable, operand: str, *extents: Array) -> Array:
+    """The widest vector of at most 16 bytes, a power of 2, that divides all extents."""
+    found = np.ones(t.length)
+    for times in (16.0, 8.0, 4.0, 2.0, 1.0):
+        width = np.maximum(_widest(t, operand) / times, 1.0)
+        rest = sum((np.mod(extent, width) for extent in extents), start=np.zeros(t.length))
+        found = np.where(rest == 0, width, found)
+    return found
+
+
+def _fraction(operand: str) -> Callable[[FeatureTable], Array]:
+    return lambda t: _native(t, operand) / _legal(t, operand)
+
+
+_STORES = {"cshuffle": 1.0, "default": 0.0}
+"""Epilogue -> the share of the widest vector that it stores a row-major result with; 0: one element."""
+_VECTORS = (
+    *(
+        Feature(f"vec_{one}", lambda t: np.zeros(t.length), f"fixed width of {one.upper()}: 0, the tile's")
+        for one in "abc"
+    ),
+    *(
+        Feature(f"vec_frac_{one}", _fraction(one), f"width of {one.upper()} over the problem's widest")
+        for one in "abc"
+    ),
+)
+
+GEMM_78 = GEMM_72.extended("gemm_universal_78", _VECTORS)
+"""With the vector widths, which are those of the tile: kernels of fixed widths are none here."""
