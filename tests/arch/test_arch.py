@@ -43,6 +43,8 @@ def test_the_known_architectures_are_those_of_the_table() -> None:
 def test_an_unknown_architecture_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(RuleError, match=r"'gfx905' is not in kernels/arch_specs.json; did you mean gfx950\?"):
         load_arch("gfx905")
+    with pytest.raises(RuleError, match=r"'sm_80' is not in .*; known: gfx908"):
+        load_arch("sm_80")
     with pytest.raises(RuleError, match="known: gfx908, gfx90a"):
         load_arch("z" * 10_000)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.errors import BuildError, DeviceMissingError, TargetError
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
@@ -51,6 +52,18 @@ def test_kernels_for_a_gpu_elsewhere_are_built_without_one(
 def test_an_unknown_name_is_refused_with_the_known_ones(name: str, options: TargetOptions) -> None:
     with pytest.raises(TargetError, match=r"is not one of auto, gfx950, gfx942, gfx90a, sm_90, cpu"):
         resolve_target(name, options)
+
+
+@pytest.mark.parametrize("name", ["sm_86", "sm_89", "sm_100", "sm_120"])
+def test_what_only_compiles_kernels_in_triton_says_so(name: str, options: TargetOptions) -> None:
+    with pytest.raises(
+        BuildError, match=f"kernels in Triton: tile-oracle pool list --kernels FILE.py --arch {name}"
+    ):
+        resolve_target(name, options)
+    with pytest.raises(
+        BuildError, match="the kernels that ship are for gfx950, gfx942, gfx90a, sm_90, not for"
+    ):
+        open_triton(name, "")
 
 
 def test_ck_tile_is_for_its_own_gpus(tmp_path: Path) -> None:

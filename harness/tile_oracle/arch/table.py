@@ -7,6 +7,7 @@ architecture adds waves, warp tiles, LDS and hardware figures.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
@@ -31,7 +32,9 @@ def load_arch(name: str) -> Arch:
     archs = _shipped()
     arch = archs.get(name)
     if arch is None:
-        hint = did_you_mean(name, archs, f"known: {', '.join(archs)}")
+        known = f"known: {', '.join(archs)}"
+        # Another number is another architecture, not a misspelt one.
+        hint = known if re.fullmatch(r"sm_\d+", name) else did_you_mean(name, archs, known)
         raise RuleError(f"architecture {shown(name)} is not in kernels/arch_specs.json; {hint}")
     return arch
 

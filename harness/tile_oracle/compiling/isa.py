@@ -183,9 +183,14 @@ def _check_extensions(name: str, extensions: list[str], known: Collection[str]) 
 
 
 GPU_MACHINES: Mapping[str, str] = MappingProxyType(
-    {"gfx950": "amdgcn", "gfx942": "amdgcn", "gfx90a": "amdgcn", "sm_90": "nvptx"}
+    {
+        **dict.fromkeys(("gfx950", "gfx942", "gfx90a"), "amdgcn"),
+        **dict.fromkeys(("sm_90", "sm_86", "sm_89", "sm_100", "sm_120"), "nvptx"),
+    }
 )
-"""GPU architecture -> the compiler's target machine. Each is a target."""
+"""GPU architecture -> the compiler's target machine."""
+GPU_TARGETS = ("gfx950", "gfx942", "gfx90a", "sm_90")
+"""Those with pools of their own, on which sessions measure. For the others kernels in Triton are compiled."""
 AMD_ARCHS = tuple(arch for arch, machine in GPU_MACHINES.items() if machine == "amdgcn")
 """The targets with AMD GPUs, the newest first."""
 

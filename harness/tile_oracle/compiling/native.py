@@ -8,7 +8,7 @@ from pathlib import Path
 from tile_oracle.compiling.code_object import what_is_wrong_for_gpu
 from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
 from tile_oracle.compiling.inspect import inspect_binary, what_is_wrong
-from tile_oracle.compiling.isa import GPU_MACHINES, Isa
+from tile_oracle.compiling.isa import GPU_MACHINES, GPU_TARGETS, Isa
 from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
 from tile_oracle.compiling.source import (
     DEVICE_WORK,
@@ -75,7 +75,7 @@ def native_source(arch: str, include: Path | None = None) -> KernelSource:
 class _Provider:
     """See tile_oracle.compiling.source_providers.SourceProvider. There is no argument."""
 
-    archs = (*GPU_MACHINES, "cpu")
+    archs = (*GPU_TARGETS, "cpu")
 
     def __call__(self, arch: str, argument: str) -> KernelSource:
         return native_source(arch)

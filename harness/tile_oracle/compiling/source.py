@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tile_oracle.arch import known_archs
-from tile_oracle.compiling.isa import GPU_MACHINES
+from tile_oracle.compiling.isa import GPU_MACHINES, GPU_TARGETS
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.disk_errors import disk_errors_as
@@ -139,7 +139,8 @@ def source_for(kernel: Kernel, arch: str) -> str:
 
 def source_suffix(arch: str) -> str:
     """File name suffix of a translation unit."""
-    _generator(arch)
+    if arch not in GPU_MACHINES:
+        _generator(arch)
     return {"amdgcn": ".hip", "nvptx": ".cu"}.get(GPU_MACHINES.get(arch, ""), ".cpp")
 
 
@@ -201,7 +202,7 @@ def device_work_source(arch: str) -> str:
 
 
 _GENERATORS: Mapping[str, Callable[[Kernel, str], str]] = MappingProxyType(
-    {"cpu": _cpu_source} | dict.fromkeys(GPU_MACHINES, _gpu_source)
+    {"cpu": _cpu_source} | dict.fromkeys(GPU_TARGETS, _gpu_source)
 )
 
 
@@ -213,5 +214,7 @@ def _generator(arch: str) -> Callable[[Kernel, str], str]:
         return _GENERATORS[arch]
     except KeyError:
         why = f": kernels/gpu lacks its matrix instructions{_WITHOUT_CODE}" if arch in known_archs() else ""
+        if arch in GPU_MACHINES:
+            why += f"; your kernels in Triton: tile-oracle pool list --kernels FILE.py --arch {arch} --facts"
         known = ", ".join(_GENERATORS)
         raise BuildError(f"nothing builds kernels for {arch!r}{why}; known are {known}") from None

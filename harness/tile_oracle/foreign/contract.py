@@ -61,7 +61,7 @@ _STATUSES: Mapping[str, str] = {
     **dict.fromkeys(("unsupported", "skipped", "not_supported", "constraints"), "unsupported"),
     **dict.fromkeys(("build_error", "compile_error", "compilation_failed", "compile"), "build_error"),
     **dict.fromkeys(("crash", "crashed", "failed", "fail", "error", "runtime_error", "runtime"), "crash"),
-    **{same: same for same in ("timeout", "flaky", "noisy", "device_lost")},
+    **{same: same for same in ("timeout", "flaky", "noisy", "untimed", "device_lost")},
 }
 
 _PRODUCTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tile_oracle.compiling.builder import Builder
-from tile_oracle.compiling.isa import AMD_ARCHS
+from tile_oracle.compiling.isa import AMD_ARCHS, GPU_MACHINES
 from tile_oracle.compiling.kernel_source import NATIVE, TRITON, KernelSource
 from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
+from tile_oracle.compiling.source import headers_for
 from tile_oracle.compiling.source_providers import find_source_provider, open_kernel_source
 from tile_oracle.errors import BuildError, DeviceMissingError, NoKernelsError, TargetError
 from tile_oracle.targets.base import TargetOptions
@@ -48,6 +49,8 @@ def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
     elif name in targets:
         chosen, reason = name, "as asked"
     else:
+        if name in GPU_MACHINES:
+            headers_for(name)  # says why not
         known = ("auto", *find_source_provider(NATIVE).archs, INTERPRET, "replay")
         hint = did_you_mean(name, known)
         raise TargetError(f"--target {name[:100]!r} is not one of {', '.join(known)}{hint and '; '}{hint}")

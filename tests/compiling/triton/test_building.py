@@ -54,6 +54,36 @@ def test_a_kernel_compiles_for_a_gpu_that_is_not_there(copy_file: Path, tmp_path
         assert again.binary.path.read_bytes() == content, "the work folder leaves no trace in the binary"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_86", "sm_89", "sm_100", "sm_120"])
+def test_facts_are_shown_for_other_gpus(
+    copy_file: Path,
+    tmp_path: Path,
+    arch: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path / "cache"))
+    given = [
+        "pool",
+        "list",
+        "--kernels",
+        str(copy_file),
+        "--arch",
+        arch,
+        "--facts",
+        "--kernel-filter",
+        "BLOCK == 64",
+    ]
+    assert main(given) == 0
+    header, line = capsys.readouterr().out.splitlines()[:2]
+    assert header.split()[0] == "VGPRs"
+    assert int(line.split()[0]) > 0
+    assert int(line.split()[4]) <= (16 if arch == "sm_100" else 12), (
+        "waves/SIMD: 64 or 48 warps over 4 schedulers"
+    )
+
+
 GLUON = """\
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from tile_oracle.compiling.isa import GPU_MACHINES, Isa
+from tile_oracle.compiling.isa import GPU_MACHINES, GPU_TARGETS, Isa
 from tile_oracle.compiling.kernel_source import TRITON, KernelSource
 from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.compiling.triton.child_process import HOW_TO_GET_TRITON
@@ -141,6 +141,10 @@ class _Provider:
     archs = ARCHS
 
     def __call__(self, arch: str, argument: str) -> TritonSource:
+        if not argument and arch not in GPU_TARGETS:
+            raise BuildError(
+                f"the kernels that ship are for {', '.join(GPU_TARGETS)}, not for {arch}: name a file"
+            )
         path = Path(argument).expanduser().absolute() if argument else shipped_file()
         if path.is_dir() and is_prebuilt_folder(path):
             return TritonSource(read_description(path, arch), prebuilt_only=True)
