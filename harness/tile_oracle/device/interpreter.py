@@ -36,6 +36,7 @@ from tile_oracle.triton.views import OPERANDS, OUT, WORKSPACE, values_of
 
 COMPUTE_UNITS = 5
 """What `p.compute_units` is: fewer than a small problem's tiles, so that persistent programs loop."""
+_ALIGNMENT = 16
 _DTYPES = {
     "bf16": "bfloat16",
     "fp16": "float16",
@@ -90,8 +91,10 @@ class _Kernel:
 
 @dataclass(frozen=True)
 class _Call:
+    """The arrays of a run: copies of the operands, and one for the result."""
+
     problem: Problem
-    addresses: dict[str, int]
+    arrays: dict[str, GuardedBuffer]
 
 
 class InterpreterDevice(CpuDevice):
@@ -116,8 +119,13 @@ class InterpreterDevice(CpuDevice):
         return replace(found, status="untimed") if found.status == "ok" else found
 
     def _call(self, problem: Problem, operands: Sequence[GuardedBuffer], out: GuardedBuffer) -> _Call:
-        places = zip(OPERANDS, operands, strict=False)
-        return _Call(problem, {role: one.address for role, one in places} | {OUT: out.address})
+        arrays = {role: _aligned(one.size) for role, one in zip(OPERANDS, operands, strict=False)} | {
+            OUT: _aligned(out.size)
+        }
+        for role, one in zip(OPERANDS, operands, strict=False):
+            _bytes(arrays[role])[: one.size] = _bytes(one)
+            arrays[role].make_read_only()
+        return _Call(problem, arrays)
 
     def _library(self, binary: Path) -> Any:
         with zipfile.ZipFile(binary) as archive:
@@ -140,21 +148,23 @@ class InterpreterDevice(CpuDevice):
             return CheckResult("unsupported", "it is written in Gluon, which has no interpreter")
         values = values_of(args.problem, COMPUTE_UNITS)
         size = evaluate(unit["workspace_bytes"], values)
-        workspace = GuardedBuffer(-(-size // 64) * 64, flush=True) if size else None
-        addresses = args.addresses | ({} if workspace is None else {WORKSPACE: workspace.address})
-        for one in filter(None, (out, workspace)):
+        arrays = args.arrays | ({WORKSPACE: _aligned(size)} if size else {})
+        written = [one for role, one in arrays.items() if role in (OUT, WORKSPACE)]
+        for one in written:
             one.fill(POISON_BYTE)
         began = time.monotonic()
         try:
             with np.errstate(all="ignore"):
                 for launch in unit["launches"]:
-                    _run(library.functions[launch["number"]], launch, values, addresses)
+                    _run(library.functions[launch["number"]], launch, values, arrays)
         except Exception as error:  # the function is the user's, and the interpreter raises many kinds
             return _failed(error, library)
         finally:
             self.kernel_seconds += time.monotonic() - began
-        if not all(one.slack_is(POISON_BYTE) for one in filter(None, (out, workspace))):
+        beyond = _bytes(arrays[OUT])[out.size :]
+        if not all(one.slack_is(POISON_BYTE) for one in written) or (beyond != POISON_BYTE).any():
             return CheckResult("wrong", "wrote outside its output or workspace", tainted=True)
+        _bytes(out)[:] = _bytes(arrays[OUT])[: out.size]
         return None
 
     def _wrong_or_flaky(self, wrong: str, *_: Any) -> CheckResult:
@@ -162,11 +172,23 @@ class InterpreterDevice(CpuDevice):
         return CheckResult("wrong", wrong)
 
 
-def _run(function: Any, launch: dict[str, Any], values: dict[str, int], addresses: dict[str, int]) -> None:
+def _aligned(size: int) -> GuardedBuffer:
+    """At an address as on a GPU, a multiple of 16 as kernels may assume, and at most 15 bytes before a guard
+    page."""
+    return GuardedBuffer(-(-size // _ALIGNMENT) * _ALIGNMENT, flush=True)
+
+
+def _bytes(buffer: GuardedBuffer) -> Any:
+    return buffer.view(np.uint8, (buffer.size,))
+
+
+def _run(
+    function: Any, launch: dict[str, Any], values: dict[str, int], arrays: dict[str, GuardedBuffer]
+) -> None:
     arguments = {name: constant(value) for name, value in launch["constants"].items()}
     for name, type_, value in launch["arguments"]:
         if isinstance(value, dict):
-            place = addresses[value["pointer"]] + evaluate(value["offset"], values)
+            place = arrays[value["pointer"]].address + evaluate(value["offset"], values)
             arguments[name] = _Array(place, _DTYPES[type_.removeprefix("*")])
         else:
             arguments[name] = value if isinstance(value, float) else evaluate(value, values)
