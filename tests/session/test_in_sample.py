@@ -297,6 +297,38 @@ def test_gate_and_evaluate_agree_on_a_shipped_model(project: Project) -> None:
         assert gate[name] == pytest.approx(getattr(found, name), abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "status", "said"),
+    [
+        ("all_seen", "made_up", 13, "12 problems, all of which a model was trained on"),
+        ("made_up", "all_seen", 13, "12 problems, all of which a model was trained on"),
+        ("few_seen", "few_seen", 0, "9 problems that neither model was trained on; 3 others are left out"),
+        ("made_up", "made_up", 0, "12 problems\n"),
+    ],
+)
+def test_a_comparison_of_models_leaves_out_training_problems_as_a_session_does(
+    recorded: Recorded,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    old: str,
+    new: str,
+    status: int,
+    said: str,
+) -> None:
+    from tile_oracle.cli import main
+
+    models, page, table = recorded.model.parent, tmp_path / "page.html", tmp_path / "table.md"
+    words = [str(models / old), str(models / new), "--records", str(recorded.oracle)]
+    assert main(["compare", *words, "--html", str(page), "--markdown", str(table)]) == status
+    out = capsys.readouterr().out
+    assert f"compared: {said}" in out
+    state = "in-sample: the model was trained on 12 of the 12" if status else "passed: every criterion is met"
+    assert f"verdict: {state}" in out
+    for text in (page.read_text(), table.read_text()):
+        assert state in text
+        assert f"{new} (model)" in text.replace("\\", "")
+
+
 def test_evaluate_reports_in_sample_problems(recorded: Recorded) -> None:
     models = recorded.model.parent
     folders = [str(models / name) for name in ("all_seen", "few_seen", "silent", "made_up")]

@@ -20,7 +20,7 @@ from tile_oracle.model.store import folder_of_model
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import problems_of
 from tile_oracle.training.extrapolation import abstaining, extrapolating_picks, problems_outside
-from tile_oracle.training.trained_on import overlap
+from tile_oracle.training.trained_on import Overlap, overlap
 from tile_oracle.training.training_range import TrainingRange
 
 EXAMPLES = """\
@@ -102,14 +102,18 @@ def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
     return rank_recorded(FolderModel.judged_by(folder_of_model(model), records), records)
 
 
+def overlaps(models: Sequence[str], records: pd.DataFrame) -> dict[str, Overlap]:
+    """Model folder -> the problems of the records that it was trained on; files of picks have none."""
+    problems = set(records["problem"].astype(str).unique())
+    folders = [model for model in models if Path(model).suffix != ".csv"]
+    return {model: overlap([folder_of_model(model)], records, problems) for model in folders}
+
+
 def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:
     """For each model folder, whether it was trained on problems of the records."""
     lines = []
     problems = set(records["problem"].astype(str).unique())
-    for model in models:
-        if Path(model).suffix == ".csv":
-            continue
-        found = overlap([folder_of_model(model)], records, problems)
+    for model, found in overlaps(models, records).items():
         if found.problems:
             same = found.same_measurements
             by = f" ({same:,} of them by these very measurements)" if same else ""

@@ -23,15 +23,15 @@ _TICKS = tuple(factor * 10.0**power for power in range(6, -3, -1) for factor in 
 """Sizes of changes, in percent, that an axis may name, largest first."""
 
 
-def comparison_html(comparison: Comparison) -> str:
-    """The page as text."""
+def comparison_html(comparison: Comparison, first: Sequence[tuple[str, str]] = ()) -> str:
+    """The page as text. first: (name, value) of what is said before all other facts."""
     tables = [changed_table(comparison, outcome) for outcome in OUTCOMES] + lists(comparison)
     return render(
         _TEMPLATES,
         "comparison.html",
         title=f"{comparison.new.name} against {comparison.old.name}",
         counts=[(outcome, comparison.counts[outcome], _CSS[outcome]) for outcome in OUTCOMES],
-        facts=facts(comparison, outcomes=False),
+        facts=[*first, *facts(comparison, outcomes=False)],
         by=comparison.by,
         margin=f"{comparison.margin_percent:g}",
         chart=_chart(comparison.problems, comparison.margin_percent),

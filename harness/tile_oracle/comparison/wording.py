@@ -129,10 +129,10 @@ def terminal_lines(comparison: Comparison) -> list[str]:
     return lines
 
 
-def markdown(comparison: Comparison) -> str:
-    """The comparison for a pull request or a step summary."""
+def markdown(comparison: Comparison, first: Sequence[tuple[str, str]] = ()) -> str:
+    """The comparison for a pull request or a step summary. first: as for the page."""
     head = ", ".join(f"{comparison.counts[outcome]} {outcome}" for outcome in OUTCOMES)
-    about = Table("", [Column(""), Column("")], text_rows(facts(comparison, outcomes=False)))
+    about = Table("", [Column(""), Column("")], text_rows([*first, *facts(comparison, outcomes=False)]))
     title = f"## {text(comparison.old.name)} → {text(comparison.new.name)}: {head}"
     changed = [changed_table(comparison, outcome) for outcome in (SLOWER, FASTER)]
     tables = [one for one in changed + lists(comparison) if one.rows]

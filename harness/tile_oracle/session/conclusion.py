@@ -280,11 +280,11 @@ def outcomes_of(data: ReportData, accepted: bool, asked: bool) -> frozenset[Outc
         found.add(Outcome.INCOMPLETE)
     if not accepted:
         # A state that no row names is not a pass.
-        found.add(_OUTCOME_OF_STATE.get(verdict.state, Outcome.NOTHING_JUDGED))
+        found.add(OUTCOME_OF_STATE.get(verdict.state, Outcome.NOTHING_JUDGED))
     return frozenset(found - {Outcome.PASSED} or {Outcome.PASSED})
 
 
-_OUTCOME_OF_STATE = {
+OUTCOME_OF_STATE = {
     PASSED: Outcome.PASSED,
     FAILED: Outcome.FAILED,
     CANNOT_TELL: Outcome.CANNOT_TELL,
@@ -294,6 +294,7 @@ _OUTCOME_OF_STATE = {
     NO_MODEL: Outcome.NOTHING_JUDGED,
     NOTHING_JUDGED: Outcome.NOTHING_JUDGED,
 }
+"""The state of a verdict -> how a session ends."""
 
 
 def _update_baseline(
