@@ -17,9 +17,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from benchmarks.fleet_devices import OK, FastDevices, NothingToBuild, makespan_s
+from benchmarks.fleet_devices import FastDevices, NothingToBuild, makespan_s
 from tile_oracle.fleet.driver import FleetDriver, FleetTask, Questions
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.run import RunLog, open_run
 
@@ -44,7 +45,8 @@ def test_the_driver_of_200_devices(benchmark: Any, tmp_path: Path) -> None:
     run = open_run(tmp_path, {"target": "simulated"}, stem="s", name="fleet", resume=False)
     log = RunLog(run, "main")
     engine = FastDevices(DEVICES)
-    driver = FleetDriver(engine, NothingToBuild(), log, Questions(lambda problem: (), lambda *_: (OK, b"")))
+    questions = Questions(lambda kind: lambda problem: (), lambda one: one.as_row())
+    driver = FleetDriver(engine, NothingToBuild(), log, questions, SweepSettings())
     own_s = {"cpu": 0.0, "wall": 0.0}
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     todo = tasks(PAIRS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from tile_oracle.fleet.engine import Event, Gone, Joined, Told
 from tile_oracle.fleet.messages import Binaries, Ended, Message, Opened, Result, Row, Shipment, Work
 from tile_oracle.fleet.progress import DeviceProgress, Snapshot
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import decode_line, encode_line
 
@@ -153,16 +155,24 @@ class NothingToBuild(Builds):
 
 
 class ListLog:
-    """What would be in the journal. fails: an error that the next write raises."""
+    """What would be in the journal. fails: an error that the next write raises. earlier: the rows of earlier
+    sessions."""
 
     def __init__(self) -> None:
+        self.earlier: list[dict[str, Any]] = []
         self.writes: list[list[bytes]] = []
         self.fails: Exception | None = None
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        self.append_lines([encode_line(row)])
 
     def append_lines(self, lines: Sequence[bytes]) -> None:
         if self.fails is not None:
             raise self.fails
         self.writes.append(list(lines))
+
+    def known(self, problem_id: str) -> list[dict[str, Any]]:
+        return [one for one in self.earlier if one["problem"] == problem_id]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -174,9 +184,8 @@ class ListLog:
         return Counter((one["problem"], one["kernel"]) for one in self.rows if one["round"] == round_)
 
 
-def blamed(problem: Problem, kernel: Kernel, deaths: int) -> tuple[Result, bytes]:
-    one = result(status="crash")
-    return one, row(Work(0, problem.id), kernel.name, "", one).line
+def recorded(one: Measurement) -> dict[str, Any]:
+    return {**one.as_row(), "time": "2026-01-01T00:00:00+00:00"}
 
 
 class SimulatedFleet:
@@ -185,13 +194,19 @@ class SimulatedFleet:
     def __init__(self, sizes: Sequence[int], **options: Any) -> None:
         self.engine, self.log, self.builds = SimulatedEngine(), ListLog(), NothingToBuild()
         self.picked: Collection[Kernel] = ()
-        questions = Questions(lambda problem: self.picked, blamed)
-        self.driver = FleetDriver(self.engine, self.builds, self.log, questions, **options)
+        self.kinds: list[str] = []
+        """The kinds of devices for which the picks were asked."""
+        questions, settings = Questions(self._picks, recorded), SweepSettings()
+        self.driver = FleetDriver(self.engine, self.builds, self.log, questions, settings, **options)
         self.tasks = [
             FleetTask(problem_from_id(PROBLEMS[number]), KERNELS[:size], float(size))
             for number, size in enumerate(sizes)
         ]
         self.now = 1000.0
+
+    def _picks(self, kind: str) -> Callable[[Problem], Collection[Kernel]]:
+        self.kinds.append(kind)
+        return lambda problem: self.picked
 
     def begin(self) -> None:
         self.driver.plan(self.tasks)

@@ -6,16 +6,18 @@ import random
 import threading
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fleet.simulated_engine import KERNELS, PROBLEMS, SimulatedFleet, result
-from tile_oracle.errors import DeviceMissingError, HarnessError, RecordError
-from tile_oracle.fleet.driver import Again, FleetTask, NotBegunError
+from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError, RecordError
+from tile_oracle.fleet.driver import NotBegunError
 from tile_oracle.fleet.engine import Gone, Told
 from tile_oracle.fleet.messages import Ended
+from tile_oracle.kernel import Kernel
 from tile_oracle.problem import problem_from_id
 
 
@@ -26,8 +28,8 @@ def test_a_fleet_records_every_pair_and_every_problem_s_leaders_once() -> None:
         fleet.engine.join(name)
     fleet.run()
     fleet.check()
-    one, resumed = fleet.driver.result(fleet.tasks[0].problem, KERNELS[0])
-    assert (one.status, resumed) == ("ok", False)
+    one = fleet.driver.measure(fleet.tasks[0].problem, KERNELS[0])
+    assert (one.status, one.resumed) == ("ok", False)
 
 
 @settings(max_examples=60)
@@ -204,8 +206,8 @@ def test_what_cannot_be_recorded_ends_the_session() -> None:
     fleet.engine.join("a")
     fleet.driver.start(fleet.tasks)
     with pytest.raises(RecordError, match="the disk is full"):
-        fleet.driver.result(fleet.tasks[0].problem, KERNELS[0])
-    fleet.driver.close()
+        fleet.driver.measure(fleet.tasks[0].problem, KERNELS[0])
+    fleet.driver.abandon()
     assert fleet.engine.closed
 
 
@@ -215,39 +217,97 @@ def test_after_the_deadline_no_problem_begins() -> None:
     fleet.engine.join("a")
     fleet.run()
     assert {pair[0] for pair in fleet.log.pairs()} == {PROBLEMS[0]}
-    assert fleet.driver.begun(PROBLEMS[0])
+    assert fleet.driver.goes_on(PROBLEMS[0])
     with pytest.raises(NotBegunError):
-        fleet.driver.result(fleet.tasks[1].problem, KERNELS[0])
+        fleet.driver.measure(fleet.tasks[1].problem, KERNELS[0])
+
+
+def earlier(number: int, kernel: Kernel, *rounds: int, status: str = "ok") -> list[dict[str, Any]]:
+    problem = problem_from_id(PROBLEMS[number])
+    return [
+        {"problem": problem.id, "kernel": kernel.name, **result(round_, status=status)._asdict()}
+        for round_ in rounds
+    ]
 
 
 def test_earlier_results_are_not_measured_again_and_count_as_known() -> None:
     fleet = SimulatedFleet([3, 2, 2])
-    names = [kernel.name for kernel in KERNELS]
-    done = [(names[0], result()), (names[1], result()), (names[0], result(1)), (names[1], result(1))]
-    first, second, third = fleet.tasks
-    fleet.tasks = [
-        FleetTask(first.problem, first.kernels, 1.0, done[:2]),
-        FleetTask(second.problem, second.kernels, 1.0, done, complete=True),
-        FleetTask(third.problem, third.kernels, 1.0, done[:2]),
-    ]
+    first, second = KERNELS[:2]
+    for number, rounds in ((0, (0,)), (1, (0, 1)), (2, (0,))):
+        fleet.log.earlier += [*earlier(number, first, *rounds), *earlier(number, second, *rounds)]
     fleet.begin()
     fleet.engine.join("a")
     fleet.run()
-    assert fleet.log.pairs() == {(PROBLEMS[0], names[2]): 1}
+    assert fleet.log.pairs() == {(PROBLEMS[0], KERNELS[2].name): 1}
     assert {pair[0] for pair in fleet.log.pairs(1)} == {PROBLEMS[0], PROBLEMS[2]}
-    assert fleet.driver.result(second.problem, KERNELS[0])[1]
-    assert fleet.driver.begun(PROBLEMS[1])
+    assert fleet.driver.measure(fleet.tasks[1].problem, first).resumed
+    assert fleet.driver.goes_on(PROBLEMS[1])
+
+
+def test_a_pair_that_was_not_planned_is_resumed_as_any_other() -> None:
+    fleet = SimulatedFleet([1])
+    fleet.log.earlier = earlier(9, KERNELS[0], 0)
+    fleet.engine.join("a")
+    fleet.driver.start(fleet.tasks)
+    assert fleet.driver.measure(problem_from_id(PROBLEMS[9]), KERNELS[0]).resumed
+    fleet.driver.wait()
+    fleet.driver.abandon()
+    assert set(fleet.log.pairs()) == {(PROBLEMS[0], KERNELS[0].name)}
+
+
+def test_pairs_of_a_lost_device_are_measured_again() -> None:
+    fleet = SimulatedFleet([1])
+    fleet.log.earlier = earlier(0, KERNELS[0], 0, status="device_lost")
+    fleet.begin()
+    fleet.engine.join("a")
+    fleet.run()
+    assert fleet.log.pairs() == {(PROBLEMS[0], KERNELS[0].name): 1}
+
+
+def test_a_new_pick_of_a_resumed_problem_is_measured_again_with_the_leaders() -> None:
+    """The picks depend on the device's baseline, so they are known when a device has joined."""
+    fleet = SimulatedFleet([3])
+    slow = KERNELS[2]
+    for kernel in KERNELS[:2]:
+        fleet.log.earlier += earlier(0, kernel, 0, 1)
+    fleet.log.earlier += [{**earlier(0, slow, 0)[0], "latency_ms": 1.5}]
+    fleet.picked = [slow]
+    fleet.begin()
+    fleet.step()
+    assert not fleet.driver.settled()
+    fleet.engine.join("a", "H200")
+    fleet.step()
+    assert fleet.kinds == ["H200"]
+    work = fleet.engine.devices["a"].work
+    assert work is not None
+    assert (work.problem, work.kernels, work.picks, work.finals) == (PROBLEMS[0], (), (slow.name,), True)
+
+
+def test_results_of_earlier_sessions_wait_for_a_device() -> None:
+    """What a baseline knows of a device's failures belongs to every result."""
+    fleet = SimulatedFleet([1], no_device_s=20.0)
+    fleet.log.earlier = earlier(0, KERNELS[0], 0)
+    fleet.begin()
+    with pytest.raises(DeviceMissingError, match="for 20 s"):
+        fleet.run()
+
+
+def test_a_kernel_of_another_kind_is_refused() -> None:
+    fleet = SimulatedFleet([1])
+    other = problem_from_id(PROBLEMS[0].replace("fp32", "fp16"))
+    with pytest.raises(KernelError, match="direction, dtype and rank must be equal"):
+        fleet.driver.measure(other, KERNELS[0])
 
 
 def test_a_pair_that_was_not_planned_is_measured_when_it_is_asked_for() -> None:
     fleet = SimulatedFleet([2])
     fleet.engine.join("a")
     fleet.driver.start(fleet.tasks)
-    assert fleet.driver.result(fleet.tasks[0].problem, KERNELS[7])[0].status == "ok"
-    assert fleet.driver.result(problem_from_id(PROBLEMS[9]), KERNELS[0])[0].status == "ok"
-    fleet.driver.close()
+    assert fleet.driver.measure(fleet.tasks[0].problem, KERNELS[7]).status == "ok"
+    assert fleet.driver.measure(problem_from_id(PROBLEMS[9]), KERNELS[0]).status == "ok"
+    fleet.driver.abandon()
     with pytest.raises(HarnessError, match="the fleet was closed"):
-        fleet.driver.result(problem_from_id(PROBLEMS[8]), KERNELS[0])
+        fleet.driver.measure(problem_from_id(PROBLEMS[8]), KERNELS[0])
 
 
 def test_leaders_are_timed_again_on_the_device_that_measured_them() -> None:
@@ -257,13 +317,16 @@ def test_leaders_are_timed_again_on_the_device_that_measured_them() -> None:
     fleet.driver.start(fleet.tasks)
     fleet.driver.wait()
     home = {r["problem"]: r["device"] for r in fleet.log.rows}
-    timed = [(kernel.name, result()) for kernel in KERNELS[:2]]
-    jobs = [Again(task.problem, timed, (), 2) for task in fleet.tasks for _ in range(2)]
-    assert fleet.driver.again(jobs, time.monotonic() + 60) == jobs
+    jobs = [
+        (task.problem, [result().measurement(task.problem, kernel) for kernel in KERNELS[:2]], 2)
+        for task in fleet.tasks
+        for _ in range(2)
+    ]
+    assert fleet.driver.remeasure_all(jobs, time.monotonic() + 60) == [job[0] for job in jobs]
     again = [r for r in fleet.log.rows if r["round"] == 2]
     assert len(again) == 8
     assert all(home[r["problem"]] == r["device"] for r in again)
-    fleet.driver.close()
+    fleet.driver.abandon()
 
 
 def test_timing_again_ends_with_its_time() -> None:
@@ -272,9 +335,10 @@ def test_timing_again_ends_with_its_time() -> None:
     fleet.driver.start(fleet.tasks)
     fleet.driver.wait()
     fleet.engine.kill("a")
-    job = Again(fleet.tasks[0].problem, [(KERNELS[0].name, result())], (), 2)
-    assert fleet.driver.again([job], time.monotonic() + 0.5) == []
-    fleet.driver.close()
+    problem = fleet.tasks[0].problem
+    job = (problem, [result().measurement(problem, KERNELS[0])], 2)
+    assert fleet.driver.remeasure_all([job], time.monotonic() + 0.5) == []
+    fleet.driver.abandon()
 
 
 def test_a_question_that_waits_is_answered_when_the_fleet_ends() -> None:
@@ -284,12 +348,12 @@ def test_a_question_that_waits_is_answered_when_the_fleet_ends() -> None:
 
     def ask() -> None:
         try:
-            fleet.driver.result(fleet.tasks[0].problem, KERNELS[0])
+            fleet.driver.measure(fleet.tasks[0].problem, KERNELS[0])
         except HarnessError as error:
             caught.append(error)
 
     thread = threading.Thread(target=ask)
     thread.start()
-    fleet.driver.close()
+    fleet.driver.abandon()
     thread.join(timeout=10)
     assert len(caught) == 1

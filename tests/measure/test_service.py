@@ -152,7 +152,7 @@ def test_resume_measures_leaders_that_a_killed_run_missed(
     session = open_session()
     session.service.measure(PROBLEM, KERNELS[0])
     for kernel in KERNELS:
-        if kernel.name not in session.service._done[PROBLEM.id]:
+        if session.service._results.find(PROBLEM, kernel) is None:
             session.service._take_next()
     session.service.abandon()  # before the final round
     assert rounds(session.close()) == {0: 3}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -181,7 +182,7 @@ def test_later_rounds_are_copied_too(open_session: Callable[..., Session]) -> No
     found = session.measure()
     session.close()
     settling = open_session()  # as the controller of pytest-xdist: it has planned nothing
-    settling.service.remeasure(PROBLEM, [found[GOOD.name], found[OTHER.name]], 2)
+    settling.service.remeasure_all([(PROBLEM, [found[GOOD.name], found[OTHER.name]], 2)], math.inf)
     table = settling.close()
     later = table.xs(2, level="round")
     assert later["latency_ms"][twin(GOOD).name] == later["latency_ms"][GOOD.name]

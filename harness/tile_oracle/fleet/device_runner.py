@@ -33,9 +33,8 @@ from tile_oracle.fleet.shipments import keep
 from tile_oracle.fleet.target_of_settings import open_target
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.row import row_of
 from tile_oracle.measure.supervisor import Supervisor
-from tile_oracle.measure.twins import TwinSweeper, copies_among, copies_for
+from tile_oracle.measure.twins import TwinSweeper
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line
 from tile_oracle.targets.target import Target
@@ -173,13 +172,13 @@ class DeviceRunner:
         shipments.take(work.binaries)
         problem = problem_from_id(work.problem)
         try:
-            for one in self._measurements(work, problem, supervisor, sweeper):
+            for one in self._measurements(work, problem, sweeper):
                 if one.status == "device_lost":
                     continue  # it is measured elsewhere
                 row = {
                     "run": self._settings.run,
                     "time": datetime.now(UTC).isoformat(),
-                    **row_of(supervisor, one),
+                    **supervisor.row_of(one),
                 }
                 self._tell(
                     Row(
@@ -197,16 +196,11 @@ class DeviceRunner:
             return Ended(work.number, failed=str(error))
         return Ended(work.number, lost=supervisor.lost or "")
 
-    def _measurements(
-        self, work: Work, problem: Problem, supervisor: Supervisor, sweeper: TwinSweeper
-    ) -> Iterable[Measurement]:
+    def _measurements(self, work: Work, problem: Problem, sweeper: TwinSweeper) -> Iterable[Measurement]:
         known = [result.measurement(problem, parse_kernel_name(name)) for name, result in work.known]
         if work.again:
             timed = [result.measurement(problem, parse_kernel_name(name)) for name, result in work.again]
-            copies = copies_among(known)
-            for one in supervisor.remeasure(problem, timed, work.again_round):
-                yield one
-                yield from copies_for(one, copies)
+            yield from sweeper.remeasure(problem, timed, work.again_round, known)
             return
         yield from sweeper.sweep(
             problem,

@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import Any, Protocol
 
 from tile_oracle.errors import DeviceMissingError, HarnessError
 from tile_oracle.fleet.builds import Builds
@@ -22,7 +22,10 @@ from tile_oracle.fleet.engine import Compiler, Engine, Event, Gone, Joined, Told
 from tile_oracle.fleet.health import Health
 from tile_oracle.fleet.messages import Ended, Result, Row, Work
 from tile_oracle.fleet.progress import FleetProgress
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.results import Recorded, Results, not_run_again
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_FINAL
 
@@ -34,13 +37,19 @@ _MOST_LOSSES = 3
 """Times that a device may be lost before it is not opened again."""
 _MOST_DEATHS_OF_AGAIN = 3
 
+Picks = Callable[[Problem], Collection[Kernel]]
+"""The kernels that are measured again with a problem's leaders."""
+
 
 class NotBegunError(HarnessError):
     """The time was over before a device could begin the problem."""
 
 
-class Log(Protocol):
-    """Where rows go; tile_oracle.record.run.RunLog."""
+class Log(Recorded, Protocol):
+    """Where rows go and earlier ones are; tile_oracle.record.run.RunLog."""
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Records a row durably."""
 
     def append_lines(self, lines: Sequence[bytes]) -> None:
         """Records rows durably, all of them or none."""
@@ -48,28 +57,23 @@ class Log(Protocol):
 
 @dataclass(frozen=True)
 class FleetTask:
-    """A problem, the kernels that a session wants of it, and what earlier sessions have measured.
-
-    weight: expected time, in any unit. complete: everything has been measured, the leaders included.
-    """
+    """A problem and the kernels that a session wants of it. weight: expected time, in any unit."""
 
     problem: Problem
     kernels: Sequence[Kernel]
     weight: float
-    known: Sequence[tuple[str, Result]] = ()
-    complete: bool = False
 
 
 @dataclass(frozen=True)
 class Questions:
     """What the driver asks of the session.
 
-    picks: the kernels that are measured again with the leaders. blamed: the result and the journal line of a
-    kernel that `deaths` devices did not survive.
+    picks: the kind of the devices -> the kernels that are measured again with a problem's leaders; asked
+    once, when the first device has joined. row: the row of a measurement that no device has made.
     """
 
-    picks: Callable[[Problem], Collection[Kernel]]
-    blamed: Callable[[Problem, Kernel, int], tuple[Result, bytes]]
+    picks: Callable[[str], Picks]
+    row: Callable[[Measurement], Mapping[str, Any]]
 
 
 @dataclass
@@ -77,18 +81,14 @@ class _Problem:
     problem: Problem
     kernels: dict[str, Kernel]
     weight: float
-    sweep: dict[str, Result] = field(default_factory=dict)
-    finals: dict[tuple[str, int], Result] = field(default_factory=dict)
-    resumed: frozenset[str] = frozenset()
 
 
-@dataclass
-class Again:
+@dataclass(eq=False)
+class _Again:
     """Kernels that are timed again on one device. done: it was measured, or given up."""
 
     problem: Problem
-    timed: Sequence[tuple[str, Result]]
-    known: Sequence[tuple[str, Result]]
+    timed: Sequence[Measurement]
     round: int
     device: str = ""
     number: int = 0
@@ -99,8 +99,8 @@ class Again:
 
 
 class FleetDriver:
-    """Runs a fleet until `close`. Only `start`, `result`, `again`, `begun`, `stop_new` and `close` may be
-    called from other threads; all raise what has ended the fleet, a HarnessError."""
+    """Runs a fleet until `abandon`. Only `start`, `measure`, `remeasure_all`, `goes_on`, `wait` and `abandon`
+    may be called from other threads; all raise what has ended the fleet, a HarnessError."""
 
     def __init__(
         self,
@@ -108,6 +108,7 @@ class FleetDriver:
         builds: Builds,
         log: Log,
         questions: Questions,
+        settings: SweepSettings,
         *,
         match: str = "",
         in_order: bool = False,
@@ -125,6 +126,10 @@ class FleetDriver:
         self._dispatcher = Dispatcher((), in_order=in_order, patience=patience)
         self._no_device_s = no_device_s
         self._state = threading.Condition()
+        self._results = Results(settings, log)
+        self._picks: Picks | None = None
+        self._resumed: list[FleetTask] = []
+        """Tasks of which at most picks are left, which are not known before a device has joined."""
         self._problems: dict[str, _Problem] = {}
         self._unbuilt: dict[str, Task] = {}
         self._labels: dict[str, str] = {}
@@ -135,8 +140,8 @@ class FleetDriver:
         self._remote: set[str] = set()
         self._losses: dict[str, int] = {}
         self._last_why = ""
-        self._again: deque[Again] = deque()
-        self._again_on: dict[str, Again] = {}
+        self._again: deque[_Again] = deque()
+        self._again_on: dict[str, _Again] = {}
         self._numbers = 0
         self._asked: deque[tuple[Problem, Kernel]] = deque()
         self._stops_new = self._ends = False
@@ -149,7 +154,7 @@ class FleetDriver:
         self._calibrated: dict[str, dict[str, Result]] = {}
         self.health = Health()
         self.on_wait: Callable[[str], None] = lambda line: None
-        """Called with the fleet's state in words, about once a second, while `result` waits."""
+        """Called with the fleet's state in words, about once a second, while `measure` waits."""
         self.progress = FleetProgress()
         self.notes: list[str] = []
 
@@ -165,32 +170,29 @@ class FleetDriver:
         """Takes the tasks. `start` does this, too; a caller that calls `step` itself calls only this."""
         if self._calibration is not None:
             self._calibration_built = self._builds.want(_CALIBRATION, *self._calibration)
-        for task in tasks:
-            self._take_task(task)
-        self.progress.plan(sum(len(one.kernels) - len(one.resumed) for one in self._problems.values()))
+        missing = [self._take_task(task) for task in tasks]
+        self.progress.plan(sum(missing))
         self._usable_s = time.monotonic()
 
-    def result(self, problem: Problem, kernel: Kernel) -> tuple[Result, bool]:
-        """The result of a pair's sweep, once it is there, and whether an earlier session measured it.
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
+        """The result of a pair's sweep, once it is there and a device has joined.
 
-        Raises NotBegunError for a problem that will not begin any more."""
+        Raises KernelError when the kernel is of another operation, direction, dtype or rank, NotBegunError
+        for a problem that will not begin any more."""
         with self._state:
             there = self._problems.get(problem.id)
-            if there is None or (kernel.name not in there.kernels and kernel.name not in there.sweep):
+            if self._results.find(problem, kernel) is None and (
+                there is None or kernel.name not in there.kernels
+            ):
                 self._asked.append((problem, kernel))
             self._check()  # what could not be recorded is no result
-            while (found := self._found(problem, kernel)) is None:
+            while self._picks is None or (found := self._results.find(problem, kernel)) is None:
                 if self._stops_new and problem.id not in self._begun:
                     raise NotBegunError(f"{problem.id} was not begun before the time was over")
                 self._state.wait(1.0)
                 self.on_wait(self.progress.snapshot.line())
                 self._check()
             return found
-
-    def _found(self, problem: Problem, kernel: Kernel) -> tuple[Result, bool] | None:
-        there = self._problems.get(problem.id)
-        result = None if there is None else there.sweep.get(kernel.name)
-        return None if there is None or result is None else (result, kernel.name in there.resumed)
 
     def settled(self) -> bool:
         """Whether everything that was asked for has been measured."""
@@ -205,9 +207,13 @@ class FleetDriver:
                 self._check()
                 self._state.wait(1.0)
 
-    def again(self, jobs: Sequence[Again], ends_s: float) -> list[Again]:
-        """Times kernels again, on as many devices as there are, until the monotonic time `ends_s`; a job that
-        has begun is finished. Returns the jobs that were done."""
+    def remeasure_all(
+        self, asked: Sequence[tuple[Problem, Sequence[Measurement], int]], ends_s: float
+    ) -> list[Problem]:
+        """Times measured kernels of each job again as rows of its round, on as many devices as there are,
+        until the monotonic time `ends_s`; a job that has begun is finished. Returns the problems that were
+        measured."""
+        jobs = [_Again(*one) for one in asked]
         with self._state:
             self._again.extend(jobs)
             while any(not job.done for job in jobs):
@@ -218,19 +224,13 @@ class FleetDriver:
                             self._again.remove(job)
                             job.done = True
                 self._state.wait(0.2)
-        return [job for job in jobs if job.measured]
+        return [job.problem for job in jobs if job.measured]
 
-    def begun(self, problem: str) -> bool:
-        """Whether a device has been given the problem."""
+    def goes_on(self, problem: str) -> bool:
+        """Whether a problem goes on although the time is over: a device has been given it. No other begins
+        any more."""
+        self._stops_new = True
         return problem in self._begun
-
-    def known(self, problem: str) -> list[tuple[str, Result]]:
-        """The results of a problem, of all rounds."""
-        with self._state:
-            there = self._problems.get(problem)
-            if there is None:
-                return []
-            return [*there.sweep.items(), *((name, one) for (name, _), one in there.finals.items())]
 
     @property
     def kind(self) -> str:
@@ -251,11 +251,7 @@ class FleetDriver:
         """Where the fleet's machines compile."""
         return self._builds.places
 
-    def stop_new(self) -> None:
-        """No problem begins any more."""
-        self._stops_new = True
-
-    def close(self) -> None:
+    def abandon(self) -> None:
         """Ends the fleet and all devices, whatever they are doing; what has arrived is recorded."""
         self._ends = True
         if self._thread is not None:
@@ -291,7 +287,7 @@ class FleetDriver:
                 if label == _CALIBRATION:
                     self._calibration_built = True
                 else:
-                    self._add(self._unbuilt.pop(label))
+                    self._dispatcher.add(self._unbuilt.pop(label))
             self._stops_new |= self._deadline is not None and now >= self._deadline
             if self._stops_new:
                 self._dispatcher.stop_new()
@@ -313,7 +309,8 @@ class FleetDriver:
 
     def _is_complete(self) -> bool:
         waits = bool(self._unbuilt) and not self._stops_new
-        return self._dispatcher.complete and not waits and not self._again and not self._again_on
+        waits |= bool(self._again or self._again_on or self._resumed)
+        return self._dispatcher.complete and not waits
 
     def _watch(self, now: float) -> None:
         """Ends a fleet that has work and no device to do it."""
@@ -352,9 +349,18 @@ class FleetDriver:
             self._remote.add(event.device)
         self.progress.joined(event.device, event.opened)
         if self._calibration is None:
-            self._dispatcher.joined(event.device, kind, now)
+            self._use(event.device, kind, now)
         else:
             self._uncalibrated[event.device] = 0
+
+    def _use(self, device: str, kind: str, now: float) -> None:
+        """Gives a device work from now on."""
+        if self._picks is None:
+            self._picks = self._questions.picks(kind)
+        self._dispatcher.joined(device, kind, now)
+        resumed, self._resumed = self._resumed, []
+        for task in resumed:
+            self._take_task(task)
 
     def _leave(self, event: Gone, now: float) -> None:
         self._last_why = f"{event.device}: {event.why}"
@@ -384,8 +390,7 @@ class FleetDriver:
             if self._dispatcher.takes_finals(device, row.number):
                 self._rows.setdefault((device, row.number), []).append(row)
         elif self._dispatcher.finished(device, row.number, row.kernel):
-            self._problems[row.problem].sweep[row.kernel] = row.result
-            self._lines.append(row.line)
+            self._take(row)
             self.progress.pair(device, row.result)
             self.health.measured(device, row.throttled)
 
@@ -403,7 +408,7 @@ class FleetDriver:
                 del self._uncalibrated[device]
                 kind = self.progress.devices[device].kind
                 self.health.calibrated(device, kind, self._calibrated.pop(device, {}))
-                self._dispatcher.joined(device, kind, now)
+                self._use(device, kind, now)
                 self._set_sick_aside(now)
         elif message.lost or message.failed:
             self._rows.pop((device, message.number), None)
@@ -418,8 +423,13 @@ class FleetDriver:
 
     def _record(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            self._problems[row.problem].finals[row.kernel, row.result.round] = row.result
-            self._lines.append(row.line)
+            self._take(row)
+
+    def _take(self, row: Row) -> None:
+        there = self._problems[row.problem]
+        kernel = there.kernels.get(row.kernel) or parse_kernel_name(row.kernel)
+        self._results.take(row.result.measurement(there.problem, kernel))
+        self._lines.append(row.line)
 
     def _drop_finals(self, device: str) -> None:
         for key in [key for key in self._rows if key[0] == device]:
@@ -432,36 +442,27 @@ class FleetDriver:
 
     # ---- tasks ------------------------------------------------------------------------------------------
 
-    def _take_task(self, task: FleetTask) -> None:
+    def _take_task(self, task: FleetTask) -> int:
+        """Begins a task unless nothing of it is left. Returns how many kernels have no result."""
         problem = task.problem
-        there = self._problems.get(problem.id)
-        if there is None:
-            known = {name: result for name, result in task.known if result.round < ROUND_FINAL}
-            there = self._problems[problem.id] = _Problem(
-                problem,
-                {kernel.name: kernel for kernel in task.kernels},
-                task.weight,
-                known,
-                {(name, result.round): result for name, result in task.known if result.round >= ROUND_FINAL},
-                frozenset(known),
-            )
-            label = problem.id
-        else:
-            there.kernels |= {kernel.name: kernel for kernel in task.kernels}
-            label = f"{problem.id} +{len(self._labels)}"
-        missing = [kernel for kernel in task.kernels if kernel.name not in there.sweep]
-        if task.complete and not missing:
+        there = self._problems.setdefault(problem.id, _Problem(problem, {}, task.weight))
+        there.kernels |= {kernel.name: kernel for kernel in task.kernels}
+        self._results.resume(problem)
+        missing = self._results.missing(problem.id, task.kernels)
+        picks = () if self._picks is None else self._picks(problem)
+        if not missing and not self._results.leaders_left(problem.id, picks):
             self._begun.add(problem.id)
-            return
+            if self._picks is None:
+                self._resumed.append(task)
+            return 0
+        label = f"{problem.id} +{len(self._labels)}" if problem.id in self._labels else problem.id
         self._labels[label] = problem.id
         waits = Task(label, [kernel.name for kernel in missing], task.weight)
         if self._builds.want(label, problem, task.kernels):
-            self._add(waits)
+            self._dispatcher.add(waits)
         else:
             self._unbuilt[label] = waits
-
-    def _add(self, task: Task) -> None:
-        self._dispatcher.add(task)
+        return len(missing)
 
     def _take_asked(self) -> None:
         """Pairs that were not planned, which a test asks for."""
@@ -474,10 +475,10 @@ class FleetDriver:
     def _assign(self, order: Assign) -> None:
         there = self._problems[self._labels[order.problem]]
         self._begun.add(there.problem.id)
-        picks = [kernel.name for kernel in self._questions.picks(there.problem)] if order.finals else []
-        known = [*there.sweep.items(), *((name, one) for (name, _), one in there.finals.items())]
+        known = self._results.of(there.problem.id)
+        picks = self._picks(there.problem) if self._picks is not None and order.finals else ()
         kernels = [there.kernels[name] for name in order.kernels]
-        again = [there.kernels[name] for name in there.sweep if name in there.kernels] if order.finals else []
+        again = [one.kernel for one in known] if order.finals else []
         remote = order.device in self._remote
         self._engine.assign(
             order.device,
@@ -486,8 +487,8 @@ class FleetDriver:
                 there.problem.id,
                 order.kernels,
                 order.finals,
-                tuple(known),
-                tuple(picks),
+                _told(known),
+                tuple(kernel.name for kernel in picks),
                 binaries=self._builds.binaries([*kernels, *again], remote=remote),
             ),
         )
@@ -495,9 +496,10 @@ class FleetDriver:
     def _blame(self, order: Blame) -> None:
         there = self._problems[self._labels[order.problem]]
         kernel = there.kernels[order.kernel]
-        result, line = self._questions.blamed(there.problem, kernel, order.deaths)
-        there.sweep[kernel.name] = result
-        self._lines.append(line)
+        died = f"{order.deaths} devices died while it ran alone"
+        crash = not_run_again(there.problem, kernel, died)
+        self._log.append(self._questions.row(crash))
+        self._results.take(crash)
         self.notes.append(f"{order.deaths} devices died while {kernel.name} ran on {there.problem.id}")
 
     # ---- calibration ------------------------------------------------------------------------------------
@@ -540,25 +542,28 @@ class FleetDriver:
             self._numbers -= 1
             job.device, job.number, job.rows = device, self._numbers, []
             self._again_on[device] = job
-            there = self._problems[job.problem.id]
-            kernels = [there.kernels[name] for name, _ in job.timed if name in there.kernels]
+            kernels = [one.kernel for one in job.timed]
             self._engine.assign(
                 device,
                 Work(
                     job.number,
                     job.problem.id,
                     finals=False,
-                    known=tuple(job.known),
-                    again=tuple(job.timed),
+                    known=_told(self._results.of(job.problem.id)),
+                    again=_told(job.timed),
                     again_round=job.round,
                     binaries=self._builds.binaries(kernels, remote=device in self._remote),
                 ),
             )
 
-    def _again_failed(self, job: Again) -> None:
+    def _again_failed(self, job: _Again) -> None:
         job.deaths += 1
         job.rows = []
         if job.deaths >= _MOST_DEATHS_OF_AGAIN:
             job.done = True
         else:
             self._again.append(job)
+
+
+def _told(known: Sequence[Measurement]) -> tuple[tuple[str, Result], ...]:
+    return tuple((one.kernel.name, Result.of(one)) for one in known)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
+from tile_oracle.record.schema import ROUND_FINAL
 
 _FAR_BEHIND = 2.0
 """A pick this many times slower than the best is not measured again: noise cannot change the conclusion."""
@@ -32,6 +33,20 @@ def choose_leaders(
     far = ranked[0].latency_ms * _FAR_BEHIND
     picked = [m for m in ranked if m.kernel in picks and m.latency_ms <= far and m not in leaders]
     return leaders + picked + noisy
+
+
+def leaders_left(
+    known: Iterable[Measurement], picks: Collection[Kernel], settings: SweepSettings
+) -> list[Measurement]:
+    """The leaders that have not been measured again; none if there is nothing to compare them with.
+
+    known: measurements of one problem, of all rounds, without copies of twins.
+    """
+    known = list(known)
+    done = {m.kernel for m in known if m.round >= ROUND_FINAL}
+    swept = (m for m in known if m.round < ROUND_FINAL)
+    left = [m for m in choose_leaders(swept, picks, settings) if m.kernel not in done]
+    return left if len(left) + len(done) > 1 or any(m.status == "noisy" for m in left) else []
 
 
 def final_passes(leaders: Sequence[Measurement], settings: SweepSettings) -> int:

@@ -9,15 +9,18 @@ from typing import Any
 from tile_oracle.compiling.code_facts import CODE_FACTS, CodeFacts, code_facts
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import COLD, WARM
+from tile_oracle.targets.base import DeviceInfo
+from tile_oracle.targets.target import Target
 from tile_oracle.version import __version__
 
 
-def row_of(supervisor: Supervisor, measurement: Measurement) -> dict[str, Any]:
-    """The row of a measurement that a supervisor has made, without the run and the time."""
-    target, device = supervisor.target, supervisor.device
+def row_of(
+    measurement: Measurement, target: Target, settings: SweepSettings, device: DeviceInfo | None
+) -> dict[str, Any]:
+    """The row of a new measurement, without the run and the time. device: None if none was ever open."""
     row = {
         "harness_version": __version__,
         **measurement.as_row(),
@@ -26,9 +29,8 @@ def row_of(supervisor: Supervisor, measurement: Measurement) -> dict[str, Any]:
         "implementation": target.owner(measurement.kernel).implementation,
         "device": device.name if device else "",
         "driver": device.driver if device else "",
-        "seed": supervisor.settings.seed,
-        "build_wait_ms": supervisor.take_build_wait_ms(),
-        "cache": COLD if supervisor.settings.cold_cache else WARM,
+        "seed": settings.seed,
+        "cache": COLD if settings.cold_cache else WARM,
     }
     if measurement.status == "unsupported" and measurement.check == "none":
         return row  # refused by a rule: it may never have been built

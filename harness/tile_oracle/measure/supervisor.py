@@ -18,7 +18,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tile_oracle.compiling.compiler_message import shortened
 from tile_oracle.errors import TargetError
@@ -28,8 +28,9 @@ from tile_oracle.measure.commands import Apply, Run
 from tile_oracle.measure.containment import Containment
 from tile_oracle.measure.in_turn import InTurn
 from tile_oracle.measure.kernel_order import KernelOrder
-from tile_oracle.measure.leaders import choose_leaders
+from tile_oracle.measure.leaders import leaders_left
 from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.row import row_of
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.worker_link import MOST_UNEXPLAINED_DEATHS, Died, Lost, Refused, WorkerLink
 from tile_oracle.problem import Problem
@@ -139,6 +140,11 @@ class Supervisor:
         """The log of attempts, written before each run; None when nothing is recorded."""
         return self._link.attempts
 
+    def row_of(self, measurement: Measurement) -> dict[str, Any]:
+        """The row of a measurement that was made here, without the run and the time."""
+        waited = {"build_wait_ms": self.take_build_wait_ms()}
+        return row_of(measurement, self.target, self.settings, self.device) | waited
+
     # ---- a caller's own data ------------------------------------------------------------------
 
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> Applied:
@@ -189,7 +195,7 @@ class Supervisor:
         """
         self._wanted = wanted
         swept = [m for m in known if m.round < ROUND_FINAL]
-        done_finally = {m.kernel for m in known if m.round >= ROUND_FINAL}
+        earlier = [m for m in known if m.round >= ROUND_FINAL]
         known_before = len(swept)
         self._best_ms = min((m.latency_ms for m in swept if m.ok), default=None)
 
@@ -206,7 +212,8 @@ class Supervisor:
                 yield measurement
             self._order.learn(swept[known_before:])
             if finals:
-                yield from self._final_round(problem, swept, picks, done_finally, keep_samples)
+                leaders = leaders_left([*swept, *earlier], picks, self.settings)
+                yield from self._in_turn.measure(problem, leaders, ROUND_FINAL, keep_samples)
         finally:
             self._wanted = None
             self._first_failures.clear()
@@ -350,19 +357,6 @@ class Supervisor:
             yield first if first is not None else Measurement(problem, kernel, status, detail)
 
     # ---- the leaders, again -----------------------------------------------------------------
-
-    def _final_round(
-        self,
-        problem: Problem,
-        swept: list[Measurement],
-        picks: Collection[Kernel],
-        done: set[Kernel],
-        keep_samples: bool,
-    ) -> Iterator[Measurement]:
-        leaders = [m for m in choose_leaders(swept, picks, self.settings) if m.kernel not in done]
-        if len(leaders) + len(done) < 2 and not any(m.status == "noisy" for m in leaders):
-            return
-        yield from self._in_turn.measure(problem, leaders, ROUND_FINAL, keep_samples)
 
     def remeasure(
         self, problem: Problem, timed: Sequence[Measurement], round_: int

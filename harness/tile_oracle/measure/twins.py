@@ -35,6 +35,22 @@ def copies_among(measurements: Iterable[Measurement]) -> dict[Kernel, str]:
     return {kernel: name for kernel, name in found.items() if name is not None}
 
 
+def without_copies(known: Sequence[Measurement]) -> tuple[list[Measurement], dict[Kernel, str]]:
+    """The measurements of one problem without the copies, and the copies as `copies_among` names them. Copies
+    of a kernel that is not there count as measurements."""
+    names = {m.kernel.name for m in known}
+    copies = {kernel: name for kernel, name in copies_among(known).items() if name in names}
+    return [m for m in known if m.kernel not in copies], copies
+
+
+def missing_copies(known: Sequence[Measurement], copies: Mapping[Kernel, str]) -> Iterator[Measurement]:
+    """The copies of leaders' measurements that a killed session did not record. known: of one problem."""
+    there = {(m.kernel, m.round) for m in known}
+    for m in known:
+        if m.round >= ROUND_FINAL and m.kernel not in copies:
+            yield from (copy for copy in copies_for(m, copies) if (copy.kernel, copy.round) not in there)
+
+
 def copies_for(measurement: Measurement, copies: Mapping[Kernel, str]) -> Iterator[Measurement]:
     """The copies that a measurement has, for kernels of `copies_among`."""
     for twin, measured in copies.items():
@@ -42,11 +58,19 @@ def copies_for(measurement: Measurement, copies: Mapping[Kernel, str]) -> Iterat
             yield copy_of(measurement, twin)
 
 
-class TwinSweeper:
-    """Sweeps problems with a supervisor, and measures twins once."""
+def measured_picks(
+    picks: Iterable[Kernel], own: Iterable[Measurement], copies: Mapping[Kernel, str]
+) -> list[Kernel]:
+    """The picks, in place of a copy the kernel that was measured. own, copies: see `without_copies`."""
+    names = {m.kernel.name: m.kernel for m in own}
+    return [names.get(copies.get(pick, ""), pick) for pick in picks]
 
-    def __init__(self, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
+
+class TwinSweeper:
+    """Sweeps problems with a supervisor, and measures twins once, unless `once` is False."""
+
+    def __init__(self, supervisor: Supervisor, *, once: bool = True) -> None:
+        self._supervisor, self._once = supervisor, once
         self._identities: dict[Kernel, RunIdentity | None] = {}
 
     def sweep(
@@ -63,13 +87,13 @@ class TwinSweeper:
         """See Supervisor.sweep. Also yields the copies.
 
         finals: asked once every kernel was measured: whether to measure the leaders again.
-        `known` may contain copies. Those of a kernel that is not in it count as measurements.
+        `known` may contain copies.
         """
-        names = {m.kernel.name for m in known}
-        copies = {kernel: name for kernel, name in copies_among(known).items() if name in names}
-        own = [m for m in known if m.kernel not in copies]
+        own, copies = without_copies(known)
         shared = [m for m in own if m.round < ROUND_FINAL and m.status in _OF_THE_BINARY]
-        identities = self._identify(problem, [*kernels, *(m.kernel for m in shared)]) if kernels else {}
+        identities = (
+            self._identify(problem, [*kernels, *(m.kernel for m in shared)]) if kernels and self._once else {}
+        )
         results = {identities[m.kernel]: m for m in reversed(shared) if m.kernel in identities}
         waiting = list(kernels)
         while waiting:
@@ -112,12 +136,22 @@ class TwinSweeper:
         keep_samples: bool,
     ) -> Iterator[Measurement]:
         """The leaders again. First the copies that a killed session did not record."""
-        there = {(m.kernel, m.round) for m in known}
-        for m in [m for m in own if m.round >= ROUND_FINAL]:
-            yield from (copy for copy in copies_for(m, copies) if (copy.kernel, copy.round) not in there)
-        names = {m.kernel.name: m.kernel for m in own}
-        measured = [names.get(copies.get(pick, ""), pick) for pick in picks]
-        for m in self._supervisor.sweep(problem, (), own, picks=measured, keep_samples=keep_samples):
+        yield from missing_copies(known, copies)
+        picks = measured_picks(picks, own, copies)
+        for m in self._supervisor.sweep(problem, (), own, picks=picks, keep_samples=keep_samples):
+            yield m
+            yield from copies_for(m, copies)
+
+    def remeasure(
+        self,
+        problem: Problem,
+        timed: Sequence[Measurement],
+        round_: int,
+        known: Iterable[Measurement],
+    ) -> Iterator[Measurement]:
+        """See Supervisor.remeasure. Also yields the copies. known: the problem's earlier measurements."""
+        copies = copies_among(known)
+        for m in self._supervisor.remeasure(problem, timed, round_):
             yield m
             yield from copies_for(m, copies)
 

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from tile_oracle.fleet.builds import Builds
-from tile_oracle.fleet.driver import Again, FleetDriver, FleetTask, NotBegunError, Questions
+from tile_oracle.fleet.driver import FleetDriver, FleetTask, NotBegunError, Questions
 from tile_oracle.fleet.fleet_file import FLEET_FILE, add_session
-from tile_oracle.fleet.messages import DeviceSettings, Result
+from tile_oracle.fleet.messages import DeviceSettings
 from tile_oracle.fleet.progress import ASIDE
 from tile_oracle.fleet.ray_engine import RayEngine, import_ray
-from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.measure.leaders import choose_leaders
+from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.row import from_known
-from tile_oracle.measure.twins import copies_among
+from tile_oracle.measure.row import row_of
 from tile_oracle.pages.words import count
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.record.journal_line import encode_line
-from tile_oracle.record.run import RunLog
-from tile_oracle.record.schema import COLD, ROUND_FINAL, WARM
+from tile_oracle.record.run import Run, RunLog
 from tile_oracle.session.expected_time import expected_times
 from tile_oracle.session.live import LiveSession
-from tile_oracle.session.models import Picks, picks_of
 from tile_oracle.session.options import SessionOptions
-from tile_oracle.session.plan import without
 from tile_oracle.targets import TargetOptions
-from tile_oracle.version import __version__
+from tile_oracle.targets.base import DeviceInfo
 
 _CALIBRATION_KERNELS = 4
 
@@ -46,63 +37,23 @@ class FleetSession(LiveSession):
         import_ray()  # before anything is written
         super().__init__(options, **process)
         self._driver: FleetDriver | None = None
-        self._engine: RayEngine | None = None
-        self._picks: Picks | None = None
 
     def _target_options(self, options: SessionOptions) -> TargetOptions:
         return replace(super()._target_options(options), elsewhere=True)
 
-    # ---- measuring --------------------------------------------------------------------------------------
-
     def build_ahead(self) -> None:
         """Starts the fleet: the kernels compile in the background, and devices begin as soon as they can."""
-        if self._driver is None:
-            self._start()
+        self.engine()
 
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        self.build_ahead()
-        assert self._driver is not None
         try:
-            result, resumed = self._driver.result(problem, kernel)
+            return super().measure(problem, kernel)
         except NotBegunError as error:
             self.budget_spent = True
             pytest.skip(str(error))
-        return self._with_known_failure(result.measurement(problem, kernel, resumed=resumed))
 
-    def over_budget(self, problem: Problem) -> bool:
-        if self.deadline is None or time.monotonic() < self.deadline or self._driver is None:
-            return super().over_budget(problem)
-        self._driver.stop_new()
-        if self._driver.begun(problem.id):
-            return False
-        self.budget_spent = True
-        return True
-
-    def remeasure(self, problem: Problem, timed: Sequence[Measurement], round_: int) -> None:
-        self.remeasure_all([(problem, timed, round_)], float("inf"))
-
-    def remeasure_all(
-        self, jobs: Sequence[tuple[Problem, Sequence[Measurement], int]], ends_s: float
-    ) -> list[Problem]:
-        self.build_ahead()
-        assert self._driver is not None
-        asked = [
-            Again(
-                problem,
-                [(one.kernel.name, Result.of(one)) for one in timed],
-                self._driver.known(problem.id),
-                round_,
-            )
-            for problem, timed, round_ in jobs
-        ]
-        return [job.problem for job in self._driver.again(asked, ends_s)]
-
-    # ---- the start --------------------------------------------------------------------------------------
-
-    def _start(self) -> None:
-        run = self.open_run()
+    def _open_engine(self, run: Run, log: RunLog) -> FleetDriver:
         assert self.options.fleet is not None
-        self._log = RunLog(run, self._writer())
         options = replace(super()._target_options(self.options), jobs=1)
         settings = DeviceSettings(
             self.target.name,
@@ -114,46 +65,36 @@ class FleetSession(LiveSession):
             tuple(problem.id for problem in self.plan.problems),
         )
         builder = self.target.builder
-        self._engine = RayEngine(
+        engine = RayEngine(
             self.options.fleet,
             settings,
             self.target.arch,
             self.options.fleet_devices,
             "" if builder is None else str(builder.cache.folder),
         )
-        self._driver = FleetDriver(
-            self._engine,
-            Builds(self.target, self._engine.ship, self._engine.compilers(self.target.source_identity())),
-            self._log,
-            Questions(self._picks_of, self._blamed),
+        self._driver = driver = FleetDriver(
+            engine,
+            Builds(self.target, engine.ship, engine.compilers(self.target.source_identity())),
+            log,
+            Questions(self._picks, self._row_of),
+            self._settings,
             match=self.options.fleet_match,
             in_order=self.deadline is not None,
             deadline=self.deadline,
             calibration=self._calibration(),
         )
-        self._driver.on_wait = self.show
-        self._driver.start(self._tasks())
+        driver.on_wait = self.show
+        driver.start(self._tasks())
+        return driver
 
     def _tasks(self) -> Iterable[FleetTask]:
-        """Every problem with its kernels, and what earlier sessions have measured of it."""
-        assert self._log is not None
-        counts = {problem: len(kernels) for problem, kernels in self._kernels_of.items()}
-        times = expected_times(counts, self.run)
-        resumed = self.run is not None and self.run.resumed
+        times = expected_times({name: len(kernels) for name, kernels in self._kernels_of.items()}, self.run)
         for name, kernels in self._kernels_of.items():
-            problem = problem_from_id(name)
-            known = [
-                from_known(problem, parse_kernel_name(row["kernel"]), row)
-                for row in (self._log.known(name) if resumed else ())
-                if row["status"] != "device_lost"
-            ]
-            yield FleetTask(
-                problem,
-                kernels,
-                times.get(name, 1.0),
-                [(one.kernel.name, Result.of(one)) for one in known],
-                complete=self._has_leaders(problem, known),
-            )
+            yield FleetTask(problem_from_id(name), kernels, times.get(name, 1.0))
+
+    def _row_of(self, measurement: Measurement) -> Mapping[str, Any]:
+        assert self._driver is not None
+        return row_of(measurement, self.target, self._settings, DeviceInfo(self._driver.kind, ""))
 
     def _calibration(self) -> tuple[Problem, Sequence[Kernel]] | None:
         """The problem of median size, and some of its kernels; None if nothing is to be measured."""
@@ -165,61 +106,14 @@ class FleetSession(LiveSession):
         step = max(1, len(able) // _CALIBRATION_KERNELS)
         return (problem, able[::step][:_CALIBRATION_KERNELS]) if able else None
 
-    def _has_leaders(self, problem: Problem, known: Sequence[Measurement]) -> bool:
-        """Whether the leaders of a problem whose kernels are all known have been measured again."""
-        swept = [one for one in known if one.round < ROUND_FINAL]
-        done = {one.kernel for one in known if one.round >= ROUND_FINAL}
-        copies = copies_among(swept)
-        own = [one for one in swept if one.kernel not in copies]
-        if not swept:
-            return False
-        leaders = [one for one in choose_leaders(own, (), self._settings) if one.kernel not in done]
-        return not leaders or (len(leaders) + len(done) < 2 and leaders[0].status != "noisy")
-
-    # ---- what the driver asks ---------------------------------------------------------------------------
-
-    def _picks_of(self, problem: Problem) -> Collection[Kernel]:
-        if self._picks is None:
-            assert self._driver is not None
-            self._learn_known_failures(self._driver.kind)
-            self._picks = picks_of(self.pickers, without(self.plan, self.lacking()), self._held, self.target)
-        return self._picks(problem)
-
-    def _blamed(self, problem: Problem, kernel: Kernel, deaths: int) -> tuple[Result, bytes]:
-        why = f"{deaths} devices died while it ran alone: it is not run again"
-        measurement = Measurement(problem, kernel, "crash", why)
-        assert self._driver is not None
-        assert self.run is not None
-        row = {
-            "run": self.run.name,
-            "time": datetime.now(UTC).isoformat(),
-            "harness_version": __version__,
-            **measurement.as_row(),
-            "target": self.target.name,
-            "arch": self.target.arch,
-            "implementation": self.target.owner(kernel).implementation,
-            "device": self._driver.kind,
-            "seed": self._settings.seed,
-            "cache": COLD if self._settings.cold_cache else WARM,
-        }
-        return Result.of(measurement), encode_line(row)
-
-    # ---- the end ----------------------------------------------------------------------------------------
-
     def close(self, *, interrupted: bool) -> None:
-        driver, self._driver = self._driver, None
-        if driver is not None:
-            self._fleet_notes = driver.all_notes()
-            self._conditions = _conditions(driver)
-            driver.close()
-            self._save(driver)
+        driver = self._driver if self._engine is not None else None
         super().close(interrupted=interrupted)
-
-    _fleet_notes: Sequence[str] = ()
-    _conditions: Mapping[str, str] = MappingProxyType({})
+        if driver is not None:
+            self._save(driver)
 
     def conditions(self) -> dict[str, str]:
-        return dict(self._conditions if self._driver is None else _conditions(self._driver))
+        return {} if self._driver is None else _conditions(self._driver)
 
     def _save(self, driver: FleetDriver) -> None:
         """Adds this session's devices to the run's fleet.json. Raises RecordError."""
@@ -234,7 +128,7 @@ class FleetSession(LiveSession):
 
     @property
     def notes(self) -> list[str]:
-        return [*super().notes, *self._fleet_notes]
+        return [*super().notes, *(() if self._driver is None else self._driver.all_notes())]
 
 
 def _conditions(driver: FleetDriver) -> dict[str, str]:

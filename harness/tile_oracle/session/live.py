@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tile_oracle.compiling.kernel_source import NATIVE
 from tile_oracle.kernel import Kernel
@@ -25,7 +26,7 @@ from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.run import Run, RunLog
 from tile_oracle.session.command_line import CommandLine
-from tile_oracle.session.models import picks_of
+from tile_oracle.session.models import Picks, picks_of
 from tile_oracle.session.options import AUTO_SAMPLING, SEQUENTIAL, SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, without
 from tile_oracle.session.session import Session
@@ -39,8 +40,29 @@ _LONGER = ("--settle-budget", "10m")
 _MORE_BUDGET = ("--budget", "1h")
 
 
+class Engine(Protocol):
+    """What measures and records for a session: MeasureService on a device of this process, FleetDriver on
+    those of a fleet. All methods raise HarnessError when nothing can be measured or recorded any more."""
+
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
+        """The result of a pair: new, from the problem's sweep, or from the resumed run. Raises KernelError
+        for a kernel that is not for the problem."""
+
+    def remeasure_all(
+        self, jobs: Sequence[tuple[Problem, Sequence[Measurement], int]], ends_s: float
+    ) -> list[Problem]:
+        """Times measured kernels of each job again, interleaved, as rows of its round, as long as the
+        monotonic time is before `ends_s`. Returns the problems that were measured."""
+
+    def goes_on(self, problem: str) -> bool:
+        """Whether a problem goes on although the time is over, because it has begun."""
+
+    def abandon(self) -> None:
+        """Stops measuring. What has been measured is recorded; the rest is left for another run."""
+
+
 class LiveSession(Session):
-    """Builds each problem's kernels, runs them in a worker process, checks, times and records them."""
+    """Builds each problem's kernels, and has them run, checked, timed and recorded by an engine."""
 
     suite = SUITE
     remeasures = True
@@ -53,8 +75,8 @@ class LiveSession(Session):
         self.offers = self._offers(options, target, offers_folder)
         target.sources += [Algorithms(one, target.arch) for one in self.offers.values()]
         super().__init__(options, target, reason, **process)
-        self._supervisor: Supervisor | None = None
-        self._service: MeasureService | None = None
+        self._engine: Engine | None = None
+        self._closing = ExitStack()
         self._log: RunLog | None = None
 
     def _target_options(self, options: SessionOptions) -> TargetOptions:
@@ -119,31 +141,23 @@ class LiveSession(Session):
         Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
         be measured or recorded any more.
         """
-        if self._service is None:
-            self._service = self._open_service()
-        measurement = self._service.measure(problem, kernel)
-        self._begun.add(problem.id)
-        return self._with_known_failure(measurement)
+        return self._with_known_failure(self.engine().measure(problem, kernel))
 
-    def remeasure(self, problem: Problem, timed: Sequence[Measurement], round_: int) -> None:
-        """Times kernels of earlier measurements again, interleaved, as rows of that round. Raises
-        HarnessError."""
-        if self._service is None:
-            self._service = self._open_service()
-        self._service.remeasure(problem, timed, round_)
+    def engine(self) -> Engine:
+        """What measures, opened at the first call. Raises HarnessError."""
+        if self._engine is None:
+            run = self.open_run()
+            self._log = RunLog(run, self._writer())
+            self._engine = self._open_engine(run, self._log)
+        return self._engine
 
-    def remeasure_all(
-        self, jobs: Sequence[tuple[Problem, Sequence[Measurement], int]], ends_s: float
-    ) -> list[Problem]:
-        """`remeasure` for several problems, as long as the monotonic time is before `ends_s`. Returns the
-        problems that were measured. Raises HarnessError."""
-        measured = []
-        for problem, timed, round_ in jobs:
-            if time.monotonic() >= ends_s:
-                break
-            self.remeasure(problem, timed, round_)
-            measured.append(problem)
-        return measured
+    def over_budget(self, problem: Problem) -> bool:
+        if self.deadline is None or time.monotonic() < self.deadline:
+            return False
+        if self._engine is not None and self._engine.goes_on(problem.id):
+            return False
+        self.budget_spent = True
+        return True
 
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         return 0
@@ -197,19 +211,22 @@ class LiveSession(Session):
             return self.target.name != "cpu"
         return self.options.sampling == SEQUENTIAL
 
-    def _open_service(self) -> MeasureService:
-        run = self.open_run()
-        self._log = RunLog(run, self._writer())
-        self._supervisor = Supervisor(self.target, self._settings, run.measurements)
-        device = self._supervisor.open()
-        self._learn_known_failures(device.name)
+    def _open_engine(self, run: Run, log: RunLog) -> Engine:
+        supervisor = Supervisor(self.target, self._settings, run.measurements)
+        self._closing.callback(supervisor.close)
+        device = supervisor.open()
         return MeasureService(
-            self._supervisor,
+            supervisor,
             self._planned,
-            self._log,
+            log,
             keep_samples=self.keep_samples,
-            picks=picks_of(self.pickers, without(self.plan, self.lacking()), self._held, self.target),
+            picks=self._picks(device.name),
         )
+
+    def _picks(self, device: str) -> Picks:
+        """What the models under test pick, once it is known on which device."""
+        self._learn_known_failures(device)
+        return picks_of(self.pickers, without(self.plan, self.lacking()), self._held, self.target)
 
     @staticmethod
     def _writer() -> str:
@@ -245,17 +262,17 @@ class LiveSession(Session):
         return self._to_build
 
     def close(self, *, interrupted: bool) -> None:
-        """Stop the worker and the compilers and seal the journals. Raises RecordError."""
-        if self._service is not None and interrupted:
-            self._service.abandon()
+        """Stop the engine and the compilers and seal the journals. Raises RecordError."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.abandon()
         try:
             # First, so that a kill during the rest leaves no unsealed journal.
             if self._log is not None:
                 log, self._log = self._log, None
                 log.close()
         finally:
-            if self._supervisor is not None:
-                self._supervisor.close()
+            self._closing.close()
             self.target.close()
 
     def header(self) -> list[str]:
