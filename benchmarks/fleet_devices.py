@@ -110,7 +110,7 @@ class FastDevices:
 def makespan_s(durations_s: Sequence[Sequence[float]], devices: int, seed: int = 1) -> tuple[float, float]:
     """Seconds that a fleet takes for problems with these seconds a kernel, and the lower bound: the mean work
     of a device, or the longest kernel. The dispatcher decides, devices only take their time."""
-    from tile_oracle.fleet.dispatcher import Assign, Dispatcher, Patience, Task, Withdraw
+    from tile_oracle.measure.dispatcher import Assign, Dispatcher, Patience, Task, Withdraw
 
     names = [[f"k{k}" for k in range(len(one))] for one in durations_s]
     order = list(range(len(durations_s)))

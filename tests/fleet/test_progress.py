@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.fleet.simulated_engine import result
-from tile_oracle.fleet.dispatcher import Dispatcher, Task
 from tile_oracle.fleet.messages import Opened
 from tile_oracle.fleet.progress import FleetProgress
+from tile_oracle.measure.dispatcher import Dispatcher, Task
 
 
 def test_three_hundred_devices_fit_on_a_line() -> None:

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 from tile_oracle.errors import DeviceMissingError, HarnessError
 from tile_oracle.fleet.builds import Builds
-from tile_oracle.fleet.dispatcher import Assign, Blame, Dispatcher, Patience, Task, Withdraw
 from tile_oracle.fleet.engine import Compiler, Engine, Event, Gone, Joined, Told
 from tile_oracle.fleet.health import Health
 from tile_oracle.fleet.messages import Ended, Result, Row, Work
 from tile_oracle.fleet.progress import FleetProgress
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.dispatcher import Assign, Blame, Dispatcher, Patience, Task, Withdraw
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.results import Recorded, Results, not_run_again
 from tile_oracle.measure.sweep_settings import SweepSettings

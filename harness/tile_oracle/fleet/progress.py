@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from tile_oracle.fleet.dispatcher import Dispatcher
 from tile_oracle.fleet.messages import Opened, Result
+from tile_oracle.measure.dispatcher import Dispatcher
 from tile_oracle.pages.words import count
 from tile_oracle.terminal.progress_line import clock
 

@@ -12,15 +12,17 @@ that its interface does not show:
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, count, islice
 from typing import Any, NoReturn
 
 import pytest
 
+from tile_oracle.measure.dispatcher import Dispatcher, Patience, Task
 from tile_oracle.session.pair_id import pair_of
 
 _TO_SEND_MORE = 8
@@ -29,6 +31,9 @@ _SENT_AT_MOST = 16
 """Tests that a worker has at once. Few, so that -x and Ctrl-C need not wait for the rest of a long unit."""
 _TO_SEND_NEXT_UNIT = 3
 """A worker that has fewer tests than this gets its next unit: one test runs, one waits, one is in transit."""
+
+_KIND = "worker"
+"""Workers are all of one kind for the Dispatcher."""
 
 ExpectedTimes = Callable[[Mapping[str, int]], Mapping[str, float]]
 """Problem id -> number of its tests, to problem id -> expected time of all of them, in any unit of time."""
@@ -39,16 +44,16 @@ class _Worker:
     """The tests of a worker.
 
     collected: whether it has reported its collection, and the collection is right. sent: tests sent and not
-    finished, in the order in which the worker runs them. unit: the rest of its current unit.
+    finished, in the order in which the worker runs them. unsent: the rest of its newest part.
     """
 
     collected: bool = False
     sent: deque[int] = field(default_factory=deque)
-    unit: deque[int] = field(default_factory=deque)
+    unsent: deque[int] = field(default_factory=deque)
 
 
 class ProblemScheduling:
-    """Assigns units to workers: the tests of one problem are one unit, any other test is its own unit.
+    """xdist's side of the Dispatcher, which assigns units: the tests of a problem, or any other test alone.
 
     Implements xdist.scheduler.Scheduling. A unit's tests stay on one worker, in order. When a worker dies,
     the unfinished tests of its units go to another, except for the test that had begun: it may have killed
@@ -69,10 +74,13 @@ class ProblemScheduling:
         self._first: tuple[str, list[str]] | None = None
         """The name of the first worker that reported its collection, and its tests."""
         self._differs = False
-        self._unit_of: list[int] = []
-        """Test -> number of its unit."""
-        self._queue: dict[int, deque[int]] = {}
-        """Unassigned units: number of the unit -> tests, the next unit first."""
+        self._dispatcher = Dispatcher(
+            (), in_order=expected_times is None, patience=Patience(split_s=math.inf)
+        )
+        """Its devices are workers, its kernels the numbers of tests."""
+        self._part_of: dict[int, int] = {}
+        """Test -> number of the assignment with which a worker has it."""
+        self._repeats = count(1)
         self._dealt = False
         self._begun: set[str] = set()
         self._ended: set[str] = set()
@@ -95,8 +103,8 @@ class ProblemScheduling:
         """Whether all remaining tests are assigned, so that workers only need their shutdown."""
         return (
             (self._dealt or self._differs)
-            and not self._queue
-            and all(len(worker.sent) < 2 and not worker.unit for worker in self._workers.values())
+            and not self._waiting
+            and all(len(worker.sent) < 2 and not worker.unsent for worker in self._workers.values())
         )
 
     @property
@@ -108,8 +116,9 @@ class ProblemScheduling:
         """The number of tests that were neither run nor reported as the cause of a worker's death."""
         if not self._dealt:
             return len(self._first[1]) if self._first is not None else 0
-        held = sum(len(worker.sent) + len(worker.unit) for worker in self._workers.values())
-        return held + sum(map(len, self._queue.values()))
+        if self._differs:
+            return sum(len(worker.sent) for worker in self._workers.values())
+        return self._dispatcher.pairs_left
 
     def add_node(self, node: Any) -> None:
         self._workers[node] = _Worker()
@@ -123,6 +132,7 @@ class ProblemScheduling:
             self._refuse(node, collection)
             return
         self._workers[node].collected = True
+        self._dispatcher.joined(node.gateway.id, _KIND, 0.0)
 
     def schedule(self) -> None:
         """Assign tests: first to all workers, later to new ones."""
@@ -133,7 +143,7 @@ class ProblemScheduling:
             # Every worker gets a unit before any gets a second.
             for node, worker in self._workers.items():
                 if worker.collected and not node.shutting_down:
-                    self._take_unit(worker)
+                    self._take_part(node)
         self._feed_all()
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
@@ -145,13 +155,12 @@ class ProblemScheduling:
         else:
             with suppress(ValueError):
                 worker.sent.remove(item_index)
-        self._forget(item_index)
+        self._finished(node, item_index)
         self._feed(node)
 
     def mark_test_pending(self, item: str) -> None:
         """Runs a test that killed a worker again, for a hook `pytest_handlecrashitem`."""
-        number = self._tests.index(item)
-        self._requeue([number])
+        self._dispatcher.add(Task(f"{item}, again {next(self._repeats)}", [str(self._tests.index(item))]))
         self._feed_all()
 
     def remove_pending_tests_from_node(self, node: Any, indices: Sequence[int]) -> NoReturn:
@@ -162,15 +171,14 @@ class ProblemScheduling:
 
         Returns the test that killed it. Raises KeyError for a worker that was never added.
         """
-        worker = self._workers.pop(node)
+        worker = self._workers[node]
         if worker.sent and self._tests[worker.sent[0]] in self._ended:
-            self._forget(worker.sent.popleft())
+            self._finished(node, worker.sent.popleft())
         crashed = self._blamed(worker)
         if crashed is not None:
-            worker.sent.popleft()
-            self._forget(crashed)
-        if not self._differs:
-            self._requeue(chain(worker.sent, worker.unit))
+            self._finished(node, worker.sent.popleft())
+        del self._workers[node]
+        self._dispatcher.gone(node.gateway.id, 0.0, died=False)
         self._feed_all()
         return None if crashed is None else self._tests[crashed]
 
@@ -191,38 +199,36 @@ class ProblemScheduling:
         assert self._first is not None
         self._dealt = True
         self._tests = self._first[1]
-        number_of: dict[str, int] = {}
-        units: list[deque[int]] = []
+        units: dict[str, list[str]] = {}
+        problems: dict[str, int] = {}
         for test, nodeid in enumerate(self._tests):
-            unit = number_of.setdefault(pair_of(nodeid)[0] or nodeid, len(units))
-            if unit == len(units):
-                units.append(deque())
-            units[unit].append(test)
-            self._unit_of.append(unit)
-        order: Iterable[int] = range(len(units))
-        if self._expected_times is not None:
-            names = {pair_of(self._tests[tests[0]])[0]: len(tests) for tests in units}
-            expected = self._expected_times({name: count for name, count in names.items() if name})
-            # Sorting is stable: equal problems, and tests without a problem, keep their order.
-            order = sorted(order, key=lambda unit: -expected.get(self._name_of(units[unit]), 0.0))
-        self._queue = {unit: units[unit] for unit in order}
+            problem = pair_of(nodeid)[0]
+            units.setdefault(problem or nodeid, []).append(str(test))
+            if problem:
+                problems[problem] = problems.get(problem, 0) + 1
+        expected = self._expected_times(problems) if self._expected_times is not None else {}
+        for name, tests in units.items():
+            self._dispatcher.add(Task(name, tests, expected.get(name, 0.0)))
 
-    def _name_of(self, tests: deque[int]) -> str:
-        return pair_of(self._tests[tests[0]])[0] or ""
+    @property
+    def _waiting(self) -> bool:
+        return not self._differs and self._dispatcher.waiting
 
-    def _take_unit(self, worker: _Worker) -> None:
-        if self._queue:
-            unit = next(iter(self._queue))
-            worker.unit = self._queue.pop(unit)
+    def _take_part(self, node: Any) -> None:
+        order = self._dispatcher.ahead(node.gateway.id, 0.0) if self._waiting else None
+        if order is not None:
+            tests = [int(test) for test in order.kernels]
+            self._workers[node].unsent.extend(tests)
+            self._part_of |= dict.fromkeys(tests, order.number)
 
-    def _requeue(self, tests: Iterable[int]) -> None:
-        """Put unfinished tests at the head of the queue, by unit, before the unit's queued tests."""
-        units: dict[int, deque[int]] = {}
-        for test in tests:
-            units.setdefault(self._unit_of[test], deque()).append(test)
-        for unit, head in units.items():
-            head.extend(self._queue.pop(unit, ()))
-        self._queue = units | self._queue
+    def _finished(self, node: Any, test: int) -> None:
+        """A test has run or is blamed; `worker.sent` does not have it any more."""
+        self._begun.discard(self._tests[test])
+        self._ended.discard(self._tests[test])
+        worker, number = self._workers[node], self._part_of[test]
+        self._dispatcher.finished(node.gateway.id, number, str(test))
+        if all(self._part_of[other] != number for other in chain(worker.sent, islice(worker.unsent, 1))):
+            self._dispatcher.ended(node.gateway.id, number, 0.0)
 
     # ---- workers ----------------------------------------------------------------------------------------
 
@@ -238,22 +244,18 @@ class ProblemScheduling:
         tests: list[int] = []
         if len(worker.sent) < _TO_SEND_MORE:
             while len(worker.sent) + len(tests) < _SENT_AT_MOST:
-                if not worker.unit and len(worker.sent) + len(tests) < _TO_SEND_NEXT_UNIT:
-                    self._take_unit(worker)
-                if not worker.unit:
+                if not worker.unsent and len(worker.sent) + len(tests) < _TO_SEND_NEXT_UNIT:
+                    self._take_part(node)
+                if not worker.unsent:
                     break
-                tests.append(worker.unit.popleft())
+                tests.append(worker.unsent.popleft())
         worker.sent.extend(tests)
         # A worker that has just died cannot be reached; the event of its death will follow.
         with suppress(OSError):
             if tests:
                 node.send_runtest_some(tests)
-            if not worker.unit and not self._queue:
+            if not worker.unsent and not self._waiting:
                 node.shutdown()
-
-    def _forget(self, test: int) -> None:
-        self._begun.discard(self._tests[test])
-        self._ended.discard(self._tests[test])
 
     def _blamed(self, worker: _Worker) -> int | None:
         """The test that killed a worker, if any."""
@@ -285,6 +287,5 @@ class ProblemScheduling:
         report = pytest.CollectReport(node.gateway.id, "failed", message, result=[])
         self.config.hook.pytest_collectreport(report=report)
         self._differs = True
-        self._queue.clear()
         for worker in self._workers.values():
-            worker.unit.clear()
+            worker.unsent.clear()

@@ -1,9 +1,12 @@
 """Which device measures what: a state machine without clocks, threads or devices of its own.
 
-Work comes in parts: some or all kernels of one problem. Each device has at most one part at a time, its
-assignment. The part of a device that dies goes on elsewhere, without the pairs that it has finished. An idle
-device takes over half of the kernels that a straggler has left. A problem's leaders are measured again by one
-device: by the one that swept it, or, if several did, by one of them once all kernels have been swept.
+A device is whatever measures: a device of a fleet, or a worker of pytest-xdist, whose kernels are tests.
+
+Work comes in parts: some or all kernels of one problem. The part that a device has is its assignment. It has
+one at a time, unless it asks for the next one ahead. The part of a device that dies goes on elsewhere,
+without the pairs that it has finished. An idle device takes over half of the kernels that a straggler has
+left. A problem's leaders are measured again by one device: by the one that swept it, or, if several did, by
+one of them once all kernels have been swept.
 
 A pair counts when its first result arrives; later results of the same pair are refused. So nothing is lost
 and nothing is doubled, however many devices have tried a pair.
@@ -116,7 +119,7 @@ class _Assignment:
 class _Device:
     name: str
     kind: str
-    assignment: _Assignment | None = None
+    assignments: dict[int, _Assignment] = field(default_factory=dict)
     usable: bool = True
     busy_s: float = 0.0
     pairs: int = 0
@@ -182,6 +185,11 @@ class Dispatcher:
         return self._pairs_left
 
     @property
+    def waiting(self) -> bool:
+        """Whether parts wait for a device."""
+        return any(queue.heap for queue in self._queues.values())
+
+    @property
     def problems_left(self) -> int:
         return self._problems_left
 
@@ -245,8 +253,8 @@ class Dispatcher:
         one.usable = False
         self._usable[one.kind] -= 1
         self._kind_seen_s[one.kind] = now
-        if one.assignment is not None:
-            assignment = self._release(one.assignment, now)
+        for assignment in [*one.assignments.values()]:
+            self._release(assignment, now)
             self._go_on(assignment.part, died=died)
         self._idle.pop(device, None)
 
@@ -304,6 +312,12 @@ class Dispatcher:
                     no_straggler.add(device.kind)
         return orders
 
+    def ahead(self, device: str, now: float) -> Assign | None:
+        """An order for a device that has not ended its assignments yet; None if no part waits."""
+        one = self._devices[device]
+        part = self._next(one.kind)
+        return None if part is None else self._assign(one, part, now)
+
     def _next(self, kind: str) -> _Part | None:
         own, free = self._queues.setdefault(kind, _Queue()), self._queues[None]
         if own.head is not None and (not self._begins_new or free.head is None or own.head <= free.head):
@@ -315,7 +329,7 @@ class Dispatcher:
         problem.kind, problem.home = device.kind, device.name
         finals = problem.open_parts == 1
         assignment = _Assignment(self._number(), part, device.name, finals, now)
-        device.assignment = self._assignments[assignment.number] = assignment
+        device.assignments[assignment.number] = self._assignments[assignment.number] = assignment
         self._idle.pop(device.name, None)
         return Assign(device.name, assignment.number, problem.name, tuple(part.remaining), finals)
 
@@ -404,12 +418,12 @@ class Dispatcher:
             if others:
                 break  # the dictionary may have changed; the rest follows with the next orders
 
-    def _release(self, assignment: _Assignment, now: float) -> _Assignment:
+    def _release(self, assignment: _Assignment, now: float) -> None:
         device = self._devices[assignment.device]
-        device.assignment = None
-        self._idle[device.name] = device
+        del device.assignments[assignment.number], self._assignments[assignment.number]
+        if not device.assignments:
+            self._idle[device.name] = device
         device.busy_s += now - assignment.begun_s
-        return self._assignments.pop(assignment.number)
 
     def _complete(self, problem: _Problem) -> None:
         problem.complete = True
