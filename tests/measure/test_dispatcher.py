@@ -103,6 +103,11 @@ def tasks(*sizes: int) -> list[Task]:
     ]
 
 
+def again(fleet: Fleet, name: str, problem: str) -> None:
+    fleet.tasks.append(Task(name, (), again_of=problem))
+    fleet.dispatcher.add(fleet.tasks[-1])
+
+
 DEVICES = [f"d{number}" for number in range(5)]
 
 
@@ -128,6 +133,12 @@ class AnyFleet(RuleBasedStateMachine):
     @rule()
     def orders(self) -> None:
         self.fleet.give_orders()
+
+    @precondition(lambda self: self.fleet.tasks)
+    @rule(data=st.data())
+    def time_again(self, data: st.DataObject) -> None:
+        task = data.draw(st.sampled_from(self.fleet.tasks))
+        again(self.fleet, f"again {len(self.fleet.tasks)}", task.problem)
 
     @precondition(lambda self: any(self.fleet.open.values()))
     @rule(data=st.data(), count=st.integers(1, 9))
@@ -177,11 +188,9 @@ def test_with_a_budget_problems_begin_in_their_order_and_none_begins_after_its_e
     fleet.join("a")
     fleet.give_orders()
     assert fleet.work["a"].problem == "p0"
-    assert fleet.dispatcher.begun("p0")
     fleet.dispatcher.stop_new()
     fleet.finish_all()
     assert set(fleet.finals) == {"p0"}
-    assert not fleet.dispatcher.begun("p1")
 
 
 def test_the_part_of_a_dead_device_goes_on_without_its_finished_pairs() -> None:
@@ -331,3 +340,65 @@ def test_a_device_that_asks_ahead_has_two_parts_and_the_rest_of_both_goes_on_whe
         assert fleet.dispatcher.ended("b", one.number, 0.0)
     assert fleet.dispatcher.complete
     assert fleet.dispatcher.orders(0.0) == []
+
+
+def test_leaders_are_timed_again_by_the_device_that_measured_the_problem() -> None:
+    fleet = Fleet(tasks(2, 2))
+    fleet.join("a")
+    fleet.join("b")
+    fleet.finish_all()
+    for number, problem in enumerate(("p1", "p1", "p0")):
+        again(fleet, f"again {number}", problem)
+    fleet.give_orders()
+    assert {work.problem: work.device for work in fleet.work.values()} == {"again 0": "b", "again 2": "a"}
+    fleet.end("a")
+    fleet.give_orders()
+    assert "a" not in fleet.work
+    fleet.finish_all()
+    fleet.check_end()
+
+
+def test_what_waits_for_a_device_that_is_gone_goes_to_another_of_its_kind() -> None:
+    fleet = Fleet(tasks(2))
+    fleet.join("a")
+    fleet.finish_all()
+    fleet.join("other", "MI355X")
+    for number in range(3):
+        again(fleet, f"again {number}", "p0")
+    fleet.give_orders()
+    fleet.die("a", died=False)
+    fleet.give_orders()
+    assert "other" not in fleet.work
+    fleet.join("b")
+    fleet.finish_all()
+    fleet.check_end()
+
+
+def test_what_is_timed_again_begins_after_no_problem_does_and_may_be_forgotten_before() -> None:
+    fleet = Fleet(tasks(2))
+    fleet.join("a")
+    fleet.finish_all()
+    fleet.dispatcher.stop_new()
+    for name in ("again 0", "again 1"):
+        again(fleet, name, "p0")
+    fleet.give_orders()
+    assert fleet.work["a"].problem == "again 0"
+    assert not fleet.dispatcher.forget("again 0")
+    assert fleet.dispatcher.forget("again 1")
+    fleet.end("a")
+    fleet.give_orders()
+    assert fleet.dispatcher.complete
+    assert not fleet.work
+
+
+def test_what_kills_devices_when_it_is_timed_again_is_given_up() -> None:
+    fleet = Fleet(tasks(1))
+    fleet.join("a")
+    fleet.finish_all()
+    again(fleet, "again", "p0")
+    for _ in range(3):
+        fleet.give_orders()
+        fleet.die("a")
+        fleet.join("a")
+    assert fleet.dispatcher.without_finals == ["again"]
+    assert fleet.dispatcher.complete

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
@@ -35,7 +35,6 @@ _NO_DEVICE_S = 60.0
 """How long a fleet without a usable device waits for one."""
 _MOST_LOSSES = 3
 """Times that a device may be lost before it is not opened again."""
-_MOST_DEATHS_OF_AGAIN = 3
 
 Picks = Callable[[Problem], Collection[Kernel]]
 """The kernels that are measured again with a problem's leaders."""
@@ -83,19 +82,13 @@ class _Problem:
     weight: float
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True)
 class _Again:
-    """Kernels that are timed again on one device. done: it was measured, or given up."""
+    """Kernels that are timed again, as rows of a round."""
 
     problem: Problem
     timed: Sequence[Measurement]
     round: int
-    device: str = ""
-    number: int = 0
-    deaths: int = 0
-    done: bool = False
-    measured: bool = False
-    rows: list[Row] = field(default_factory=list)
 
 
 class FleetDriver:
@@ -140,8 +133,11 @@ class FleetDriver:
         self._remote: set[str] = set()
         self._losses: dict[str, int] = {}
         self._last_why = ""
-        self._again: deque[_Again] = deque()
-        self._again_on: dict[str, _Again] = {}
+        self._again: dict[str, _Again] = {}
+        """What is to be timed again, by label, until it was or was given up."""
+        self._again_number: dict[int, str] = {}
+        """Number of an assignment -> label."""
+        self._timed_again: set[str] = set()
         self._numbers = 0
         self._asked: deque[tuple[Problem, Kernel]] = deque()
         self._stops_new = self._ends = False
@@ -213,18 +209,22 @@ class FleetDriver:
         """Times measured kernels of each job again as rows of its round, on as many devices as there are,
         until the monotonic time `ends_s`; a job that has begun is finished. Returns the problems that were
         measured."""
-        jobs = [_Again(*one) for one in asked]
+        jobs: dict[str, _Again] = {}
         with self._state:
-            self._again.extend(jobs)
-            while any(not job.done for job in jobs):
+            for one in asked:
+                self._numbers -= 1
+                job = _Again(*one)
+                jobs[label := f"{job.problem.id} again {-self._numbers}"] = job
+                self._again[label] = job
+                self._dispatcher.add(Task(label, (), again_of=job.problem.id))
+            while waits := self._again.keys() & jobs.keys():
                 self._check()
                 if time.monotonic() >= ends_s:
-                    for job in jobs:
-                        if job in self._again:
-                            self._again.remove(job)
-                            job.done = True
+                    for label in waits:
+                        if self._dispatcher.forget(label):
+                            del self._again[label]
                 self._state.wait(0.2)
-        return [job.problem for job in jobs if job.measured]
+        return [job.problem for label, job in jobs.items() if label in self._timed_again]
 
     def goes_on(self, problem: str) -> bool:
         """Whether a problem goes on although the time is over: a device has been given it. No other begins
@@ -242,6 +242,7 @@ class FleetDriver:
         lost = [
             f"the leaders of {one} were not measured again: devices died"
             for one in self._dispatcher.without_finals
+            if one in self._labels
         ]
         compile_nothing = [f"{one.node} compiles nothing: {one.why}" for one in self.places if one.why]
         return [*self.notes, *lost, *compile_nothing, *self.progress.notes()]
@@ -299,7 +300,8 @@ class FleetDriver:
                 else:
                     self._blame(order)
             self._flush()
-            self._give_again()
+            for label in self._dispatcher.without_finals:
+                self._again.pop(label, None)
             self._watch(now)
             self._calibrate()
             if self.progress.update(self._dispatcher, now, self._builds.outstanding):
@@ -309,8 +311,7 @@ class FleetDriver:
 
     def _is_complete(self) -> bool:
         waits = bool(self._unbuilt) and not self._stops_new
-        waits |= bool(self._again or self._again_on or self._resumed)
-        return self._dispatcher.complete and not waits
+        return self._dispatcher.complete and not waits and not self._resumed
 
     def _watch(self, now: float) -> None:
         """Ends a fleet that has work and no device to do it."""
@@ -369,9 +370,6 @@ class FleetDriver:
         self._dispatcher.gone(event.device, now, died=event.died)
         self._uncalibrated.pop(event.device, None)
         self.health.forget(event.device)
-        job = self._again_on.pop(event.device, None)
-        if job is not None:
-            self._again_failed(job)
 
     def set_aside(self, device: str, why: str, now: float, *, again: bool) -> None:
         """Gives a device no more work. again: it may come back in a new process."""
@@ -380,10 +378,7 @@ class FleetDriver:
         self._engine.drop(device, again=again)
 
     def _take_row(self, device: str, row: Row) -> None:
-        job = self._again_on.get(device)
-        if job is not None and row.number == job.number:
-            job.rows.append(row)
-        elif device in self._uncalibrated:
+        if device in self._uncalibrated:
             if row.number == self._uncalibrated[device]:
                 self._calibrated.setdefault(device, {})[row.kernel] = row.result
         elif row.result.round >= ROUND_FINAL:
@@ -395,15 +390,7 @@ class FleetDriver:
             self.health.measured(device, row.throttled)
 
     def _end(self, device: str, message: Ended, now: float) -> None:
-        job = self._again_on.get(device)
-        if job is not None and message.number == job.number:
-            del self._again_on[device]
-            if message.lost or message.failed:
-                self._again_failed(job)
-            else:
-                self._record(job.rows)
-                job.done = job.measured = True
-        elif device in self._uncalibrated and not (message.lost or message.failed):
+        if device in self._uncalibrated and not (message.lost or message.failed):
             if message.number == self._uncalibrated[device]:
                 del self._uncalibrated[device]
                 kind = self.progress.devices[device].kind
@@ -416,6 +403,9 @@ class FleetDriver:
             rows = self._rows.pop((device, message.number), [])
             if self._dispatcher.ended(device, message.number, now):
                 self._record(rows)
+                if (label := self._again_number.get(message.number)) is not None:
+                    self._again.pop(label, None)
+                    self._timed_again.add(label)
         if message.lost or message.failed:
             self._losses[device] = self._losses.get(device, 0) + 1
             why = message.lost or message.failed
@@ -473,13 +463,28 @@ class FleetDriver:
                 self._take_task(FleetTask(problem, (kernel,), there.weight if there is not None else 1.0))
 
     def _assign(self, order: Assign) -> None:
+        remote = order.device in self._remote
+        if (job := self._again.get(order.problem)) is not None:
+            self._again_number[order.number] = order.problem
+            again = tuple(one.kernel for one in job.timed)
+            self._engine.assign(
+                order.device,
+                Work(
+                    order.number,
+                    job.problem.id,
+                    known=_told(self._results.of(job.problem.id)),
+                    again=_told(job.timed),
+                    again_round=job.round,
+                    binaries=self._builds.binaries(again, remote=remote),
+                ),
+            )
+            return
         there = self._problems[self._labels[order.problem]]
         self._begun.add(there.problem.id)
         known = self._results.of(there.problem.id)
         picks = self._picks(there.problem) if self._picks is not None and order.finals else ()
         kernels = [there.kernels[name] for name in order.kernels]
-        again = [one.kernel for one in known] if order.finals else []
-        remote = order.device in self._remote
+        leaders = [one.kernel for one in known] if order.finals else []
         self._engine.assign(
             order.device,
             Work(
@@ -489,7 +494,7 @@ class FleetDriver:
                 order.finals,
                 _told(known),
                 tuple(kernel.name for kernel in picks),
-                binaries=self._builds.binaries([*kernels, *again], remote=remote),
+                binaries=self._builds.binaries([*kernels, *leaders], remote=remote),
             ),
         )
 
@@ -523,46 +528,6 @@ class FleetDriver:
         """Sick devices get no more work; their assignments go on elsewhere."""
         for device, why in self.health.sick().items():
             self.set_aside(device, why, now, again=False)
-
-    # ---- timed again ------------------------------------------------------------------------------------
-
-    def _give_again(self) -> None:
-        """Gives jobs to idle devices: to the one that has measured the problem, while it is there."""
-        usable = set(self._dispatcher.usable())
-        idle = [name for name in self._dispatcher.usable() if name not in self._again_on]
-        idle = [name for name in idle if name not in self._dispatcher.busy()]
-        for job in [*self._again]:
-            home = self._dispatcher.home(job.problem.id)
-            wanted = home if home in usable and not job.deaths else ""
-            device = wanted if wanted in idle else "" if wanted or not idle else idle[0]
-            if not device:
-                continue
-            idle.remove(device)
-            self._again.remove(job)
-            self._numbers -= 1
-            job.device, job.number, job.rows = device, self._numbers, []
-            self._again_on[device] = job
-            kernels = [one.kernel for one in job.timed]
-            self._engine.assign(
-                device,
-                Work(
-                    job.number,
-                    job.problem.id,
-                    finals=False,
-                    known=_told(self._results.of(job.problem.id)),
-                    again=_told(job.timed),
-                    again_round=job.round,
-                    binaries=self._builds.binaries(kernels, remote=device in self._remote),
-                ),
-            )
-
-    def _again_failed(self, job: _Again) -> None:
-        job.deaths += 1
-        job.rows = []
-        if job.deaths >= _MOST_DEATHS_OF_AGAIN:
-            job.done = True
-        else:
-            self._again.append(job)
 
 
 def _told(known: Sequence[Measurement]) -> tuple[tuple[str, Result], ...]:

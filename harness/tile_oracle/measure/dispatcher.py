@@ -34,11 +34,16 @@ _Priority = tuple[int, float, int]
 @dataclass(frozen=True)
 class Task:
     """A problem that is to be measured. kernels: those without a result; empty if only the leaders are left.
-    weight: expected time in any unit."""
+    weight: expected time in any unit.
+
+    again_of: a problem whose leaders are measured once more under the name `problem`: by the device that
+    measured it, while that is there, and else by one of its kind.
+    """
 
     problem: str
     kernels: Sequence[str]
     weight: float = 1.0
+    again_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,10 @@ class _Problem:
     open_parts: int = 0
     kind: str | None = None
     home: str = ""
+    near: str = ""
+    """The device that its parts wait for."""
+    fresh: bool = True
+    """Not begun, so that it may be left out when no problem begins any more."""
     complete: bool = False
 
 
@@ -155,6 +164,8 @@ class Dispatcher:
         self._devices: dict[str, _Device] = {}
         self._assignments: dict[int, _Assignment] = {}
         self._queues: dict[str | None, _Queue] = {None: _Queue()}
+        self._near: dict[str, _Queue] = {}
+        """Device -> parts that wait for it."""
         self._idle: dict[str, _Device] = {}
         """The usable devices without an assignment."""
         self._usable: Counter[str] = Counter()
@@ -178,7 +189,7 @@ class Dispatcher:
         """Whether nothing is left to do; problems that may not begin any more do not count."""
         if self._begins_new:
             return self._problems_left == 0
-        return not any(not one.complete and one.home for one in self._problems.values())
+        return all(one.complete or one.fresh for one in self._problems.values())
 
     @property
     def pairs_left(self) -> int:
@@ -187,21 +198,11 @@ class Dispatcher:
     @property
     def waiting(self) -> bool:
         """Whether parts wait for a device."""
-        return any(queue.heap for queue in self._queues.values())
+        return any(queue.heap for queue in (*self._queues.values(), *self._near.values()))
 
     @property
     def problems_left(self) -> int:
         return self._problems_left
-
-    def begun(self, problem: str) -> bool:
-        """Whether a device has been given the problem, or it is complete."""
-        one = self._problems.get(problem)
-        return one is None or one.complete or bool(one.home)
-
-    def home(self, problem: str) -> str:
-        """The device that last measured the problem; "" for none."""
-        one = self._problems.get(problem)
-        return "" if one is None else one.home
 
     def devices(self) -> Iterator[tuple[str, str, int, float]]:
         """Name, kind, finished pairs and finished busy seconds of every device."""
@@ -232,7 +233,21 @@ class Dispatcher:
         self._problems[task.problem] = one
         self._problems_left += 1
         self._pairs_left += len(kernels)
-        self._queue(_Part(one, kernels), fresh=True)
+        if task.again_of:
+            one.fresh = False
+            if (before := self._problems.get(task.again_of)) is not None:
+                one.kind = before.kind
+                home = self._devices.get(before.home)
+                one.near = before.home if home is not None and home.usable else ""
+        self._queue(_Part(one, kernels))
+
+    def forget(self, problem: str) -> bool:
+        """Leaves out a problem unless a device is at it. Returns whether it does."""
+        one = self._problems[problem]
+        if one.complete or any(held.part.problem is one for held in self._assignments.values()):
+            return False
+        self._complete(one)
+        return True
 
     def joined(self, device: str, kind: str, now: float) -> None:
         """A device is there, new or again."""
@@ -257,6 +272,10 @@ class Dispatcher:
             self._release(assignment, now)
             self._go_on(assignment.part, died=died)
         self._idle.pop(device, None)
+        for _, _, part in self._near.pop(device, _Queue()).heap:
+            part.problem.near = ""
+            part.problem.open_parts -= 1
+            self._queue(part)
 
     def finished(self, device: str, number: int, kernel: str) -> bool:
         """A kernel of an assignment has a result. Returns whether it is the pair's first."""
@@ -285,7 +304,7 @@ class Dispatcher:
             self._complete(part.problem)
             return True
         if part.problem.open_parts == 0:
-            self._queue(_Part(part.problem, {}), fresh=False)
+            self._queue(_Part(part.problem, {}))
         return False
 
     def stop_new(self) -> None:
@@ -301,7 +320,7 @@ class Dispatcher:
         self._unpin(now)
         no_straggler: set[str] = set()
         for device in [*self._idle.values()]:
-            part = self._next(device.kind)
+            part = self._next(device)
             if part is not None:
                 orders.append(self._assign(device, part, now))
             elif device.kind not in no_straggler:
@@ -315,18 +334,26 @@ class Dispatcher:
     def ahead(self, device: str, now: float) -> Assign | None:
         """An order for a device that has not ended its assignments yet; None if no part waits."""
         one = self._devices[device]
-        part = self._next(one.kind)
+        part = self._next(one)
         return None if part is None else self._assign(one, part, now)
 
-    def _next(self, kind: str) -> _Part | None:
-        own, free = self._queues.setdefault(kind, _Queue()), self._queues[None]
-        if own.head is not None and (not self._begins_new or free.head is None or own.head <= free.head):
-            return own.pop()
-        return free.pop() if free.head is not None and self._begins_new else None
+    def _next(self, device: _Device) -> _Part | None:
+        """The most urgent part that waits for the device, its kind, or any device."""
+        own = (self._near.get(device.name), self._queues.get(device.kind), self._queues[None])
+        queues = [queue for queue in own if queue is not None]
+        for queue in queues:
+            while queue.heap and queue.heap[0][2].problem.complete:
+                queue.pop()  # it was forgotten
+        heads = [
+            (queue.head, number)
+            for number, queue in enumerate(queues)
+            if queue.head is not None and (self._begins_new or not queue.heap[0][2].problem.fresh)
+        ]
+        return queues[min(heads)[1]].pop() if heads else None
 
     def _assign(self, device: _Device, part: _Part, now: float) -> Assign:
         problem = part.problem
-        problem.kind, problem.home = device.kind, device.name
+        problem.kind, problem.home, problem.near, problem.fresh = device.kind, device.name, "", False
         finals = problem.open_parts == 1
         assignment = _Assignment(self._number(), part, device.name, finals, now)
         device.assignments[assignment.number] = self._assignments[assignment.number] = assignment
@@ -364,7 +391,7 @@ class Dispatcher:
         """Queues the rest of a part whose device is gone."""
         part.problem.open_parts -= 1
         if not died:
-            self._queue(part, fresh=False)
+            self._queue(part)
             return
         part.deaths += 1
         if not part.remaining:
@@ -372,21 +399,21 @@ class Dispatcher:
                 self.without_finals.append(part.problem.name)
                 self._complete(part.problem)
                 return
-            self._queue(part, fresh=False)
+            self._queue(part)
         elif len(part.remaining) == 1:
             part.alone += 1
             if part.alone >= DEATHS_TO_BLAME:
                 self._blame(part)
             else:
-                self._queue(part, fresh=False)
+                self._queue(part)
         elif part.deaths < DEATHS_TO_ISOLATE:
-            self._queue(part, fresh=False)
+            self._queue(part)
         else:
             names = list(part.remaining)
             for name in names[:ISOLATED_AT_ONCE]:
-                self._queue(_Part(part.problem, {name: None}), fresh=False)
+                self._queue(_Part(part.problem, {name: None}))
             if rest := names[ISOLATED_AT_ONCE:]:
-                self._queue(_Part(part.problem, dict.fromkeys(rest)), fresh=False)
+                self._queue(_Part(part.problem, dict.fromkeys(rest)))
 
     def _blame(self, part: _Part) -> None:
         (kernel,) = part.remaining
@@ -394,14 +421,18 @@ class Dispatcher:
         self._pairs_left -= 1
         part.remaining.clear()
         if part.problem.open_parts == 0:
-            self._queue(_Part(part.problem, {}), fresh=False)
+            self._queue(_Part(part.problem, {}))
 
-    def _queue(self, part: _Part, *, fresh: bool) -> None:
+    def _queue(self, part: _Part) -> None:
         problem = part.problem
         problem.open_parts += 1
         weight = problem.weight_a_pair * len(part.remaining)
-        priority = (int(fresh), problem.order if self._in_order else -weight, problem.order)
-        self._queues.setdefault(problem.kind, _Queue()).push(priority, self._number(), part)
+        priority = (int(problem.fresh), problem.order if self._in_order else -weight, problem.order)
+        if problem.near:
+            queue = self._near.setdefault(problem.near, _Queue())
+        else:
+            queue = self._queues.setdefault(problem.kind, _Queue())
+        queue.push(priority, self._number(), part)
 
     def _unpin(self, now: float) -> None:
         """Lets another kind finish what waits for a kind that has been gone for too long."""
