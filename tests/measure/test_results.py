@@ -1,0 +1,105 @@
+"""What a run has of a problem, and what of it is left to measure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.fleet.simulated_engine import KERNELS, PROBLEMS, result
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.results import Results
+from tile_oracle.measure.sweep_settings import SweepSettings
+from tile_oracle.measure.twins import copy_of
+from tile_oracle.problem import problem_from_id
+from tile_oracle.record.schema import ROUND_FINAL, ROUND_SWEEP
+
+PROBLEM = problem_from_id(PROBLEMS[0])
+FAST, NEAR, SLOW, FAR, TWIN = KERNELS[:5]
+MS = {FAST: 1.0, NEAR: 1.05, SLOW: 1.5, FAR: 2.5}
+NOTHING = Results(SweepSettings())
+
+
+def measured(kernel: Kernel, round_: int = ROUND_SWEEP, status: str = "ok") -> Measurement:
+    return result(round_, MS.get(kernel, 1.0), status).measurement(PROBLEM, kernel)
+
+
+def results(*measurements: Measurement) -> Results:
+    book = Results(SweepSettings())
+    for one in measurements:
+        book.take(one)
+    return book
+
+
+class Rows:
+    def __init__(self, *measurements: Measurement) -> None:
+        self.rows: list[dict[str, Any]] = [one.as_row() for one in measurements]
+
+    def known(self, problem_id: str) -> list[dict[str, Any]]:
+        return [row for row in self.rows if row["problem"] == problem_id]
+
+
+def test_results_of_other_sessions_are_resumed_and_those_of_lost_devices_are_not() -> None:
+    lost = measured(NEAR, status="device_lost")
+    book = Results(SweepSettings(), Rows(measured(FAST), measured(FAST, ROUND_FINAL), lost))
+    assert book.missing(PROBLEM.id, (FAST, NEAR)) == [FAST, NEAR]
+    book.resume(PROBLEM)
+    assert book.missing(PROBLEM.id, (FAST, NEAR)) == [NEAR]
+    assert [(one.kernel, one.round, one.resumed) for one in book.of(PROBLEM.id)] == [
+        (FAST, ROUND_SWEEP, True),
+        (FAST, ROUND_FINAL, True),
+    ]
+
+
+def test_what_this_session_has_measured_is_not_replaced_by_a_row() -> None:
+    own = replace(measured(FAST), sample_ms=(1.0,))
+    book = Results(SweepSettings(), Rows(measured(FAST)))
+    book.take(own)
+    book.resume(PROBLEM)
+    assert book.find(PROBLEM, FAST) is own
+
+
+def test_a_kernel_of_another_kind_is_refused() -> None:
+    other = problem_from_id(PROBLEMS[0].replace("forward", "bwd_data"))
+    with pytest.raises(KernelError, match="direction, dtype and rank must be equal"):
+        NOTHING.find(other, FAST)
+
+
+def test_leaders_are_left_until_each_has_been_measured_again() -> None:
+    swept = [measured(FAST), measured(NEAR), measured(SLOW)]
+    assert not NOTHING.leaders_left(PROBLEM.id)
+    assert results(*swept).leaders_left(PROBLEM.id)
+    assert results(*swept, measured(FAST, ROUND_FINAL)).leaders_left(PROBLEM.id)
+    again = [measured(FAST, ROUND_FINAL), measured(NEAR, ROUND_FINAL)]
+    assert not results(*swept, *again).leaders_left(PROBLEM.id)
+
+
+def test_one_kernel_is_compared_with_nothing_but_a_noisy_one_gets_its_second_chance() -> None:
+    assert not results(measured(FAST)).leaders_left(PROBLEM.id)
+    assert results(measured(FAST, status="noisy")).leaders_left(PROBLEM.id)
+
+
+@pytest.mark.parametrize(("pick", "left"), [(FAST, False), (SLOW, True), (FAR, False)])
+def test_a_pick_that_is_not_far_behind_is_measured_again(pick: Kernel, left: bool) -> None:
+    again = [measured(FAST, ROUND_FINAL), measured(NEAR, ROUND_FINAL)]
+    book = results(*map(measured, MS), *again)
+    assert book.leaders_left(PROBLEM.id, (pick,)) is left
+
+
+def test_a_copy_that_a_killed_session_did_not_record_is_left() -> None:
+    again = [measured(FAST, ROUND_FINAL), measured(NEAR, ROUND_FINAL)]
+    known = [measured(FAST), measured(NEAR), copy_of(measured(FAST), TWIN), *again]
+    assert results(*known).leaders_left(PROBLEM.id)
+    assert not results(*known, copy_of(again[0], TWIN)).leaders_left(PROBLEM.id)
+
+
+def test_in_place_of_a_pick_that_is_a_copy_the_measured_kernel_counts() -> None:
+    again = [measured(FAST, ROUND_FINAL), measured(NEAR, ROUND_FINAL)]
+    book = results(*map(measured, (FAST, NEAR, SLOW)), copy_of(measured(SLOW), TWIN), *again)
+    assert book.leaders_left(PROBLEM.id, (TWIN,))
+    book.take(measured(SLOW, ROUND_FINAL))
+    book.take(copy_of(measured(SLOW, ROUND_FINAL), TWIN))
+    assert not book.leaders_left(PROBLEM.id, (TWIN,))
