@@ -151,13 +151,8 @@ class LiveSession(Session):
             self._engine = self._open_engine(run, self._log)
         return self._engine
 
-    def over_budget(self, problem: Problem) -> bool:
-        if self.deadline is None or time.monotonic() < self.deadline:
-            return False
-        if self._engine is not None and self._engine.goes_on(problem.id):
-            return False
-        self.budget_spent = True
-        return True
+    def _goes_on(self, problem: str) -> bool:
+        return self._engine is not None and self._engine.goes_on(problem)
 
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         return 0

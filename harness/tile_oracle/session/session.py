@@ -224,10 +224,14 @@ class Session(ABC):
 
     def over_budget(self, problem: Problem) -> bool:
         """Whether the budget ended before this problem began; a problem that has begun is finished."""
-        if self.deadline is None or time.monotonic() < self.deadline or problem.id in self._begun:
+        if self.deadline is None or time.monotonic() < self.deadline or self._goes_on(problem.id):
             return False
         self.budget_spent = True
         return True
+
+    def _goes_on(self, problem: str) -> bool:
+        """Whether a problem is finished although the time is over, because it has begun."""
+        return problem in self._begun
 
     @abstractmethod
     def close(self, *, interrupted: bool) -> None:
