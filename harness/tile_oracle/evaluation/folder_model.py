@@ -18,8 +18,8 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.judge.model import FOLDER, NO_MODEL, Origin, Pool
 from tile_oracle.judge.pair_numbers import pair_numbers
-from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
-from tile_oracle.kernel.named import is_named
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.kernel.named import is_named, lacks_fields
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor, ranker_of
 from tile_oracle.problem import Kind, Problem, problem_from_id
@@ -108,7 +108,7 @@ class FolderModel:
         for problem in problems:
             kernels = pool(problem)
             if not self.ranks_named:
-                kernels = [kernel for kernel in kernels if not isinstance(kernel, NamedKernel)]
+                kernels = [kernel for kernel in kernels if not lacks_fields(kernel)]
             if kernels:
                 same = () if self.ranks_named else tuple(map(id, kernels))
                 alike.setdefault((problem.kind, same), []).append((problem, kernels))

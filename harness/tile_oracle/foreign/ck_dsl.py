@@ -2,9 +2,9 @@
 
     N,G,C,K,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,tile_m,tile_n,tile_k,pipeline,tflops,latency_us
 
-The direction is forward. The table states neither the data type nor a kernel's waves and warp tile. For
-published tiles these are known. For any other tile, the table needs the columns warp_m, warp_n, warp_k and
-warp_tile_m, warp_tile_n, warp_tile_k.
+The direction is forward. A table with the columns warp_m, warp_n, warp_k and warp_tile_m, warp_tile_n,
+warp_tile_k names kernels of the family. Without them a kernel is one of the source ckdsl, whose name has tile
+and pipeline: it is no kernel of CK Tile, and neither its waves nor its warp tile are known.
 """
 
 from __future__ import annotations
@@ -40,12 +40,17 @@ def sweep_dtype(path: Path, dtype: str | None) -> str:
 
 def with_kernels(table: pd.DataFrame, dtype: str) -> pd.DataFrame:
     """A sweep (all cells are strings) with the column `kernel`. Tile and pipeline stay."""
-    names = f"grouped_conv_forward_{dtype}_2d_" + _by_x(table, _TILE) + "_" + table["pipeline"].str.strip()
+    kind = f"grouped_conv_forward_{dtype}_2d_"
     if {*_WAVES, *_WARP_TILE} <= set(table):
-        names += "_w" + _by_x(table, _WAVES) + "_wt" + _by_x(table, _WARP_TILE)
+        names = kind + _joined(table, _TILE) + "_" + table["pipeline"].str.strip()
+        names += "_w" + _joined(table, _WAVES) + "_wt" + _joined(table, _WARP_TILE)
+    else:
+        names = f"{kind}ckdsl.conv.pipeline=" + table["pipeline"].str.strip()
+        for name in sorted(_TILE):
+            names += f".{name}=" + table[name].str.strip()
     return table.drop(columns=[name for name in _WAVES if name in table]).assign(kernel=names)
 
 
-def _by_x(table: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
+def _joined(table: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
     first, second, third = (table[name].str.strip() for name in names)
     return first + "x" + second + "x" + third

@@ -5,7 +5,8 @@ Such kernels have none of the fields of an operation's family. Their name holds 
     gemm_bf16_rcr_triton.matmul.BLOCK_K=64.BLOCK_M=128.num_warps=8
     <kind>_<source>.<function>.<name>=<value>...
 
-with the values sorted by name. In records the family's kernel columns of such a row are null.
+with the values sorted by name. In records the family's kernel columns of such a row are null, but for a tile
+and pipeline that it states under the family's names.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Value = int | bool | str
 MAX_NAME = 400
 """Most characters of a full name."""
 
+_TILE = ("tile_m", "tile_n", "tile_k", "pipeline")
 _SOURCE = r"[a-z][a-z0-9]{0,31}"
 _WORD = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
 _FUNCTION = r"[A-Za-z_][A-Za-z0-9_]{0,249}"
@@ -105,14 +107,26 @@ class NamedKernel:
         """The name without the fields that a matching problem has."""
         return ".".join((self.source, self.function, *(f"{name}={value}" for name, value in self.values)))
 
+    @cached_property
+    def states_tile(self) -> bool:
+        """Whether its configuration has the tile and pipeline of its operation's family, by their names."""
+        return self.configuration.keys() >= set(_TILE)
+
     def as_row(self) -> dict[str, Any]:
-        """The columns of records that such a kernel has: those that it shares with its problem."""
-        return dict(self.kind.fields)
+        """The columns of records that such a kernel has: those that it shares with its problem, and tile and
+        pipeline if it states them."""
+        own = _TILE if self.states_tile else ()
+        return {**dict(self.kind.fields), **{name: self.configuration[name] for name in own}}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> NamedKernel:
         """The kernel of a row, from its column `kernel`. Raises KernelError."""
         return parse_named_kernel(row.get("kernel", ""))
+
+
+def lacks_fields(kernel: object) -> bool:
+    """Whether models that read the fields of a family's kernels know nothing of this one."""
+    return isinstance(kernel, NamedKernel) and not kernel.states_tile
 
 
 def is_named(name: object) -> bool:

@@ -21,7 +21,8 @@ from typing import Any
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas.configuration import family_of
-from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.kernel.named import lacks_fields
 from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.model_folder import ModelSpec, read_spec
 from tile_oracle.model.predictor import kind_refusal
@@ -179,7 +180,7 @@ def rankable(folder: Path, kernels: Sequence[Kernel]) -> Sequence[Kernel]:
     """Those of the kernels that have features for a model. Raises ModelError."""
     if read_spec(folder).ranks_named:
         return kernels
-    return [kernel for kernel in kernels if not isinstance(kernel, NamedKernel)]
+    return [kernel for kernel in kernels if not lacks_fields(kernel)]
 
 
 def _considered(
@@ -244,7 +245,7 @@ def _rankable(folder: Path, spec: ModelSpec, kernels: Collection[Kernel]) -> int
     name, but a function or a pipeline is a code that means something only if it was trained (`family_of`).
     """
     if not spec.ranks_named:
-        return sum(not isinstance(kernel, NamedKernel) for kernel in kernels)
+        return sum(not lacks_fields(kernel) for kernel in kernels)
     trained = _trained(folder)
     if trained is None:
         return len(kernels)

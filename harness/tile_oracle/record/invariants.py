@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import KernelError, ProblemError, RecordError
-from tile_oracle.kernel import kernel_from_row, parse_kernel_name
+from tile_oracle.kernel import NamedKernel, kernel_from_row, parse_kernel_name
 from tile_oracle.kernel.fields import LATER_FIELDS
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import problem_from_row
@@ -117,7 +117,14 @@ class _Rows:
             if all(row[column] is None for column in columns):
                 continue
             try:
-                right = parse_kernel_name(str(name)) == kernel_from_row(row, self.op)
+                kernel = parse_kernel_name(str(name))
+                right = (
+                    all(
+                        row[c] == kernel.as_row().get(c) for c in (*shared, *columns) if c not in LATER_FIELDS
+                    )
+                    if isinstance(kernel, NamedKernel)
+                    else kernel == kernel_from_row(row, self.op)
+                )
             except (KernelError, ValueError, TypeError):
                 right = False
             if not right:

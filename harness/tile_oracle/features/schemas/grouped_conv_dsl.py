@@ -7,12 +7,16 @@ gfx942 and gfx90a, about 70 of the 113 for gfx950.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+import pandas as pd
 
 from tile_oracle.features.feature_table import (
     Array,
     Feature,
     FeatureSchema,
+    FeatureTable,
     ceil_div,
     flag,
     log,
@@ -32,8 +36,37 @@ def _log_of_share(x: Array) -> Array:
     return log(np.maximum(x, 1e-6))
 
 
+def _where_stated(t: FeatureTable, field: str, values: Callable[[], Array], otherwise: float) -> Array:
+    """A column, or what CK DSL's trainer gives every kernel of its sweeps, which state tile and pipeline
+    alone (gen_conv_sweep_data.py)."""
+    if field not in t.inputs:
+        return np.full(t.length, otherwise)
+    if not isinstance(t.inputs, pd.DataFrame):
+        return values()
+    unstated = t.inputs[field].isna().to_numpy()
+    return np.full(t.length, otherwise) if unstated.all() else np.where(unstated, otherwise, values())
+
+
+def _block_size(t: FeatureTable) -> Array:
+    return _where_stated(t, "wave_m", lambda: t.wave_m * t.wave_n * t.wave_k * t.hw_wavefront_size, _THREADS)
+
+
+def _is_intrawave(t: FeatureTable) -> Array:
+    return _where_stated(t, "scheduler", lambda: t.word_is("scheduler", lambda w: w == "intrawave"), 1.0)
+
+
+_THREADS = 256.0
 _OF_TILES = (
-    Feature("block_size", lambda t: t.wave_m * t.wave_n * t.wave_k * t.hw_wavefront_size, "threads"),
+    Feature("block_size", _block_size, "threads; 256 for a kernel whose waves are not stated"),
+    Feature("is_intrawave", _is_intrawave, "one wave ahead"),
+    Feature(
+        "has_dsb",
+        lambda t: _where_stated(t, "double_smem_buffer", lambda: t.double_smem_buffer, 0.0),
+        "two LDS buffers",
+    ),
+    Feature(
+        "has_si", lambda t: _where_stated(t, "split_image", lambda: t.split_image, 0.0), "the image is split"
+    ),
     Feature("gemm_m_per_block", lambda t: t.tile_m, "m: rows of the tile"),
     Feature("gemm_n_per_block", lambda t: t.tile_n, "n: columns of the tile"),
     Feature("tile_volume", lambda t: t.gemm_m_per_block * t.gemm_n_per_block * t.gemm_k_per_block, "m n k"),
