@@ -66,6 +66,7 @@ def test_equal_answers_pass() -> None:
 def test_the_first_feature_that_differs_is_named_with_both_values() -> None:
     found = compared(GOOD, answers([1.0, 3.0, 2.0], [[1, 0], [2, 0], [3, 6]]))
     assert (found.passed, found.features, found.scores) == (False, 4, 0)
+    assert "  features  4 of 12 rows differ: pipeline" in found.lines()
     assert found.firsts["feature"] == (
         f"{PROBLEM}, {KERNELS[2].name}: feature 1, pipeline, is 5 in the folder, 6 deployed"
     )

@@ -67,7 +67,7 @@ class _Said:
     def faults(self, problem: Problem, expected: Array) -> list[str]:
         """What is wrong with the calls of LightGBM. expected: the first kernel's features for a problem."""
         row, found = self.rows[problem.id][0], []
-        as_doubles = row[_TOLD + self.width : _TOLD + self.width + self.width // 2]
+        as_doubles = row[_TOLD + self.width :][: min(int(row[3]), self.width) // 2]
         if row[2] == 0 and np.isclose(as_doubles, expected[: len(as_doubles)]).mean() > 0.9:
             found.append(
                 "LightGBM is told FLOAT32 (data_type 0) of an array of doubles, and reads each of them as "

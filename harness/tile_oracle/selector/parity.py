@@ -39,6 +39,7 @@ NETWORK_TOLERANCE = 2e-5
 """Native code evaluates networks in single precision (docs/selector.md)."""
 
 _MOST_BYTES = 1 << 30
+_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ Engine = Callable[[Problem], Answers]
 
 @dataclass
 class Parity:
-    """What `compare` found. `firsts`: feature, score, pick or order -> what differs first, a sentence."""
+    """What `compare` found. columns: the features that differ; None if the picker does not show them. firsts:
+    feature, score, pick or order -> what differs first, a sentence."""
 
     of: str
     kernels: int
@@ -66,7 +68,7 @@ class Parity:
     picks: int = 0
     ties: int = 0
     orders: int = 0
-    shows_features: bool = False
+    columns: list[str] | None = None
     firsts: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
@@ -78,7 +80,10 @@ class Parity:
     def lines(self) -> list[str]:
         """The result as text."""
         pairs = self.kernels * self.problems
-        shown = f"{self.features:,} of {pairs:,} rows differ" if self.shows_features else "not shown by it"
+        shown = "not shown by it"
+        if self.columns is not None:
+            which = ", ".join(self.columns[:_NAMED]) + ", ..." * (len(self.columns) > _NAMED)
+            shown = f"{self.features:,} of {pairs:,} rows differ{which and ': '}{which}"
         tied = f"; {self.ties:,} more are of equal score" if self.ties else ""
         return [
             f"{self.of}: {self.kernels:,} kernels x {self.problems:,} problems",
@@ -109,7 +114,7 @@ def compare(
         expected, found = (engine(problem) for engine in engines)
         parity.problems += 1
         if expected.features is not None and found.features is not None:
-            parity.shows_features = True
+            parity.columns = parity.columns or []
             _compare_features(parity, problem, names, expected.features, found.features, feature_names)
         room = tolerance * np.maximum(1.0, np.abs(expected.scores))
         differ = ~(np.abs(expected.scores - found.scores) <= room)
@@ -152,6 +157,9 @@ def _compare_features(
     parity.features += int(rows.sum())
     if not rows.any():
         return
+    assert parity.columns is not None
+    named = [columns[place] for place in np.flatnonzero(differ.any(axis=0)).tolist()]
+    parity.columns += [name for name in named if name not in parity.columns]
     count = f"the deployed picker passes {found.shape[1]} features, the model has {expected.shape[1]}"
     text = "" if expected.shape[1] == found.shape[1] else f"{count}; "
     if differ.any():
