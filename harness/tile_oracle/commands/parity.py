@@ -15,6 +15,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.model.store import folder_of_model, kernels_trained_on
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.problem import Kind, Problem, kind_text
+from tile_oracle.selector.c_predictor import c_predictor_parity, what_is_read
 from tile_oracle.selector.ck_tile_parity import HEADER, ck_tile_parity
 from tile_oracle.selector.export import export_model
 from tile_oracle.selector.parity import MOST_PROBLEMS, Parity, own_export, problems_like
@@ -25,6 +26,7 @@ examples:
   tile-oracle model parity models/mine --export selector        against a folder that was exported before
   tile-oracle model parity models/mine forward_validation_300 --export selector/forward_bf16_2d.selector
   tile-oracle model parity gemm_universal_fp8_gfx950 --ck-tile ~/composablekernel --kernel-set default
+  tile-oracle model parity models/fmha_bf16_gfx950 --c-predictor model_tflops_bf16.c
 
 Every score and pick of the whole pool is compared; the first that differ are named with both values.
 Without problems, up to {MOST_PROBLEMS} of the shipped sets are taken, in the model's data type. The status
@@ -47,6 +49,12 @@ ARGUMENTS = (
         "compare with the dispatcher's C++ heuristic (ml_heuristic.hpp) in a checkout of Composable Kernel",
         type=Path,
     ),
+    argument(
+        "--c-predictor",
+        "FILE",
+        "compare with a C file made from the model's trees, such as rocKE's; MODEL may be a LightGBM file",
+        type=Path,
+    ),
     one_of(
         argument("--kernel-set", "SET", "the pool: the kernels of a rule set (default: those trained on)"),
         argument("--kernels", "FILE", "the pool: a file of kernel names, one per line"),
@@ -58,7 +66,14 @@ ARGUMENTS = (
 def run(args: argparse.Namespace) -> int:
     """Prints what differs; 1 if anything does. Raises HarnessError."""
     folder, problems = folder_of_model(args.model), problems_of_arguments(args.problems)
-    if args.ck_tile is not None:
+    if args.c_predictor is not None:
+        found = [c_predictor_parity(folder, args.c_predictor)]
+    elif folder.is_file():
+        raise ModelError(
+            f"{folder} holds {what_is_read(folder)}; without a folder its features are unknown here, so only "
+            "its trees can be compared: name a generated --c-predictor"
+        )
+    elif args.ck_tile is not None:
         found = _against_header(folder, args, problems)
     elif args.export is not None:
         found = own_export(folder, args.export, problems)

@@ -58,7 +58,8 @@ Engine = Callable[[Problem], Answers]
 @dataclass
 class Parity:
     """What `compare` found. columns: the features that differ; None if the picker does not show them. firsts:
-    feature, score, pick or order -> what differs first, a sentence."""
+    feature, score, pick or order -> what differs first, a sentence. trees_only: `kernels` rows of features
+    were compared, not problems."""
 
     of: str
     kernels: int
@@ -69,6 +70,7 @@ class Parity:
     ties: int = 0
     orders: int = 0
     columns: list[str] | None = None
+    trees_only: bool = False
     firsts: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
@@ -79,7 +81,18 @@ class Parity:
 
     def lines(self) -> list[str]:
         """The result as text."""
+        ends = [
+            *(f"  first {what} that differs: {text}" for what, text in self.firsts.items()),
+            *(f"  {text}" for text in self.remarks),
+        ]
         pairs = self.kernels * self.problems
+        if self.trees_only:
+            said = "scores" if self.passed else "DOES NOT score"
+            heads = [
+                f"{self.of}: {pairs:,} rows at thresholds",
+                f"  scores    {self.scores:,} of {pairs:,} differ",
+            ]
+            return [*heads, *ends, f"  {said} as the model"]
         shown = "not shown by it"
         if self.columns is not None:
             which = ", ".join(self.columns[:_NAMED]) + ", ..." * (len(self.columns) > _NAMED)
@@ -90,8 +103,7 @@ class Parity:
             f"  features  {shown}",
             f"  scores    {self.scores:,} of {pairs:,} differ",
             f"  picks     {self.picks:,} of {self.problems:,} differ{tied}",
-            *(f"  first {what} that differs: {text}" for what, text in self.firsts.items()),
-            *(f"  {text}" for text in self.remarks),
+            *ends,
             f"  {'picks as the model folder' if self.passed else 'DOES NOT pick as the model folder'}",
         ]
 
