@@ -21,7 +21,8 @@ pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not i
 FILE = """\
 import triton
 import triton.language as tl
-from tile_oracle.triton import gemm, softmax
+from tile_oracle.triton import gemm, rms_norm, softmax
+from triton.language.extra.libdevice import rsqrt
 
 
 def grid(meta):
@@ -62,6 +63,17 @@ def reads_beyond(x_ptr, y_ptr, rows, length, BLOCK: tl.constexpr):
 @triton.jit
 def adds_shapes_that_differ(x_ptr, y_ptr, rows, length, BLOCK: tl.constexpr):
     tl.store(y_ptr + tl.arange(0, BLOCK), tl.arange(0, BLOCK) + tl.arange(0, 2 * BLOCK))
+
+
+@rms_norm(grid=lambda meta: (meta["tokens"],), dtypes=["bf16"], configs=[{"BLOCK": 128}])
+@triton.jit
+def normalized(x_ptr, w_ptr, y_ptr, hidden, epsilon, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    row = tl.program_id(0) * hidden
+    x = tl.load(x_ptr + row + at, mask=at < hidden, other=0.0).to(tl.float32)
+    w = tl.load(w_ptr + at, mask=at < hidden, other=0.0).to(tl.float32)
+    y = x * w * rsqrt(tl.sum(x * x) / hidden + epsilon.to(tl.float32))
+    tl.store(y_ptr + row + at, y.to(tl.bfloat16), mask=at < hidden)
 """
 
 
@@ -102,6 +114,13 @@ def test_a_stray_access_is_a_crash_and_a_python_error_names_its_line(file: Path)
     assert error.status == "build_error"
     line = FILE[: FILE.index("tl.arange(0, BLOCK) + ")].count("\n") + 1
     assert error.detail.startswith(f"written.py:{line}: ")
+
+
+@pytest.mark.slow
+def test_numbers_and_functions_of_libdevice_are_those_of_a_gpu(file: Path) -> None:
+    """The grid is of a number that the function does not take."""
+    (found,) = outcomes(file, "rms_norm-bf16-r3-c100")
+    assert (found.status, found.detail) == ("untimed", "")
 
 
 def test_auto_without_a_gpu_names_the_interpreter(

@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import ml_dtypes
@@ -106,6 +107,7 @@ class InterpreterDevice(CpuDevice):
         super().__init__()
         triton = importlib.import_module("triton")
         _compute_in_bf16(importlib.import_module("triton.runtime.interpreter"))
+        _interpret_libdevice()
         system = f"{platform.system()} {platform.release()}"
         self.info = DeviceInfo(f"Triton {triton.__version__}'s interpreter", system)
         self._folder = tempfile.TemporaryDirectory(prefix="tile-oracle-")
@@ -191,8 +193,15 @@ def _run(
             place = arrays[value["pointer"]].address + evaluate(value["offset"], values)
             arguments[name] = _Array(place, _DTYPES[type_.removeprefix("*")])
         else:
-            arguments[name] = value if isinstance(value, float) else evaluate(value, values)
+            arguments[name] = _scalar(value) if isinstance(value, float) else evaluate(value, values)
     function[tuple(evaluate(axis, values) for axis in launch["grid"])](**arguments)
+
+
+def _scalar(value: float) -> Any:
+    """A value of type fp32 as a compiled kernel has it. The interpreter would pass Python's number."""
+    interpreter, language = map(importlib.import_module, ("triton.runtime.interpreter", "triton.language"))
+    handle = interpreter.TensorHandle(np.array([value], np.float32), language.float32)
+    return language.tensor(handle, language.float32)
 
 
 def _failed(error: Exception, kernel: _Kernel) -> CheckResult:
@@ -201,7 +210,7 @@ def _failed(error: Exception, kernel: _Kernel) -> CheckResult:
         cause = cause.__cause__
     said = one_line(cause, kernel.folder, kernel.unit["file"])
     if isinstance(cause, NotImplementedError):
-        return CheckResult("unsupported", f"Triton's interpreter has no {said}")
+        return CheckResult("unsupported", f"Triton's interpreter lacks it: {said}")
     return CheckResult("build_error", f"{said} (in Triton's interpreter)")
 
 
@@ -222,6 +231,20 @@ def _compute_in_bf16(interpreter: Any) -> None:
 
     interpreter._convert_float, interpreter._get_np_dtype = converted, typed
     interpreter._interpreter = _Memory(interpreter._interpreter)
+
+
+def _interpret_libdevice() -> None:
+    """Takes functions of libdevice from tl.math. By themselves they return None in the interpreter."""
+    library = importlib.import_module("triton.language.extra.libdevice")
+    mathematics = importlib.import_module("triton.language.math")
+    for name in [one for one, value in vars(library).items() if isinstance(value, FunctionType)]:
+
+        def interpreted(*operands: Any, name: str = name) -> Any:
+            if not hasattr(mathematics, name):
+                raise NotImplementedError(f"{name} of libdevice")
+            return getattr(mathematics, name)(*operands)
+
+        setattr(library, name, interpreted)
 
 
 class _Memory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -40,6 +41,23 @@ class Pointer:
         return None if self.elements is None else self.elements * _BYTES[self.dtype]
 
 
+_NOT_SAID = {
+    "bias": "a bias operand",
+    "residual": "a residual operand",
+    "[ab]_scale|scales|scale_ptr": "scales of an operand",
+    "mask_ptr|attn_mask": "a mask operand",
+    "activation": "an activation",
+}
+
+
+def not_said(op: str, name: str) -> str:
+    """; that a name is of something that no declaration of the operation can say yet, or ""."""
+    found = next((what for part, what in _NOT_SAID.items() if re.search(part, name.lower())), None)
+    if found is None:
+        return ""
+    return f"; {found} cannot be declared for {op}: pass None, or a constexpr that switches it off"
+
+
 class ProblemView:
     """A problem of one kind: the parts that all operations have. An operation's descriptor names its own.
 
@@ -58,6 +76,10 @@ class ProblemView:
         self.compute_units: Expression = number(COMPUTE_UNITS)
         self.dtype = kind.dtype
         self.result_dtype = "fp16" if kind.dtype == "fp8" else kind.dtype
+
+    def __getattr__(self, name: str) -> Any:
+        has = ", ".join(sorted(one for one in vars(self) if one not in ("kind", "arch")))
+        raise AttributeError(f"{self.op} has no {name}{not_said(self.op, name)}; it has {has}, workspace()")
 
     @classmethod
     def values(cls, problem: Any) -> dict[str, int]:

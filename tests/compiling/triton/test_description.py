@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.compiling.triton.conftest import COPY, HEAD
+from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.source_providers import open_kernel_source
 from tile_oracle.compiling.triton.description import describe_file, read_description
 from tile_oracle.compiling.triton.kernel_source import TritonSource, open_triton
@@ -130,6 +132,18 @@ CASES = {
     "nothing": ("x = 1\n", r"^copying\.py declares no kernel: put @tile_oracle\.triton\.gemm"),
     "no function": ("gemm(grid=(1,))(print)\n", r"^copying\.py:4: print is not a @triton\.jit function"),
     "argument": (COPY.replace("M, N,", "M, N, OTHER,"), r"^copying\.py:5: the argument OTHER of copy has no"),
+    "bias": (
+        COPY.replace("M, N,", "M, N, bias_ptr,"),
+        r"bias_ptr of copy has no value: .*; a bias operand cannot be declared for gemm: .*gives a_ptr, ",
+    ),
+    "scales": (
+        COPY.replace('layouts=["rcr"]', 'arguments=lambda p: {"a_ptr": p.a_scale}'),
+        r"gemm has no a_scale; scales of an operand cannot be declared .*; it has K, M, N, a, b",
+    ),
+    "torch": (
+        "import torch\nx = int(torch.zeros(3).sum())\n",
+        r"^copying\.py:5: needs torch\.zeros\(\)\.sum\(\), ",
+    ),
     "grid": (
         COPY.replace('triton.cdiv(meta["M"], meta["BLOCK"])', 'min(meta["M"], 3)'),
         r"^copying\.py:5: M > 3|^copying\.py:5: 3 < M .* use where",
@@ -163,6 +177,37 @@ def test_a_broken_or_hostile_file_gets_one_line(copy_file: Path, case: str) -> N
     with pytest.raises(BuildError, match=expected) as caught:
         describe_file(copy_file, "sm_90")
     assert "\n" not in str(caught.value)
+
+
+WRAPPERS = """
+import torch
+import torch.nn.functional as F
+from torch.distributed.tensor import DTensor
+from torch import *
+
+BIG = 2 if torch.cuda.is_available() or torch.version.hip is not None else 1
+TYPES = {torch.bfloat16: 1, torch.float16: 2}[torch.float16]
+
+class Function(torch.autograd.Function):
+    @staticmethod
+    @torch.compile(fullgraph=True)
+    def forward(ctx, x: torch.Tensor | None, y: DTensor) -> "torch.Tensor":
+        return F.relu(x)
+
+@torch.no_grad()
+def wrapper(x: torch.Tensor):
+    return copy[(1,)](x)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is installed")
+def test_wrappers_need_no_torch(copy_file: Path, tmp_path: Path) -> None:
+    copy_file.write_text(HEAD + WRAPPERS + COPY)
+    source = TritonSource(describe_file(copy_file, "sm_90"))
+    with Builder("sm_90", build_dir=tmp_path / "cache", source=source, runs_here=False) as builder:
+        result = builder.submit(source.pool(KIND)[0]).result()
+    assert result.status == "ok", result.log
 
 
 @pytest.mark.slow

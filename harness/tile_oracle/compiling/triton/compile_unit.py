@@ -88,6 +88,7 @@ def _compiled(
     folder: Path,
 ) -> Any:
     from tile_oracle.compiling.triton.user_file import FileFailure, one_line
+    from tile_oracle.errors import HarnessError
 
     compiler = importlib.import_module("triton.compiler")
     types = {name: type_ for name, type_, _ in launch["arguments"]}
@@ -109,8 +110,8 @@ def _compiled(
         cause: BaseException | None = error.__cause__
         while said in ("", "None") and cause is not None:
             said, cause = str(cause), cause.__cause__
-        short = HarnessFailure(" ".join(said.split()))
-        text = one_line(short, folder, unit["file"], line)
+        file = Path(jit.fn.__code__.co_filename).name
+        text = one_line(HarnessError(" ".join(said.split())), folder, file, line)
         raise FileFailure(text.replace(": ", f": error: {type(error).__name__}: ", 1)) from None
 
 
@@ -119,13 +120,6 @@ def _source_of(jit: Any) -> Any:
     if type(jit).__name__ == "GluonJITFunction":
         return importlib.import_module("triton.experimental.gluon._runtime").GluonASTSource
     return importlib.import_module("triton.compiler").ASTSource
-
-
-class HarnessFailure(Exception):
-    """A failure of Triton, reduced to its text."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def constant(value: Any) -> Any:

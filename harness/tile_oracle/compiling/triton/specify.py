@@ -16,7 +16,7 @@ from tile_oracle.kernel.named import NamedKernel, Value
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.triton.declare import Constraint, Declaration, Launch
 from tile_oracle.triton.expression import Expression, Tree, is_multiple, names_in, text_of, tree_of
-from tile_oracle.triton.views import WORKSPACE, Pointer, ProblemView, numbers_of
+from tile_oracle.triton.views import WORKSPACE, Pointer, ProblemView, not_said, numbers_of
 
 SOURCE = "triton"
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
@@ -225,14 +225,16 @@ class Specifier:
             else:
                 raise FileFailure(
                     f"{self._file}:{self._line}: the argument {name} of {jit.__name__} has no value: give it "
-                    "in arguments, or in every configuration"
+                    f"in arguments, or in every configuration{not_said(view.op, name)}; without `arguments` "
+                    f"{view.op} gives {', '.join(view.usual_arguments())}"
                 )
         if launch.arguments is not None:
             known = {*jit.arg_names, *view.usual_arguments()}
             extra = [name for name in given if name not in known]
             if extra:
                 raise FileFailure(f"{self._file}:{self._line}: {jit.__name__} has no argument {extra[0]}")
-        return {**options, **found}, found
+        # A grid may need a number that the function does not take, such as the rows, each a program.
+        return {**view.usual_arguments(), **given, **options, **found}, found
 
     def _constraints(self, view: ProblemView, meta: Mapping[str, Any]) -> list[list[Any]] | None:
         """The conditions that depend on the problem, with their texts; None if one never holds."""

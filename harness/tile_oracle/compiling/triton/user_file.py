@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.compiling.triton.user_reads import package_of
+from tile_oracle.compiling.triton.without_torch import allow_torch_to_be_missing
 from tile_oracle.errors import HarnessError
 from tile_oracle.triton.declare import Declaration, declared
 
@@ -39,6 +40,7 @@ def import_declarations(path: Path) -> list[Declaration]:
     known = importlib.util.find_spec(path.stem)
     if known is not None and Path(known.origin or "").resolve() != path.resolve():
         raise FileFailure(f"{path.name}: {path.stem} is also an installed module: give the file another name")
+    allow_torch_to_be_missing()
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
