@@ -97,3 +97,18 @@ def test_native_code_ranks_by_it_as_lightgbm_does(tmp_path: Path) -> None:
     predictor, native = Predictor.load(tmp_path / "m"), NativeRanker.load(tmp_path / "m", kernels())
     for problem in PROBLEMS:
         assert native.rank(problem) == predictor.rank(problem, kernels())
+
+
+def test_a_model_of_gfx1250_ranks_kernels_of_the_tensor_data_mover(tmp_path: Path) -> None:
+    names = list(schema_named("gemm_universal_72").names)
+    features = np.random.default_rng(1).uniform(0, 2000, (300, 72))
+    booster = lgb.train({"verbosity": -1, "num_threads": 1}, lgb.Dataset(features, features[:, 0]), 5)
+    booster.save_model(tmp_path / "model_tflops.lgbm")
+    spec = {"op_type": "gemm_universal", "dtype": "fp16", "arch": "gfx1250", "feature_names": names}
+    (tmp_path / "feature_spec.json").write_text(json.dumps(spec))
+    tail = "intrawave_False_False_False_False_128x128x64_2x2x1_16x16x32"
+    pool = [parse_kernel_name(f"gemm_fp16_rcr_{one}_{tail}") for one in ("comp_tdm_tdm", "compv4_cshuffle")]
+    predictor = Predictor.load(tmp_path)
+    assert predictor.ranker.hardware["hw_wavefront_size"] == 32
+    ranked = predictor.rank(GemmProblem("fp16", "rcr", 1024, 1024, 1024), pool)
+    assert {kernel.name for kernel, _ in ranked} == {kernel.name for kernel in pool}

@@ -18,6 +18,7 @@ TILED_TERMS: Mapping[str, str] = {
 GEMM_TERMS: Mapping[str, str] = {
     **TILED_TERMS,
     "True, False": "in this order: partial tiles along M, N and K; persistent workgroups",
+    "tdm": "pipelines and an epilogue whose tiles the tensor data mover of gfx1250 moves",
     "three sizes": "tile, waves along its axes, and tile of one matrix instruction sequence",
     "rcr": "layout of A, B and C: r is row-major, c is column-major",
 }
