@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from tile_oracle.foreign import aiter, blas, blas_yaml
+from tile_oracle.foreign import aiter, blas, blas_yaml, fmha
 from tile_oracle.foreign.contract import Field
 from tile_oracle.foreign.entry import Entry
 from tile_oracle.foreign.list_file import ListFile
@@ -89,6 +89,8 @@ FORMATS: tuple[Format, ...] = (
            (PROBLEMS,), entries=aiter.aiter_entries, fields=aiter.FIELDS),
     Format("an AITER table of tuned GEMMs", _is_aiter, _TABLES,
            entries=aiter.aiter_entries, fields=aiter.FIELDS),
+    Format("a table of CK Tile's benchmark of attention", lambda head: head.columns >= fmha.COLUMNS, _TABLES,
+           entries=fmha.fmha_entries, fields=fmha.FIELDS),
     Format("a YAML file of rocblas-bench or hipblaslt-bench",
            lambda head: blas_yaml.is_blas_yaml(head.path, head.text),
            (PROBLEMS,), entries=blas_yaml.yaml_entries, fields=blas.FIELDS),
