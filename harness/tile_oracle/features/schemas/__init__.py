@@ -96,19 +96,19 @@ def schemas_of_model(op_type: str) -> tuple[FeatureSchema, ...]:
     return operation_named(op_of_model(op_type)).for_models.all
 
 
-_UNRANKED = {
-    "fmha_fwd": "CK Tile's kernels of attention by their tiles, masks and biases (tile_m0, tile_k0max, ...)",
-    "fmha_bwd": "CK Tile's kernels of attention's gradients",
-    "miopen_solver": "MIOpen's solvers by name",
+_UNREAD = {
+    "fmha_fwd": "the names and codes of its 68 columns (pipelines, masks, biases) are not published",
+    "fmha_bwd": "the names and codes of its columns are not published",
+    "miopen_solver": "it chooses among MIOpen's solvers, and there are no kernels of them here",
 }
-"""Operation of published model folders -> the kernels that they choose from."""
+"""Operation of public model folders -> why they cannot be used."""
 
 
 def op_of_model(op_type: str) -> str:
     """The operation of a model folder's op_type. Raises ModelError."""
     known = {one.model_type: one.name for one in operations()}
-    if op_type in _UNRANKED:
-        raise ModelError(f"models of operation {op_type!r} rank {_UNRANKED[op_type]}: there are none here")
+    if op_type in _UNREAD:
+        raise ModelError(f"a model of operation {op_type!r} cannot be used: {_UNREAD[op_type]}")
     if op_type not in known:
         raise ModelError(f"models of operation {op_type!r} are not known; known: {', '.join(known)}")
     return known[op_type]
