@@ -17,6 +17,7 @@ from tile_oracle.features.schemas.gemm_published import GEMM_55, GEMM_72, GEMM_7
 from tile_oracle.features.schemas.gemm_roofline import GEMM_POOL_2
 from tile_oracle.features.schemas.grouped_conv_dsl import GROUPED_CONV_101, GROUPED_CONV_113
 from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN
+from tile_oracle.features.schemas.grouped_conv_pool import GROUPED_CONV_POOL
 from tile_oracle.features.schemas.grouped_conv_published import (
     GROUPED_CONV_83,
     GROUPED_CONV_91,
@@ -41,6 +42,7 @@ GROUPED_CONV_FEATURES = OperationFeatures(
     in_recipes={"published": "grouped_conv_97", "launch": "grouped_conv_own_3"},
     time_terms=GROUPED_CONV_TERMS,
     kernel_distance={"pipeline": 8.0, "scheduler": 2.0, "double_smem_buffer": 1.0, "split_image": 1.0},
+    pool=GROUPED_CONV_POOL,
 )
 GEMM_FEATURES = OperationFeatures(
     GEMM_OWN,

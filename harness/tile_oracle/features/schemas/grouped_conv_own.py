@@ -46,7 +46,7 @@ def _output_extent(i: str, f: str, axis: str) -> Callable[[FeatureTable], Array]
     )
 
 
-_INTERMEDIATES = (
+PROBLEM_INPUTS = (
     Feature("element_bytes", lambda t: t.dtype, "bytes of one element"),
     Feature("Cg", lambda t: t.C / t.G, "input channels of a group"),
     Feature("Kc", lambda t: t.K / t.G, "output channels of a group"),
@@ -73,6 +73,11 @@ _INTERMEDIATES = (
         "bytes, each tensor moved once",
     ),
     Feature("flops", lambda t: 2 * t.rows_out * t.K * t.Cg * t.taps, "floating-point operations"),
+)
+"""Intermediates of a problem alone."""
+
+_INTERMEDIATES = (
+    *PROBLEM_INPUTS,
     Feature("groups_at_once", lambda t: np.minimum(t.num_groups_to_merge, t.G), "groups of one workgroup"),
     Feature("tiles_m", lambda t: ceil_div(t.M, t.tile_m), "tiles along M"),
     Feature("tiles_n", lambda t: ceil_div(t.Ng, t.tile_n), "tiles along N of a group"),
@@ -162,6 +167,14 @@ _FEATURES = (
     given("explicit_gemm", "runs as a plain GEMM"),
     given("two_stage", "a second kernel converts the result"),
 )
+
+_OF_PROBLEMS = (
+    *("log2_M", "log2_Ng", "log2_Kg", "log2_G", "log2_bytes", "log2_bytes_written", "log2_bytes_weight"),
+    *("log2_flops", "log2_intensity", "log2_l2_share", "is_1x1", "is_pointwise", "taps_count", "stride_area"),
+    *("dilation_max", "padded_share", "log2_row", "vector_c_channels", "vector_k_channels", "is_depthwise"),
+)
+PROBLEM_COLUMNS = tuple(one for one in _FEATURES if one.name in _OF_PROBLEMS)
+"""Columns of a problem alone."""
 
 GROUPED_CONV_OWN = FeatureSchema(
     "grouped_conv_own_1",

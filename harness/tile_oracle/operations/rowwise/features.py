@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile_oracle.features.feature_table import ELEMENT_BYTES, Feature, FeatureSchema, given
+from tile_oracle.features.feature_table import ELEMENT_BYTES, Feature, FeatureSchema, ceil_div, given, log2_of
 from tile_oracle.features.operation_features import OperationFeatures
+from tile_oracle.features.schemas.code_columns import CODE_INPUTS
+from tile_oracle.features.schemas.own_columns import log2_column
+from tile_oracle.features.schemas.pool_columns import CONFIGURED, ROUNDS
 from tile_oracle.operations.rowwise.problem import RowProblem
 
 
@@ -41,5 +44,42 @@ def row_features(problem: type[RowProblem], rows: str, columns: str) -> Operatio
             ),
             (),
             {"dtype": ELEMENT_BYTES},
-        )
+        ),
+        pool=_pool(op, rows, columns),
+    )
+
+
+def _pool(op: str, rows: str, columns: str) -> FeatureSchema:
+    """The schema for kernels of every source. A workgroup has `tile_m` rows, a step `tile_n` columns."""
+    return FeatureSchema(
+        f"{op}_pool_1",
+        op,
+        (
+            Feature("log2_rows", log2_column(rows), "log2 of the rows"),
+            Feature("log2_columns", log2_column(columns), "log2 of the columns"),
+            Feature("bytes_of_element", lambda t: t.element_bytes, "bytes of one element"),
+            Feature("log2_bytes", lambda t: log2_of(t.elements * t.element_bytes), "log2 of its bytes"),
+            *CONFIGURED,
+            *ROUNDS,
+            Feature("steps", lambda t: ceil_div(getattr(t, columns), t.tile_n), "steps of a row"),
+            Feature(
+                "fill", lambda t: getattr(t, columns) / (t.steps * t.tile_n), "useful share of the steps"
+            ),
+            Feature("code_registers", lambda t: t.code_vgprs, "registers of a work-item, 0 if unknown"),
+        ),
+        (
+            Feature("element_bytes", lambda t: t.dtype, "bytes of one element"),
+            Feature("elements", lambda t: getattr(t, rows) * getattr(t, columns), "elements of a matrix"),
+            Feature("cus", lambda t: np.maximum(t.hw_num_cus, 1.0), "compute units, at least 1"),
+            Feature("tile_m", lambda t: np.maximum(t.kernel_tile_m, 1.0), "rows of a workgroup"),
+            Feature(
+                "tile_n",
+                lambda t: np.where(t.kernel_tile_n > 0, t.kernel_tile_n, getattr(t, columns)),
+                "columns of a step, the whole row if unknown",
+            ),
+            Feature("tiles", lambda t: ceil_div(getattr(t, rows), t.tile_m), "workgroups"),
+        ),
+        {"dtype": ELEMENT_BYTES},
+        optional=CODE_INPUTS,
+        from_names=True,
     )
