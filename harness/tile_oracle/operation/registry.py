@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tile_oracle.errors import OperationError
 from tile_oracle.operation.descriptor import Operation
+from tile_oracle.operation.field_names import check_fields, check_importable
 
 ENTRY_POINTS = "tile_oracle.operations"
 """The entry point group."""
@@ -103,4 +104,6 @@ def _installed(name: str) -> Operation:
         )
     if found.name != name:
         raise OperationError(f"{where} describes the operation {found.name!r}: both names must be the same")
+    check_fields(found, where)
+    check_importable(point.module, where)
     return found
