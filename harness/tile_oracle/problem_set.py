@@ -1,10 +1,9 @@
 """Problem sets: files of problems. Shipped sets are given by name, a user's own files by path.
 
 A user's file is a CSV table (`problem_list.problem_table`) or the same in JSON
-(`problem_list.json_problems`), a list of MIOpenDriver command lines (`problem_list.miopen_driver`), a tuned
-table of AITER (`foreign.aiter`), a log of rocBLAS or hipBLASLt (`foreign.blas`) or a YAML file of their
-benchmarks (`foreign.blas_yaml`), a Python file of tile_engine's problems (`problem_list.tile_engine`) or the
-records of a run (`problem_list.recorded`). The file's name or first lines decide which. Shipped sets are CSV.
+(`problem_list.json_problems`), a Python file of tile_engine's problems (`problem_list.tile_engine`), the
+records of a run (`problem_list.recorded`), or another program's file (`foreign.formats`). The file's name or
+first lines decide which. Shipped sets are CSV.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from tile_oracle.foreign.formats import PROBLEMS, Head, recognised
 from tile_oracle.foreign.list_file import MAX_LINE_BYTES, ListFile, quoted
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.problem_list.miopen_driver import driver_problems, is_driver_list
 from tile_oracle.problem_list.problem_table import SOURCE_COLUMN, ProblemTable
 from tile_oracle.problem_list.tile_engine import engine_problems
 from tile_oracle.terminal.did_you_mean import did_you_mean
@@ -36,7 +34,7 @@ MAX_ROWS = 1_000_000
 MAX_FILE_BYTES = 256 * 2**20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_LIST_OF_FILE = re.compile(r"(?P<path>.+\.(?P<kind>py|csv)):(?P<list>[A-Za-z_][A-Za-z0-9_]*)")
+_LIST_OF_FILE = re.compile(r"(?P<path>.+\.(?P<kind>py|csv|txt|log|json)):(?P<list>[A-Za-z_][A-Za-z0-9_]*)")
 _SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]*(?::[A-Za-z0-9_]*)?$")
 
 
@@ -249,13 +247,13 @@ def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[t
         return engine_problems(listed, list_name)
     head = file.read(MAX_LINE_BYTES).decode("utf-8", errors="replace")
     file.seek(0)
-    if is_driver_list(head.removeprefix("\ufeff")):
-        return driver_problems(listed)
     known = recognised(listed.path, head)
     if known is not None and PROBLEMS not in known.taken_by:
-        raise listed.error(known.said(listed.path), 0)
-    if known is not None and known.entries is not None:
-        return problems_of(listed, known.entries(listed), known.fields, list_name)
+        raise listed.error(known.said, 0)
+    entries = None if known is None else known.entries_in(listed)
+    if known is not None and entries is not None:
+        arch, listed.asked = ("", list_name or "") if known.asks_layout else (list_name or "", "")
+        return problems_of(listed, entries, known.fields, arch or None)
     if list_name is not None:
         raise listed.error("FILE.csv:ARCH is for tables that state architectures, as AITER's do", 0)
     return ProblemTable(listed, further_columns=True, as_json=Head(listed.path, head).is_json).problems()

@@ -169,14 +169,14 @@ def test_a_tuned_table_is_records_of_one_kernel_a_shape(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        ("a8w8_blockscale_tuned_gemm", BLOCK_SCALED, "no usable row; scales of blocks: no dense product"),
+        ("a8w8_blockscale_tuned_gemm", BLOCK_SCALED, "no usable row; scales of blocks: more than"),
         ("a8w8_tuned_gemm", ROWWISE.replace("gfx942", "gfx950"), "no usable row; GEMMs do not support"),
         ("bf16_tuned_batched_gemm", BATCHED, "no usable row; b says that it is another operation"),
         ("dsv4_bmm", BATCHED.replace(",B,M,N,K", ",b,m,n,k"), "b says that it is another operation"),
         ("untuned_fmoe", "token,model_dim,inter_dim,expert,topk,act_type\n1,2,3,4,5,Silu",
-         "is an AITER table of fused experts: nothing takes it"),
+         "this is an AITER table of fused experts: nothing takes it"),
         ("gdr", "gfx,cu_num,H,Hg,V\ngfx950,256,1,2,3", "an AITER table of another operation"),
-        ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,2,3,fp8", "is an AITER list of shapes to tune: --prob"),
+        ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,2,3,fp8", "this is an AITER list of shapes to tune"),
         ("a8w4_tuned_gemm", BLOCK_SCALED.replace("a8w8_block", "a8w4_block"), "the data type 'a8w4'"),
     ],
 )  # fmt: skip

@@ -94,8 +94,8 @@ def test_a_result_that_failed_its_check_is_wrong(tmp_path: Path) -> None:
     [
         ({"batch_count": "3"}, "batches are not supported"),
         ({"grouped_gemm": "1"}, "grouped GEMMs are not supported"),
-        ({"beta": "1"}, "beta != 0: no dense product"),
-        ({"lda": "300"}, "padded leading dimensions: no dense product"),
+        ({"beta": "1"}, "beta != 0: more than the operation"),
+        ({"lda": "300"}, "padded leading dimensions: more than the operation"),
         ({"a_type": "f8_r"}, "A and B have the types 'f8_r' and 'bf16_r'"),
         ({"a_type": "i8_r", "b_type": "i8_r"}, "GEMMs do not support the data type 'i8_r'"),
         ({"d_type": "f32_r"}, "d_type is not the type of A and B"),

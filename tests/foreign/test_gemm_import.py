@@ -194,6 +194,7 @@ def test_one_call_imports_one_operation(tmp_path: Path) -> None:
         trust_unverified=False,
         dtype=None,
         device=None,
+        layout="",
     )
     with pytest.raises(RecordError, match="several operations, gemm and grouped_conv"):
         run(args)

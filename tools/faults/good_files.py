@@ -35,7 +35,7 @@ class Format:
     """How a file of this format is written from the victim's and the witness's fields.
 
     witness: its kernel, or its problem in a list of problems (is_list). takes: what such a file can state, as
-    names in tools.faults.lies.
+    names in tools.faults.lies. layout: what the user states with it.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Format:
     takes: frozenset[str]
     arch: str = "gfx950"
     is_list: bool = False
+    layout: str = ""
 
 
 def _figures(problem: Problem, latency_ms: float) -> Row:
@@ -197,11 +198,96 @@ def _state(kernel: str, time: float) -> Row:
     }  # fmt: skip
 
 
+def _tunable(path: Path, rows: Sequence[Row]) -> None:
+    lines = [f"Validator,GCN_ARCH_NAME,{rows[0]['gfx']}"]
+    lines += [
+        f"{row['op']}_{row['type']}_{row['trans']},{row['key']}_{row['sizes']}{row['batch']}{row['ld']},"
+        f"{row['solution']},{row['ms']}"
+        for row in rows
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _autotune(path: Path, rows: Sequence[Row]) -> None:
+    first = rows[0]
+    key = [1024, 1024, 1024, *(first[name] for name in ("a", "b", "c"))]
+    timings = [[{"kwargs": {"BLOCK_M": row["block"]}, "num_warps": 4}, row["times"]] for row in rows]
+    path.write_text(json.dumps({"key": key, "configs_timings": timings}))
+
+
+def _inductor(path: Path, rows: Sequence[Row]) -> None:
+    lines = []
+    for row in rows:
+        lines += [f"AUTOTUNE {row['op']}({row['shapes']})", f"strides: {row['strides']}"]
+        lines += [
+            f"dtypes: {row['dtypes']}",
+            f"  triton_mm_{row['n']} {row['ms']} ms 100.0% BLOCK_M={row['n']}",
+        ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _find_db(path: Path, rows: Sequence[Row]) -> None:
+    path.write_text(
+        "".join(
+            f"{row['C']}-28-28-3x3-128-{row['Ho']}-28-8-{row['pad']}-1x1-1x1-{row['bias']}-{row['layout']}-"
+            f"{row['dtype']}-F={row['solver']}:{row['ms']},0,miopenConvolutionFwdAlgoGEMM\n"
+            for row in rows
+        )
+    )
+
+
+def _traces(path: Path, rows: Sequence[Row]) -> None:
+    folder = path.parent / "definitions"
+    folder.mkdir(exist_ok=True)
+    lines = []
+    for number, row in enumerate(rows):
+        matrices = {"A": ["M", "K"], "B": row["B"]}
+        definition = {
+            "op_type": row["op_type"], "axes": {"M": {}, "N": {"value": 1024}, "K": {"value": 1024}},
+            "inputs": {name: {"shape": shape, "dtype": row["dtype"]} for name, shape in matrices.items()},
+            "outputs": {"C": {"shape": ["M", "N"], "dtype": row["out"]}},
+        }  # fmt: skip
+        (folder / f"d{number}.json").write_text(json.dumps(definition))
+        evaluation = {
+            "status": row["status"], "environment": {"hardware": row["hardware"]},
+            "correctness": {"max_relative_error": row["error"]}, "performance": {"latency_ms": row["ms"]},
+        }  # fmt: skip
+        workload = {"axes": {"M": row["M"]}}
+        trace = {"definition": f"d{number}", "workload": workload, "evaluation": evaluation}
+        lines.append(json.dumps({**trace, "solution": row["solution"]}))
+    path.write_text("\n".join(lines) + "\n")
+
+
+_CUTLASS = {
+    "Problem": 1, "Provider": "CUTLASS", "OperationKind": "gemm", "Operation": "one", "Disposition": "passed",
+    "Status": "success", "gemm_kind": "universal", "m": 1024, "n": 1024, "k": 1024, "A": "f16:row",
+    "B": "f16:column", "C": "f16:row", "D": "f16:row", "alpha": 1, "beta": 0,
+    "batch_count": 1, "accum": "f32",
+    "Runtime": VICTIM_MS, "GB/s": GEMM.bytes / (VICTIM_MS * 1e6), "GFLOPs": 1e3 * GEMM.tflops(VICTIM_MS),
+}  # fmt: skip
+_CUTLASS_WITNESS = {"Operation": "two", "Runtime": WITNESS_MS, "GB/s": GEMM.bytes / (WITNESS_MS * 1e6),
+                    "GFLOPs": 1e3 * GEMM.tflops(WITNESS_MS)}  # fmt: skip
+_TUNABLE = {"gfx": "gfx950", "op": "GemmTunableOp", "type": "Half", "trans": "TN", "key": "tn",
+            "sizes": "1024_1024_1024", "batch": "", "ld": "_ld_1024_1024_1024",
+            "solution": "Gemm_Hipblaslt_1", "ms": VICTIM_MS}  # fmt: skip
+_TUNED = {"a": "torch.float16", "b": "torch.float16", "c": "torch.float16", "block": 64,
+          "times": [VICTIM_MS] * 3}  # fmt: skip
+_CHOICE = {"op": "mm", "shapes": "1024x1024, 1024x1024", "strides": "[1024, 1], [1, 1024]", "n": 1,
+           "dtypes": "torch.float16, torch.float16", "ms": VICTIM_MS}  # fmt: skip
+_FOUND = {"C": 256, "Ho": 28, "pad": "1x1", "bias": 0, "layout": "NHWC-NHWC-NHWC", "dtype": "BF16",
+          "solver": "One", "ms": VICTIM_MS}  # fmt: skip
+_TRACE = {"op_type": "gemm", "B": ["N", "K"], "dtype": "float16", "out": "float16", "status": "PASSED",
+          "M": 1024, "hardware": "AMD_Instinct_MI355X", "error": 1e-3, "ms": VICTIM_MS,
+          "solution": "one"}  # fmt: skip
 _AITER = {
     "gfx": "gfx950", "cu_num": 256, "M": 64, "N": 512, "K": 5120, "bias": False, "dtype": "torch.bfloat16",
     "outdtype": "torch.bfloat16", "scaleAB": False, "bpreshuffle": False, "libtype": "asm", "solidx": 5,
     "splitK": 0, "us": 7.9, "kernelName": "bf16gemm", "err_ratio": 0.0, "tflops": 21.2, "bw": 417.9,
 }  # fmt: skip
+_DENSE_AITER = _AITER | {"M": 1024, "N": 1024, "K": 1024, "us": 1e3 * VICTIM_MS, "kernelName": "bf16gemm_one",
+                "tflops": GEMM.tflops(VICTIM_MS), "bw": GEMM.bytes / (VICTIM_MS * 1e6)}  # fmt: skip
+_AITER_WITNESS = {"us": 1e3 * WITNESS_MS, "kernelName": "bf16gemm_two", "tflops": GEMM.tflops(WITNESS_MS),
+                  "bw": GEMM.bytes / (WITNESS_MS * 1e6)}  # fmt: skip
 _UNTUNED = {"M": 64, "N": 512, "K": 5120, "q_dtype_w": "torch.float8_e4m3fn"}
 _LISTED = {"rocblas_function": "rocblas_gemm_ex", "a_type": "bf16_r", "b_type": "bf16_r", "batch_count": 1,
            "transA": "T", "transB": "N", "M": 512, "N": 64, "K": 5120, "grouped_gemm": 0}  # fmt: skip
@@ -246,6 +332,23 @@ FORMATS: tuple[Format, ...] = (
            "gemm-bf16-rcr-m128-n512-k5120", _csv, frozenset({"aiter"}), is_list=True),
     Format("AITER shapes", "untuned_gemm.csv", (_UNTUNED, _UNTUNED | {"M": 128}),
            "gemm-fp8-rcr-m128-n512-k5120", _csv, frozenset({"aiter"}), is_list=True),
+    Format("AITER results", "r_tuned_gemm.csv", (_DENSE_AITER, _DENSE_AITER | _AITER_WITNESS),
+           "gemm_bf16_rcr_aiter.bf16gemm_two.libtype=asm.solidx=5.splitk=0", _csv,
+           frozenset({"aiter", "aiter results"})),
+    Format("CUTLASS profiler", "p.gemm.csv", (_CUTLASS, _CUTLASS | _CUTLASS_WITNESS),
+           "gemm_fp16_rcr_cutlass.two", _csv, frozenset({"cutlass"})),
+    Format("TunableOp", "tunableop_results0.csv",
+           (_TUNABLE, _TUNABLE | {"solution": "Gemm_Hipblaslt_2", "ms": WITNESS_MS}),
+           "gemm_fp16_rcr_hipblaslt.s2", _tunable, frozenset({"tunable"})),
+    Format("Triton's autotuner", "f.autotune.json",
+           (_TUNED, _TUNED | {"block": 128, "times": [WITNESS_MS] * 3}),
+           "gemm_fp16_rcr_triton.f.BLOCK_M=128.num_warps=4", _autotune, frozenset({"tuned"}), layout="rcr"),
+    Format("Inductor's autotuner", "i.log", (_CHOICE, _CHOICE | {"n": 2, "ms": WITNESS_MS}),
+           "gemm_fp16_rcr_inductor.triton_mm.BLOCK_M=2", _inductor, frozenset({"choice"})),
+    Format("MIOpen's find-db", "gfx95064.HIP.fdb.txt", (_FOUND, _FOUND | {"solver": "Two", "ms": WITNESS_MS}),
+           "grouped_conv_forward_bf16_2d_miopen.Two", _find_db, frozenset({"found"})),
+    Format("flashinfer-bench", "t.jsonl", (_TRACE, _TRACE | {"solution": "two", "ms": WITNESS_MS}),
+           "gemm_fp16_rcr_flashinfer.two", _traces, frozenset({"trace"})),
     Format("list of BLAS calls", "calls.log", (_LISTED, _LISTED | {"N": 128}),
            "gemm-bf16-rcr-m128-n512-k5120", _calls, frozenset({"calls"}), is_list=True),
     Format("table of problems", "p.csv", (_SHAPE, _SHAPE | {"M": 128}), "gemm-bf16-rcr-m128-n512-k5120",

@@ -189,6 +189,50 @@ OWN: Mapping[str, Statements] = {
         "layout": ("rrr", "crr"), "grouped_gemm": _YES, "op_type": ("moe", "batched_gemm"),
         "K": ("0", "many", 1.5),
     },
+    "aiter results": {
+        "us": _time(1e3), "tflops": _scaled(GEMM.tflops(VICTIM_MS)),
+        "bw": _far(GEMM.bytes / (VICTIM_MS * 1e6)),
+        "err_ratio": _error, "gfx": _ARCHS, **dict.fromkeys(("bias", "scaleAB", "bpreshuffle"), ("True", 1)),
+        "outdtype": ("torch.float32", "torch.int8"), "verified": _NO, "error": _ERRORS,
+        "kernelName": ("f4gemm_one", "a8w8_blockscale_one", "gemm_a16w8", "I8gemm_one", "BpreShuffle_one"),
+    },
+    "cutlass": {
+        "OperationKind": ("spgemm", "conv2d", "grouped_gemm"), "gemm_kind": ("spgemm", "batched", "grouped"),
+        "Disposition": ("failed", "incorrect", "so-so"), "Status": ("error_internal", "odd"),
+        **dict.fromkeys("AB", ("e4m3:row", "s8:column", "f16:blocked", "f64:row", "f16:row:nk2", "")),
+        **dict.fromkeys("D", ("f32:row", "s8:row", "e4m3:row", "f16:blocked")), "accum": ("f16", "s32"),
+        "alpha": (0.5, 2, "x"), "beta": (1, 0.5, "x"), "batch_count": _batch, "Runtime": _time(),
+        "GFLOPs": _scaled(1e3 * GEMM.tflops(VICTIM_MS)), "GB/s": _far(GEMM.bytes / (VICTIM_MS * 1e6)),
+        **dict.fromkeys("mnk", ("0", "many", -1, 1.5)),
+    },
+    "tunable": {
+        "op": ("ScaledGemmTunableOp", "GemmAndBiasTunableOp", "GemmStridedBatchedTunableOp", "Other"),
+        "type": ("Float8_e4m3fn", "double", "tf32", "Int8"), "trans": ("NT", "TC", "XX"), "key": ("nt", "cn"),
+        "sizes": ("0_1024_1024", "1024_many_1024", "1024_1024"), "batch": ("_B_2", "_B_64", "_X_3"),
+        "ld": ("_ld_2048_1024_1024", "_ld_1024_1024_9999", "_bias"), "ms": _time(),
+        "solution": ("Default", "1219", "Gemm_Cublas_7", "Gemm_Hipblaslt_x"),
+    },
+    "tuned": {
+        "times": lambda choose: [_time()(choose)] * 3,
+    },
+    "choice": {
+        "op": ("bmm", "addmm", "scaled_mm", "convolution"), "ms": _time(),
+        "shapes": ("8x1024x1024, 8x1024x1024", "1024x1024, 512x1024", "1024, 1024x1024", "", "ax4, 4x9"),
+        "strides": ("[2048, 1], [1, 1024]", "[0, 1], [1, 1024]", "[1024, 2], [1, 1024]", "[1024], [1, 1024]"),
+        "dtypes": ("torch.float16, torch.bfloat16", "torch.int8, torch.int8", "torch.float16", "x, x"),
+    },
+    "found": {
+        "Ho": (14, 27, 29), "pad": ("0x0", "2x1", "many"), "bias": (1, 7), "ms": _time(),
+        "layout": ("NCHW", "NCHW-NHWC-NHWC", "NCHWc"), "dtype": ("INT8", "FP8", "FP16FP16FP32", "FP64"),
+        "C": (0, "many", 3.5),
+    },
+    "trace": {
+        "op_type": ("moe", "gqa_paged", "rmsnorm"), "B": (["K"], ["X", "K"], ["N", "K", "L"]),
+        "M": (0, "many", -3),
+        "dtype": ("float8_e5m2", "int8", "float4_e2m1"), "out": ("float32", "int8"), "hardware": _DEVICES,
+        "status": ("INCORRECT_NUMERICAL", "RUNTIME_ERROR", "COMPILE_ERROR", "SO_SO", ""), "error": _error,
+        "ms": _time(), "solution": ("", None),
+    },
     "calls": {
         "batch_count": _batch, "grouped_gemm": _YES, "transA": ("C", "H"),
         **dict.fromkeys(("a_type", "b_type"), ("i8_r", "f64_r", "f4_r", "c32")),
@@ -249,7 +293,7 @@ def told(form: Format, lie: Row) -> str:
 
 def _of_records(path: Path, form: Format) -> str:
     out = path.with_name("out.parquet")
-    write_records(import_file(path, form.arch).records, out)
+    write_records(import_file(path, form.arch, layout=form.layout).records, out)
     records = load_records(out)
     status = dict(zip(records["kernel"], records["status"], strict=True))
     if status.pop(form.witness, "") != "ok":

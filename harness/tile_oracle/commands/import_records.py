@@ -14,6 +14,7 @@ from tile_oracle.commands.json_output import write_text
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.foreign.summary import plain_name
+from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
 from tile_oracle.record.schema import op_of
 from tile_oracle.terminal.progress_line import steps
@@ -66,6 +67,13 @@ ARGUMENTS = (
         choices=("bf16", "fp16", "fp32"),
     ),
     argument(
+        "--layout",
+        None,
+        "memory order of A, B and C in a tuner's file that does not state it (Triton, Inductor)",
+        choices=GEMM_LAYOUTS,
+        default="",
+    ),
+    argument(
         "--device", "NAME", "take the rows of this device from a file of several; all: they are of one model"
     ),
     flag("--trust-unverified", "keep rows that left their output unwritten as ok, as published results do"),
@@ -78,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         raise RecordError(f"{args.out}: records are written as one .parquet file")
     frames = []
     for path in steps("importing files", args.files):
-        imported = import_file(path, args.arch, args.trust_unverified, args.dtype, args.device)
+        imported = import_file(path, args.arch, args.trust_unverified, args.dtype, args.device, args.layout)
         print(imported.summary)
         for line in imported.summary.shown:
             print(f"  {line}")

@@ -11,9 +11,9 @@ from pathlib import Path
 from tile_oracle.commands.arguments import argument, flag, json_flag
 from tile_oracle.commands.json_output import print_json, write_text
 from tile_oracle.errors import ProblemSetError
+from tile_oracle.foreign.miopen_driver import driver_command
 from tile_oracle.judge.slices import slice_names, slices_of
 from tile_oracle.problem import Problem, kind_text
-from tile_oracle.problem_list.miopen_driver import driver_command
 from tile_oracle.problem_set import (
     ProblemSet,
     format_problem_set,

@@ -12,6 +12,7 @@ import pandas as pd
 
 from tile_oracle.errors import KernelError, ModelError, first_line
 from tile_oracle.files.table_file import csv_text
+from tile_oracle.foreign.formats import MODEL, refusal
 from tile_oracle.kernel import kernel_of_kind
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
@@ -60,10 +61,14 @@ def read_picks_file(path: Path | str, problems: Sequence[Problem]) -> PicksFile:
     try:
         table = pd.read_csv(io.StringIO(csv_text(path)))
     except (OSError, ValueError, pd.errors.ParserError) as error:
-        raise ModelError(f"cannot read picks from {path}: {str(error).splitlines()[0]}") from None
+        raise ModelError(
+            f"cannot read picks from {path}: {str(error).splitlines()[0]}{refusal(path, MODEL)}"
+        ) from None
     kernel = next((name for name in _KERNEL_NAMES if name in table), None)
     if kernel is None or "predicted_tflops" not in table:
-        raise ModelError(f"{path} is not a file of picks: it needs kernel_name and predicted_tflops")
+        raise ModelError(
+            f"{path} is not a file of picks: it needs kernel_name and predicted_tflops" + refusal(path, MODEL)
+        )
     known = problem_table(problems)
     operation = operation_named(op_of(problem.op for problem in problems))
     distinct = {problem.key: problem for problem in problems}.values()

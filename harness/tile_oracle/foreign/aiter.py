@@ -54,15 +54,13 @@ _MORE = (
 FIELDS: Mapping[str, Field] = {
     **GEMM_FIELDS,
     "outdtype": Field(holds=GEMM_FIELDS["outdtype"].holds, of="problem", why=MORE),
-    **dict.fromkeys(
-        ("m", "n", "k", "libtype", "solidx", "kernelid", "kernelname", "splitk", "us", "tflops"), UNUSED
-    ),
+    **dict.fromkeys(("m", "n", "k", "libtype", "solidx", "kernelid", "kernelname", "splitk", "us"), UNUSED),
 }
 _LAYOUT = "rcr"
 _OF_KERNEL = ("libtype", "kernelid", "solidx", "splitk")
 """Columns that tell a kernel from others of its name."""
-_SMALL_TFLOPS = 1.0
-"""Below it the two digits of the tables say too little to be compared."""
+_ROUNDED = 0.0051
+"""How far the tables' TFLOPS are from what they are of: they have two digits."""
 
 HEADER = (
     "gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle",
@@ -80,14 +78,14 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
     for cells in listed.rows(line for line in listed.lines() if line.strip()):
         row = {name.lower(): cell for name, cell in cells.items()}
         names = f"{row.get('kernelname', '')} {listed.path.stem}".lower()
-        us, tflops = row.get("us", ""), number_of(row.get("tflops"))
+        us = row.get("us", "")
         stated = {name: cell for name, cell in row.items() if name not in ("tflops", "us", "kernelname")}
         more = [what for pattern, what in _MORE if pattern.search(names)]
         entry = gemm_entry(
             (_dtype(row, names), _LAYOUT, *(row[name] for name in "mnk")),
             kernel=("aiter", row.get("kernelname", ""), {name: row.get(name, "") for name in _OF_KERNEL}),
             times_ms=[number_of(us) / 1e3],
-            figures={"tflops": tflops} if tflops >= _SMALL_TFLOPS else {},
+            figures=_tflops(row),
             stated=stated,
             gfx=row.get("gfx", ""),
             source=", ".join([*filter(None, [row.get("kernelname")]), *([f"{us} us"] if us else [])]),
@@ -96,6 +94,15 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
         )
         # Tables of `tuned_table` name our kernels.
         yield replace(entry, kernel=row["kernelname"]) if row.get("libtype") == LIBTYPE else entry
+
+
+def _tflops(row: Mapping[str, str]) -> dict[str, float]:
+    """The stated TFLOPS, if they are not those of the stated time, rounded."""
+    stated, us = number_of(row.get("tflops")), number_of(row.get("us"))
+    flops = 2 * number_of(row["m"]) * number_of(row["n"]) * number_of(row["k"])
+    if not row.get("tflops") or (us > 0 and abs(stated - flops / (us * 1e6)) <= _ROUNDED):
+        return {}
+    return {"tflops": stated}
 
 
 def _dtype(row: Mapping[str, str], names: str) -> str:

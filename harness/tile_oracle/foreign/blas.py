@@ -67,7 +67,6 @@ FIELDS: Mapping[str, Field] = {
 }  # fmt: skip
 """What a result states besides sizes and figures. Other columns mean what they mean in any table."""
 _LONGEST_DETAIL = 300
-_HEAD = 64 * 2**10
 
 
 @dataclass
@@ -96,7 +95,7 @@ def has_results(text: str) -> bool:
 
 def has_calls(text: str) -> bool:
     """Whether the beginning of a text has a call of these libraries."""
-    return any(members_of(line) is not None for line in text[:_HEAD].removeprefix("\ufeff").splitlines())
+    return any(members_of(line) is not None for line in text.splitlines())
 
 
 def blas_entries(lines: Iterable[str]) -> Iterator[Entry]:

@@ -6,15 +6,34 @@ does not take is named, with the command that does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tile_oracle.foreign import aiter, blas, blas_yaml, fmha
-from tile_oracle.foreign.contract import Field
+from tile_oracle.foreign import (
+    aiter,
+    autotune,
+    blas,
+    blas_yaml,
+    cutlass,
+    flashinfer_bench,
+    fmha,
+    miopen_db,
+    miopen_driver,
+    origami,
+    tunable_op,
+)
+from tile_oracle.foreign.contract import FIELDS, Field
 from tile_oracle.foreign.entry import Entry
 from tile_oracle.foreign.list_file import ListFile
+from tile_oracle.problem import problem_from_id
+
+if TYPE_CHECKING:
+    from tile_oracle.foreign.pairs import PairRows
 
 IMPORT, PROBLEMS, KERNELS, MODEL = "tile-oracle runs import", "--problem-set", "--kernel-set", "--model"
 """The commands and options that read files."""
@@ -22,87 +41,196 @@ HEAD_BYTES = 64 * 2**10
 """A file is recognised by its beginning."""
 
 
+_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[{\["\]])')
+"""How JSON begins. A line of a log may begin with a number in brackets."""
+
+
 @dataclass(frozen=True)
 class Head:
-    """A file's path and the beginning of its text."""
+    """A file's path and its text, or the beginning of it."""
 
     path: Path
     text: str
 
     @cached_property
+    def begin(self) -> str:
+        """The beginning, which most formats are recognised by."""
+        return self.text[:HEAD_BYTES]
+
+    @cached_property
     def columns(self) -> frozenset[str]:
         """The names in the first line that is no comment, in lower case."""
-        lines = (line for line in self.text.removeprefix("\ufeff").splitlines() if line.strip())
+        lines = (line for line in self.begin.splitlines() if line.strip())
         first = next((line for line in lines if not line.startswith("#")), "")
         return frozenset(name.strip().lower() for name in first.split(","))
 
     @cached_property
     def is_json(self) -> bool:
         """Whether the text begins as JSON does."""
-        return self.text.removeprefix("\ufeff").lstrip()[:1] in ("{", "[")
+        return _JSON.match(self.begin) is not None
 
     def has(self, *keys: str) -> bool:
         """Whether the text begins as JSON does and has all of these keys."""
-        return self.is_json and all(f'"{key}"' in self.text for key in keys)
+        return self.is_json and all(f'"{key}"' in self.begin for key in keys)
 
 
 @dataclass(frozen=True)
 class Format:
-    """One format. what: a file of it, for messages. entries: its reader, if it is read by rows. fields: what
-    its rows state besides those of all formats. taken_by: the commands that take it; why: the reason where
-    none does."""
+    """One format. what: a file of it, for messages. taken_by: the commands that take it; why: the reason
+    where none does. entries: its reader by rows; pairs: the module that reads it as records at once. fields:
+    what its rows state besides those of all formats. asks_layout: the user may have to state the layout."""
 
     what: str
     found: Callable[[Head], bool]
     taken_by: tuple[str, ...] = ()
     why: str = ""
     entries: Callable[[ListFile], Iterator[Entry]] | None = None
+    pairs: str = ""
     fields: Mapping[str, Field] = field(default_factory=dict)
+    asks_layout: bool = False
 
-    def said(self, path: Path) -> str:
-        """What a file is, and what takes it."""
+    def pairs_in(self, listed: ListFile) -> PairRows | None:
+        """The measurements in a file; None if it is not read by this module. Raises ProblemSetError."""
+        from tile_oracle.foreign.pairs import PairRows  # numpy, which lists of problems do not need
+
+        if self.entries is not None:
+            return PairRows(own=self.fields).take(self.entries(listed))
+        if not self.pairs:
+            return None
+        reader = import_module(f"tile_oracle.foreign.{self.pairs}")
+        found: PairRows | None = reader.read_text(listed.text())
+        return found
+
+    def entries_in(self, listed: ListFile) -> Iterator[Entry] | None:
+        """The rows of a file; None if it is not read by this module. Raises ProblemSetError."""
+        if self.entries is not None:
+            return self.entries(listed)
+        found = self.pairs_in(listed)
+        if found is None:
+            return None
+        refused = [Entry(why=why, text=text) for why, text in found.refused]
+        return iter([*refused, *(Entry(problem_from_id(str(row["problem"]))) for row in found.rows)])
+
+    @property
+    def said(self) -> str:
+        """What a file of it is, and what takes it."""
         by = " and ".join(self.taken_by)
-        takes = f"{by} takes it" if by else f"nothing takes it, since {self.why}"
-        return f"{path.name} is {self.what}: {takes}"
+        verb = "take" if len(self.taken_by) > 1 else "takes"
+        takes = f"{by} {verb} it" if by else f"nothing takes it, since {self.why}"
+        return f"this is {self.what}: {takes}"
 
 
 def _of_lines(read: Callable[[Iterator[str]], Iterator[Entry]]) -> Callable[[ListFile], Iterator[Entry]]:
     return lambda listed: read(listed.lines())
 
 
+def _columns(*names: str) -> Callable[[Head], bool]:
+    return lambda head: head.columns >= set(names)
+
+
+def _keys(*names: str) -> Callable[[Head], bool]:
+    return lambda head: head.has(*names)
+
+
+def _ending(*ends: str) -> Callable[[Head], bool]:
+    return lambda head: head.path.name.lower().endswith(ends)
+
+
 def _is_aiter(head: Head) -> bool:
-    is_named = aiter.FILE.search(head.path.stem.lower()) is not None
     if {"kernel", "kernel_name", "name"} & head.columns:
         return False
+    is_named = aiter.FILE.search(head.path.stem.lower()) is not None
     return head.columns >= aiter.SIZES and bool(head.columns & aiter.OF_AITER or is_named)
 
 
-_TABLES = (IMPORT, PROBLEMS)
+_EXPERTS_FILE = re.compile(r"E=\d+,N=\d+,device_name=")
+_OF_KERNELS = ("instances", "trait_config", "tile_config", "tile_lists", "kernels", "blocks", "tiles")
+_SIZES = ({"m", "n", "k"}, {"n", "c", "k", "hi"})
+_NAMES = {"kernel", "kernel_name"}
+_TIMES = {name for name, one in FIELDS.items() if one.fills in ("latency", "latency_ms")}
+_EXPERTS = "fused experts are no operation here"
+_BOTH = (IMPORT, PROBLEMS)
 
 FORMATS: tuple[Format, ...] = (
-    Format("an AITER table of fused experts", lambda head: head.columns >= aiter.EXPERTS,
-           why="fused experts are no operation here"),
+    Format("a list of tile_engine's problems", _ending(".py"), (PROBLEMS,)),
+    Format("a CK Builder config file", _ending(".conf"), (KERNELS,)),
+    Format("a model of tilewright", _ending(".tilewright.bin"), why="it ranks hipBLASLt's solutions alone"),
+    Format("a tree model without its feature_spec.json", lambda head: head.begin.startswith("tree\n"),
+           why="--model takes a folder with both"),
+    Format("a list of MIOpenDriver lines", lambda head: miopen_driver.is_driver_list(head.begin), (PROBLEMS,),
+           entries=miopen_driver.driver_entries),
+    Format("an AITER table of fused experts", lambda head: head.columns >= aiter.EXPERTS, why=_EXPERTS),
     Format("an AITER table of another operation than GEMM",
            lambda head: {"gfx", "cu_num"} <= head.columns and not head.columns >= aiter.SIZES,
            why="its operation is none of tile-oracle's"),
     Format("an AITER list of shapes to tune", lambda head: _is_aiter(head) and "us" not in head.columns,
            (PROBLEMS,), entries=aiter.aiter_entries, fields=aiter.FIELDS),
-    Format("an AITER table of tuned GEMMs", _is_aiter, _TABLES,
+    Format("an AITER table of tuned GEMMs", _is_aiter, _BOTH,
            entries=aiter.aiter_entries, fields=aiter.FIELDS),
-    Format("a table of CK Tile's benchmark of attention", lambda head: head.columns >= fmha.COLUMNS, _TABLES,
+    Format("a table of CK Tile's benchmark of attention", lambda head: head.columns >= fmha.COLUMNS, _BOTH,
            entries=fmha.fmha_entries, fields=fmha.FIELDS),
     Format("a YAML file of rocblas-bench or hipblaslt-bench",
-           lambda head: blas_yaml.is_blas_yaml(head.path, head.text),
+           lambda head: blas_yaml.is_blas_yaml(head.path, head.begin),
            (PROBLEMS,), entries=blas_yaml.yaml_entries, fields=blas.FIELDS),
-    Format("what hipblaslt-bench or rocblas-bench prints", lambda head: blas.has_results(head.text), _TABLES,
+    Format("what hipblaslt-bench or rocblas-bench prints", lambda head: blas.has_results(head.text), _BOTH,
            entries=_of_lines(blas.blas_entries), fields=blas.FIELDS),
-    Format("a log of calls of rocBLAS or hipBLASLt", lambda head: blas.has_calls(head.text), (PROBLEMS,),
+    Format("a log of calls of rocBLAS or hipBLASLt", lambda head: blas.has_calls(head.begin), (PROBLEMS,),
            entries=_of_lines(blas.blas_entries), fields=blas.FIELDS),
+    Format("a TunableOp file of PyTorch", lambda head: tunable_op.is_tunable_op(head.begin), _BOTH,
+           entries=_of_lines(tunable_op.tunable_entries)),
+    Format("a table of CUTLASS's profiler", lambda head: cutlass.HEADER in head.text, _BOTH,
+           entries=_of_lines(cutlass.profiler_entries), fields=cutlass.FIELDS),
+    Format("a cache of Kernel Tuner", _keys("tune_params_keys"), _BOTH, pairs="kernel_tuner"),
+    Format("a file of T4 results", _keys("results", "configuration"), _BOTH, pairs="kernel_tuner"),
+    Format("NVBench's JSON output", _keys("benchmarks", "states"), _BOTH, pairs="nvbench"),
+    Format("JSON with measurements", lambda head: head.is_json and any(
+        head.has(name, time) for name in (*_NAMES, "name") for time in _TIMES), (IMPORT,)),
+    Format("a list of problems for CUTLASS's heuristics", _keys("dtype_a", "dtype_acc", "m"),
+           (PROBLEMS,), entries=cutlass.heuristics_entries, fields=cutlass.FIELDS),
+    Format("a file of Triton's autotuner", _keys("configs_timings"), _BOTH, entries=autotune.triton_entries,
+           asks_layout=True),
+    Format("a log of Inductor's autotuner", lambda head: autotune.is_inductor_log(head.text), _BOTH,
+           entries=autotune.inductor_entries, asks_layout=True),
+    Format("a find-db of MIOpen", lambda head: miopen_db.is_find_db(head.path, head.begin), _BOTH,
+           entries=miopen_db.find_entries),
+    Format("a perf-db of MIOpen, which has no times",
+           lambda head: miopen_db.is_perf_db(head.path, head.begin),
+           (PROBLEMS,), entries=miopen_db.perf_entries),
+    Format("a trace of flashinfer-bench", _keys("definition", "workload", "axes"), _BOTH,
+           entries=flashinfer_bench.trace_entries),
+    Format("a definition of flashinfer-bench", _keys("op_type", "axes", "inputs", "outputs"),
+           why="a problem needs the sizes that its traces have"),
+    Format("a ranking of Origami, whose times are predicted", _columns("problem", "rank", "latency", "mt_m"),
+           (PROBLEMS,), entries=origami.ranking_entries),
+    Format("a table of vLLM's or SGLang's fused experts",
+           lambda head: _EXPERTS_FILE.match(head.path.name) is not None, why=_EXPERTS),
+    Format("a list or a rule set of kernels", lambda head: any(map(head.has, _OF_KERNELS)), (KERNELS,)),
+    Format("a list of problems in JSON", lambda head: head.has("problems") or head.has("M", "N", "K"),
+           (PROBLEMS,)),
+    Format("a file of picks", _columns("predicted_tflops"), (MODEL, PROBLEMS)),
+    Format("a sweep of CK DSL", _columns("tile_m", "tile_n", "tile_k", "pipeline", "latency_us", "c"), _BOTH),
+    Format("a table of measurements", lambda head: bool(head.columns & _NAMES and head.columns & _TIMES),
+           _BOTH),
+    Format("a table of problems", lambda head: any(head.columns >= sizes for sizes in _SIZES), (PROBLEMS,)),
 )  # fmt: skip
 """All formats; the first that is found counts."""
 
 
+def refusal(path: Path, door: str) -> str:
+    """The end of a message on a file that a command did not take: what it is, and what takes it; "" if it is
+    not known, or is what that command takes."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(HEAD_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    known = recognised(path, text)
+    if known is None:
+        return "; this is JSON of no known kind" if Head(path, text).is_json else ""
+    return "" if door in known.taken_by else f"; {known.said}"
+
+
 def recognised(path: Path, text: str) -> Format | None:
     """The format of a file with this beginning; None for one that is not known."""
-    head = Head(path, text)
+    head = Head(path, text.removeprefix("\ufeff"))
     return next((one for one in FORMATS if one.found(head)), None)

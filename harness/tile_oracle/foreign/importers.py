@@ -24,9 +24,7 @@ from tile_oracle.foreign import ck_dsl
 from tile_oracle.foreign.conversion import TOO_FAST, converted, least_ms_on
 from tile_oracle.foreign.dialect import Dialect, dialect_of_header, dialect_of_text
 from tile_oracle.foreign.formats import IMPORT, recognised
-from tile_oracle.foreign.kernel_tuner import kernel_tuner_document, read_kernel_tuner
 from tile_oracle.foreign.list_file import ListFile
-from tile_oracle.foreign.nvbench import nvbench_document, read_nvbench
 from tile_oracle.foreign.pairs import PairRows
 from tile_oracle.foreign.reading import (
     csv_rows,
@@ -50,21 +48,23 @@ def import_file(
     trust_unverified: bool = False,
     dtype: str | None = None,
     device: str | None = None,
+    layout: str = "",
 ) -> Imported:
     """Reads one file as records of an architecture.
 
     The format is detected: our own records (a run's folder, or parquet), other parquet, CSV, JSON, or else a
     log with JSON among other lines. Rows whose output was not written become `wrong`; with `trust_unverified`
     they stay ok, as in the published figures. dtype: the data type of a CK DSL sweep that does not state one
-    (ck_dsl). device: the one whose rows are taken from a file of several. Raises RecordError for a file that
-    cannot be read or holds no measurement, RuleError for an unknown architecture.
+    (ck_dsl). layout: that of GEMMs in a tuner's file that does not state it. device: the one whose rows are
+    taken from a file of several. Raises RecordError for a file that cannot be read or holds no measurement,
+    RuleError for an unknown architecture.
     """
     path = Path(path)
     load_arch(arch)
     if path.is_dir() or (path.suffix == ".parquet" and _is_own(path)):
         return _own(path, arch)
     refusals = Refusals()
-    rows, dialect = _rows(path, dtype, refusals)
+    rows, dialect = _rows(path, dtype, layout, refusals)
     if rows.empty:
         detail = (
             f"; {sum(refusals.counts.values())} malformed, first: {refusals.shown[0]}"
@@ -78,14 +78,14 @@ def import_file(
     return converted(rows, dialect, run, source, arch, trust_unverified, refusals, device)
 
 
-def _rows(path: Path, dtype: str | None, refusals: Refusals) -> tuple[pd.DataFrame, Dialect]:
+def _rows(path: Path, dtype: str | None, layout: str, refusals: Refusals) -> tuple[pd.DataFrame, Dialect]:
     """The rows of a file with its own names, and what they mean."""
     if path.suffix == ".parquet":
         table = parquet_rows(path)
         dialect = dialect_of_header(list(table.columns))
         return named_columns(path, table, dialect), dialect
     text = text_of(path)
-    found = _pairs(path, text, path.suffix.lower() != ".csv")
+    found = _pairs(path, text, layout)
     if found is not None:
         for reason, example in found.refused:
             refusals.add(reason, example)
@@ -111,24 +111,16 @@ def _rows(path: Path, dtype: str | None, refusals: Refusals) -> tuple[pd.DataFra
     return log_rows(text, refusals, dialect), dialect
 
 
-def _pairs(path: Path, text: str, may_be_json: bool) -> PairRows | None:
-    """The measurements in a file of a benchmark program or a tuner; None for other text."""
+def _pairs(path: Path, text: str, layout: str) -> PairRows | None:
+    """The measurements in a file of a known format that names kernels and problems by its own rules."""
     known = recognised(path, text)
     if known is not None and IMPORT not in known.taken_by:
-        raise RecordError(known.said(path))
-    if known is not None and known.entries is not None:
-        listed = ListFile(io.BytesIO(text.encode("utf-8", "replace")), path, plain_name(path))
-        try:
-            return PairRows(own=known.fields).take(known.entries(listed))
-        except ProblemSetError as error:
-            raise RecordError(first_line(error)) from None
-    if not may_be_json:
-        return None
-    document = kernel_tuner_document(text)
-    if document is not None:
-        return read_kernel_tuner(document)
-    document = nvbench_document(text)
-    return None if document is None else read_nvbench(document)
+        raise RecordError(f"{path}: {known.said}")
+    listed = ListFile(io.BytesIO(text.encode("utf-8", "replace")), path, plain_name(path), layout)
+    try:
+        return None if known is None else known.pairs_in(listed)
+    except ProblemSetError as error:
+        raise RecordError(first_line(error)) from None
 
 
 def write_records(records: pd.DataFrame, out: Path | str) -> None:

@@ -56,7 +56,15 @@ CUT = "cut"
 _UNKNOWN_TIME = "1970-01-01 00:00:00+00:00"
 
 
-def kernel_tuner_document(text: str) -> dict[str, Any] | None:
+def read_text(text: str) -> PairRows | None:
+    """The measurements in a text; None for text that is neither."""
+    document = _document(text)
+    if document is None:
+        return None
+    return _read_cache(document) if _is_cache(document) else _read_t4(document)
+
+
+def _document(text: str) -> dict[str, Any] | None:
     """The document of a cache or of T4 results; None for other text. A cache whose tuning has not ended, or
     whose file is cut, has its finished entries; `CUT` is true if one is not finished."""
     if '"tune_params_keys"' not in text and '"configuration"' not in text:
@@ -85,11 +93,6 @@ def _cut_cache(text: str) -> dict[str, Any] | None:
         except (ValueError, RecursionError):
             break
     return found | {CUT: bool(text[place:].strip(" \t\r\n,}"))}
-
-
-def read_kernel_tuner(document: Mapping[str, Any]) -> PairRows:
-    """The measurements in a document of `kernel_tuner_document`."""
-    return _read_cache(document) if _is_cache(document) else _read_t4(document)
 
 
 def _is_cache(document: Mapping[str, Any]) -> bool:

@@ -24,10 +24,11 @@ class ListFile:
     what those have beyond the problem that they are taken for, with their numbers.
     """
 
-    def __init__(self, file: BinaryIO, path: Path, shown: str) -> None:
-        """shown: the path as it appears in messages."""
+    def __init__(self, file: BinaryIO, path: Path, shown: str, asked: str = "") -> None:
+        """shown: the path as it appears in messages. asked: what the user states of the file besides."""
         self.path = path
         self.shown = shown
+        self.asked = asked
         self.line = 0
         self.provenance: list[str] = []
         self.further: list[str] = []

@@ -19,7 +19,14 @@ _IQR_OF_SIGMA = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
 
 
-def nvbench_document(text: str) -> dict[str, Any] | None:
+def read_text(text: str) -> PairRows | None:
+    """The measurements of all states; None for text that is no such output. Skipped states are unsupported
+    pairs."""
+    document = _document(text)
+    return None if document is None else _read(document)
+
+
+def _document(text: str) -> dict[str, Any] | None:
     """The document of NVBench's output; None for other text."""
     if '"benchmarks"' not in text or '"states"' not in text:
         return None
@@ -32,8 +39,7 @@ def nvbench_document(text: str) -> dict[str, Any] | None:
     return found if any(isinstance(_states(one), list) for one in found["benchmarks"]) else None
 
 
-def read_nvbench(document: Mapping[str, Any]) -> PairRows:
-    """The measurements of all states. Skipped states are unsupported pairs."""
+def _read(document: Mapping[str, Any]) -> PairRows:
     found = PairRows()
     devices = {
         str(one.get("id")): one.get("name") for one in document.get("devices") or () if isinstance(one, dict)

@@ -68,7 +68,7 @@ class PairRows:
     def take(self, entries: Iterable[Entry]) -> PairRows:
         """Adds the rows of a file that name a kernel, and refuses the others. Returns itself."""
         for one in entries:
-            why = one.why or next((f"{what}: no dense product" for what in one.more), "")
+            why = one.why or next((f"{what}: more than the operation" for what in one.more), "")
             why = why or ("" if one.kernel else one.why_no_kernel)
             if one.problem is None or why:
                 self.refused.append((why, one.text))

@@ -49,6 +49,8 @@ from stat import S_ISREG
 from tile_oracle.errors import RuleError
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.json_tree import JsonTree, shown
+from tile_oracle.foreign.formats import KERNELS as KERNEL_SET
+from tile_oracle.foreign.formats import refusal
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.operation import Kind, operation_named, operations
 from tile_oracle.operation.descriptor import RuleBlock
@@ -185,6 +187,7 @@ def load_rule_set(name_or_path: str) -> RuleSet:
         hint = did_you_mean(name_or_path, known, f"shipped sets: {', '.join(known)}")
         raise RuleError(
             f"kernel set {shown(name_or_path)} is not known; {hint} (a file's name ends in .json or .conf)"
+            + refusal(Path(name_or_path), KERNEL_SET)
         )
     try:
         path = path.absolute()
@@ -193,7 +196,10 @@ def load_rule_set(name_or_path: str) -> RuleSet:
         raise RuleError(f"kernel set {shown(name_or_path)}: there is no such file") from None
     if not S_ISREG(stat.st_mode):
         raise RuleError(f"kernel set {shown(name_or_path)} is not a file")
-    return _read(path, name_or_path, stat.st_mtime_ns, stat.st_size, checkout)
+    try:
+        return _read(path, name_or_path, stat.st_mtime_ns, stat.st_size, checkout)
+    except RuleError as error:
+        raise RuleError(f"{error}{refusal(path, KERNEL_SET)}") from None
 
 
 @lru_cache(maxsize=64)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from tile_oracle.errors import ProblemError
+from tile_oracle.foreign.entry import Entry
 from tile_oracle.foreign.list_file import ListFile, quoted
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem import Problem
@@ -73,28 +74,28 @@ def is_driver_list(head: str) -> bool:
     return any(_command(line) is not None for line in lines)
 
 
-def driver_problems(file: ListFile) -> Iterator[tuple[GroupedConvProblem, str]]:
-    """Yields the problems of every line, one per direction, with the line's position as the source. Lines
-    without a convolution are counted in the file's notes. Raises ProblemSetError."""
+def driver_entries(file: ListFile) -> Iterator[Entry]:
+    """Yields the problems of every line, one per direction, with the line's position as the source, and lines
+    without a convolution. Raises ProblemSetError."""
     for text in file.lines():
         if not text.strip() or text.lstrip().startswith("#"):
             continue
         words = _words(file, text)
         if words is None:
-            file.left_out["no MIOpenDriver command"] += 1
+            yield Entry(why="no MIOpenDriver command")
         elif not words or not words[0].startswith("conv"):
-            file.left_out[f"no convolution but {_operation(words)}"] += 1
+            yield Entry(why=f"no convolution but {_operation(words)}")
         else:
             try:
                 problems = _problems(words)
             except ProblemError as error:
                 raise file.error(str(error)[:300]) from None
             for problem in problems:
-                yield problem, f"{file.path.name}:{file.line}"
+                yield Entry(problem, source=f"{file.path.name}:{file.line}")
 
 
 def driver_command(wanted: Problem) -> str:
-    """The command line with which MIOpenDriver runs a problem; `driver_problems` reads it.
+    """The command line with which MIOpenDriver runs a problem; `driver_entries` reads it.
 
     Raises ProblemError for a problem that is not a convolution.
     """

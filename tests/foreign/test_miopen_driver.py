@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.problem_list.strategies import problems
 from tile_oracle.errors import ProblemSetError
+from tile_oracle.foreign.miopen_driver import driver_command
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
-from tile_oracle.problem_list.miopen_driver import driver_command
 from tile_oracle.problem_set import ProblemSet, load_problem_set
 
 SHORT = (

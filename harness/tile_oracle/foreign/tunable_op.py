@@ -1,0 +1,70 @@
+"""PyTorch's TunableOp results (`tunableop_results0.csv`): the fastest solution of each GEMM.
+
+    Validator,GCN_ARCH_NAME,gfx942:sramecc+:xnack-
+    GemmTunableOp_BFloat16_TN,tn_4096_16_4096_ld_4096_4096_4096,Gemm_Hipblaslt_1219,0.033
+
+Matrices are column-major, as BLAS has them; times are milliseconds. `Default` is the library's own choice,
+so it names no kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from tile_oracle.foreign.blas import of_call
+from tile_oracle.foreign.contract import number_of
+from tile_oracle.foreign.entry import Entry, kernel_of
+
+_OPERATION = re.compile(r"(?P<op>[A-Za-z]*Gemm[A-Za-z]*TunableOp)_(?P<type>\w+?)_(?P<trans>[NTC]{2})")
+_SIZES = re.compile(
+    r"[ntc]{2}_(?P<m>\d+)_(?P<n>\d+)_(?P<k>\d+)(?:_B_(?P<batch_count>\d+))?"
+    r"(?:_ld_(?P<lda>\d+)_(?P<ldb>\d+)_(?P<ldc>\d+))?(?P<rest>\w*)"
+)
+_SOLUTION = re.compile(r"Gemm_(?P<library>Hipblaslt|Rocblas)_(?:[NTC]{2}_)?(?P<index>\d+)")
+_TYPES = {"BFloat16": "bf16_r", "Half": "f16_r", "float": "f32_r"}
+_PLAIN = ("GemmTunableOp", "GemmStridedBatchedTunableOp")
+_MORE = {"ScaledGemmTunableOp": "scales", "GemmAndBiasTunableOp": "a bias"}
+
+
+def is_tunable_op(text: str) -> bool:
+    """Whether a text begins as these results do."""
+    first = text.partition("\n")[0]
+    return first.startswith("Validator,") or _OPERATION.match(first) is not None
+
+
+def tunable_entries(lines: Iterable[str]) -> Iterator[Entry]:
+    """Yields every result. The architecture is that of the validator lines above it."""
+    gfx = ""
+    for number, line in enumerate(lines, 1):
+        cells = line.strip().split(",")
+        if cells[:2] == ["Validator", "GCN_ARCH_NAME"]:
+            gfx = cells[-1]
+        if cells[0] not in ("", "Validator"):
+            yield replace(_entry(cells, f"line {number}"), gfx=gfx, text=line.strip())
+
+
+def _entry(cells: list[str], source: str) -> Entry:
+    named = _OPERATION.fullmatch(cells[0])
+    sizes = _SIZES.fullmatch(cells[1]) if len(cells) >= 4 else None
+    if named is None or sizes is None or sizes[0][:2] != named["trans"].lower():
+        return Entry(why="the line is none of a GEMM's: GemmTunableOp_TYPE_TN,tn_M_N_K...,SOLUTION,MS")
+    given = {name: value for name, value in sizes.groupdict().items() if value and name != "rest"}
+    dtype = _TYPES.get(named["type"], "")
+    if not dtype:
+        return Entry(why=f"{named['op']} of {named['type']} is not read")
+    if "StridedBatched" in named["op"]:
+        given.setdefault("batch_count", "unknown")
+    a, b = named["trans"][0], named["trans"][1]
+    one = of_call({**given, "a_type": dtype, "b_type": dtype, "transA": a, "transB": b}, source)
+    if one.problem is None:
+        return one
+    unread = sizes["rest"] or named["op"] not in _PLAIN
+    more = [_MORE[named["op"]]] if named["op"] in _MORE else ["more than it names"] if unread else []
+    solution = _SOLUTION.fullmatch(cells[2])
+    kernel: dict[str, Any] = {"why_no_kernel": f"{cells[2]} names no solution of a library"}
+    if solution:
+        kernel |= kernel_of(one.problem, solution["library"].lower(), f"s{solution['index']}", {})
+    return replace(one, **kernel, more=(*one.more, *more), times_ms=[number_of(cells[3])])
