@@ -23,7 +23,8 @@ Without --records, OLD and NEW are measurements: a run's folder, an oracle file 
 baseline. Every problem that both have is faster, slower, the same or cannot be told; intervals are 95 %.
 Exit status: 0, or 1 if --fail-on names something that was found.
 
-With --records, OLD and NEW are models: folders, or CSV files of picks. Both rank the kernels of the same
+With --records, OLD and NEW are pickers: model folders, files of picks, nvmatmul and others (docs/pickers.md);
+--markdown begins with a paragraph for a pull request. Both rank the kernels of the same
 records, and the gate's criteria are applied with the old model as the baseline: mean and median within 0.5
 points, P10 within 2, no problem more than 10 points worse, coverage not lower. Problems that either model was
 trained on do not count. Exit status: 0 passed, 1 failed, else that of a session (13: in-sample).
@@ -50,6 +51,10 @@ ARGUMENTS = (
     ),
     json_file("the comparison"),
     argument("--markdown", "FILE", "write the comparison as Markdown; - prints it"),
+    argument(
+        "--pairs", "FILE", "with --records: write what would settle the open problems, for pytest --pairs"
+    ),
+    argument("--problem-set", "SET", "with --pairs: the records' problem set, for the command that settles"),
     argument("--html", "FILE", "write the comparison as a page"),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tile_oracle.commands.evaluate import overlaps, rankings_of, training_lines
 from tile_oracle.commands.json_output import STDOUT, put_json, put_text
 from tile_oracle.comparison.compare import PICK, compare_sides
 from tile_oracle.comparison.page import comparison_html
+from tile_oracle.comparison.paragraph import open_pairs, paragraph
 from tile_oracle.comparison.side import side_of_records
 from tile_oracle.comparison.wording import markdown
 from tile_oracle.evaluation.compare import COMPARED, Comparison, compare
@@ -32,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     if STDOUT not in (args.json, args.markdown):
         print("\n".join([render(comparison), *notes]))
     put_json(args.json, comparison.as_json())
-    if args.html or args.markdown:
+    if args.html or args.markdown or args.pairs:
         _write_pages(args, comparison, records, notes)
     return int(OUTCOME_OF_STATE[comparison.verdict.state])
 
@@ -62,9 +64,20 @@ def _write_pages(
         *(("training", note) for note in notes),
     ]
     if args.markdown:
-        put_text(args.markdown, markdown(found, first))
+        settle = _settling(args, records) if args.pairs else ""
+        said = paragraph(found, comparison.old.selection, comparison.new.selection, settle)
+        put_text(args.markdown, f"{said}\n\n{markdown(found, first)}")
+    if args.pairs:
+        put_text(args.pairs, open_pairs(found).to_csv(index=False))
     if args.html:
         put_text(args.html, comparison_html(found, first))
+
+
+def _settling(args: argparse.Namespace, records: pd.DataFrame) -> str:
+    """The command that measures the open pairs on the records' target again."""
+    target = str(records["target"].dropna().iloc[0])
+    words = ["pytest", "--problem-set", args.problem_set or "SET", "--target", target]
+    return shlex.join([*words, f"--pairs={args.pairs}", f"--models={args.new},{args.old}"])
 
 
 def _figures(comparison: Comparison) -> list[tuple[str, float, float, str]]:

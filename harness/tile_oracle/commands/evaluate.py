@@ -13,10 +13,12 @@ from tile_oracle.commands.arguments import RECORDS, argument, flag, json_file
 from tile_oracle.commands.json_output import STDOUT, put_json
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
-from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
+from tile_oracle.evaluation.folder_model import FolderModel, pool_recorded, rank_recorded
 from tile_oracle.evaluation.picks_file import read_picks, read_picks_file
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
+from tile_oracle.pickers.chosen import Chosen
+from tile_oracle.pickers.installed import FILES, picker_names, picker_of
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import problems_of
 from tile_oracle.training.extrapolation import abstaining, extrapolating_picks, problems_outside
@@ -96,16 +98,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
-    """Predictions of a model folder for the records, or the picks of a CSV file."""
+    """Predictions of a model folder for the records, the picks of a CSV file, or the choices of a picker."""
+    arch = str(records["arch"].dropna().iloc[0])
+    if (picker := picker_of(model, arch)) is not None:
+        table, origin = Chosen(picker, records, arch).rank(problems_of(records), pool_recorded(records))
+        if table is None:
+            raise ModelError(origin.detail)
+        return table
     if Path(model).suffix == ".csv":
         return read_picks(model, problems_of(records))
     return rank_recorded(FolderModel.judged_by(folder_of_model(model), records), records)
 
 
 def overlaps(models: Sequence[str], records: pd.DataFrame) -> dict[str, Overlap]:
-    """Model folder -> the problems of the records that it was trained on; files of picks have none."""
+    """Model folder -> the problems of the records that it was trained on; other pickers have none."""
     problems = set(records["problem"].astype(str).unique())
-    folders = [model for model in models if Path(model).suffix != ".csv"]
+    folders = [one for one in models if Path(one).suffix not in FILES and one not in picker_names()]
     return {model: overlap([folder_of_model(model)], records, problems) for model in folders}
 
 

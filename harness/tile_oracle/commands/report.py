@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
         training=inputs.training,
         candidates=inputs.candidates,
     )
-    data = replace(data, extrapolating=inputs.extrapolating, reasons=inputs.reasons, beside=inputs.beside)
+    data = replace(data, extrapolating=inputs.extrapolating, reasons=inputs.reasons)
+    data = replace(data, beside=inputs.beside, changes=inputs.changes)
     write_report(args.run_folder, data)
     if args.json:
         print_json(verdict_document(data))

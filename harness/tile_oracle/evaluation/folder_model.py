@@ -20,6 +20,7 @@ from tile_oracle.judge.model import FOLDER, NO_MODEL, Origin, Pool
 from tile_oracle.judge.pair_numbers import pair_numbers
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.kernel.named import is_named, lacks_fields
+from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor, ranker_of
 from tile_oracle.problem import Kind, Problem, problem_from_id
@@ -203,13 +204,26 @@ class Folders:
 def rank_recorded(model: FolderModel, records: pd.DataFrame) -> pd.DataFrame:
     """Predictions (problem, kernel, predicted_tflops) for all recorded problems and all recorded kernels that
     have features, as in a session that replays these records. Raises ModelError where it ranks none."""
-    lacking = not_built(records)
-    names = sorted(set(map(str, records["kernel"].unique())) - lacking)
-    kernels = [parse_kernel_name(name) for name in names]
-    table, _ = model.rank(problems_of(records), pool_of(kernels))
+    table, _ = model.rank(problems_of(records), pool_recorded(records))
     if table is None:
         raise ModelError("no kernel of the records matches the problems' direction, dtype and rank")
     return without_refused(table, records, read_spec(model.folder).arch)
+
+
+def pool_recorded(records: pd.DataFrame) -> Pool:
+    """The recorded kernels that are built, for the problems that they match; those of libraries for the problems
+    that they were recorded for, since a library offers others for each."""
+    lacking = not_built(records)
+    kernels = {name: parse_kernel_name(name) for name in sorted(set(map(str, records["kernel"].unique())))}
+    own = pool_of([one for name, one in kernels.items() if name not in lacking and not is_library_name(name)])
+    offered: dict[str, list[Kernel]] = {}
+    of_libraries = records[records["kernel"].isin([name for name in kernels if is_library_name(name)])]
+    pairs = (
+        of_libraries[["problem", "kernel"]].drop_duplicates().astype(str).sort_values(["problem", "kernel"])
+    )
+    for problem_id, name in pairs.itertuples(index=False):
+        offered.setdefault(problem_id, []).append(kernels[name])
+    return lambda problem: [*own(problem), *offered.get(problem.id, ())]
 
 
 def pool_of(kernels: Sequence[Kernel]) -> Pool:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from tile_oracle.errors import HarnessError, ModelError
 from tile_oracle.pickers.picker import Picker
+from tile_oracle.pickers.table import picker_of_file
 
 ENTRY_POINTS = "tile_oracle.pickers"
+FILES = (".csv", ".log")
+"""Endings of files of picks."""
 _OWN = {name: f"tile_oracle.pickers.{name}:picker" for name in ("nvmatmul", "origami")}
 
 
@@ -38,6 +42,15 @@ def picker_named(name: str, arch: str) -> Picker | None:
     if missing := [part for part in ("name", "identity", "maps", "pick") if not hasattr(found, part)]:
         raise ModelError(f"{where} is no picker: it lacks {', '.join(missing)} (tile_oracle.pickers.picker)")
     return found
+
+
+def picker_of(word: str, arch: str) -> Picker | None:
+    """The picker of a name, or that of a file which is none of plain picks; None for anything else. Raises
+    ModelError."""
+    path = Path(word).expanduser()
+    if path.suffix in FILES and path.is_file():
+        return picker_of_file(path.resolve(), arch)
+    return picker_named(word, arch)
 
 
 def _declared() -> Mapping[str, EntryPoint]:

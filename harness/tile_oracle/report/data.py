@@ -159,6 +159,8 @@ class ReportData:
     """Problem id -> why the model prefers the pick to the oracle; of the problems with the most lost time."""
     others: tuple[ReportData, ...] = ()
     """The reports of the further pickers that are judged, in order (--models); not kept in files."""
+    changes: tuple[str, ...] = ()
+    """What the judged picker changes against each of `others`, in Markdown (comparison.paragraph)."""
     beside: tuple[PickerFigures, ...] = ()
     """The figures of the other pickers: those of `others`, then those that are shown without being asked for,
     a library's own choice and the roofline."""

@@ -80,6 +80,7 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
             "sweep_winners_measured_again_mean_percent": data.repeatability_percent,
         },
         "pickers": [asdict(one) for one in data.pickers],
+        "changes": list(data.changes),
         "training": asdict(data.training),
         "candidates": asdict(data.candidates),
         "extrapolating": asdict(data.extrapolating),
@@ -132,6 +133,7 @@ class Inputs:
     extrapolating: Extrapolating = field(default_factory=Extrapolating)
     reasons: Mapping[str, PickReason] = field(default_factory=dict)
     beside: tuple[PickerFigures, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 def read_inputs(run_dir: Path) -> Inputs:
@@ -169,6 +171,7 @@ def _read_inputs(run_dir: Path) -> Inputs:
         candidates=part(Candidates, "candidates"),
         extrapolating=part(Extrapolating, "extrapolating"),
         reasons=_reasons(document.get("reasons")),
+        changes=typed(document.get("changes") or [], tuple[str, ...], path, RecordError, _FIX),
         beside=typed(beside, tuple[PickerFigures, ...], path, RecordError, _FIX),
     )
 

@@ -36,6 +36,7 @@ def summary_markdown(data: ReportData) -> str:
         f"# {text(wording.title(data))}",
         f"**Verdict: {text(wording.headline(data))}**",
         f"{text(wording.pairs_sentence(data))}; {text(model)}.",
+        *data.changes,
         *_answers(data),
         *_verdict(data),
         *_section(Table("Figures", [Column("figure"), Column("value")], figures)),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from tile_oracle.comparison.paragraph import paragraphs
 from tile_oracle.errors import GateError, RecordError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
@@ -162,7 +163,11 @@ def analyse_set(
     assert data is not None
     data = replace(data, others=tuple(others), reasons=reasons_of_picks(choices[0], own, data))
     plan = without(session.plan, session.lacking() | not_built(own))
-    return replace(data, beside=beside(choices, plan, part, own, session.target.arch, data))
+    names = [choice.name for choice in choices]
+    selections = {name: one.selection for name, one in zip(names, (data, *others), strict=True)}
+    changes = paragraphs(selections, own) if others else ()
+    others_figures = beside(choices, plan, part, own, session.target.arch, data)
+    return replace(data, beside=others_figures, changes=changes)
 
 
 def _judged(

@@ -23,9 +23,8 @@ from tile_oracle.model.store import (
     shipped_models,
 )
 from tile_oracle.pickers.chosen import Chosen
-from tile_oracle.pickers.installed import picker_named, picker_names
+from tile_oracle.pickers.installed import FILES, picker_named, picker_names, picker_of
 from tile_oracle.pickers.picker import Picker
-from tile_oracle.pickers.table import picker_of_file
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.session.options import SessionOptions
@@ -104,7 +103,7 @@ class ModelChoice:
 
 def is_picks_file(model: str) -> bool:
     """Whether --model names a file of picks."""
-    return model.endswith((".csv", ".log"))
+    return model.endswith(FILES)
 
 
 def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, plan: Plan) -> ModelChoice:
@@ -123,7 +122,7 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
         path = Path(options.model).expanduser().resolve()
         if not path.is_file():
             raise ModelError(f"--model {options.model}: there is no such file of picks")
-        if (table := picker_of_file(path, target.arch)) is not None:
+        if (table := picker_of(str(path), target.arch)) is not None:
             return ModelChoice(table.name, picker=table)
         return ModelChoice(path.stem, picks_file=path)
     if (picker := picker_named(options.model, target.arch)) is not None:

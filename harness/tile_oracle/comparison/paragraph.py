@@ -1,0 +1,102 @@
+"""Two pickers on the same measurements, as a paragraph for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.comparison.compare import FASTER, PICK, SAME, SLOWER, UNKNOWN, Comparison, compare_sides
+from tile_oracle.comparison.side import Side, side_of_records
+from tile_oracle.comparison.wording import changed_table
+from tile_oracle.judge.bootstrap import Interval, mean, p10, paired_interval
+from tile_oracle.judge.selection import COVERED
+from tile_oracle.pages.tables import code, text
+from tile_oracle.pages.words import count
+
+WORST = 5
+
+
+def compared_picks(
+    both: Side, old: tuple[str, pd.DataFrame], new: tuple[str, pd.DataFrame]
+) -> Comparison | None:
+    """The times of two pickers' picks on the same measurements; None without a problem in common. old, new:
+    their names and selections (judge.selection.select)."""
+    sides = []
+    for name, selection in (old, new):
+        covered = selection[selection["coverage"] == COVERED]
+        picks = dict(zip(covered["problem"], covered["pick_kernel"], strict=True))
+        sides.append(replace(both, name=name, kind="model", picks=picks))
+    if not sides[0].picks.keys() & sides[1].picks.keys():
+        return None
+    return compare_sides(*sides, by=PICK)
+
+
+def paragraph(found: Comparison, old: pd.DataFrame, new: pd.DataFrame, settle: str = "") -> str:
+    """What the new picker changes, in Markdown: problems, efficiency, regret, and the problems that got
+    slowest. settle: the command that measures the open problems again."""
+    counts = found.counts
+    said = [
+        f"**{text(found.new.name)}** against **{text(found.old.name)}** on the same measurements of "
+        f"{count(len(found.problems), 'problem')}: faster on {counts[FASTER]}, slower on {counts[SLOWER]} "
+        f"(5 % false discoveries), the same on {counts[SAME]}, {counts[UNKNOWN]} cannot be told."
+    ]
+    before, after = (
+        side[side["coverage"] == COVERED].set_index("problem")["efficiency"].astype("float64")
+        for side in (old, new)
+    )
+    shared = before.index.intersection(after.index, sort=False)
+    sides = [100.0 * one[shared].to_numpy() for one in (before, after)]
+    changes = ", ".join(
+        f"{name} {_points(paired_interval(*sides, statistic))}"
+        for name, statistic in (("mean", mean), ("P10", p10))
+    )
+    said.append(f"Efficiency: {changes} points (95 % intervals over the problems).")
+    regrets = [_regret_percent(side[side["problem"].isin(shared)]) for side in (old, new)]
+    if all(np.isfinite(regrets)):
+        said.append(
+            f"Regret, the time above the oracles': {regrets[0]:.2f} % before, {regrets[1]:.2f} % now."
+        )
+    failing = int((sides[1] == 0).sum())
+    said += [f"{count(failing, 'pick')} fail now."] if failing else []
+    gone = len(before.index.difference(after.index))
+    said += [f"{count(gone, 'problem')} had a measured pick and have none now."] if gone else []
+    parts = [" ".join(said)]
+    slower = changed_table(found, SLOWER)
+    parts += [slower.markdown(WORST)] if slower.rows else []
+    if settle and counts[UNKNOWN]:
+        parts.append(f"To settle the {counts[UNKNOWN]} open ones: {code(settle, 1000)}")
+    return "\n\n".join(parts)
+
+
+def open_pairs(found: Comparison) -> pd.DataFrame:
+    """Both picks (`problem`, `kernel`) of each problem that cannot be told, to measure them again."""
+    pairs = {
+        (one.problem, name)
+        for one in found.with_outcome(UNKNOWN)
+        for name in (one.old_kernel, one.new_kernel)
+    }
+    return pd.DataFrame(sorted(pairs), columns=["problem", "kernel"])
+
+
+def paragraphs(selections: Mapping[str, pd.DataFrame], records: pd.DataFrame) -> tuple[str, ...]:
+    """What the first of several pickers changes against each of the others, on these records."""
+    (name, new), *others = selections.items()
+    both = side_of_records("", records)
+    found = ((old, compared_picks(both, (other, old), (name, new))) for other, old in others)
+    return tuple(paragraph(one, old, new) for old, one in found if one is not None)
+
+
+def _points(found: Interval) -> str:
+    return f"{found.value:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+
+
+def _regret_percent(selection: pd.DataFrame) -> float:
+    """How much longer all picks take than the oracles, in percent; infinite where one fails."""
+    covered = selection[selection["coverage"] == COVERED]
+    oracle_us = covered["flops"].astype("float64") / covered["oracle_tflops"].astype("float64") / 1e6
+    with np.errstate(divide="ignore"):
+        pick_us = oracle_us / covered["efficiency"].astype("float64")
+    return float(100.0 * (pick_us.sum() / oracle_us.sum() - 1.0)) if len(covered) else np.inf
