@@ -43,23 +43,18 @@ def paragraph(found: Comparison, old: pd.DataFrame, new: pd.DataFrame, settle: s
         f"{count(len(found.problems), 'problem')}: faster on {counts[FASTER]}, slower on {counts[SLOWER]} "
         f"(5 % false discoveries), the same on {counts[SAME]}, {counts[UNKNOWN]} cannot be told."
     ]
-    before, after = (
-        side[side["coverage"] == COVERED].set_index("problem")["efficiency"].astype("float64")
-        for side in (old, new)
-    )
+    before, after = (side[side["coverage"] == COVERED].set_index("problem") for side in (old, new))
     shared = before.index.intersection(after.index, sort=False)
-    sides = [100.0 * one[shared].to_numpy() for one in (before, after)]
-    changes = ", ".join(
-        f"{name} {_points(paired_interval(*sides, statistic))}"
-        for name, statistic in (("mean", mean), ("P10", p10))
+    was, now = (
+        100.0 * one["efficiency"].astype("float64")[shared].to_numpy(dtype=np.float64)
+        for one in (before, after)
     )
-    said.append(f"Efficiency: {changes} points (95 % intervals over the problems).")
-    regrets = [_regret_percent(side[side["problem"].isin(shared)]) for side in (old, new)]
-    if all(np.isfinite(regrets)):
-        said.append(
-            f"Regret, the time above the oracles': {regrets[0]:.2f} % before, {regrets[1]:.2f} % now."
-        )
-    failing = int((sides[1] == 0).sum())
+    points = [_points(paired_interval(was, now, statistic)) for statistic in (mean, p10)]
+    said.append(f"Efficiency: mean {points[0]}, P10 {points[1]} points (95 % intervals over the problems).")
+    regret = [_regret_percent(side[side["problem"].isin(shared)]) for side in (old, new)]
+    if all(np.isfinite(regret)):
+        said.append(f"Regret, the time above the oracles': {regret[0]:.2f} % before, {regret[1]:.2f} % now.")
+    failing = int((now == 0).sum())
     said += [f"{count(failing, 'pick')} fail now."] if failing else []
     gone = len(before.index.difference(after.index))
     said += [f"{count(gone, 'problem')} had a measured pick and have none now."] if gone else []

@@ -211,8 +211,8 @@ def rank_recorded(model: FolderModel, records: pd.DataFrame) -> pd.DataFrame:
 
 
 def pool_recorded(records: pd.DataFrame) -> Pool:
-    """The recorded kernels that are built, for the problems that they match; those of libraries for the problems
-    that they were recorded for, since a library offers others for each."""
+    """The recorded kernels that are built, for the problems that they match; those of libraries for the
+    problems that they were recorded for, since a library offers others for each."""
     lacking = not_built(records)
     kernels = {name: parse_kernel_name(name) for name in sorted(set(map(str, records["kernel"].unique())))}
     own = pool_of([one for name, one in kernels.items() if name not in lacking and not is_library_name(name)])
