@@ -14,6 +14,7 @@ RMS_NORM = row_operation(
     RmsNormKernel,
     plural="RMS normalizations",
     folder=Path(__file__).parent,
+    package=__package__,
     cpu_source=cpu_source,
     triton_view=part("tile_oracle.operations.rowwise.triton_view:RmsNormView"),
 )

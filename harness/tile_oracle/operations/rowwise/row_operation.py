@@ -23,17 +23,18 @@ def row_operation(
     *,
     plural: str,
     folder: Path,
+    package: str | None,
     cpu_source: Callable[[Any], str],
-    triton_view: Callable[[], type[ProblemView]],
+    triton_view: Callable[[], type[ProblemView]] | None = None,
 ) -> Operation:
     """The descriptor of an operation.
 
-    problem: its type, whose second and third fields are the rows and the columns. folder: the package of the
-    operation, with rules/ and on_device.py, whose WORKER is imported by workers alone.
+    problem: its type, whose second and third fields are the rows and the columns. folder, package: those of
+    the operation, with rules/ and on_device.py, whose WORKER is imported by workers alone.
     """
     op, (_, rows, columns) = problem.op, (field.name for field in fields(problem))
 
-    worker = part(f"tile_oracle.operations.{folder.name}.on_device:WORKER")
+    worker = part(".on_device:WORKER", package)
     read_block = deferred(".rules:read_block", __package__)
     row_features = deferred(".features:row_features", __package__)
     return Operation(
