@@ -10,25 +10,21 @@ from __future__ import annotations
 import ctypes
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from tile_oracle.compiling.process import CompilerProcesses
-from tile_oracle.errors import BuildError, ModelError
+from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.model.model_folder import read_booster_text
 from tile_oracle.model.model_text import ModelText, read_model_text
-from tile_oracle.selector.native_library import compilers
+from tile_oracle.selector.native_library import compile_in
 from tile_oracle.selector.parity import Parity
-from tile_oracle.terminal.progress_line import wait
 
 ROWS = 4096
 _FUNCTION = re.compile(r"\bdouble\s+(rocke_\w*score\w*)\s*\(\s*const\s+double\s*\*")
 _COUNT = re.compile(r"#\s*define\s+\w*NUM_FEATURES\s+(\d+)")
-_TIMEOUT_S = 1800.0
 _MOST_BYTES = 1 << 28
 _TOLERANCE = 1e-12
 """Sums of trees in another order."""
@@ -59,8 +55,13 @@ def c_predictor_parity(model: Path, file: Path) -> Parity:
         return parity  # the function would read or expect other columns
     rows = rows_at_thresholds(read)
     expected = np.asarray(lgb.Booster(model_str=text).predict(rows, raw_score=True, num_threads=1))
+    options = ("-x", "c", "-O1", "-w", "-ffp-contract=off", "-fPIC", "-shared", "-o", "predictor.so")
     with tempfile.TemporaryDirectory() as work:
-        function = _compiled(file, names[0], Path(work))
+        compile_in(
+            Path(work), str(file), (*options, f"-I{file.resolve().parent}", str(file.resolve()), "-lm")
+        )
+        declared_as = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
+        function = declared_as((names[0], ctypes.CDLL(f"{work}/predictor.so")))
         scores = np.array([function(row.ctypes.data) for row in rows])
     differ = ~(np.abs(scores - expected) <= _TOLERANCE * np.maximum(1.0, np.abs(expected)))
     parity.scores = int(differ.sum())
@@ -120,32 +121,6 @@ def rows_at_thresholds(read: ModelText, seed: int = 0) -> Array:
         if (own & knows_nan).any():
             rows[random.random(ROWS) < 0.02, column] = np.nan
     return rows
-
-
-def _compiled(file: Path, name: str, work: Path) -> Callable[[int], float]:
-    failures = []
-    for compiler in compilers("auto"):
-        command = (*compiler.command, "-x", "c", "-O1", "-w", "-ffp-contract=off", "-fPIC", "-shared")
-        with wait(f"compiling {file.name} with {compiler.identity}"):
-            ended = CompilerProcesses().run(
-                (
-                    *command,
-                    f"-I{file.resolve().parent}",
-                    str(file.resolve()),
-                    "-o",
-                    str(work / "predictor.so"),
-                    "-lm",
-                ),
-                work,
-                _TIMEOUT_S,
-            )
-        if ended.ok:
-            library = ctypes.CDLL(str(work / "predictor.so"))
-            declared = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
-            return declared((name, library))
-        first = next((line for line in ended.log.splitlines() if "error" in line), ended.log.strip()[:200])
-        failures.append(f"{compiler.identity} says {' '.join(first.split())[:300]!r}")
-    raise BuildError(f"{file} does not compile: {'; '.join(failures)}")
 
 
 def _text(path: Path) -> str:

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from tile_oracle.arch import load_arch
-from tile_oracle.compiling.process import CompilerProcesses
 from tile_oracle.errors import BuildError, ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Array
@@ -30,7 +29,7 @@ from tile_oracle.model.ranker import TreeMember
 from tile_oracle.model.trees import mean_predictions
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.problem import Problem
-from tile_oracle.selector.native_library import compilers
+from tile_oracle.selector.native_library import compile_in
 from tile_oracle.selector.parity import Answers, Parity, compare
 from tile_oracle.terminal.progress_line import wait
 
@@ -144,7 +143,7 @@ def ck_tile_parity(
 
 def _compiled(include: Path, arch: str, work: Path) -> Path:
     """The driver's program. Raises BuildError with the compiler's first error."""
-    found, failures = load_arch(arch), []
+    found = load_arch(arch)
     device = {
         "CUS": found.hardware.num_cus,
         "CLOCK_KHZ": 1000 * found.hardware.max_clock_mhz,
@@ -153,24 +152,14 @@ def _compiled(include: Path, arch: str, work: Path) -> Path:
         "THREADS": found.hardware.max_waves_per_cu * found.hardware.wavefront_size,
         "L2_BYTES": found.hardware.l2_cache_kb << 10,
     }
-    units = [str(_DRIVER / name) for name in ("driver.cpp", "lightgbm_calls.cpp")]
-    folders = (f"-I{_DRIVER}", f"-I{_DRIVER / 'include'}", f"-I{include.resolve()}")
-    for compiler in compilers("auto"):
-        with wait(f"compiling {HEADER.name} with {compiler.identity}"):
-            ended = CompilerProcesses().run(
-                (
-                    *(*compiler.command, "-std=c++20", "-O1", "-w", "-ffp-contract=off", *folders),
-                    *(f"-DTO_HIP_{name}={value}" for name, value in device.items()),
-                    *(*units, "-o", str(work / "driver"), "-ldl", "-pthread"),
-                ),
-                work,
-                _TIMEOUT_S,
-            )
-        if ended.ok:
-            return work / "driver"
-        first = next((line for line in ended.log.splitlines() if "error" in line), ended.log.strip()[:200])
-        failures.append(f"{compiler.identity} says {' '.join(first.split())[:300]!r}")
-    raise BuildError(f"{include / HEADER} does not compile: {'; '.join(failures)}")
+    folders = (_DRIVER, _DRIVER / "include", include.resolve())
+    options = (
+        *("-std=c++20", "-O1", "-w", "-ffp-contract=off", *(f"-I{one}" for one in folders)),
+        *(f"-DTO_HIP_{name}={value}" for name, value in device.items()),
+        *(str(_DRIVER / name) for name in ("driver.cpp", "lightgbm_calls.cpp")),
+    )
+    compile_in(work, str(include / HEADER), (*options, "-o", "driver", "-ldl", "-pthread"))
+    return work / "driver"
 
 
 def _run(

@@ -12,7 +12,7 @@ import ctypes
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -197,9 +197,27 @@ def _build_locked(
             with wait(f"compiling the native selector with {compiler.identity} (once)"):
                 entry, log = _compile(cache, key, compiler, content)
         if entry is None:
-            first = next((line for line in log.splitlines() if "error" in line), log.strip()[:200])
-            failures.append(f"{compiler.identity} says {' '.join(first.split())[:200]!r}")
+            failures.append(_said(compiler, log))
         return entry
+
+
+def _said(compiler: Compiler, log: str) -> str:
+    """A compiler's first error, in one line."""
+    first = next((line for line in log.splitlines() if "error" in line), log.strip()[:200])
+    return f"{compiler.identity} says {' '.join(first.split())[:300]!r}"
+
+
+def compile_in(work: Path, what: str, arguments: Sequence[str]) -> None:
+    """Compiles the user's code in a folder of its own, with the first compiler that succeeds. Raises
+    BuildError with the first error of each."""
+    failures = []
+    for compiler in compilers("auto"):
+        with wait(f"compiling {what} with {compiler.identity}"):
+            ended = CompilerProcesses().run((*compiler.command, *arguments), work, _TIMEOUT_S)
+        if ended.ok:
+            return
+        failures.append(_said(compiler, ended.log))
+    raise BuildError(f"{what} does not compile: {'; '.join(failures)}")
 
 
 def _compile(
