@@ -147,7 +147,8 @@ def column(folder: Path, place: Path) -> list[str]:
 
 def cells_of_the_page() -> dict[str, list[str]]:
     """Model -> its cells, in the order of ROWS."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    section, *_ = PAGE.read_text().partition("## What works for which operation")
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     head, *rows = table
     assert head == ["model", *ROWS]
