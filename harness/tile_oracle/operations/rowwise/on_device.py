@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile_oracle.device.bounded_rows import Exact, Repeated, Rows, outside, rounded_bounds
+from tile_oracle.device.bounded_rows import UNIT, Exact, Repeated, Rows, error_of_sum, outside, rounded_bounds
 from tile_oracle.device.cpu_bounded import BoundedCpuData
 from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
 from tile_oracle.device.gpu_work import DeviceWork
@@ -21,6 +21,8 @@ from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.device.stray_values import unwritten
 from tile_oracle.operations.rowwise.problem import RowProblem
 from tile_oracle.problem.number_formats import Array, decode, encode
+
+__all__ = ["UNIT", "Definition", "Exact", "Reference", "RowsInWorker", "error_of_sum"]
 
 TINY = 2.0**-125
 """Absolute error of an intermediate result that is flushed to zero."""
