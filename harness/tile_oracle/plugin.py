@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -149,8 +150,7 @@ def measure(request: pytest.FixtureRequest) -> Measure:
     plugin = request.config.pluginmanager.get_plugin(_PLUGIN_NAME)
     if plugin is None:
         pytest.skip("needs --problem-set, e.g. pytest --problem-set forward_smoke")
-    node = request.node
-    return lambda problem, kernel: plugin.measure(node, problem, kernel)
+    return partial(plugin.measure, request.node)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from tile_oracle.kernel import Kernel
@@ -31,11 +32,14 @@ class Result(NamedTuple):
     @classmethod
     def of(cls, one: Measurement) -> Result:
         """The result of a measurement."""
-        return cls(*(getattr(one, name) for name in cls._fields))
+        return cls._make(_FIELDS(one))
 
     def measurement(self, problem: Problem, kernel: Kernel, *, resumed: bool = False) -> Measurement:
         """The measurement of the pair."""
         return Measurement(problem, kernel, **self._asdict(), resumed=resumed)
+
+
+_FIELDS = attrgetter(*Result._fields)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tile_oracle.record.schema import ROUND_SWEEP
 from tile_oracle.targets.device_state import DeviceState
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """One measurement. `tflops` and the latencies are NaN unless the status is ok or noisy.
 
@@ -37,7 +37,7 @@ class Measurement:
     check: str = "none"
     check_points: int = 0
     busy_ms: float = math.nan
-    state: DeviceState = field(default_factory=DeviceState)
+    state: DeviceState = DeviceState()  # noqa: RUF009  frozen
     facts: Mapping[str, int] = field(default_factory=dict)
     sample_ms: tuple[float, ...] = ()
     resumed: bool = False
