@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from tile_oracle.errors import RecordError
 from tile_oracle.history.cache import CACHE
 from tile_oracle.history.chart import Drawn, Point, history_chart
 from tile_oracle.history.group import FIGURES, ORACLE, PICK, Group, groups_of
+from tile_oracle.history.page import history_html
 from tile_oracle.history.runs import read_runs
+from tile_oracle.history.wording import no_step, state_line
 from tile_oracle.history.wording import number as figure_text
 from tile_oracle.night.history import Entry, add_to_history
 from tile_oracle.report.data import RunInfo, analyse
@@ -234,6 +237,37 @@ def test_nights_whose_runs_are_gone_stay_in_the_series(tmp_path: Path) -> None:
     add_to_history(tmp_path / "kept" / "history.csv", rows)
     (group,) = groups_in(tmp_path)
     assert [(run.folder != "", run.mean) for run in group.runs] == [(False, 94.0), (True, 95.0)]
+
+
+def test_nights_without_a_run_are_shown_as_what_they_are(tmp_path: Path) -> None:
+    """Failed ones, those without a device and killed ones left no figures."""
+    for number in (8, 9):
+        write_run(tmp_path / f"2026011{number - 8}T020000Z" / "forward_smoke-1", number=number)
+    outcomes = ("failed", "device missing", "killed")
+    rows = [
+        Entry(f"2026011{day}T020000Z", f"2026-01-1{day}T03:00:00Z", "1", outcome)
+        for day, outcome in enumerate(outcomes, 2)
+    ]
+    add_to_history(tmp_path / "history.csv", rows)
+    (group,) = groups_in(tmp_path)
+    assert [run.state for run in group.runs] == ["passed", "passed", *outcomes]
+    assert not any(run.complete for run in group.runs[2:])
+    said = state_line(group)
+    assert said.startswith("5 runs, the last killed, 3 without figures; too few")
+    page = history_html(read_runs(tmp_path), [group], tmp_path / "history.html")
+    assert '<span class="badge bad">failed</span>' in page
+    assert "device missing" in page
+
+
+def test_replays_have_no_noise_and_few_runs_tell_nothing(tmp_path: Path) -> None:
+    for number in range(12):
+        write_run(tmp_path / f"n{number:02}", number=number, mean=95.0)
+    (group,) = groups_in(tmp_path)
+    assert "12 complete runs" in no_step(group)
+    assert state_line(group) == "12 runs, the last passed; mean steady since 2026-01-01"
+    assert "no noise" in no_step(replace(group, replayed=True))
+    assert no_step(replace(group, runs=group.runs[:1])).startswith("too few runs to tell (1 complete")
+    assert (group.hours, replace(group, target="cpu").hours) == ("GPU hours", "core hours")
 
 
 def test_artefacts_side_by_side_count_a_run_once(tmp_path: Path) -> None:

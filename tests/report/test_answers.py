@@ -16,10 +16,11 @@ from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.model import Origin
 from tile_oracle.judge.verdict import FAILED
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.report.answers import is_it_good, next_commands, where_it_fails
+from tile_oracle.report.answers import is_it_good, where_it_fails
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
 from tile_oracle.report.lost_time import combined_name, losing_slices, lost_times, time_weighted_percent
+from tile_oracle.report.next_steps import next_steps
 from tile_oracle.report.pictures import lost_time_curve, roofline
 
 
@@ -37,6 +38,11 @@ def _two_problems(arch: str = "", baseline: Baseline | None = None) -> ReportDat
     return analyse(records, problems, rankings, criteria=Criteria(rule="published"), **given)  # type: ignore[arg-type]
 
 
+def _proposed(data: ReportData) -> dict[str, str]:
+    """What for -> the command that is proposed."""
+    return {step.reason: step.command for step in next_steps(data)}
+
+
 def test_lost_time_counts_times_and_not_efficiencies() -> None:
     data = _two_problems()
     first, second = (float(flops) for flops in data.selection["flops"])
@@ -51,7 +57,7 @@ def test_the_summary_names_the_problem_that_loses_and_what_to_run() -> None:
     data = _two_problems()
     loser = str(data.selection["problem"].iloc[0])
     assert where_it_fails(data)[-1] == f"{loser} alone: 100.0 % of the lost time."
-    commands = [command for _, command in next_commands(data)]
+    commands = _proposed(data).values()
     assert "tile-oracle tune --from-records 'my reports/a' --target cpu" in commands
     assert "pytest --problem-set s --target cpu --update-baseline" in commands
 
@@ -62,11 +68,11 @@ def test_a_run_below_the_working_directory_is_named_by_its_relative_path(
     data = _two_problems()
     data = replace(data, run=replace(data.run, folder=str(tmp_path / "reports" / "a")))
     monkeypatch.chdir(tmp_path)
-    assert "tile-oracle tune --from-records reports/a --target cpu" in dict(next_commands(data)).values()
+    assert "tile-oracle tune --from-records reports/a --target cpu" in _proposed(data).values()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     absolute = f"tile-oracle tune --from-records {tmp_path}/reports/a --target cpu"
-    assert absolute in dict(next_commands(data)).values()
+    assert absolute in _proposed(data).values()
 
 
 def test_the_session_s_own_command_accepts_its_picks() -> None:
@@ -75,9 +81,9 @@ def test_the_session_s_own_command_accepts_its_picks() -> None:
     own = "pytest --oracle=reports/a --model=models/mine --update-baseline"
     reason = "to accept these picks as the baseline"
     asked = replace(data, run=replace(data.run, accepting=own))
-    assert (reason, own) in next_commands(asked)
+    assert _proposed(asked)[reason] == own
     done = replace(data, run=replace(asked.run, options={"--update-baseline": "yes"}))
-    assert reason not in dict(next_commands(done))
+    assert reason not in _proposed(done)
 
 
 def test_an_incomplete_run_is_not_accepted_but_goes_on() -> None:
@@ -86,7 +92,8 @@ def test_an_incomplete_run_is_not_accepted_but_goes_on() -> None:
     run = replace(data.run, accepting=accepting, resuming="pytest --problem-set s --resume")
     fewer = replace(data.efficiency, covered=1)
     part = replace(data, run=run, efficiency=fewer, scope=Scope(planned=4, measured=2, stopped="budget"))
-    commands = [command for _, command in next_commands(part)]
+    left = data.selection.assign(coverage=["covered", "not measured"])
+    commands = _proposed(replace(part, selection=left)).values()
     assert accepting not in commands
     assert "pytest --problem-set s --resume" in commands
     suggest = "tile-oracle runs suggest 'my reports/a' --model models/x --problem-set s --csv next.csv"
@@ -101,7 +108,7 @@ def test_a_failed_run_is_compared_with_its_baseline_or_accepted() -> None:
     run = replace(data.run, baseline_file="models/x/base line.json", accepting="pytest --update-baseline")
     failed = replace(_two_problems(baseline=better), run=run)
     assert failed.verdict.state == FAILED
-    found = next_commands(failed)
+    found = list(_proposed(failed).items())
     assert found[0][1] == "tile-oracle runs compare 'models/x/base line.json' 'my reports/a' --by pick"
     assert found[-1] == ("to accept the loss as the new baseline, if it is intended", run.accepting)
 
@@ -165,7 +172,7 @@ def test_the_mean_is_set_beside_what_it_is_judged_by() -> None:
     mean = data.efficiency.mean_percent
     assert mean is not None
     said = " ".join(is_it_good(data))
-    assert f"{99.9 - mean:.1f} points below the noise ceiling (99.9 %)" in said
+    assert f"{99.9 - mean:.1f} points below the winners of one sweep (99.9 %)" in said
     assert f"{mean - 61.6:.1f} points above the best single kernel for all problems (61.6 %)" in said
 
 
@@ -182,7 +189,7 @@ def test_without_a_model_nothing_is_said_of_picks_and_the_run_can_be_used() -> N
     run = RunInfo("a", problem_set="s", target="cpu", folder="reports/a")
     data = analyse(frame(rows), problems, None, run=run)
     assert where_it_fails(data) == ["No pick was measured."]
-    assert [command for _, command in next_commands(data)] == [
+    assert list(_proposed(data).values()) == [
         "tile-oracle tune --from-records reports/a --target cpu",
         "tile-oracle model train reports/a -o models/next",
     ]

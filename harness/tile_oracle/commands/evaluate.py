@@ -15,6 +15,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
 from tile_oracle.evaluation.folder_model import FolderModel, pool_recorded, rank_recorded
 from tile_oracle.evaluation.picks_file import read_picks, read_picks_file
+from tile_oracle.files.output_place import refuse_unwritable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.pickers.chosen import Chosen
@@ -32,7 +33,7 @@ examples:
   tile-oracle model evaluate picks.csv measured.parquet          a published file of picks in place of a model
 
 efficiency: TFLOPS of the pick / of the oracle. Figures in [ ] are 95 % bootstrap intervals over the
-problems. The ceiling is what always picking the truly fastest kernel would reach, given the noise of the
+problems. Perfect picks: what always picking the truly fastest kernel would reach, given the noise of the
 measurements that the oracle is the best of: an estimate, which a model may beat by luck on few problems.
 
 predictions: R2 and RMSE over all pairs and the rank correlation within problems, for everything derived from
@@ -54,12 +55,15 @@ ARGUMENTS = (
 
 def run(args: argparse.Namespace) -> int:
     """Prints the tables and writes the files. Raises RecordError, ModelError."""
+    if Path(args.model).suffix == ".parquet":
+        raise ModelError(f"{args.model} is no model: first the MODEL, then its RECORDS")
     records = load_records(args.records)
     name = Path(args.model).name
     folder = None if Path(args.model).suffix == ".csv" else folder_of_model(args.model)
     trained = None if folder is None else TrainingRange.of(folder)
     if args.abstain and trained is None:
         raise ModelError(f"--abstain needs a model folder that names its training problems, not {name}")
+    refuse_unwritable(ModelError, args.json, args.parquet)
     abstained: dict[str, tuple[str, ...]] = {}
     if folder is None:
         picks = read_picks_file(args.model, problems_of(records))
@@ -141,7 +145,7 @@ def render(evaluation: Evaluation, worst: int) -> str:
         f"{evaluation.name}: {figures.covered} of {figures.problems} problems, "
         f"{evaluation.pairs} ranked pairs",
         "",
-        "efficiency, %".ljust(24) + "value [95 % interval]".ljust(26) + "noise ceiling",
+        "efficiency, %".ljust(24) + "value [95 % interval]".ljust(26) + "perfect picks",
     ]
     for name, value in evaluation.headlines.items():
         limit = f"{ceiling[name]:.2f}" if name in ceiling else ""

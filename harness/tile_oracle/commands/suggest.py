@@ -12,6 +12,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_model import load_predictor
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.files.output_place import refuse_unwritable
 from tile_oracle.files.spreadsheet import safe_cell
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
@@ -50,6 +51,7 @@ ARGUMENTS = (
 
 def run(args: argparse.Namespace) -> int:
     """Prints the pairs. Raises RecordError, ProblemSetError, ModelError."""
+    refuse_unwritable(ModelError, args.csv)
     records = load_records(args.records)
     archs = sorted(records["arch"].dropna().unique())
     if len(archs) != 1:

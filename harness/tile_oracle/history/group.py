@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tile_oracle.history.steps import OddValue, Step, find_steps, odd_last
 from tile_oracle.history.summary import MADE_BY, NameTable, RunSummary
+from tile_oracle.model.store import MANY_DEVICES
 
 Array = npt.NDArray[np.float64]
 
@@ -36,7 +37,7 @@ FIGURES = (
     Figure("worst", "worst efficiency", "%", 2),
     Figure("coverage", "coverage", "%", 2),
     Figure("speed", "speed of the oracles", "%", 2),
-    Figure("device_hours", "GPU hours", "h", 3),
+    Figure("device_hours", "device hours", "h", 3),
     Figure("pairs_per_s", "pairs per second", "/s", 2),
 )
 JUDGED = ("mean", "median", "p10", "worst", "speed", "pairs_per_s")
@@ -97,6 +98,11 @@ class Group:
             f"kernel set {self.kernel_set}" if self.kernel_set else "",
         ]
         return ", ".join(part for part in parts if part) + (", replayed" if self.replayed else "")
+
+    @property
+    def hours(self) -> str:
+        """What the device hours count."""
+        return "core hours" if self.target == MANY_DEVICES else "GPU hours"
 
     @cached_property
     def speed(self) -> Sequence[float | None]:
@@ -178,7 +184,8 @@ class Group:
 
 
 def groups_of(runs: Sequence[RunSummary], names: NameTable) -> list[Group]:
-    """The groups, sorted by problem set. Nights without a run join a measured group of their set."""
+    """The groups, sorted by problem set. Nights without a run join a measured group of their set,
+    those without a verdict all."""
     sorted_runs: dict[tuple[str, str, str, bool], list[RunSummary]] = {}
     for run in runs:
         if run.folder:
@@ -188,7 +195,10 @@ def groups_of(runs: Sequence[RunSummary], names: NameTable) -> list[Group]:
         if not run.folder:
             fits = [key for key in sorted_runs if key[0] == run.problem_set and not key[3]]
             fits = [key for key in fits if any(one.device == run.device for one in sorted_runs[key])] or fits
-            sorted_runs.setdefault(fits[0] if fits else (run.problem_set, "", "", False), []).append(run)
+            # A night that ended before any verdict belongs to every set.
+            fits = fits[:1] if run.problem_set else [key for key in sorted_runs if not key[3]]
+            for key in fits or [(run.problem_set, "", "", False)]:
+                sorted_runs.setdefault(key, []).append(run)
     return [
         Group(*key, runs=sorted(members, key=lambda run: (run.when, run.folder)), names=names)
         for key, members in sorted(sorted_runs.items())

@@ -14,10 +14,10 @@ from markupsafe import Markup
 
 from tile_oracle.comparison.wording import short_names
 from tile_oracle.history.chart import Drawn, Point, history_chart
-from tile_oracle.history.group import FIGURES, ORACLE, PICK, Change, Group, Trend
+from tile_oracle.history.group import FIGURES, ORACLE, PICK, Change, Figure, Group, Trend
 from tile_oracle.history.runs import Runs
 from tile_oracle.history.summary import REPORT, RunSummary
-from tile_oracle.history.wording import HEADINGS, day, mark_text, no_step, number, run_rows, trend_rows
+from tile_oracle.history.wording import day, headings, mark_text, no_step, run_rows, state_line, trend_rows
 from tile_oracle.pages.render import render
 from tile_oracle.pages.tables import Cell, Column, Table, numbers
 from tile_oracle.pages.words import change_percent, one_line
@@ -45,18 +45,16 @@ def history_html(runs: Runs, groups: Sequence[Group], page: Path) -> str:
 def _view(group: Group, root: Path, home: Path, place: int) -> dict[str, Any]:
     links = [_link(run, root, home) for run in group.runs]
     last = group.runs[-1]
-    tiles = [(number(figure, group.values(figure)[-1]), figure.title) for figure in FIGURES]
     last_changes = [one for one in group.changes if one.at == len(group.runs) - 1]
     return {
         "id": f"group-{place}",
         "title": group.title,
-        "count": len(group.runs),
+        "said": state_line(group),
         "state": last.state or "unknown",
-        "css": _STATES.get(last.state, "open"),
+        "css": _css(last),
         "when": day(last.when),
-        "tiles": [tile for tile in tiles if tile[0] != "-"],
         "steps": _steps(group),
-        "no_step": no_step(len(group.runs)),
+        "no_step": no_step(group),
         "charts": _charts(group, links),
         "marks": [
             (place, day(group.runs[at].when), text)
@@ -67,6 +65,10 @@ def _view(group: Group, root: Path, home: Path, place: int) -> dict[str, Any]:
         "problems": _problems(group),
         "problems_left": max(0, len({one.problem for one in group.changes}) - _MOST_PROBLEMS),
     }
+
+
+def _css(run: RunSummary) -> str:
+    return _STATES.get(run.state, "open")
 
 
 def _steps(group: Group) -> Table:
@@ -86,10 +88,13 @@ def _steps(group: Group) -> Table:
 
 def _runs(group: Group, links: Sequence[str]) -> Table:
     rows = [
-        [Cell(when), Cell(name, href=link), *map(Cell, rest)]
-        for (when, name, *rest), link in zip(run_rows(group), reversed(links), strict=True)
+        [Cell(when), Cell(name, href=link), Cell(state, css=f"badge {_css(run)}"), *map(Cell, rest)]
+        for (when, name, state, *rest), link, run in zip(
+            run_rows(group), reversed(links), reversed(group.runs), strict=True
+        )
     ]
-    columns = [*(Column(name, "plain") for name in HEADINGS[:3]), *numbers(*HEADINGS[3:])]
+    names = headings(group)
+    columns = [*(Column(name, "plain") for name in names[:3]), *numbers(*names[3:])]
     return Table(f"Runs of {group.title}", columns, rows)
 
 
@@ -116,13 +121,18 @@ def _charts(group: Group, links: Sequence[str]) -> list[tuple[str, Markup]]:
     drawn = [
         ("Efficiency, % of the oracle", [lines[name] for name in _TOGETHER]),
         *(
-            (f"{figure.title[:1].upper()}{figure.title[1:]}" + (", %" if figure.unit == "%" else ""), [line])
+            (_caption(group, figure), [line])
             for figure, line in zip(FIGURES, lines.values(), strict=True)
             if figure.name not in _TOGETHER[1:]
         ),
     ]
     charts = [(caption, history_chart(caption, lines, points, days, marks)) for caption, lines in drawn]
     return [(caption, chart) for caption, chart in charts if chart]
+
+
+def _caption(group: Group, figure: Figure) -> str:
+    title = group.hours if figure.name == "device_hours" else figure.title
+    return title[:1].upper() + title[1:] + (", %" if figure.unit == "%" else "")
 
 
 def _marks(group: Group) -> dict[int, str]:

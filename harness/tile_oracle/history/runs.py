@@ -78,9 +78,10 @@ def _named_by_artefact(run: RunSummary) -> RunSummary:
 
 
 def _nights_without_runs(entries: Sequence[Entry], runs: Sequence[RunSummary]) -> Iterator[RunSummary]:
-    """Nights with figures whose runs were removed. A night's name is the UTC time of its start."""
+    """Nights that left no run, and those whose runs were removed: failed, stopped and device-less ones, too.
+    A night's name is the UTC time of its start."""
     there = {(part, run.problem_set) for run in runs for part in run.folder.split("/")}
-    newest = {(entry.night, entry.problem_set): entry for entry in entries if entry.mean_percent}
+    newest = {(entry.night, entry.problem_set): entry for entry in entries}
     for entry in newest.values():
         if (entry.night, entry.problem_set) in there:
             continue
@@ -91,7 +92,8 @@ def _nights_without_runs(entries: Sequence[Entry], runs: Sequence[RunSummary]) -
             when=entry.ended.replace("Z", "+00:00"),
             state=entry.outcome,
             problem_set=entry.problem_set,
-            complete=not entry.outcome.startswith(("incomplete", "interrupted", "killed")),
+            complete=bool(entry.mean_percent)
+            and not entry.outcome.startswith(("incomplete", "interrupted", "killed")),
             device=entry.device,
             mean=_float(entry.mean_percent),
             median=_float(entry.median_percent),

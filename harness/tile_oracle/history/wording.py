@@ -127,7 +127,7 @@ def run_rows(group: Group) -> list[list[str]]:
         [
             day(run.when),
             one_line(run.name),
-            one_line(run.state) + ("" if run.complete else ", incomplete"),
+            one_line(run.state) + ("" if run.complete or run.mean is None else ", incomplete"),
             *(bare(figure, values[at]) for figure, values in columns),
             str(group.changed_by_run[at, PICK]),
             str(group.changed_by_run[at, ORACLE]),
@@ -136,39 +136,66 @@ def run_rows(group: Group) -> list[list[str]]:
     ]
 
 
-HEADINGS = (
+def headings(group: Group) -> list[str]:
+    """The columns of `run_rows`."""
+    return [group.hours if name == _HOURS else name for name in _HEADINGS]
+
+
+_HOURS = "hours"
+_HEADINGS = (
     "time, UTC",
     "run",
     "verdict",
     *(f"{name}, %" for name in ("mean", "median", "P10", "worst", "coverage", "speed")),
-    *("GPU hours", "pairs/s"),
+    *(_HOURS, "pairs/s"),
     "picks changed",
     "oracles changed",
 )
 
 
-def no_step(runs: int) -> str:
-    """Why a series of runs has no step."""
-    few = f"too few runs to tell (needs about {_ENOUGH_RUNS})"
-    return few if runs < _ENOUGH_RUNS else f"noise explains all differences between the {runs:,} runs"
+def no_step(group: Group) -> str:
+    """Why a series has no step."""
+    if group.replayed:
+        return "replays of one recording have no noise: each difference is one of models or kernels"
+    judged = max(len(trend.at) for trend in group.trends)
+    if judged < _ENOUGH_RUNS:
+        return f"too few runs to tell ({judged:,} complete, needs about {_ENOUGH_RUNS})"
+    return f"noise explains all differences between the {judged:,} complete runs"
+
+
+def state_line(group: Group) -> str:
+    """The series in one line: 12 runs, the last passed, mean steady since 2026-11-03."""
+    runs = group.runs
+    said = f"{count(len(runs), 'run')}, the last {runs[-1].state or 'of unknown outcome'}"
+    without = sum(run.mean is None for run in runs)
+    said += f", {without:,} without figures" if without else ""
+    mean = next(trend for trend in group.trends if trend.figure.name == "mean")
+    settled = [step for step in mean.steps if step.settled]
+    if group.replayed or not len(mean.at):
+        return said
+    if len(mean.at) < _ENOUGH_RUNS:
+        return f"{said}; too few to tell whether the mean is steady"
+    since = day(runs[mean.at[settled[-1].at if settled else 0]].when)[:10]
+    moved = f", after a step of {settled[-1].change:+.{mean.figure.digits}f} points" if settled else ""
+    return f"{said}; mean steady since {since}{moved}"
 
 
 def terminal_lines(groups: Sequence[Group], notes: Sequence[str]) -> list[str]:
     """The history for a terminal: of each group the newest runs, the steps and the marked changes."""
-    head = ["time, UTC", "run", "verdict", "mean", "median", "P10", "worst", "covered", "speed", "GPU h"]
-    head += ["pairs/s", "picks", "oracles"]
+    head = ["time, UTC", "run", "verdict", "mean", "median", "P10", "worst", "covered", "speed"]
     lines: list[str] = []
     for group in groups:
         rows = run_rows(group)
         short = [[row[0], one_line(row[1], _SHORT), one_line(row[2], _SHORT), *row[3:]] for row in rows]
-        lines += ["", f"{group.title}: {count(len(rows), 'run')}"]
-        table = text_table([head, *short[:_SHOWN_RUNS]], right_aligned=range(3, len(head)))
+        lines += ["", f"{group.title}: {state_line(group)}"]
+        heads = [*head, group.hours.replace("hours", "h"), "pairs/s", "picks", "oracles"]
+        table = text_table([heads, *short[:_SHOWN_RUNS]], right_aligned=range(3, len(heads)))
         lines += [f"  {line}" for line in table]
         if len(rows) > _SHOWN_RUNS:
             lines.append(f"  and {len(rows) - _SHOWN_RUNS} older ones")
         trends = trend_rows(group)
         lines += [f"  {one.kind}: {one.sentence}" for one in trends]
-        lines += [] if trends else [f"  no step: {no_step(len(rows))}"]
+        lines += [] if trends else [f"  no step: {no_step(group)}"]
         lines += [
             f"  {day(group.runs[mark.at].when)}: {mark_text(mark)}" for mark in reversed(group.marks[-10:])
         ]

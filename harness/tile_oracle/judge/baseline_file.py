@@ -19,7 +19,7 @@ from tile_oracle.judge.noise import Margin
 
 BASELINE_SCHEMA = 2
 
-_FIX = "restore it from version control, or delete it and run with --update-baseline"
+_FIX = "restore it from version control"
 
 
 def baseline_path(root: Path, model: str, device: str, problem_set: str, kernel_set: str = "default") -> Path:

@@ -140,7 +140,7 @@ def judge(
     failures = _failures(final, baseline)
     new = tuple(failure for failure in failures if failure.known is None)
     if baseline is None:
-        return Verdict(*_without_baseline(selection), new_failures=new)
+        return Verdict(*_without_baseline(selection, complete), new_failures=new)
     both = _Both(efficiencies_of(selection), baseline.efficiencies)
     undecided = tuple(selection.loc[selection["coverage"] == UNDECIDED_PICK, "problem"].astype(str))
     new_side, old_side, between = _sides(both, baseline, margins or {}, criteria)
@@ -216,12 +216,14 @@ class _Both:
         return tuple(sorted(problem for problem in self.then if problem not in self.now))
 
 
-def _without_baseline(selection: pd.DataFrame) -> tuple[str, str]:
+def _without_baseline(selection: pd.DataFrame, complete: bool) -> tuple[str, str]:
     """(state, message) of a run without a baseline."""
     if not selection["pick_kernel"].notna().any():
         return NO_MODEL, "the kernels were not ranked: there is nothing to judge"
     if not (selection["coverage"] == COVERED).any():
         return NO_BASELINE, "not judged, and no problem has an efficiency"
+    if not complete:
+        return NO_BASELINE, "not judged, and not all of it is measured"
     return NO_BASELINE, "not judged yet. If you are happy with this run: --update-baseline"
 
 

@@ -24,6 +24,7 @@ from tile_oracle.files.user_file import read_regular
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_FOREIGN = (".csv", ".json", ".log", ".txt")
 _MARK = b"\ntile-oracle BLAKE2b-256\n"
 _HEX_BYTES = 64
 _FOOTER_END = 8
@@ -91,6 +92,9 @@ def read_table(
     except TableError as error:
         raise RecordError(f"{path} cannot be read: {error}") from None
     except (OSError, pa.ArrowException) as error:
+        if path.suffix.lower() in _FOREIGN:
+            made = "`tile-oracle runs import FILE --arch ARCH -o OUT.parquet` makes records of it"
+            raise RecordError(f"{path} is no parquet file: {made}") from None
         raise DamagedError(f"{path} is not a readable parquet file: {first_line(error)}") from None
 
 

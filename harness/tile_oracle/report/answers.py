@@ -1,16 +1,12 @@
-"""The three questions that a reader of a report asks first, answered in sentences made from its data."""
+"""What a reader of a report asks first, answered in sentences made from its data."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from pathlib import Path
 
-from tile_oracle.judge.model import FOLDER
-from tile_oracle.judge.verdict import FAILED, PASSED
 from tile_oracle.pages import words
 from tile_oracle.report import wording
-from tile_oracle.report.data import ReportData, RunInfo
+from tile_oracle.report.data import ReportData
 from tile_oracle.report.lost_time import losing_slices, lost_times
 
 _WORST = 3
@@ -29,8 +25,8 @@ class Sentence(str):
 
 
 def is_it_good(data: ReportData) -> list[str]:
-    """What is wrong or missing; then the mean beside the baseline, the noise ceiling and one kernel for all,
-    and the time-weighted mean."""
+    """What is wrong or missing; then the mean beside the baseline, what one sweep finds and one kernel for
+    all, and the time-weighted mean."""
     figures = data.efficiency
     mean = figures.mean_percent
     sentences: list[str] = _wrong_or_missing(data)
@@ -45,7 +41,7 @@ def is_it_good(data: ReportData) -> list[str]:
         _beside(mean, other, name)
         for name, other in (
             ("the baseline", None if judged is None else judged.baseline),
-            ("the noise ceiling", data.repeatability_percent),
+            ("the winners of one sweep", data.repeatability_percent),
             ("the best single kernel for all problems", data.fixed_mean_percent),
             *(
                 (wording.beside_name(one, data), one.mean_percent)
@@ -89,7 +85,7 @@ def _are(number: int) -> str:
 
 
 def _beside(value: float, other: float, name: str) -> str:
-    """1.0 points below the noise ceiling (99.9 %). The difference is that of the values as they are shown."""
+    """1.0 points below the baseline (99.9 %). The difference is that of the values as they are shown."""
     points = words.as_shown(value) - words.as_shown(other)
     where = "level with" if abs(points) < 0.05 else f"{abs(points):.1f} points {_SIDE[points > 0]}"
     return f"{where} {name} ({words.percent(other)})"
@@ -144,76 +140,3 @@ def kind_anchor(kind: str) -> str:
 def problem_anchor(problem: str) -> str:
     """The address of a problem's kernels in the page."""
     return f"open={problem}"
-
-
-def _accepting(run: RunInfo) -> str:
-    """The command of a run that does not name its own, as far as the report knows its options."""
-    target = shlex.quote("replay" if run.replayed else run.target or "auto")
-    return f"pytest --problem-set {shlex.quote(run.problem_set)} --target {target} --update-baseline"
-
-
-def _from_here(folder: str) -> str:
-    """A folder below the working directory by its relative path, in which the session's own command is."""
-    path, here = Path(folder), Path.cwd()
-    return str(path.relative_to(here)) if folder and path.is_relative_to(here) else folder
-
-
-def next_commands(data: ReportData) -> list[tuple[str, str]]:
-    """(reason, command) for what to do next. The commands are quoted for a shell."""
-    run = data.run
-    found = [("to settle the verdict", command) for command in wording.settling(data.verdict)]
-    if run.folder:
-        records = shlex.quote(_from_here(run.folder))
-        if data.efficiency.covered:
-            found = _of_failures(data, records) + found + _of_picks(data, records)
-        found += _of_oracles(data, records)
-        if data.verdict.state == FAILED and data.baseline is not None and run.accepting:
-            found += [("to accept the loss as the new baseline, if it is intended", run.accepting)]
-    return list(dict.fromkeys(found))
-
-
-def _of_failures(data: ReportData, records: str) -> list[tuple[str, str]]:
-    """How to look into a verdict that failed."""
-    if data.verdict.state != FAILED or data.baseline is None or not data.run.baseline_file:
-        return []
-    compare = (
-        f"tile-oracle runs compare {shlex.quote(_from_here(data.run.baseline_file))} {records} --by pick"
-    )
-    return [("to see which picks became slower, and which changed", compare)]
-
-
-def _of_picks(data: ReportData, records: str) -> list[tuple[str, str]]:
-    """How to accept the picks, and to measure those that were not."""
-    run, verdict, found = data.run, data.verdict, []
-    rest = bool(data.scope.left) and not run.replayed
-    if rest and run.resuming:
-        found.append(("to measure the rest", run.resuming))
-    better = any(
-        one.baseline is not None and one.value is not None and one.unit == "%" and one.value > one.baseline
-        for one in verdict.criteria
-    )
-    accepted = "--update-baseline" in run.options or rest
-    if run.problem_set and not accepted and (data.baseline is None or (verdict.state == PASSED and better)):
-        found.append(("to accept these picks as the baseline", run.accepting or _accepting(run)))
-    if data.ranked_by.kind == FOLDER and data.efficiency.covered < data.efficiency.problems:
-        model = shlex.quote(data.ranked_by.name)
-        # The problems that were not reached are not in the records.
-        among = f" --problem-set {shlex.quote(run.problem_set)}" if rest and run.problem_set else ""
-        suggest = f"tile-oracle runs suggest {records} --model {model}{among} --csv next.csv"
-        found.append(("to find the pairs worth measuring next", suggest))
-    return found
-
-
-def _of_oracles(data: ReportData, records: str) -> list[tuple[str, str]]:
-    """How to use the measurements: by themselves where picks lose against them, and to train."""
-    run, found = data.run, []
-    judged = bool(data.efficiency.covered)
-    loses = (lost_times(data.selection)["lost_us"] > 0).any() if judged else True
-    if run.target and loses and data.selection["oracle_tflops"].notna().any():
-        tune = f"tile-oracle tune --from-records {records} --target {shlex.quote(run.target)}"
-        found.append(("to let tile-oracle pick use the measured best kernels", tune))
-        if (data.verdict.state == FAILED or data.ranked_by.kind != FOLDER) and not run.replayed:
-            found.append(
-                ("to train a model on this run", f"tile-oracle model train {records} -o models/next")
-            )
-    return found

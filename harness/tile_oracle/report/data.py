@@ -102,7 +102,8 @@ class Candidates:
 class RunInfo:
     """What was run, for the reports and the baseline. environment: device, driver, toolchain, versions.
     options: the options, as given. replayed: the replayed files, "" for a run that measured. accepting: the
-    command that accepts this run as the baseline, resuming: that measures what is left; "" if unknown."""
+    command that accepts this run as the baseline, resuming: that measures what is left, out_of_fold: that
+    judges by models of other problems; "" if unknown."""
 
     name: str
     problem_set: str = ""
@@ -120,6 +121,7 @@ class RunInfo:
     replayed: str = ""
     accepting: str = ""
     resuming: str = ""
+    out_of_fold: str = ""
 
 
 @dataclass(frozen=True, eq=False)

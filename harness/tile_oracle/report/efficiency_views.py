@@ -12,7 +12,7 @@ from tile_oracle.pages import charts, words
 from tile_oracle.pages.tables import Block, Cell, Column, Figures, Note, Table, numbers, times
 from tile_oracle.report import pictures
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.figures import CEILING, SINGLE
+from tile_oracle.report.figures import ONE_SWEEP, SINGLE
 
 
 def efficiency(data: ReportData) -> Sequence[Block]:
@@ -43,7 +43,7 @@ def _top_k_chart(data: ReportData) -> Markup:
     drawn = [charts.Line("first k picks", list(enumerate(reached, start=1)), "first", marked=True)]
     for name, value, css in (
         (SINGLE, data.fixed_mean_percent, "second"),
-        (CEILING, data.repeatability_percent, "third"),
+        (ONE_SWEEP, data.repeatability_percent, "third"),
     ):
         if value is not None:
             below = value < low

@@ -1,5 +1,5 @@
-"""The first thing that report.html shows: the model's mean on a line from the best single kernel to the noise
-ceiling, with the other ways to choose."""
+"""The first thing that report.html shows: the model's mean on a line from the best single kernel to the
+winners of one sweep, with the other ways to choose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tile_oracle.pages import words
 from tile_oracle.pages.charts import Plot
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.figures import CEILING, EFFICIENCY, efficiencies
+from tile_oracle.report.figures import EFFICIENCY, ONE_SWEEP, efficiencies
 
 SINGLE = "best single kernel"
 _WIDTH, _SIDE, _TRACK, _ROW = 480, 14, 46, 17
@@ -43,7 +43,7 @@ def spots(data: ReportData) -> list[Spot]:
         ("baseline", None if judged is None else judged.baseline),
         *((f"{name} problems", other.mean_percent) for name, other in efficiencies(data)[1:]),
         *((wording.beside_name(one, data), one.mean_percent) for one in data.beside),
-        (CEILING, data.repeatability_percent),
+        (ONE_SWEEP, data.repeatability_percent),
     )
     return sorted(
         (Spot(name, value) for name, value in rest if value is not None), key=lambda one: one.percent
@@ -68,8 +68,8 @@ def hero_line(data: ReportData) -> Markup:
     plot = Plot((low, 100.0), (0.0, 1.0), size=(_WIDTH, height), margins=(_SIDE, _SIDE, 0, height - _TRACK))
     plot.rule("axis", _TRACK)
     ends = {one.name: plot.x(one.percent) for one in others}
-    if SINGLE in ends and CEILING in ends:
-        plot.add("line", css="span", x1=ends[SINGLE], x2=ends[CEILING], y1=_TRACK, y2=_TRACK)
+    if SINGLE in ends and ONE_SWEEP in ends:
+        plot.add("line", css="span", x1=ends[SINGLE], x2=ends[ONE_SWEEP], y1=_TRACK, y2=_TRACK)
     for spot, (row, at, anchor) in zip(others, labels, strict=True):
         below = _TRACK + 20 + _ROW * row
         plot.add("line", css="grid", x1=plot.x(spot.percent), x2=plot.x(spot.percent), y1=_TRACK, y2=below)

@@ -10,6 +10,7 @@ from tile_oracle.report import answers, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.figures import figure_groups
 from tile_oracle.report.kernel_views import pairs, sources
+from tile_oracle.report.next_steps import next_steps
 from tile_oracle.report.picker_figures import pickers_table
 from tile_oracle.report.problem_views import problem_table
 from tile_oracle.report.sections import criteria, losses
@@ -55,9 +56,9 @@ def _answers(data: ReportData) -> list[str]:
     """How good, where time is lost, and the commands to run next."""
     parts = [text(" ".join(answers.is_it_good(data)), 1000)]
     parts.append("\n".join(f"- {text(one)}" for one in answers.where_it_fails(data)))
-    for reason, command in answers.next_commands(data):
-        fenced = words.one_line(command, 2000).replace("`", "'")
-        parts.append(f"{text(reason[:1].upper() + reason[1:])}:\n\n```sh\n{fenced}\n```")
+    for step in next_steps(data):
+        fenced = words.one_line(step.command, 2000).replace("`", "'")
+        parts.append(f"{text(f'T{step.reason[1:]}')}:\n\n```sh\n{fenced}\n```")
     return parts
 
 

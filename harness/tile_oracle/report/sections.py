@@ -31,6 +31,7 @@ from tile_oracle.report.figures import EFFICIENCY, FOUND, efficiencies, figure_g
 from tile_oracle.report.hero import hero_line
 from tile_oracle.report.kernel_views import heat, kernels, pairs, slices, sources
 from tile_oracle.report.lost_time import lost_times
+from tile_oracle.report.next_steps import next_steps
 from tile_oracle.report.picker_figures import pickers_table
 from tile_oracle.report.problem_views import drill_cells, problems
 from tile_oracle.report.terms import anchor, terms_of
@@ -79,7 +80,7 @@ def _answers(data: ReportData) -> View:
     return {
         "good": [_linked(one) for one in answers.is_it_good(data)],
         "fails": [_linked(one) for one in answers.where_it_fails(data)],
-        "commands": [(why[:1].upper() + why[1:], how) for why, how in answers.next_commands(data)],
+        "commands": [(f"T{step.reason[1:]}", step.command) for step in next_steps(data)],
     }
 
 

@@ -115,7 +115,8 @@ def _files(data: ReportData, *, with_baseline: bool) -> list[str]:
         shown.append(("report", f"{words.one_line(data.run.folder, 1000)}/report.html"))
     if data.run.baseline_file and with_baseline:
         path = words.one_line(data.run.baseline_file, 1000)
-        shown.append(("baseline", path if data.baseline else f"none yet; --update-baseline writes {path}"))
+        writes = f"none yet; --update-baseline writes {path}" if data.scope.complete else "none yet"
+        shown.append(("baseline", path if data.baseline else writes))
     return [_pairs(Group(name, [("", value)])) for name, value in shown]
 
 

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 
 from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
+from tile_oracle.report.next_steps import Step, next_steps
 from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.conclusion import Conclusion
 from tile_oracle.session.outcome import MEANINGS, Outcome, most_severe
 
 
-def closing_lines(
-    conclusion: Conclusion, allowed: frozenset[Outcome], arguments: Sequence[str], replayed: bool
-) -> list[str]:
-    """The lines about one problem set's outcomes, most severe first; none if it passed or only failed.
-
-    arguments: the session's own command line. replayed: nothing was measured, so nothing can be resumed.
-    """
-    command = CommandLine(arguments, replayed=replayed)
+def closing_lines(conclusion: Conclusion, allowed: frozenset[Outcome]) -> list[str]:
+    """The lines about one problem set's outcomes, most severe first; none if it passed or only failed."""
     lines = []
     for outcome in sorted(conclusion.outcomes - {Outcome.PASSED, Outcome.FAILED}, reverse=True):
         is_allowed = " (allowed)" if outcome in allowed else ""
         data = conclusion.of_outcome(outcome)
         whose = f" ({data.ranked_by.name})" if data is not conclusion.data and data.ranked_by.name else ""
         lines.append(f"{outcome.words}{is_allowed}{whose}: {_REASONS.get(outcome, _meaning(outcome))(data)}")
-        ways = _WAYS[outcome](data, command) if outcome in _WAYS else []
-        if outcome not in allowed:
-            ways.append((_ALLOWING.get(outcome, _GREEN), command.with_options(_allow(outcome))))
-        lines += [f"  {what}:\n    {how}" for what, how in ways]
+        lines += _shown([step for step in next_steps(data) if step.about == outcome.option])
     return [part for line in lines for part in line.split("\n")]
+
+
+def allowing_lines(
+    outcomes: Collection[Outcome], allowed: frozenset[Outcome], command: CommandLine, status: int
+) -> list[str]:
+    """How to end a session of these outcomes, whose exit status is theirs, with another one."""
+    found = most_severe(set(outcomes) - allowed)
+    if found <= Outcome.FAILED or status != found:
+        return []
+    why = "exit with status 0 anyway"
+    if Outcome.IN_SAMPLE in set(outcomes) - allowed:  # what then judges decides
+        why = "let these problems count"
+    names = ",".join(one.option for one in sorted({*outcomes, *allowed}) if one > Outcome.FAILED)
+    return _shown([Step(why, command.resumed(f"--allow={names}"))])
+
+
+def _shown(steps: Iterable[Step]) -> list[str]:
+    return [f"  {step.reason.removeprefix('to ')}:\n    {step.command}" for step in steps]
 
 
 def status_line(outcomes: Iterable[Outcome], status: int) -> str:
@@ -41,14 +51,6 @@ def status_line(outcomes: Iterable[Outcome], status: int) -> str:
     return (
         f"exit status {status}: {found.words}, which is not a pass (docs/gate.md, Outcomes and exit statuses)"
     )
-
-
-_GREEN = "exit with status 0 anyway"
-_ALLOWING = {Outcome.IN_SAMPLE: "let these problems count"}
-
-
-def _allow(outcome: Outcome) -> str:
-    return f"--allow={outcome.option}"
 
 
 def _meaning(outcome: Outcome) -> Callable[[ReportData], str]:
@@ -89,22 +91,4 @@ _REASONS: dict[Outcome, Callable[[ReportData], str]] = {
     Outcome.INCOMPLETE: _incomplete,
     Outcome.NOTHING_JUDGED: _nothing_judged,
     Outcome.EXPORT_DIFFERS: lambda data: words.one_line(data.export_differs, 400),
-}
-
-
-_WAYS: dict[Outcome, Callable[[ReportData, CommandLine], list[tuple[str, str]]]] = {
-    Outcome.NO_BASELINE: lambda data, command: [
-        ("accept them as the baseline", command.resumed("--update-baseline"))
-    ],
-    Outcome.CANNOT_TELL: lambda data, command: [("settle it", one) for one in wording.settling(data.verdict)],
-    Outcome.IN_SAMPLE: lambda data, command: [
-        (
-            "judge models of this kind on problems that they were not trained on",
-            command.resumed("--model=out-of-fold"),
-        )
-    ],
-    Outcome.INCOMPLETE: lambda data, command: [
-        *([("measure the rest", command.resumed())] if data.scope.stopped else [])
-    ],
-    Outcome.EXPORT_DIFFERS: lambda data, command: [("see what differs", "tile-oracle model parity --help")],
 }

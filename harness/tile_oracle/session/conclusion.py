@@ -431,6 +431,7 @@ def _run_info(
         else "",
         accepting=command.resumed("--update-baseline") if options.command else "",
         resuming=command.resumed() if options.command else "",
+        out_of_fold=command.resumed("--model=out-of-fold") if options.command else "",
     )
 
 

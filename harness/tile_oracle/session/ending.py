@@ -237,7 +237,7 @@ class EndHooks:
             terminalreporter.section("tile-oracle", red=True)
             write_line(self.state.trouble)
         from tile_oracle.report.terminal import summary_lines
-        from tile_oracle.session.closing import status_line
+        from tile_oracle.session.closing import allowing_lines, status_line
 
         for conclusion in self.state.conclusions:
             open_ones = conclusion.outcomes - self.session.options.allow
@@ -256,19 +256,18 @@ class EndHooks:
             self._write_outcomes(write_line, conclusion)
         for note in dict.fromkeys([*self.session.notes, *self.state.notes]):
             write_line(f"note: {note}")
-        status = exit_status(terminalreporter)
-        if said := status_line(self.state.outcomes - self.session.options.allow, status):
+        status, allowed = exit_status(terminalreporter), self.session.options.allow
+        command = CommandLine(list(self.config.invocation_params.args), replayed=not self.session.remeasures)
+        if self.state.conclusions:
+            for line in allowing_lines(self.state.outcomes, allowed, command, status):
+                write_line(line)
+        if said := status_line(self.state.outcomes - allowed, status):
             write_line(said)
 
     def _write_outcomes(self, write_line: Callable[[str], None], conclusion: Conclusion) -> None:
         from tile_oracle.session.closing import closing_lines
 
-        lines = closing_lines(
-            conclusion,
-            self.session.options.allow,
-            list(self.config.invocation_params.args),
-            not self.session.remeasures,
-        )
+        lines = closing_lines(conclusion, self.session.options.allow)
         for line in ["", *lines] if lines else []:
             write_line(line)
 

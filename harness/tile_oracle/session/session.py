@@ -30,6 +30,7 @@ from tile_oracle.session.models import (
 )
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, set_name
+from tile_oracle.session.readable_baselines import refuse_damaged_baselines
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, KERNEL_SOURCES
 from tile_oracle.targets.target import Target
 
@@ -75,6 +76,10 @@ class Session(ABC):
             for part in self.plan.sets
         )
         """Of each problem set, the pickers that are judged."""
+        judged = [
+            (one, part) for several, part in zip(self.pickers, self.plan.sets, strict=True) for one in several
+        ]
+        refuse_damaged_baselines(judged, options, self.target)
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False
         self._began = time.monotonic()

@@ -1,0 +1,158 @@
+"""Every command that a session or its page proposes works where it is printed."""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, SHORTLY, TWO_KERNELS, Finished, Project
+from tests.session.recorded import SET, Recorded, make_recorded
+from tests.session.test_signals import after_tests
+from tile_oracle.judge.baseline_file import load_baseline, save_baseline
+from tile_oracle.session.outcome import Outcome
+
+REPLAY = ("--problem-set", SET, "--target", "replay")
+MEASURED = ("--problem-set", "four.csv", *TWO_KERNELS, "--model=out-of-fold", *SHORTLY)
+ANYWAY = "exit with status 0 anyway"
+
+
+@pytest.fixture(scope="module")
+def recorded(make_project: Callable[[], Project]) -> Recorded:
+    return make_recorded(make_project())
+
+
+def proposed(done: Finished, run: Path) -> dict[str, str]:
+    """What for -> command, of the terminal's last lines and of the run's page."""
+    lines = done.lines
+    said = {
+        lines[at - 1].strip(" :"): line.strip()
+        for at, line in enumerate(lines)
+        if re.match(r"    (pytest|tile-oracle) ", line)
+    }
+    page = (run / "report.html").read_text(encoding="utf-8")
+    for why, command in re.findall(r'<p>To ([^<]+):</p>\n<div class="command"><code>([^<]+)<', page):
+        said[html.unescape(why)] = html.unescape(command)
+    return said
+
+
+def status_of(project: Project, command: str) -> tuple[int, str]:
+    program, *arguments = shlex.split(command)
+    if program == "pytest":
+        done = project.pytest(*arguments)
+        return done.status, done.output
+    assert program == "tile-oracle"
+    called = [sys.executable, "-m", "tile_oracle.cli", *arguments]
+    ended = subprocess.run(
+        called, cwd=project.folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def newest(project: Project) -> Path:
+    return max(project.runs, key=lambda run: run.stat().st_mtime)
+
+
+def try_all(project: Project, done: Finished, *, expected: set[str]) -> dict[str, str]:
+    """Runs every proposal, those that change what is accepted last."""
+    found = proposed(done, newest(project))
+    assert set(found) == expected, done.output
+    for why, command in sorted(found.items(), key=lambda one: "--update-baseline" in one[1]):
+        status, output = status_of(project, command)
+        assert "Traceback" not in output
+        if why == ANYWAY or "accept" in why:
+            assert status == 0, (command, output)
+        assert status not in (2, 3, 4, 5), (command, output)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("--run-name=named",)])
+def test_a_replay_on_any_machine(recorded: Recorded, more: tuple[str, ...]) -> None:
+    """No device is here: nothing is tuned; everything is recorded: nothing is suggested."""
+    done = recorded.project.pytest(*REPLAY, f"--baseline-dir=empty{len(more)}", *more)
+    assert done.status == Outcome.NO_BASELINE
+    found = try_all(recorded.project, done, expected={"accept these picks as the baseline", ANYWAY})
+    assert found[ANYWAY].endswith(" --allow=no-baseline")
+
+
+@pytest.mark.slow
+def test_a_part_of_a_replay_says_both_reasons_in_one_command(recorded: Recorded) -> None:
+    part = recorded.problems[3].id
+    done = recorded.project.pytest(*REPLAY, "--baseline-dir=none", "-k", part)
+    assert done.status == Outcome.INCOMPLETE
+    found = try_all(recorded.project, done, expected={ANYWAY})
+    assert found[ANYWAY].endswith(" --allow=no-baseline,incomplete")
+
+
+@pytest.mark.slow
+def test_a_replay_that_fails(recorded: Recorded) -> None:
+    project = recorded.project
+    assert project.pytest(*REPLAY, "--update-baseline").status == 0
+    accepted = load_baseline(recorded.oracle.with_suffix(".json"))
+    assert accepted is not None
+    better = replace(accepted, efficiencies=dict.fromkeys(accepted.efficiencies, 1.0))
+    path = (
+        project.folder
+        / "strict"
+        / recorded.oracle.with_suffix(".json").relative_to(project.folder / "models")
+    )
+    save_baseline(better, path)
+    done = project.pytest(*REPLAY, "--baseline-dir=strict", "--mean-tolerance=0")
+    assert done.status == 1
+    try_all(
+        project,
+        done,
+        expected={
+            "see which picks became slower, and which changed",
+            "accept the loss as the new baseline, if it is intended",
+        },
+    )
+
+
+@pytest.mark.slow
+def test_a_measured_run(project: Project) -> None:
+    project.problem_set("four.csv", PROBLEMS)
+    done = project.pytest(*MEASURED)
+    assert done.status == Outcome.NO_BASELINE
+    found = proposed(done, newest(project))
+    assert {"accept these picks as the baseline", ANYWAY} <= set(found)
+    try_all(project, done, expected=set(found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("--run-name=spent",)])
+def test_a_spent_budget(project: Project, more: tuple[str, ...]) -> None:
+    project.problem_set("four.csv", PROBLEMS)
+    project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
+    done = project.pytest(*MEASURED, "--budget", "1h", "-p", "clock_that_jumps", *more)
+    assert done.status in (Outcome.INCOMPLETE, Outcome.NOTHING_JUDGED)
+    found = proposed(done, newest(project))
+    assert not [why for why in found if "accept" in why]
+    assert status_of(project, found[ANYWAY])[0] == 0
+    assert status_of(project, found["measure the rest"].replace(" --budget 1h -p clock_that_jumps", ""))[
+        0
+    ] in (0, 10)
+
+
+@pytest.mark.slow
+def test_ctrl_c_goes_on_and_accepts_nothing(project: Project) -> None:
+    project.problem_set("four.csv", PROBLEMS)
+    process = project.start(*MEASURED, "-v")
+    begin = after_tests(process, 1)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    done = Finished(process.returncode, begin + output)
+    assert done.status == 2, done.output
+    assert "--update-baseline" not in done.output
+    (rest,) = {line.strip() for line in done.lines if line.strip().startswith("pytest ")}
+    assert "--resume" in rest
+    assert status_of(project, rest)[0] in (0, 10)
