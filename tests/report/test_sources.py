@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
+from tile_oracle.operation import operation_named
+from tile_oracle.problem import problem_from_id
 from tile_oracle.report.data import ReportData, RunInfo, analyse
 from tile_oracle.report.html import report_html
 from tile_oracle.report.markdown import summary_markdown
@@ -48,6 +50,20 @@ def test_every_form_of_the_report_names_the_sources() -> None:
     page = report_html(data)
     assert "Sources of kernels" in page
     assert "70.7 %" in page
+    band = str(data.by_source["problem"].map(_size).value_counts().index[0])
+    of_band = data.by_source[data.by_source["problem"].map(_size) == band]
+    place = page[page.index('<table id="who-wins"') :].partition("</table>")[0]
+    assert band in place
+    for source in ("native", "cublaslt"):
+        won = int((of_band["winner"] == source).sum())
+        row = place[place.index(f">{source}</th>") :].partition("</tr>")[0]
+        assert f"{won} of {len(of_band)}</span>" in row
+
+
+def _size(problem: str) -> str:
+    """The band of size of a problem."""
+    of = problem_from_id(problem)
+    return next(name for name, belongs in operation_named(of.op).bands.items() if belongs(of))
 
 
 @pytest.mark.parametrize("source", ["native", None])

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import pandas as pd
+
 from tile_oracle.judge.failures import Failure
+from tile_oracle.operation import operation_named
 from tile_oracle.pages import charts, words
 from tile_oracle.pages.tables import (
     Block,
@@ -20,6 +23,7 @@ from tile_oracle.pages.tables import (
     times,
     whole,
 )
+from tile_oracle.problem import problem_from_id
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import kernel_facts
@@ -106,7 +110,7 @@ def _shade(share: float) -> Cell:
 
 
 def sources(data: ReportData) -> Sequence[Block]:
-    """The sources of kernels beside each other; none for a single one."""
+    """The sources of kernels beside each other, and which is fastest where; none for a single one."""
     figures = source_figures(data.by_source)
     if not figures:
         return []
@@ -118,23 +122,33 @@ def sources(data: ReportData) -> Sequence[Block]:
         (mean, lambda one: percent(one.mean_percent)),
         (Column("worst", "num", "the least of these"), lambda one: percent(one.worst_percent)),
     ]
-    drill = drill_cells(data)
-    lead = Column("lead", "num", "the oracle's TFLOPS / those of the best kernel of the other sources")
-    by_problem: list[Made] = [
-        (Column("problem", "id"), lambda row: drill[row["problem"]]),
-        (Column("fastest"), lambda row: Cell(row["winner"])),
-        (lead, lambda row: times(row["lead"])),
-        *(
-            (Column(one.source, "num"), lambda row, name=one.source: percent(100.0 * row[name]))
-            for one in figures
-        ),
+    return [Table.of("Sources of kernels", figures, columns, narrow=True), *_who_wins_where(data)]
+
+
+def _who_wins_where(data: ReportData) -> Iterator[Block]:
+    """Each source's share of the problems of a size, or of an arithmetic intensity, that it is fastest on."""
+    winner = data.by_source.set_index("problem")["winner"]
+    problems = [problem_from_id(str(name)) for name in winner.index]
+    bands = operation_named(problems[0].op).bands
+    inside = {name: [belongs(problem) for problem in problems] for name, belongs in bands.items()}
+    inside = {name: mask for name, mask in inside.items() if any(mask)}
+    heads = [
+        Column(name, "num", f"{words.count(sum(mask), 'problem')} of this band")
+        for name, mask in inside.items()
     ]
-    caption = "Best kernel of each source / oracle, greatest lead first"
-    options = {"name": "sources-by-problem", "sortable": True, "filter": "problems"}
-    return [
-        Table.of("Sources of kernels", figures, columns, narrow=True),
-        Table.of(caption, wording.rows(data.by_source), by_problem, **options),
+    rows = [
+        [Cell(one.source), *(_won(winner[mask] == one.source) for mask in inside.values())]
+        for one in source_figures(data.by_source)
     ]
+    yield Note("Who wins where: share of the problems on which a source has the fastest kernel.", scale=True)
+    yield Table(
+        "Who wins where, by size of problem", [Column("source"), *heads], rows, "who-wins", narrow=True
+    )
+
+
+def _won(won: pd.Series) -> Cell:
+    share = float(won.mean())
+    return replace(_shade(share), note=f"{int(won.sum())} of {len(won)}")
 
 
 _STATUS_CSS = {
