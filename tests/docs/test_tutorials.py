@@ -74,7 +74,7 @@ def run(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def words_of(report: Path) -> str:
     text = re.sub(r"<(script|style|svg)\b.*?</\1>", " ", report.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return html.unescape(re.sub(r"<[^>]+>", " ", text))
+    return html.unescape(re.sub(r"<[^>]+>", " ", re.sub(r"</?a\b[^>]*>", "", text)))
 
 
 def shown_in(shown: str, printed: str) -> str:
