@@ -68,6 +68,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "kernels",
             goes_on=_CACHED,
         ),
+        Command("new", "write a running example of an operation, or of kernels in Triton, to start from"),
         Command("pool portfolio", "choose the few kernels of a pool that come closest to all of them"),
         Command("pool search", "search an architecture's kernels for those that a model expects to be fast"),
     ),
