@@ -137,7 +137,7 @@ def test_an_export_of_other_trees_fails_and_says_so(
     assert f"scores    {4 * len(KERNELS)} of {4 * len(KERNELS)} differ" in said
     assert f"first score that differs: {PROBLEM}, {KERNELS[0].name}: " in said
     assert "was made from other trees than the folder's: log_time" in said
-    assert said.endswith("DOES NOT pick as the model folder\n")
+    assert said.endswith("DIFFERS from the model folder\n")
     assert exports_beside(other) == [tmp_path / "selector"]
 
 

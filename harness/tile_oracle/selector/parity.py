@@ -87,12 +87,12 @@ class Parity:
         ]
         pairs = self.kernels * self.problems
         if self.trees_only:
-            said = "scores" if self.passed else "DOES NOT score"
+            said = "scores as" if self.passed else "DIFFERS from"
             heads = [
                 f"{self.of}: {pairs:,} rows at thresholds",
                 f"  scores    {self.scores:,} of {pairs:,} differ",
             ]
-            return [*heads, *ends, f"  {said} as the model"]
+            return [*heads, *ends, f"  {said} the model"]
         shown = "not shown by it"
         if self.columns is not None:
             which = ", ".join(self.columns[:_NAMED]) + ", ..." * (len(self.columns) > _NAMED)
@@ -104,7 +104,7 @@ class Parity:
             f"  scores    {self.scores:,} of {pairs:,} differ",
             f"  picks     {self.picks:,} of {self.problems:,} differ{tied}",
             *ends,
-            f"  {'picks as the model folder' if self.passed else 'DOES NOT pick as the model folder'}",
+            f"  {'picks as the model folder' if self.passed else 'DIFFERS from the model folder'}",
         ]
 
 

@@ -69,7 +69,7 @@ def exports_differ(choice: ModelChoice, part: ProblemSet) -> str:
                 found.append(f"{place} could not be compared with {folder.name}: {error}")
                 continue
             found += [
-                f"{one.of} does not pick as {folder.name}: {one.picks:,} of {one.problems:,} picks differ, "
+                f"{one.of} differs from {folder.name}: {one.picks:,} of {one.problems:,} picks differ, "
                 f"{one.scores:,} scores; {next(iter(one.firsts.values()), 'nothing was compared')}"
                 for one in judged
                 if not one.passed
