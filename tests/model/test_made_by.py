@@ -44,6 +44,13 @@ def test_compiler_and_assembler_are_compared_by_their_versions(toolchain: str, d
     assert found == ([f"builds ({toolchain}, the model's {ZIG})"] if differs else [])
 
 
+def test_files_of_other_tools_are_no_compilers() -> None:
+    one, two = (MadeBy.of_names(f"imported from {name}.csv") for name in "ab")
+    assert differences(one, two) == []
+    assert differences(one, MadeBy.of_names("AMD clang 22.0")) == []
+    assert differences(MadeBy.of_names("AMD clang 22.0"), two) == []
+
+
 def test_device_and_driver_are_named() -> None:
     model, here = MadeBy.of_names(ZIG, "NVIDIA H200", "580"), MadeBy.of_names("", "NVIDIA H100", "570")
     assert differences(model, here) == [

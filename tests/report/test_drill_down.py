@@ -18,6 +18,7 @@ from tile_oracle.pages.words import microseconds
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.drill_down import DrillDown, KernelRow, drill_data, drill_down_of
 from tile_oracle.report.html import report_html
+from tile_oracle.report.pictures import under_the_roof
 
 RUN = RunInfo("a-run", target="sm_90", arch="sm_90")
 
@@ -148,6 +149,18 @@ def test_the_most_costly_problems_are_written_out_for_readers_without_scripts() 
     costly = [row["problem"] for row in drill_down_of(data).problems[:15]]
     written = re.findall(r'<details id="open=([^"]+)"><summary>.*?class="id">([^<]+)<', report_html(data))
     assert written == [(problem, problem) for problem in costly]
+
+
+def test_a_problem_says_how_near_its_oracle_is_to_the_device_s_limit() -> None:
+    problem = some_problems(1)[0]
+    assert under_the_roof(problem, 1.0, "No roofline") == ""
+    by_memory = problem.flops / problem.bytes / 1e3
+    assert under_the_roof(problem, by_memory / 4, (1e9, 1.0)).startswith("25 % of the memory's limit, ")
+    assert under_the_roof(problem, 50.0, (100.0, 1e9)) == "50 % of the arithmetic's limit, 100.0 TFLOPS"
+    data = a_report(2, 4, failures=0.0)
+    dtyped = dataclasses.replace(data, selection=data.selection.assign(dtype="bf16"))
+    facts = dict(json.loads(drill_data(dtyped))["problems"][0]["facts"])
+    assert "'s limit, " in facts["oracle"]
 
 
 def test_times_have_as_many_decimals_as_the_fastest_needs() -> None:

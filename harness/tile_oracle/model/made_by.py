@@ -24,6 +24,9 @@ MADE_BY_KEY = "made_by"
 COST = "on an H200 picks reached 98.8 % of clang's kernels and 96.1 % of the same kernels built by nvcc"
 """What such a difference has cost (docs/heuristic.md, ten problems of forward_smoke)."""
 
+IMPORTED = "imported from "
+"""What the toolchain of imported records begins with; the file's name follows."""
+
 _COLUMNS = {"toolchains": "toolchain", "devices": "device", "drivers": "driver"}
 _PROGRAM = re.compile(r"(AMD clang|clang|nvcc|ptxas|hipcc|g\+\+|gcc) (\d+(?:\.\d+)*)")
 
@@ -86,11 +89,16 @@ def differences(model: MadeBy, here: MadeBy) -> list[str]:
     Unknown names are not compared. Toolchains are compared by compiler, assembler and their versions: who
     packaged them does not change the code."""
     found = []
-    if model.toolchains and here.toolchains:
-        known = {program for name in model.toolchains for program in _programs(name)}
-        other = [name for name in here.toolchains if not set(_programs(name)) <= known]
+    # A file that was read is no compiler: what built its kernels is unknown.
+    built, there = (
+        {name: n for name, n in of.toolchains.items() if not name.startswith(IMPORTED)}
+        for of in (here, model)
+    )
+    if there and built:
+        known = {program for name in there for program in _programs(name)}
+        other = [name for name in built if not set(_programs(name)) <= known]
         if other:
-            found.append(f"builds ({other[0]}, the model's {_most(model.toolchains)})")
+            found.append(f"builds ({other[0]}, the model's {_most(there)})")
     for what, ours, theirs in (
         ("devices", here.devices, model.devices),
         ("drivers", here.drivers, model.drivers),

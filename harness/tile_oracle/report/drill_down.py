@@ -32,6 +32,7 @@ from tile_oracle.record.schema import STATUSES
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.lost_time import lost_times
+from tile_oracle.report.pictures import limits, under_the_roof
 from tile_oracle.report.terms import anchor, word_patterns
 
 MOST_ROWS = 16_000
@@ -75,7 +76,8 @@ class DrillDown:
     """Kernels of problems.
 
     problems: rows of the selection, in the order of the page. rows: of each problem, fastest first. columns:
-    of a problem's kernels. kernels: short names. facts: texts of the last columns, of each kernel.
+    of a problem's kernels. kernels: short names. facts: texts of the last columns, of each kernel. limits: of
+    the device (pictures.limits).
     """
 
     problems: Sequence[Mapping[str, Any]]
@@ -83,6 +85,7 @@ class DrillDown:
     columns: Sequence[Column]
     kernels: Sequence[str]
     facts: Sequence[tuple[str, ...]]
+    limits: tuple[float, float] | str
 
     @classmethod
     def of(cls, data: ReportData) -> DrillDown:
@@ -116,6 +119,7 @@ class DrillDown:
             columns,
             _short_names(names, data.final),
             list(zip(*facts.values(), strict=True)) if facts else [()] * len(names),
+            limits(data),
         )
 
     def table(self, problem: int, rows: Sequence[KernelRow]) -> Table:
@@ -200,11 +204,12 @@ def about(data: ReportData, place: int) -> View:
     down = drill_down_of(data)
     row = down.problems[place]
     problem = problem_from_id(str(row["problem"]))
-    covered, lost = row["coverage"] == COVERED, row["lost_us"]
+    covered, lost, speed = row["coverage"] == COVERED, row["lost_us"], row["oracle_tflops"]
     facts = {
         "kinds": ", ".join(slices_of(problem)),
         "size": f"{words.amount(row['flops'], 'FLOP')}, {words.amount(problem.bytes, 'B')}",
         "efficiency": words.percent(100 * row["efficiency"]) if covered else row["coverage"],
+        "oracle": "" if pd.isna(speed) else under_the_roof(problem, float(speed), down.limits),
         "lost time": "" if pd.isna(lost) or not lost > 0 else f"{words.microseconds(lost)} µs",
         "why": wording.why(row) if covered else "",
     }

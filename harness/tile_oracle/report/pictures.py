@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from tile_oracle.arch import known_archs, load_arch
 from tile_oracle.pages import charts, words
-from tile_oracle.problem import problem_from_id
+from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.lost_time import lost_times
 
@@ -69,37 +69,59 @@ def lost_time_curve(data: ReportData) -> Markup | None:
     )
 
 
-def roofline(data: ReportData) -> tuple[Markup | None, str]:
-    """(chart, note): the oracles' TFLOPS over arithmetic intensity, under the peak and the memory bandwidth
-    of the architecture table. Without known peaks there is no chart, and the note says so."""
+def limits(data: ReportData) -> tuple[float, float] | str:
+    """(peak in TFLOPS, memory bandwidth in GB/s) of the run's architecture and data type, or why they are not
+    known."""
     name = data.run.arch or data.run.target
     peak = load_arch(name).peak if name in known_archs() else None
     selection = data.selection[data.selection["oracle_tflops"].notna()]
     if peak is None or selection.empty:
-        return None, f"No roofline: the peaks of {words.one_line(name) or 'this device'} are not known."
-    hardware = load_arch(name).hardware
-    dtype = str(selection["dtype"].iloc[0])
+        return f"No roofline: the peaks of {words.one_line(name) or 'this device'} are not known."
+    hardware, dtype = load_arch(name).hardware, str(selection["dtype"].iloc[0])
     each = peak.flops_a_cu_and_clock.get(dtype)
     if each is None:
-        return None, f"No roofline: the peak of {name} for {words.one_line(dtype)} is not known."
-    top = each * hardware.num_cus * hardware.max_clock_mhz * 1e6 / 1e12
+        return f"No roofline: the peak of {name} for {words.one_line(dtype)} is not known."
+    return each * hardware.num_cus * hardware.max_clock_mhz * 1e6 / 1e12, float(peak.memory_gb_s)
+
+
+def under_the_roof(problem: Problem, tflops: float, known: tuple[float, float] | str) -> str:
+    """How near a speed is to what limits the problem: 41 % of the memory's limit, 300 TFLOPS; "" if unknown.
+    known: `limits`."""
+    if isinstance(known, str):
+        return ""
+    peak, memory_gb_s = known
+    by_memory = problem.flops / problem.bytes * memory_gb_s / 1e3
+    what = "memory's" if by_memory < peak else "arithmetic's"
+    limit = min(by_memory, peak)
+    return f"{100.0 * tflops / limit:,.0f} % of the {what} limit, {words.tflops(limit)} TFLOPS"
+
+
+def roofline(data: ReportData) -> tuple[Markup | None, str]:
+    """(chart, note): the oracles' TFLOPS over arithmetic intensity, under the peak and the memory bandwidth
+    of the architecture table. Without known peaks there is no chart, and the note says so."""
+    known = limits(data)
+    if isinstance(known, str):
+        return None, known
+    top, memory_gb_s = known
+    selection = data.selection[data.selection["oracle_tflops"].notna()]
     moved = [float(problem_from_id(str(problem)).bytes) for problem in selection["problem"]]
     intensity = selection["flops"].to_numpy(dtype=np.float64) / np.array(moved)
     speed = selection["oracle_tflops"].to_numpy(dtype=np.float64)
     low, high = float(intensity.min()) / 1.5, max(float(intensity.max()) * 1.5, 1.0)
-    ridge = top * 1e12 / (peak.memory_gb_s * 1e9)
+    ridge = top * 1e12 / (memory_gb_s * 1e9)
     bends = sorted({low, min(max(ridge, low), high), high})
-    corner = [(x, min(x * peak.memory_gb_s / 1e3, top)) for x in bends]
+    corner = [(x, min(x * memory_gb_s / 1e3, top)) for x in bends]
     chart = charts.scatter(
         [
             (float(a), float(b), str(p))
             for a, b, p in zip(intensity, speed, selection["problem"], strict=True)
         ],
         dots="oracle of a problem",
-        limit=charts.Line(f"limit: {top:,.0f} TFLOPS, {peak.memory_gb_s:,} GB/s", corner, "second"),
+        limit=charts.Line(f"limit: {top:,.0f} TFLOPS, {memory_gb_s:,.0f} GB/s", corner, "second"),
         x_name="FLOP per byte, each tensor moved once",
         y_name="TFLOPS of the oracle",
     )
+    name, dtype = data.run.arch or data.run.target, selection["dtype"].iloc[0]
     note = (
         f"Roofline: the limits are the peak of {name} for {dtype} and its memory bandwidth, from the "
         "architecture table. A problem that stays in the cache can lie above the slope."
