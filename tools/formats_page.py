@@ -11,6 +11,7 @@ from tile_oracle.foreign.formats import FORMATS, IMPORT, KERNELS, MODEL, PROBLEM
 from tile_oracle.foreign.importers import import_file
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.pickers.table import picker_of_file
 from tile_oracle.pool.rules import load_rule_set
 from tile_oracle.problem_set import load_problem_set
 
@@ -38,7 +39,9 @@ def _kernels(path: Path, _: Format | None) -> str:
 
 
 def _model(path: Path, _: Format | None) -> str:
-    if path.suffix == ".csv":
+    if (table := picker_of_file(path, ARCH)) is not None:
+        return f"{len(table.rows)}"
+    if path.suffix in (".csv", ".log"):
         return f"{len(read_picks_file(path, [_PICKED]).rankings)}"
     Predictor.load(path)
     return "yes"
@@ -76,8 +79,8 @@ _HEAD = f"""\
 For engineers who have files of other tools. Every command that reads a file finds out what it is, from its
 name and its first lines. `python -m tools.formats_page` writes this page: it gives a small file of each
 format to each command (`tests/foreign/formats`). A cell is what the command read: of records ({ARCH}) the
-rows that are ok, of a problem set the distinct problems. `-` means that the command says what the file is,
-and which command takes it.
+rows that are ok, of a problem set the distinct problems, of a model its picks. `-` means that the command
+says what the file is, and which command takes it.
 
 | a file is | for example | `runs import` | `--problem-set` | `--kernel-set` | `--model` |
 |---|---|---|---|---|---|

@@ -100,7 +100,7 @@ def test_a_damaged_row_is_named(tmp_path: Path) -> None:
 def test_picks_become_a_table_that_is_read_again(tmp_path: Path) -> None:
     problem = GemmProblem("bf16", "rcr", 64, 256, 5120)
     name = "gemm_bf16_rcr_mem_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_16x16x16"
-    text = tuned_table([Winner(problem, name, 21.19)], "gfx950", 256)
+    text, _ = tuned_table([Winner(problem, name, 21.19)], "gfx950", 256)
     header, row = text.splitlines()
     assert header == PLAIN.splitlines()[0]
     cells = dict(zip(header.split(","), row.split(","), strict=True))
@@ -135,6 +135,7 @@ def test_the_picks_of_a_model_are_written(tmp_path: Path) -> None:
     assert main(["pick", conv, "--arch", "gfx950", "--engine", "python", "--aiter", str(out)]) == 2
 
 
+KERNEL = "gemm_bf16_rcr_mem_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_16x16x16"
 BATCHED = "gfx,cu_num,B,M,N,K,kernelId,us,kernelName\ngfx950,256,16,1,8,8,1,5,bf16_batched"
 DENSE = PLAIN.replace("torch.float32", "torch.bfloat16")
 SECOND = DENSE.splitlines()[1].replace("950,256,64", "950,256,128").replace("21.19", "42.38")
@@ -194,3 +195,28 @@ def test_names_in_lower_case_are_read_too(tmp_path: Path) -> None:
     )
     found = load_problem_set(str(tmp_path / "x.csv"))
     assert found.problems == (GemmProblem("bf16", "rcr", 8, 16, 32),)
+
+
+def test_picks_go_into_the_table_that_there_is(tmp_path: Path) -> None:
+    """Rows of other devices and libraries keep their bytes; ours of the same key are replaced."""
+    path = tmp_path / "bf16_tuned_gemm.csv"
+    one, two = (GemmProblem("bf16", "rcr", m, 256, 5120) for m in (64, 32))
+    other = DENSE.splitlines()[1].replace("gfx950,256", "gfx942,80")
+    first, kept = tuned_table(
+        [Winner(one, "gemm_a", 20.0), Winner(two, "gemm_b", 10.0)], "gfx950", 256, DENSE + other
+    )
+    assert kept == ["gemm-bf16-rcr-m64-n256-k5120: the table has a kernel of asm, which is kept"]
+    assert first.startswith(DENSE + other + "\n")
+    again, kept = tuned_table([Winner(two, "gemm_c", 11.0), Winner(one, "gemm_d", 5.0)], "gfx950", 80, first)
+    assert (again.count("gemm_b"), again.count("gemm_c"), kept) == (1, 1, [])  # another number of units
+    third, _ = tuned_table([Winner(two, KERNEL, 12.0)], "gfx950", 256, again)
+    assert [line for line in third.splitlines() if KERNEL not in line] == [
+        line for line in again.splitlines() if "gemm_b" not in line
+    ]
+    path.write_text(third)
+    assert len(load_problem_set(f"{path}:gfx950").problems) == 2
+    found = import_file(path, "gfx950", device="256")
+    assert found.records["status"].tolist() == ["ok", "untimed"]
+    assert "untimed: libtype says that its time may be predicted" in str(found.summary)
+    with pytest.raises(ProblemError, match="other columns"):
+        tuned_table([], "gfx950", 256, BLOCK_SCALED)

@@ -107,3 +107,22 @@ def test_other_commands_say_what_a_file_is(tmp_path: Path) -> None:
     known = recognised(tmp_path / "x.csv", (tmp_path / "x.csv").read_text())
     assert known is not None
     assert known.what == "a table of problems"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("x.autotune.json", '{"key": [1, 2, 3], "configs_timings": [[7, 8], 9]}'),
+        ("x.json", '[{"m": 1, "dtype_a": 1, "dtype_acc": 2, "layout": "tnn"}, 7]'),
+        ("x.jsonl", '{"definition": 1, "workload": {"axes": {}}, "evaluation": [1]}'),
+        ("x.csv", "Problem,Provider,OperationKind,Operation,gemm_kind\n1,CUTLASS,gemm,one,universal\n"),
+        ("gfx950.fdb.txt", f"{'9' * 5000}-1-1-1x1-1-1-1-1-0x0-1x1-1x1-0-NHWC-FP16-F=a:1,0,b"),
+        ("x.log", "AUTOTUNE mm(1x1, 1x1)\nstrides: [1, [1\n"),
+    ],
+)
+def test_damaged_files_are_refused_in_one_line(tmp_path: Path, file: str, text: str) -> None:
+    (tmp_path / file).write_text(text)
+    with pytest.raises(RecordError, match=r"\A[^\n]+\Z"):
+        import_file(tmp_path / file, ARCH, layout=LAYOUT)
+    with pytest.raises(ProblemSetError, match=r"\A[^\n]+\Z"):
+        load_problem_set(str(tmp_path / file))

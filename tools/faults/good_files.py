@@ -35,7 +35,8 @@ class Format:
     """How a file of this format is written from the victim's and the witness's fields.
 
     witness: its kernel, or its problem in a list of problems (is_list). takes: what such a file can state, as
-    names in tools.faults.lies. layout: what the user states with it.
+    names in tools.faults.lies. layout: what the user states with it. alone: it needs
+    no file beside it.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Format:
     arch: str = "gfx950"
     is_list: bool = False
     layout: str = ""
+    alone: bool = True
 
 
 def _figures(problem: Problem, latency_ms: float) -> Row:
@@ -348,7 +350,7 @@ FORMATS: tuple[Format, ...] = (
     Format("MIOpen's find-db", "gfx95064.HIP.fdb.txt", (_FOUND, _FOUND | {"solver": "Two", "ms": WITNESS_MS}),
            "grouped_conv_forward_bf16_2d_miopen.Two", _find_db, frozenset({"found"})),
     Format("flashinfer-bench", "t.jsonl", (_TRACE, _TRACE | {"solution": "two", "ms": WITNESS_MS}),
-           "gemm_fp16_rcr_flashinfer.two", _traces, frozenset({"trace"})),
+           "gemm_fp16_rcr_flashinfer.two", _traces, frozenset({"trace"}), alone=False),
     Format("list of BLAS calls", "calls.log", (_LISTED, _LISTED | {"N": 128}),
            "gemm-bf16-rcr-m128-n512-k5120", _calls, frozenset({"calls"}), is_list=True),
     Format("table of problems", "p.csv", (_SHAPE, _SHAPE | {"M": 128}), "gemm-bf16-rcr-m128-n512-k5120",

@@ -52,9 +52,14 @@ def _command(*words: str) -> Callable[[Path], int]:
     return read
 
 
-_IMPORT = _command("import", "FILE", "--arch", "gfx950", "-o", "OUT")
+_IMPORTED = ("import", "FILE", "--arch", "gfx950", "-o", "OUT")
+_IMPORT = _command(*_IMPORTED)
 _PROBLEM_SET = _command("problems", "FILE", "-o", "TABLE")
 _KERNEL_SET = _command("kernels", "--kernel-set", "FILE", "--arch", "gfx950")
+
+
+def _imported(form: Format) -> Callable[[Path], int]:
+    return _command(*_IMPORTED, *(("--layout", form.layout) if form.layout else ()))
 
 
 def _written(form: Format) -> bytes:
@@ -126,8 +131,11 @@ def _shipped(name: str) -> bytes:
 
 KINDS = (
     *(
-        FileKind(form.name, form.file, partial(_written, form), _PROBLEM_SET if form.is_list else _IMPORT)
+        FileKind(
+            form.name, form.file, partial(_written, form), _PROBLEM_SET if form.is_list else _imported(form)
+        )
         for form in FORMATS
+        if form.alone
     ),
     FileKind("records", "records.parquet", _records, _IMPORT),
     FileKind("problem set", "shapes.csv", lambda: _shipped("forward_smoke"), _PROBLEM_SET),

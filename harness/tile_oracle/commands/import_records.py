@@ -38,6 +38,8 @@ axis `problem` with an id, or its dimensions.
 What hipblaslt-bench and rocblas-bench print is recognized, too: the kernel is the library's solution
 (gemm_bf16_rcr_hipblaslt.s300662), so run hipblaslt-bench with --print_kernel_info. Batches, beta, padded
 matrices and other types are refused and counted.
+So are AITER's tuned tables, TunableOp's results, CUTLASS's profiler, Triton's autotune.json (with --layout),
+Inductor's logs, MIOpen's find-db and traces of flashinfer-bench; docs/formats.md lists all formats.
 Sweeps of CK DSL name a kernel by tile and pipeline. Tiles other than the published ones need warp_m, ...,
 warp_tile_k as well.
 """

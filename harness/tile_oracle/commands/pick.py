@@ -7,22 +7,19 @@ import json
 import math
 import sys
 import time
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from tile_oracle.arch import load_arch
+from tile_oracle.commands.aiter_table import AITER, winner, write_table
 from tile_oracle.commands.arguments import (
     PROBLEMS,
     argument,
     flag,
     json_flag,
 )
-from tile_oracle.commands.json_output import write_text
 from tile_oracle.commands.open_registry import open_registry, outside_note, registry_arguments, say_models
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
-from tile_oracle.foreign.aiter import Winner, tuned_table
-from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.foreign.aiter import Winner
 from tile_oracle.problem import Problem
 from tile_oracle.registry import Budget, Pick, results
 from tile_oracle.registry.rankers import Candidates
@@ -55,7 +52,7 @@ ARGUMENTS = (
     PROBLEMS,
     argument("--top", "K", "picks shown (default: 1, with --predictions 10)", type=int),
     json_flag("one object per problem and line"),
-    argument("--aiter", "FILE", "also write the picks of GEMMs as a tuned table of AITER (CSV)", type=Path),
+    *AITER,
     argument(
         "--measure", "TIME", "if no model fits, measure the pool for this long (10s, 2m) and keep the result"
     ),
@@ -94,32 +91,14 @@ def run(args: argparse.Namespace) -> int:
                 continue
             took = time.perf_counter() - loaded
             if args.aiter is not None:
-                winners += _winners(problem, picks)
+                winners.append(winner(problem, picks[0] if picks else None))
             if args.json:
                 print(json.dumps(_as_json(problem, picks, candidates, loaded - began, took)))
             else:
                 print(_as_text(problem, picks, candidates, loaded - began, took))
         if args.aiter is not None:
-            _write_table(args.aiter, winners, registry.arch or "")
+            write_table(args, winners, registry.arch or "")
     return status
-
-
-def _winners(problem: Problem, picks: list[Pick]) -> list[Winner]:
-    """The pick as a row of a tuned table. Raises ModelError for what such a table cannot say."""
-    if problem.op != GemmProblem.op:
-        raise ModelError(f"--aiter: {problem.id} is not a GEMM, and AITER's tuned tables hold only GEMMs")
-    first = picks[0] if picks else None
-    tflops = first and (first.measured_tflops or first.predicted_tflops)
-    if first is None or not tflops:
-        raise ModelError(
-            f"--aiter: the speed of the pick for {problem.id} is unknown: the model only orders kernels"
-        )
-    return [Winner(cast(GemmProblem, problem), first.kernel.name, tflops)]
-
-
-def _write_table(path: Path, winners: list[Winner], arch: str) -> None:
-    text = tuned_table(winners, arch, load_arch(arch).hardware.num_cus)
-    write_text(path, text)
 
 
 def _say_none(problem: Problem, why: str, args: argparse.Namespace, *, can_measure: bool) -> None:

@@ -7,12 +7,18 @@ import json
 import sys
 from dataclasses import replace
 
+from tile_oracle.commands.aiter_table import AITER, winner, write_table
 from tile_oracle.commands.arguments import PROBLEMS, QUIET, argument
 from tile_oracle.commands.json_output import progress_stream
-from tile_oracle.commands.open_registry import open_registry, outside_note, registry_arguments
+from tile_oracle.commands.open_registry import (
+    open_registry,
+    outside_note,
+    registry_arguments,
+)
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.tune_set import COLD_START_ARGUMENTS, seed_from_records, tune_set
 from tile_oracle.errors import TargetError, TunedError
+from tile_oracle.foreign.aiter import Winner
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_FINAL
@@ -40,6 +46,7 @@ ARGUMENTS = (
         "--from-records", "RUN", "keep the oracles of runs, without measuring anything", nargs="+", default=()
     ),
     QUIET,
+    *AITER,
     COLD_START_ARGUMENTS,
     *registry_arguments(arch=False),
 )
@@ -52,11 +59,14 @@ def run(args: argparse.Namespace) -> int:
             "give problems to measure, runs by --from-records, or a set by --problem-set, and only "
             "one of them"
         )
+    if args.aiter is not None and not args.problems:
+        raise TunedError("--aiter needs the problems as arguments; a file of problems is one")
     if args.problem_set:
         return tune_set(args)
     budget_s = duration_s("--budget", args.budget or "60s")
     problems = problems_of_arguments(args.problems)
     status = 0
+    winners: list[Winner] = []
     with open_registry(args, None, problems) as registry:
         if args.from_records:
             return seed_from_records(registry, args.from_records)
@@ -73,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
                 status = 1
                 continue
             measured, pick = tuning.measured, tuning.pick
+            if args.aiter is not None:
+                winners.append(winner(problem, pick))
             if args.json:
                 print(
                     json.dumps(
@@ -94,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
                 + ", ".join(f"{count} {word}" for word, count in sorted(measured.statuses.items()))
                 + f"), {measured.seconds:.1f} s"
             )
+        if args.aiter is not None:
+            write_table(args, winners, registry.arch or "")
         if registry.tuned is not None:
             print(f"tuned results: {registry.tuned.path}", file=progress_stream(args))
     return status

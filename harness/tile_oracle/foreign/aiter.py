@@ -54,7 +54,10 @@ _MORE = (
 FIELDS: Mapping[str, Field] = {
     **GEMM_FIELDS,
     "outdtype": Field(holds=GEMM_FIELDS["outdtype"].holds, of="problem", why=MORE),
-    **dict.fromkeys(("m", "n", "k", "libtype", "solidx", "kernelid", "kernelname", "splitk", "us"), UNUSED),
+    "libtype": Field(
+        holds=lambda text, _: text != LIBTYPE, why="says that its time may be predicted", status="untimed"
+    ),
+    **dict.fromkeys(("m", "n", "k", "solidx", "kernelid", "kernelname", "splitk", "us"), UNUSED),
 }
 _LAYOUT = "rcr"
 _OF_KERNEL = ("libtype", "kernelid", "solidx", "splitk")
@@ -68,6 +71,8 @@ HEADER = (
 )  # fmt: skip
 """The columns of written tables: the variant with the column `dtype`."""
 LIBTYPE = "tile_oracle"
+_KEY = HEADER.index("libtype")
+"""Columns before it say what a row is for."""
 _TORCH = {
     "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32", "fp8": "torch.float8_e4m3fn",
 }  # fmt: skip
@@ -81,9 +86,13 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
         us = row.get("us", "")
         stated = {name: cell for name, cell in row.items() if name not in ("tflops", "us", "kernelname")}
         more = [what for pattern, what in _MORE if pattern.search(names)]
-        entry = gemm_entry(
+        one = gemm_entry(
             (_dtype(row, names), _LAYOUT, *(row[name] for name in "mnk")),
-            kernel=("aiter", row.get("kernelname", ""), {name: row.get(name, "") for name in _OF_KERNEL}),
+            kernel=(
+                "aiter",
+                row.get("kernelname", ""),
+                {name: row.get(name, "") for name in _OF_KERNEL},
+            ),
             times_ms=[number_of(us) / 1e3],
             figures=_tflops(row),
             stated=stated,
@@ -93,7 +102,7 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
             text=",".join(cells.values()),
         )
         # Tables of `tuned_table` name our kernels.
-        yield replace(entry, kernel=row["kernelname"]) if row.get("libtype") == LIBTYPE else entry
+        yield replace(one, kernel=row["kernelname"]) if row.get("libtype") == LIBTYPE else one
 
 
 def _tflops(row: Mapping[str, str]) -> dict[str, float]:
@@ -129,26 +138,39 @@ class Winner:
         return self.problem.flops / (self.tflops * 1e6)
 
 
-def tuned_table(winners: Iterable[Winner], arch: str, compute_units: int) -> str:
-    """Picks of dense GEMMs of layout rcr as a tuned table, one row per problem, in the given order.
+def tuned_table(
+    winners: Iterable[Winner], arch: str, compute_units: int, before: str = ""
+) -> tuple[str, list[str]]:
+    """Picks of dense GEMMs of layout rcr as rows of a tuned table, one per problem, and why others are not.
 
+    before: the table that there is. Its lines stay as they are, but for rows of ours of the same device and
+    problem, which are replaced. A row that another library has of them is kept: AITER takes no key twice.
     AITER itself calls only kernels of its own libraries. These rows have the libtype `tile_oracle`, for a
-    dispatcher that knows our kernel names. Raises ProblemError for a GEMM that such a table cannot express.
+    dispatcher that knows our kernel names. Raises ProblemError for a GEMM that such a table cannot express,
+    and for a table with other columns.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEADER)
+    lines = before.splitlines() or [",".join(HEADER)]
+    if lines[0].split(",") != list(HEADER):
+        raise ProblemError("the table has other columns than AITER's of bf16 and fp16: write another file")
+    rows = {
+        tuple(cells[:_KEY]): (cells[_KEY], line) for line, cells in zip(lines, csv.reader(lines), strict=True)
+    }
+    kept = []
     for one in winners:
         problem = one.problem
         if problem.layout != _LAYOUT:
             raise ProblemError(f"{problem.id}: AITER's tuned tables hold only GEMMs of layout {_LAYOUT}")
-        gb_per_s = problem.bytes / (one.us * 1e3)
-        writer.writerow(
-            (
-                *(safe_cell(arch), compute_units, problem.M, problem.N, problem.K, False),
-                *(_TORCH[problem.dtype], _TORCH[problem.result_dtype], False, False, LIBTYPE, 0),
-                *(problem.split_k, f"{one.us:.4f}", safe_cell(one.kernel), "0.0"),
-                *(f"{one.tflops:.2f}", f"{gb_per_s:.2f}"),
-            )
+        key = (
+            *(safe_cell(arch), compute_units, problem.M, problem.N, problem.K, False),
+            *(_TORCH[problem.dtype], _TORCH[problem.result_dtype], False, False),
         )
-    return text.getvalue()
+        library, _ = rows.get(tuple(map(str, key)), (LIBTYPE, ""))
+        if library != LIBTYPE:
+            kept.append(f"{problem.id}: the table has a kernel of {library}, which is kept")
+            continue
+        gb_per_s = problem.bytes / (one.us * 1e3)
+        text = io.StringIO()
+        further = (problem.split_k, f"{one.us:.4f}", safe_cell(one.kernel), "0.0", f"{one.tflops:.2f}")
+        csv.writer(text, lineterminator="").writerow((*key, LIBTYPE, 0, *further, f"{gb_per_s:.2f}"))
+        rows[tuple(map(str, key))] = (LIBTYPE, text.getvalue())
+    return "".join(f"{line}\n" for _, line in rows.values()), kept

@@ -94,18 +94,25 @@ class Format:
         from tile_oracle.foreign.pairs import PairRows  # numpy, which lists of problems do not need
 
         if self.entries is not None:
-            return PairRows(own=self.fields).take(self.entries(listed))
+            return PairRows(own=self.fields).take(self._rows(listed, self.entries))
         if not self.pairs:
             return None
         reader = import_module(f"tile_oracle.foreign.{self.pairs}")
         found: PairRows | None = reader.read_text(listed.text())
         return found
 
+    def _rows(self, listed: ListFile, read: Callable[[ListFile], Iterator[Entry]]) -> Iterator[Entry]:
+        try:
+            yield from read(listed)
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
+            why = f"{type(error).__name__} {error}"[:200]
+            raise listed.error(f"this begins as {self.what}, but is none: {why}") from None
+
     def entries_in(self, listed: ListFile) -> Iterator[Entry] | None:
         """The rows of a file; None if it is not read by this module. Raises ProblemSetError."""
         if self.entries is not None:
-            return self.entries(listed)
-        found = self.pairs_in(listed)
+            return self._rows(listed, self.entries)
+        found = self.pairs_in(listed) if self.pairs else None
         if found is None:
             return None
         refused = [Entry(why=why, text=text) for why, text in found.refused]
@@ -151,12 +158,17 @@ _TIMES = {name for name, one in FIELDS.items() if one.fills in ("latency", "late
 _EXPERTS = "fused experts are no operation here"
 _BOTH = (IMPORT, PROBLEMS)
 
+TUNED = "an AITER table of tuned GEMMs"
+RANKING = "a ranking of Origami, whose times are predicted"
+PICK_LOG = "a log of tilewright's picks"
+
 FORMATS: tuple[Format, ...] = (
     Format("a list of tile_engine's problems", _ending(".py"), (PROBLEMS,)),
     Format("a CK Builder config file", _ending(".conf"), (KERNELS,)),
     Format("a model of tilewright", _ending(".tilewright.bin"), why="it ranks hipBLASLt's solutions alone"),
     Format("a tree model without its feature_spec.json", lambda head: head.begin.startswith("tree\n"),
            why="--model takes a folder with both"),
+    Format(PICK_LOG, lambda head: "[TILEWRIGHT_PICK]" in head.begin, (MODEL,)),
     Format("a list of MIOpenDriver lines", lambda head: miopen_driver.is_driver_list(head.begin), (PROBLEMS,),
            entries=miopen_driver.driver_entries),
     Format("an AITER table of fused experts", lambda head: head.columns >= aiter.EXPERTS, why=_EXPERTS),
@@ -165,7 +177,7 @@ FORMATS: tuple[Format, ...] = (
            why="its operation is none of tile-oracle's"),
     Format("an AITER list of shapes to tune", lambda head: _is_aiter(head) and "us" not in head.columns,
            (PROBLEMS,), entries=aiter.aiter_entries, fields=aiter.FIELDS),
-    Format("an AITER table of tuned GEMMs", _is_aiter, _BOTH,
+    Format(TUNED, _is_aiter, (*_BOTH, MODEL),
            entries=aiter.aiter_entries, fields=aiter.FIELDS),
     Format("a table of CK Tile's benchmark of attention", lambda head: head.columns >= fmha.COLUMNS, _BOTH,
            entries=fmha.fmha_entries, fields=fmha.FIELDS),
@@ -200,8 +212,8 @@ FORMATS: tuple[Format, ...] = (
            entries=flashinfer_bench.trace_entries),
     Format("a definition of flashinfer-bench", _keys("op_type", "axes", "inputs", "outputs"),
            why="a problem needs the sizes that its traces have"),
-    Format("a ranking of Origami, whose times are predicted", _columns("problem", "rank", "latency", "mt_m"),
-           (PROBLEMS,), entries=origami.ranking_entries),
+    Format(RANKING, _columns("problem", "rank", "latency", "mt_m"),
+           (PROBLEMS, MODEL), entries=origami.ranking_entries),
     Format("a table of vLLM's or SGLang's fused experts",
            lambda head: _EXPERTS_FILE.match(head.path.name) is not None, why=_EXPERTS),
     Format("a list or a rule set of kernels", lambda head: any(map(head.has, _OF_KERNELS)), (KERNELS,)),
@@ -216,12 +228,22 @@ FORMATS: tuple[Format, ...] = (
 """All formats; the first that is found counts."""
 
 
+def recognised(path: Path, text: str) -> Format | None:
+    """The format of a file with this beginning; None for one that is not known."""
+    head = Head(path, text.removeprefix("\ufeff"))
+    return next((one for one in FORMATS if one.found(head)), None)
+
+
+def format_of(path: Path) -> Format | None:
+    """The format of a file; None for one that is not known. Raises OSError."""
+    return recognised(path, _begin(path))
+
+
 def refusal(path: Path, door: str) -> str:
     """The end of a message on a file that a command did not take: what it is, and what takes it; "" if it is
     not known, or is what that command takes."""
     try:
-        with path.open("rb") as file:
-            text = file.read(HEAD_BYTES).decode("utf-8", "replace")
+        text = _begin(path)
     except OSError:
         return ""
     known = recognised(path, text)
@@ -230,7 +252,6 @@ def refusal(path: Path, door: str) -> str:
     return "" if door in known.taken_by else f"; {known.said}"
 
 
-def recognised(path: Path, text: str) -> Format | None:
-    """The format of a file with this beginning; None for one that is not known."""
-    head = Head(path, text.removeprefix("\ufeff"))
-    return next((one for one in FORMATS if one.found(head)), None)
+def _begin(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(HEAD_BYTES).decode("utf-8", "replace")

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import ModelError, ProblemError
-from tile_oracle.foreign.aiter import OF_AITER, aiter_entries
+from tile_oracle.foreign.aiter import aiter_entries
+from tile_oracle.foreign.formats import PICK_LOG, RANKING, TUNED, format_of
 from tile_oracle.foreign.list_file import ListFile
 from tile_oracle.kernel import Kernel
 from tile_oracle.operations.gemm.blas_call import gemm_of
@@ -26,7 +27,6 @@ from tile_oracle.record.dataset_file import digest_of
 Key = tuple[str, str, int, int, int]
 """Data type ("" for any), layout, M, N, K."""
 
-_RANKING = ("problem", "rank", "latency", "mt_m", "mt_n", "mt_k")
 _RANKING_NAME = re.compile(r"(?:.*_)?(?P<gfx>gfx\w+?)_(?P<dtype>[a-z0-9]+)_(?P<trans>[NT]{2})")
 _LOGGED = re.compile(
     r"\[TILEWRIGHT_PICK\] m=(?P<m>\d+) n=(?P<n>\d+) k=(?P<k>\d+) b=(?P<b>\d+) "
@@ -92,18 +92,18 @@ class _Read:
 def picker_of_file(path: Path, arch: str) -> Table | None:
     """The picker that a file is; None for one of another kind. Raises ModelError for a damaged one."""
     try:
-        with _listed(path) as listed:
-            first = next(iter(listed.lines()), "")
-        names = {name.strip().lower() for name in first.split(",")}
-        if set(_RANKING) <= names:
-            found, what = _ranking(path, arch), "Origami's ranking"
-        elif len(names & OF_AITER) > 1 and {"m", "n", "k"} <= names:
-            found, what = _aiter(path, arch), "AITER's tuned table"
-        elif path.suffix == ".log":
-            found, what = _log(path), "tilewright's log"
-        else:
+        known = format_of(path)
+        if known is None or known.what not in (RANKING, TUNED, PICK_LOG):
             return None
+        if known.what == RANKING:
+            found, what = _ranking(path, arch), "Origami's ranking"
+        elif known.what == TUNED:
+            found, what = _aiter(path, arch), "AITER's tuned table"
+        else:
+            found, what = _log(path), "tilewright's log"
         digest = digest_of(path)[:12]
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from None
     except (ProblemError, ValueError, KeyError) as error:
         raise ModelError(f"{path} cannot be read as a picker: {error}") from None
     if not found.rows:
