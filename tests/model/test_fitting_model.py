@@ -100,7 +100,7 @@ def test_ones_own_comes_before_a_shipped_one_and_the_newer_before_the_older(
         reasons = {one.folder: one.why_not for one in chosen.considered}
         assert reasons == {
             newer: "",
-            older: "fits, but is older (2026-11-02)",
+            older: "fits, but is older (2026-11-02 10:00)",
             newest: "fits, but is shipped, and your own comes first",
         }
     renamed = own / "0"

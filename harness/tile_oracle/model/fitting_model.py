@@ -218,7 +218,7 @@ def _after(one: Considered, other: Considered, device: str) -> str:
         f"fits, but was not measured on {device}",
         "fits, but does not say that it knows the layout",
         f"fits, but {known}, the other on {other.trained}",
-        f"fits, but is older ({one.rank[-1][:10] or 'undated'})",
+        f"fits, but is older ({one.rank[-1][:16].replace('T', ' ') or 'undated'})",
         "fits, but its name comes later",
     )[first]
 
