@@ -42,7 +42,8 @@ direction, next to the published results.
 
 Efficiency in percent: TFLOPS of the pick / TFLOPS of the problem's fastest kernel ([gate.md](gate.md)).
 Numbers in [ ] are 95 % bootstrap intervals over the problems. *Top 3*: the best of the model's first three
-picks. `tile-oracle model evaluate MODEL ORACLE` judges a model again, with its worst problems."""
+picks. `tile-oracle model evaluate MODEL ORACLE` judges a model again, with its worst problems.
+[Pickers side by side](pickers.md#on-286-products-of-an-h200) has other makers' on the same measurements."""
 
 _NOT_COMPARABLE = """\
 ## What is not comparable
