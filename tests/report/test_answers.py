@@ -56,7 +56,7 @@ def test_lost_time_counts_times_and_not_efficiencies() -> None:
 def test_the_summary_names_the_problem_that_loses_and_what_to_run() -> None:
     data = _two_problems()
     loser = str(data.selection["problem"].iloc[0])
-    assert where_it_fails(data)[-1] == f"{loser} alone: 100.0 % of the lost time."
+    assert where_it_fails(data)[-1] == f"by problem, {loser} alone: 100.0 % of the lost time."
     commands = _proposed(data).values()
     assert "tile-oracle tune --from-records 'my reports/a' --target cpu" in commands
     assert "pytest --problem-set s --target cpu --update-baseline" in commands

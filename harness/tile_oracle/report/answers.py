@@ -125,7 +125,8 @@ def where_it_fails(data: ReportData) -> list[str]:
     half = int((lost["lost_us"].cumsum() < total / 2).sum()) + 1
     worst = str(lost["problem"].iloc[0])
     first, share = words.one_line(worst), words.percent(100.0 * float(lost["lost_us"].iloc[0]) / total)
-    said = f"{first} alone: {share} of the lost time."
+    by = "by problem, " if losing_slices(lost, _WORST) else ""  # it is in a kind's share, too
+    said = f"{by}{first} alone: {share} of the lost time."
     if half > 1:
         many = f"Half of the lost time is in {half:,} of {words.count(len(lost), 'problem')}"
         said = f"{many}; the largest share is {first} ({share})."
