@@ -114,7 +114,12 @@ def test_every_command_of_the_page_works(page: Path, reader: Path) -> None:
 def test_the_overview_begins_with_the_installation() -> None:
     text = (ROOT / "README.md").read_text()
     code = [line.strip() for line in text.splitlines() if line.startswith("    ")]
-    assert [line.split("#")[0].strip() for line in code[:3]] == ["pip install .", "make demo", "make test"]
+    assert [line.split("#")[0].strip() for line in code[:4]] == [
+        "pip install .",
+        "pip install tile_oracle-*.whl",
+        "make demo",
+        "make test",
+    ]
 
 
 def test_no_sentence_stands_on_two_pages() -> None:
