@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 import pytest
 
@@ -38,9 +36,6 @@ def test_each_source_is_compared_with_the_oracle() -> None:
     assert native.mean_percent == pytest.approx(100 * (1 * 0.5 * 1) ** (1 / 3))
     assert library.mean_percent == pytest.approx(100 * 0.5**0.5)
     assert native.worst_percent == library.worst_percent == pytest.approx(50.0)
-    lead = data.by_source.set_index("problem")["lead"]
-    assert [lead[problem.id] for problem in PROBLEMS[:2]] == [2.0, 2.0]
-    assert math.isnan(lead[PROBLEMS[2].id]), "the library has no ok kernel there"
 
 
 def test_every_form_of_the_report_names_the_sources() -> None:

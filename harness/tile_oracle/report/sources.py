@@ -1,5 +1,4 @@
-"""Comparison of kernel sources, for pools with several: which is fastest on which problem, and by how
-much."""
+"""Comparison of kernel sources, for pools with several: which is fastest on which problem."""
 
 from __future__ import annotations
 
@@ -27,10 +26,9 @@ class SourceFigures:
 
 
 def sources_by_problem(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
-    """One row per problem with an oracle, largest lead first; empty for fewer than two sources.
+    """One row per problem with an oracle; empty for fewer than two sources.
 
-    Columns: `problem`, `winner` (the source of the oracle), `lead` (the oracle's TFLOPS / those of the best
-    kernel of all other sources; NaN where they have none) and one for each source: its best TFLOPS / the
+    Columns: `problem`, `winner` (the source of the oracle) and one for each source: its best TFLOPS / the
     oracle's, from 0 to 1, NaN where it has no ok kernel. A source's best kernel is chosen as an oracle is.
     """
     if "implementation" not in final or final["implementation"].nunique() < 2:
@@ -44,15 +42,13 @@ def sources_by_problem(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataF
     shares = shares.clip(upper=1.0)
     source_of = final.drop_duplicates("kernel").set_index("kernel")["implementation"]
     winner = oracles["oracle_kernel"].map(source_of).astype(str)
-    others = shares.mask(pd.DataFrame({name: winner == name for name in shares.columns}))
-    table = shares.assign(winner=winner, lead=1.0 / others.max(axis=1))
-    return table.sort_values("lead", ascending=False, na_position="first", kind="stable").reset_index()
+    return shares.assign(winner=winner).reset_index()
 
 
 def source_figures(by_problem: pd.DataFrame) -> list[SourceFigures]:
     """The metrics of each source in `sources_by_problem`, most wins first."""
     found = []
-    for source in by_problem.columns.difference(["problem", "winner", "lead"]):
+    for source in by_problem.columns.difference(["problem", "winner"]):
         shares = by_problem[source].dropna().to_numpy(dtype=np.float64)
         if len(shares):
             wins = int((by_problem["winner"] == source).sum())
