@@ -184,7 +184,7 @@ OWN: Mapping[str, Statements] = {
         **dict.fromkeys(("atol", "rtol"), ("failed",)), "transA": ("C", "H"), "m": ("0", "many", -1),
     },
     "aiter": {
-        "gfx": ("gfx1250", "gfx1300", "sm_90a"), "B": _batch, "batch": _batch,
+        "gfx": ("gfx1300", "gfx1350", "sm_77a"), "B": _batch, "batch": _batch,
         **dict.fromkeys(("dtype", "q_dtype_w", "q_dtype_a"), ("torch.int8", "fp4x2", "float8_e5m2", "i4")),
         "layout": ("rrr", "crr"), "grouped_gemm": _YES, "op_type": ("moe", "batched_gemm"),
         "K": ("0", "many", 1.5),
