@@ -52,7 +52,6 @@ def _view(group: Group, root: Path, home: Path, place: int) -> dict[str, Any]:
         "said": state_line(group),
         "state": last.state or "unknown",
         "css": _css(last),
-        "when": day(last.when),
         "steps": _steps(group),
         "no_step": no_step(group),
         "charts": _charts(group, links),
