@@ -34,6 +34,7 @@ smartquotes = False  # they would make one dash of the two of an option
 html_theme = "furo"
 html_title = f"tile-oracle {__version__}"
 html_static_path: list[str] = []
+html_extra_path = ["root"]  # index.html, since the pages are in docs/
 html_show_sourcelink = False
 
 
