@@ -31,6 +31,9 @@ SOURCE_COLUMN = "source"
 OP_COLUMN = "op"
 _KERNEL_COLUMNS = ("kernel", "kernel_name", "name")
 
+_SWEEP = frozenset({"tile_m", "pipeline", "latency_us"})
+"""Columns of CK DSL's sweeps, which state the data type in the file's name."""
+_DTYPE = re.compile(r"(?<![a-z0-9])(bf16|fp16|fp32)(?![a-z0-9])")
 _NEGATIVE = re.compile(r"-[0-9]{1,19}", re.ASCII)
 _ALIKE = 0.86
 """Similarity (`most_like`) from which a column counts as a misspelt field: above that of dtype_a and dtype,
@@ -48,6 +51,7 @@ class ProblemTable:
         self._operation = operation_of_columns(())
         self._kinds: Mapping[str, Kind] = {}
         self._further: Sequence[str] = ()
+        self._said_by_name: Mapping[str, str] = {}
 
     def problems(self) -> Iterator[tuple[Problem, str]]:
         """Yields every row's problem and source. Raises ProblemSetError."""
@@ -94,6 +98,9 @@ class ProblemTable:
                 f"no column {', '.join(missing)}; a header row needs at least {','.join(operation.required)}"
             )
         self._note(further)
+        types = set(_DTYPE.findall(self._file.path.stem.lower()))
+        if set(names) >= _SWEEP and "dtype" not in names and len(types) == 1:
+            self._said_by_name = {"dtype": types.pop()}
         if set(_KERNEL_COLUMNS) & set(further):
             self._kinds = {operation.kernel_prefix(kind): kind for kind in operation.kinds({})}
 
@@ -132,7 +139,7 @@ class ProblemTable:
 
     def _problem(self, row: Mapping[str, str]) -> tuple[Problem, str]:
         operation = self._operation
-        given: dict[str, Any] = {**operation.defaults, **self._said_by_kernel(row)}
+        given: dict[str, Any] = {**operation.defaults, **self._said_by_name, **self._said_by_kernel(row)}
         for name, cell in row.items():
             if name in operation.defaults:
                 given[name] = cell
