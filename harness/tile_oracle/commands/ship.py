@@ -23,7 +23,7 @@ def ship(args: argparse.Namespace) -> int:
     from tile_oracle.errors import ModelError
     from tile_oracle.features.code_table import CodeTable
     from tile_oracle.files.vouched_files import vouch_for
-    from tile_oracle.model.store import TRAINING_FILE
+    from tile_oracle.model.store import OTHER_BUILDS_FILE, TRAINING_FILE
     from tile_oracle.problem_set import load_problem_set
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.dataset_file import write_dataset
@@ -45,13 +45,19 @@ def ship(args: argparse.Namespace) -> int:
         n_splits=args.folds,
         effort=effort,
         sources=tuple(path.name for path in args.records),
+        warm_start=args.warm_start,
+        warm_trees=args.warm_trees,
         also=_auxiliary_records(args.also, held_out) if args.also else None,
         # Facts of binaries are known before anything is measured.
         code=CodeTable.of(held_out).over(CodeTable.of(training)),
     )
     model.save(args.out)
-    write_dataset(training, args.out / TRAINING_FILE)
-    vouch_for(args.out, [TRAINING_FILE], ModelError)
+    files = {TRAINING_FILE: training}
+    if model.other_builds is not None:
+        files[OTHER_BUILDS_FILE] = model.other_builds
+    for name, rows in files.items():
+        write_dataset(rows, args.out / name)
+    vouch_for(args.out, list(files), ModelError)
     oracle, lines = write_oracle(
         args.records,
         model=args.out,

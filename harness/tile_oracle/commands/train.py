@@ -39,6 +39,8 @@ examples:
   tile-oracle model train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
   tile-oracle model train few.parquet -o models/a --adapt models/mine   corrects a model for another compiler
   tile-oracle model train reports/a reports/b --problem-set forward_smoke -o models/mine   a model to ship
+  tile-oracle model train OLD/training.parquet SET.parquet --problem-set SET --warm-start OLD --also X -o NEW
+                                         grows a shipped model by measurements of another compiler or device
   pytest --problem-set forward_smoke --target replay --model mine                 gates it
 
 Recipes that read metrics of binaries store them in the folder: see docs/heuristic.md.
@@ -181,7 +183,6 @@ def _ship(args: argparse.Namespace) -> int:
         "dtype",
         "target",
         "weights",
-        "warm_start",
         "adapt",
         "build_dir",
         "baseline",

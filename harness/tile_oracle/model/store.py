@@ -9,7 +9,8 @@
     network.json                        weights of the neural networks, if it has them
     code_facts.json                     registers, LDS, ... of the kernels' binaries, if it reads them
     training.parquet                    the rows that it was trained on, if `tile-oracle model train` made it
-    out_of_fold.parquet                 predictions of its cross-validation
+    other_builds.parquet                rows of other compilers or devices that it was trained on, too
+    out_of_fold.parquet                 predictions of its cross-validation (the old one's, if it was grown)
     DEVICE/PROBLEM SET/KERNEL SET.json  a baseline, and beside it (.parquet) the oracle that a replay reads
 
 tile-oracle's manifests list the SHA-256 of every file in the folder and are sealed themselves
@@ -39,6 +40,7 @@ PHYSICAL_FILE = "physical_time.json"
 NETWORK_FILE = "network.json"
 CODE_FILE = "code_facts.json"
 TRAINING_FILE = "training.parquet"
+OTHER_BUILDS_FILE = "other_builds.parquet"
 OUT_OF_FOLD_FILE = "out_of_fold.parquet"
 
 _MAX_JSON_BYTES = 64 << 20

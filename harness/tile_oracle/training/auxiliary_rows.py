@@ -71,6 +71,8 @@ def auxiliary_rows(records: pd.DataFrame, own: pd.DataFrame, kind: Mapping[str, 
     else:
         other, fits = "dtype", records["dtype"].map(ELEMENT_BYTES) == ELEMENT_BYTES[kind["dtype"]]
     builds = builds_of(records)
+    # Pairs that no compiler was asked for have no build of their own.
+    fits &= builds.isin(builds[records["status"] == "ok"].unique())
     fits &= (records["arch"] == kind["arch"]) & (
         (records[other] != kind[other]) | ~builds.isin(builds_of(own).unique())
     )

@@ -19,6 +19,7 @@ from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.ranker import Ranker, tree_members
 from tile_oracle.training.recipe import Recipe
 from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests
+from tile_oracle.training.training_rows import training_rows
 from tile_oracle.version import __version__
 
 _MOST_RUNS = 100
@@ -76,8 +77,16 @@ def manifest_of(
     records: pd.DataFrame,
     seed: int,
     sources: Sequence[str],
+    other_builds: pd.DataFrame | None = None,
 ) -> dict[str, Any]:
-    """train_manifest.json of a ranker that was fitted to training rows of these records."""
+    """train_manifest.json of a ranker that was fitted to training rows of these records.
+
+    other_builds: records of the same kind from other compilers or devices that it learned from, too.
+    """
+    problems, made_by = problem_digests(rows), MadeBy.of_records(records)
+    if other_builds is not None:
+        problems = {**problem_digests(training_rows(other_builds).table), **problems}
+        made_by = made_by.and_of(MadeBy.of_records(other_builds))
     total = sum(booster.num_trees() for member in tree_members(ranker) for booster in member.boosters)
     return {
         "warm_start_from": None,
@@ -93,8 +102,8 @@ def manifest_of(
         "runs": names_in(records, "run")[:_MOST_RUNS],
         "seed": seed,
         "kernels": sorted(rows["kernel"].unique()),
-        PROBLEMS_KEY: problem_digests(rows),
-        MADE_BY_KEY: MadeBy.of_records(records).as_json(),
+        PROBLEMS_KEY: problems,
+        MADE_BY_KEY: made_by.as_json(),
         "harness_version": __version__,
         "lightgbm_version": lgb.__version__,
     }

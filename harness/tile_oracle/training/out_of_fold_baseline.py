@@ -22,7 +22,7 @@ def out_of_fold_baseline(model: TrainedModel, name: str, records: pd.DataFrame, 
 
     Raises ModelError for a model that was not cross-validated.
     """
-    if model.out_of_fold is None:
+    if model.out_of_fold is None or not model.checks:
         raise ModelError(f"{name} has no baseline: {model.unchecked}")
     kind = records["arch"] == model.spec.arch
     if model.spec.direction is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,8 @@ class TrainedModel:
     """A ranker with everything that its folder holds.
 
     `checks`: cross-validation by problem and by family. `out_of_fold`: the predictions of the first of them.
-    `unchecked`: why there is no cross-validation.
+    `unchecked`: why there is no cross-validation. `other_builds`: the records from other compilers or devices
+    that it learned from, too.
     """
 
     ranker: Ranker
@@ -59,6 +60,9 @@ class TrainedModel:
     checks: tuple[Check, ...]
     out_of_fold: pd.DataFrame | None
     unchecked: str = ""
+    other_builds: pd.DataFrame | None = None
+    old_metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The cross-validation of the model that this one was grown from."""
 
     def save(self, folder: Path | str) -> None:
         """Writes the model folder. Raises ModelError."""
@@ -67,7 +71,8 @@ class TrainedModel:
             MANIFEST_FILE: json_bytes(self.manifest),
         }
         for member in self.ranker.members:
-            files[metrics_file(member.name)] = json_bytes(metrics_json(self.checks, self.unchecked))
+            metrics = {**self.old_metrics.get(member.name, {}), **metrics_json(self.checks, self.unchecked)}
+            files[metrics_file(member.name)] = json_bytes(metrics)
             if isinstance(member, PhysicalModel):
                 files[PHYSICAL_FILE] = json_bytes(member.as_json())
             if isinstance(member, NetworkMember):
@@ -133,20 +138,34 @@ def train(
     if start is None:
         tested = _cross_validated(chosen, rows, train_rows, on, n_splits, effort)
     else:
-        tested = _Tested("not cross-validated: a warm start's old model may have seen the held-out problems")
+        tested = _Tested(
+            "the cross-validation is of the model that this one was grown from, which may have seen the "
+            "problems that a fold would hold out",
+            out_of_fold=start.out_of_fold,
+        )
         effort.say(tested.unchecked)
     effort.say("fitting all rows")
     ranker = fit(chosen, train_rows, on, effort, None if start is None else start.ranker)
     if code is not None:
         ranker = ranker.knowing(code)
     spec = spec_of(chosen, ranker, kind, rows, names_in(data.records, "device"))
+    other_builds = _of_kind(also, kind)
     manifest = {
-        **manifest_of(ranker, rows, data.left_out, data.records, effort.seed, sources),
+        **manifest_of(ranker, rows, data.left_out, data.records, effort.seed, sources, other_builds),
         **({} if start is None else start.lineage(ranker)),
         **({} if auxiliary is None else {"taught_by": _rows_by_kind(auxiliary)}),
         **({} if suited is None else {MANIFEST_KEY: suited.as_json()}),
     }
-    return TrainedModel(ranker, spec, manifest, tested.checks, tested.out_of_fold, tested.unchecked)
+    return TrainedModel(
+        ranker,
+        spec,
+        manifest,
+        tested.checks,
+        tested.out_of_fold,
+        tested.unchecked,
+        other_builds,
+        {} if start is None else start.metrics,
+    )
 
 
 @dataclass(frozen=True)
@@ -243,6 +262,15 @@ def _auxiliary_rows(also: pd.DataFrame, data: _TrainingData, effort: Effort) -> 
     counts = _rows_by_kind(auxiliary).items()
     effort.say(f"auxiliary training data: {', '.join(f'{count} rows of {name}' for name, count in counts)}")
     return auxiliary
+
+
+def _of_kind(also: pd.DataFrame | None, kind: Mapping[str, str]) -> pd.DataFrame | None:
+    """The auxiliary records of the model's own kind: problems that it knows, from another build."""
+    if also is None:
+        return None
+    for name, value in kind.items():
+        also = also[also[name] == value]
+    return None if also.empty else also
 
 
 def _rows_by_kind(rows: pd.DataFrame) -> dict[str, int]:

@@ -21,7 +21,7 @@ from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel, fit_physical
 from tile_oracle.model.ranker import Ranker, TreeMember, tree_members
-from tile_oracle.model.store import read_manifest
+from tile_oracle.model.store import OUT_OF_FOLD_FILE, metrics_file, read_json, read_manifest
 from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
 from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named
 
@@ -33,6 +33,10 @@ class WarmStart:
     folder: Path
     spec: ModelSpec
     ranker: Ranker
+    out_of_fold: pd.DataFrame | None
+    """Predictions of its cross-validation, if the folder has them."""
+    metrics: Mapping[str, Mapping[str, Any]]
+    """Member -> cv_metrics of the folder."""
 
     @classmethod
     def of(cls, folder: Path, kind: Mapping[str, str]) -> WarmStart:
@@ -57,7 +61,15 @@ class WarmStart:
             raise ModelError(
                 f"warm start: {folder} has networks, which do not grow: train without --warm-start"
             )
-        return cls(folder, old.spec, old.ranker)
+        tested = folder / OUT_OF_FOLD_FILE
+        metrics = {name: folder / metrics_file(name) for name in old.spec.targets}
+        return cls(
+            folder,
+            old.spec,
+            old.ranker,
+            pd.read_parquet(tested) if tested.is_file() else None,
+            {name: read_json(path) for name, path in metrics.items() if path.is_file()},
+        )
 
     def recipe(self, named: str | Recipe | None, rows: pd.DataFrame, targets: Sequence[str] = ()) -> Recipe:
         """The recipe that grows every tree member of the model: targets of the named recipe with its
