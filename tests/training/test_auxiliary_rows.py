@@ -238,6 +238,55 @@ def test_the_command_takes_further_records(tmp_path: Path, capsys: pytest.Captur
     assert f"auxiliary training data: {rows} rows of bwd_data, {rows} rows of bwd_weight" in said
 
 
+def test_pairs_that_no_compiler_was_asked_for_have_no_build_of_their_own() -> None:
+    """They have no compiler, so that they would be a build without an ok row."""
+    own = records_of("forward", 2).assign(toolchain="clang 22.1.8", device="H200")
+    other = own.assign(toolchain="nvcc 13.0.88")
+    never = other.iloc[:3].assign(toolchain="", status="unsupported", latency_ms=float("nan"))
+    kind = {"arch": "gfx950", "direction": "forward", "dtype": "bf16"}
+    found = auxiliary_rows(pd.concat([other.iloc[3:], never]), own, kind)
+    assert len(found) == len(other) - 3
+    assert set(found[AUXILIARY]) == {1}
+
+
+@pytest.mark.slow
+def test_a_shipped_model_grows_by_the_records_of_another_compiler(tmp_path: Path) -> None:
+    clang = records_of("forward", 8).drop(columns="time").assign(toolchain="clang 22.1.8", device="H200")
+    held = clang["problem"].unique()[:2]
+    (tmp_path / "held.csv").write_text(
+        format_problem_set([problem_from_id(problem) for problem in held], ["", ""], "held out")
+    )
+    clang.to_parquet(tmp_path / "clang.parquet")
+    nvcc = clang.assign(
+        toolchain="nvcc 13.0.88",
+        device="H100",
+        latency_ms=2 * clang["latency_ms"],
+        tflops=clang["tflops"] / 2,
+    )
+    nvcc.to_parquet(tmp_path / "nvcc.parquet")
+    asked = ["model", "train", f"{tmp_path}/clang.parquet", "--problem-set", f"{tmp_path}/held.csv"]
+    main([*asked, "-o", f"{tmp_path}/old", "--recipe", "log_time", "--folds", "2"])
+    grown = ["--warm-start", f"{tmp_path}/old", "--warm-trees", "7", "--also", f"{tmp_path}/nvcc.parquet"]
+    main([*asked, "-o", f"{tmp_path}/new", *grown])
+    old, new = (json.loads((tmp_path / name / "train_manifest.json").read_text()) for name in ("old", "new"))
+    assert new["total_n_estimators"] == old["total_n_estimators"] + 7
+    assert set(new["made_by"]["toolchains"]) == {"clang 22.1.8", "nvcc 13.0.88"}
+    assert set(new["problems"]) == set(clang["problem"]) - set(held)
+    kept = pd.read_parquet(tmp_path / "new" / "other_builds.parquet")
+    assert set(kept["toolchain"]) == {"nvcc 13.0.88"}
+    assert not set(kept["problem"]) & set(held)
+    for name in ("out_of_fold.parquet",):
+        assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "old" / name).read_bytes()
+    metrics = [
+        json.loads((tmp_path / name / "cv_metrics_log_time.json").read_text()) for name in ("old", "new")
+    ]
+    assert (
+        metrics[1].pop("note").startswith("the cross-validation is of the model that this one was grown from")
+    )
+    assert metrics[0] == metrics[1]
+    assert "Grown from `old` by 7 trees" in (tmp_path / "new" / "card.md").read_text()
+
+
 @pytest.mark.slow
 def test_shipping_trains_on_no_held_out_shapes(tmp_path: Path) -> None:
     own, others = records_of("forward", 6), records_of("bwd_data", 9)

@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from tile_oracle.evaluation.model_card import by_kind, judging_baselines, markdown_table
 from tile_oracle.judge.baseline import Baseline
-from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.judge.bootstrap import interval, mean, median, p10
-from tile_oracle.judge.slices import slices_of
 from tile_oracle.model.model_folder import ModelSpec, read_spec
 from tile_oracle.model.store import (
-    baseline_files,
     metrics_file,
     model_folders,
     read_json,
@@ -27,7 +25,6 @@ from tile_oracle.model.store import (
 )
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pages.tables import code, text
-from tile_oracle.problem import problem_from_id
 from tools.results.published import HARDWARE, PUBLISHED, SOURCE
 
 COMMAND = "python -m tools.results -o docs/results.md"
@@ -74,14 +71,13 @@ def read_shipped(models: Path) -> list[Shipped]:
         metrics = next(
             (path for name in spec.targets if (path := folder / metrics_file(name)).is_file()), None
         )
-        baselines = [load_baseline(path) for path in baseline_files(folder)]
         found.append(
             Shipped(
                 folder,
                 spec,
                 read_manifest(folder),
                 read_json(metrics) if metrics is not None else {},
-                tuple(one for one in baselines if one is not None),
+                tuple(judging_baselines(folder)),
             )
         )
     return found
@@ -99,7 +95,7 @@ def results_page(models: Sequence[Shipped]) -> str:
     others = [one for one in models if one.spec.direction not in DIRECTIONS]
     if others:
         parts.append("## Other operations")
-        parts.append(_table(_HEAD, [row for one in others for row in _model_rows(one)]))
+        parts.append(markdown_table(_HEAD, [row for one in others for row in _model_rows(one)]))
     parts.append("## By kind of problem\n\nMean, P10.")
     parts += _by_kind([one for one in models if one.spec.direction in DIRECTIONS]) + _by_kind(others)
     parts.append(_NOT_COMPARABLE)
@@ -122,7 +118,7 @@ def _headline_table(direction: str, own: Sequence[Shipped]) -> str:
         _plain(known.top_1),
         "",
     )
-    return _table(_HEAD, [published, *(row for one in own for row in _model_rows(one))])
+    return markdown_table(_HEAD, [published, *(row for one in own for row in _model_rows(one))])
 
 
 def _model_rows(one: Shipped) -> list[tuple[str, ...]]:
@@ -150,9 +146,9 @@ def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
 
 
 def _baseline_rows(one: Shipped) -> list[tuple[str, ...]]:
-    """Return the efficiencies of the accepted baselines, except those of the cross-validation itself."""
+    """Return the efficiencies of the accepted baselines."""
     rows: list[tuple[str, ...]] = []
-    for baseline in _judging(one):
+    for baseline in one.baselines:
         percent = np.array([100.0 * e for e in baseline.efficiencies.values() if e is not None])
         of_mean, of_median, of_p10 = [interval(percent, statistic) for statistic in (mean, median, p10)]
         rows.append(
@@ -171,28 +167,12 @@ def _baseline_rows(one: Shipped) -> list[tuple[str, ...]]:
     return rows
 
 
-def _judging(one: Shipped) -> list[Baseline]:
-    """Return the baselines that judge a model: not those of its cross-validation."""
-    return [baseline for baseline in one.baselines if baseline.model_kind != "out_of_fold"]
-
-
 def _by_kind(models: Sequence[Shipped]) -> list[str]:
     """Return the table of the judged models' means and P10s for each kind of problem."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for model, baseline in ((one, judging) for one in models for judging in _judging(one)):
-        kinds = found[f"{code(model.folder.name)}, {text(baseline.problem_set)}"] = {}
-        for problem, efficiency in baseline.efficiencies.items():
-            for kind in slices_of(problem_from_id(problem)) if efficiency is not None else ():
-                kinds.setdefault(kind, []).append(100.0 * (efficiency or 0.0))
-    rows = [
-        (text(kind), *(_short(parts.get(kind)) for parts in found.values()))
-        for kind in dict.fromkeys(kind for parts in found.values() for kind in parts)
-    ]
-    return [_table(("kind", *found), rows)] if rows else []
-
-
-def _short(percent: Sequence[float] | None) -> str:
-    return f"{np.mean(percent):.2f}, {np.quantile(percent, 0.1):.2f}" if percent else ""
+    judged = [(one, baseline) for one in models for baseline in one.baselines]
+    head = [f"{code(one.folder.name)}, {text(baseline.problem_set)}" for one, baseline in judged]
+    rows = by_kind([baseline for _, baseline in judged])
+    return [markdown_table(("kind", *head), rows)] if rows else []
 
 
 def _with_auxiliary(one: Shipped, measurements: int) -> str:
@@ -206,8 +186,3 @@ def _with_auxiliary(one: Shipped, measurements: int) -> str:
 
 def _plain(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -11,6 +11,7 @@
     training.parquet                    the rows that it was trained on, if `tile-oracle model train` made it
     other_builds.parquet                rows of other compilers or devices that it was trained on, too
     out_of_fold.parquet                 predictions of its cross-validation (the old one's, if it was grown)
+    card.md                             its data, figures and limits for people (evaluation.model_card)
     DEVICE/PROBLEM SET/KERNEL SET.json  a baseline, and beside it (.parquet) the oracle that a replay reads
 
 tile-oracle's manifests list the SHA-256 of every file in the folder and are sealed themselves
@@ -42,6 +43,7 @@ CODE_FILE = "code_facts.json"
 TRAINING_FILE = "training.parquet"
 OTHER_BUILDS_FILE = "other_builds.parquet"
 OUT_OF_FOLD_FILE = "out_of_fold.parquet"
+CARD_FILE = "card.md"
 
 _MAX_JSON_BYTES = 64 << 20
 
@@ -219,4 +221,6 @@ def _is_ours(name: str) -> bool:
         CODE_FILE,
         NETWORK_FILE,
         OUT_OF_FOLD_FILE,
+        OTHER_BUILDS_FILE,
+        CARD_FILE,
     ) or name.startswith(("model_", "cv_metrics_", "feature_importances_", "physical_"))
