@@ -340,7 +340,7 @@ def test_invalid_options_are_a_usage_error(recorded: Recorded) -> None:
     assert "ERROR: no records at" in done.output
 
 
-def test_one_of_several_devices_is_chosen_and_named(
+def test_of_several_devices_the_one_that_made_the_models_measurements_is_chosen_and_named(
     recorded: Recorded, session_of: Callable[..., ReplaySession]
 ) -> None:
     device = recorded.oracle.parent.parent
@@ -351,9 +351,9 @@ def test_one_of_several_devices_is_chosen_and_named(
     finally:
         shutil.rmtree(other)
     first, _, second = session.target_reason.partition("; --oracle ")
-    assert first == f"shipped with made_up ({other.name})"
+    assert first == f"shipped with made_up ({device.name})"
     assert second.endswith("replays another device's")
-    assert Path(second.split()[0]).parent.parent == device
+    assert Path(second.split()[0]).parent.parent == other
 
 
 def test_each_of_two_problem_sets_replays_its_own_oracle(

@@ -22,7 +22,7 @@ from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.model_folder import read_booster_text
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import pool_of_kind
-from tile_oracle.problem import Kind
+from tile_oracle.problem import Kind, problem_from_id
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import read_rows
 from tile_oracle.record.final import final_measurements
@@ -35,11 +35,15 @@ PUBLISHED_VOLUME = {"forward": 48_845, "bwd_data": 18_773, "bwd_weight": 34_900}
 """Measurements behind the published models."""
 
 FIGURES = {
-    "forward_unseen_300": (98.96, 100.0, 97.17),
-    "bwd_data_validation_300": (98.90, 100.0, 96.85),
-    "bwd_weight_validation_300": (98.60, 100.0, 96.69),
+    "forward_unseen_300": (98.95, 100.0, 97.06),
+    "bwd_data_validation_300": (99.02, 100.0, 96.96),
+    "bwd_weight_validation_300": (98.76, 100.0, 97.18),
 }
 """Mean, median and P10 over a validation set, in percent."""
+
+
+NVCC_FIGURES = {"forward": (97.88, 93.99), "bwd_data": (98.58, 94.70), "bwd_weight": (98.70, 96.60)}
+"""Mean and P10 over problems that no training has seen, of kernels built by nvcc on an H100, in percent."""
 
 
 @pytest.fixture(params=DIRECTIONS)
@@ -61,9 +65,15 @@ def sets_of(direction: str) -> list[str]:
     return [f"{direction}_validation_300", *(["forward_unseen_300"] if direction == "forward" else [])]
 
 
+def elsewhere(folder: Path) -> pd.DataFrame:
+    """The measurements of kernels built by nvcc on an H100."""
+    (path,) = folder.glob("nvidia-h100-*/*/default.parquet")
+    return merge_records([read_rows(path)])[0]
+
+
 def oracle(folder: Path, *names: str) -> pd.DataFrame:
-    """The measurements of these problem sets."""
-    paths = [path for name in names for path in folder.glob(f"*/{name}/default.parquet")]
+    """The measurements of these problem sets on an H200."""
+    paths = [path for name in names for path in folder.glob(f"nvidia-h200-*/{name}/default.parquet")]
     assert len(paths) == len(names)
     return merge_records([read_rows(path) for path in paths])[0]
 
@@ -75,7 +85,8 @@ def test_the_shipped_model_is_found(direction: str, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_no_auxiliary_row_is_of_a_validation_problem(direction: str, folder: Path) -> None:
-    manifest = json.loads((folder / "train_manifest.json").read_text())
+    grown = json.loads((folder / "train_manifest.json").read_text())
+    manifest = grown["warm_start_manifest"]
     assert set(manifest["taught_by"]) == set(DIRECTIONS) - {direction}
     held_out = oracle(folder, *sets_of(direction)).drop_duplicates("problem")
     for name in DIRECTIONS:
@@ -85,6 +96,10 @@ def test_no_auxiliary_row_is_of_a_validation_problem(direction: str, folder: Pat
             assert len(auxiliary) == len(rows)
         else:
             assert manifest["taught_by"][name] <= len(auxiliary)
+    others = read_rows(folder / "other_builds.parquet")
+    assert set(others["toolchain"].dropna()) == {"nvcc 13.0.88"}
+    assert len(not_of_shapes(others, pd.concat([held_out, elsewhere(folder)]))) == len(others)
+    assert set(others["problem"]) <= set(grown["problems"])
 
 
 @pytest.mark.slow
@@ -113,6 +128,15 @@ def test_its_picks_reach_the_published_metrics(name: str) -> None:
     assert figures == pytest.approx(FIGURES[name], abs=0.05)
 
 
+@pytest.mark.slow
+def test_its_picks_reach_the_published_metrics_of_another_compiler(direction: str, folder: Path) -> None:
+    final = final_measurements(elsewhere(folder))
+    problems = [problem_from_id(problem) for problem in final["problem"].unique()]
+    rankings = rank_recorded(FolderModel.judged_by(folder, final), final)
+    found = summarise(select(problems, final, find_oracles(final), rankings))
+    assert (found.mean_percent, found.p10_percent) == pytest.approx(NVCC_FIGURES[direction], abs=0.05)
+
+
 @pytest.mark.skipif(not os.environ.get("TILE_ORACLE_RETRAIN"), reason="TILE_ORACLE_RETRAIN=1 runs it")
 def test_training_on_the_records_reproduces_the_model_byte_for_byte(
     direction: str, folder: Path, tmp_path: Path
@@ -129,7 +153,15 @@ def test_training_on_the_records_reproduces_the_model_byte_for_byte(
     others = not_of_shapes(others, held_out)
     code = CodeTable.of(held_out)
     again = train(training[direction], recipe_named("launch"), n_splits=2, also=others, code=code)
-    again.save(tmp_path / "again")
+    again.save(tmp_path / "first")
+    grown = train(
+        training[direction],
+        code=CodeTable.of(held_out).over(CodeTable.of(training[direction])),
+        warm_start=tmp_path / "first",
+        warm_trees=300,
+        also=merge_records([read_rows(folder / "other_builds.parquet")])[0],
+    )
+    grown.save(tmp_path / "again")
     for number in range(2):
         texts = [read_booster_text(one, "lambdarank", number)[1] for one in (tmp_path / "again", folder)]
         assert texts[0] == texts[1], number

@@ -176,12 +176,17 @@ def _by_kind(models: Sequence[Shipped]) -> list[str]:
 
 
 def _with_auxiliary(one: Shipped, measurements: int) -> str:
-    taught_by = one.manifest.get("taught_by", {})
-    others, kinds = (
-        sum(taught_by.values()),
-        "directions" if set(taught_by) <= set(DIRECTIONS) else "data types",
-    )
-    return f"{measurements:,}" + (f" and {others:,} of other {kinds}" if others else "")
+    """Return the number of a model's own measurements and of its auxiliary ones, those that it was grown by
+    apart."""
+    older = one.manifest.get("warm_start_manifest") or {}
+    taught_by = older.get("taught_by", {}) if older else one.manifest.get("taught_by", {})
+    kinds = "directions" if set(taught_by) <= set(DIRECTIONS) else "data types"
+    parts = [
+        f"{measurements:,}",
+        f"{sum(taught_by.values()):,} of other {kinds}" if taught_by else "",
+        f"{sum(one.manifest.get('taught_by', {}).values()):,} of another compiler" if older else "",
+    ]
+    return " and ".join(filter(None, parts))
 
 
 def _plain(value: float | None) -> str:
