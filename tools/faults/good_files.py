@@ -22,7 +22,8 @@ CONV_KERNELS = tuple(
     f"grouped_conv_forward_bf16_2d_{tile}_compv3_intrawave" for tile in ("16x64x64", "64x64x64")
 )
 SWEEP_KERNELS = tuple(
-    f"grouped_conv_forward_fp16_2d_64x64x64_{pipeline}_intrawave" for pipeline in ("mem", "compv3")
+    f"grouped_conv_forward_fp16_2d_ckdsl.conv.pipeline={pipeline}.tile_k=64.tile_m=64.tile_n=64"
+    for pipeline in ("mem", "compv3")
 )
 GEMM = GemmProblem("fp16", "rcr", 1024, 1024, 1024)
 CONV = GroupedConvProblem("forward", "bf16", 2, 8, 256, 128, 1, 28, 28, 3, 3, 1, 1, 1, 1)
