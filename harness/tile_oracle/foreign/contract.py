@@ -133,12 +133,14 @@ def same_dtype(text: str, problem: Any) -> bool:
 
 
 def of_kernel(name: str) -> Holds:
-    """Compares with a field of the kernel. Kernels without it agree with anything."""
+    """Compares with a field of the kernel. Kernels of families without it agree with anything; one of a
+    source has it in its name, or its row states more than the name."""
 
     def holds(text: str, kernel: Any) -> bool:
-        value = getattr(kernel, name, None)
+        named = getattr(kernel, "configuration", None)
+        value = getattr(kernel, name, None) if named is None else named.get(name)
         if value is None:
-            return True
+            return named is None
         if isinstance(value, bool):
             return text in (_TRUE if value else NOTHING)
         return text.removesuffix(".0") == str(value).lower()
