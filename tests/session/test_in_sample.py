@@ -154,7 +154,7 @@ def test_a_model_judged_on_its_training_problems_does_not_pass(
     run = recorded.project.folder / "reports" / name
     assert "in-sample" in (run / "summary.md").read_text()
     page = (run / "report.html").read_text()
-    assert "in-sample, mean" in page
+    assert "this model, in-sample" in page
     assert page.count('<span class="hold">in-sample</span>') == 12
     selection = pd.read_parquet(run / "selection.parquet")
     assert selection["in_sample"].all()

@@ -95,7 +95,7 @@ def _against_header(folder: Path, args: argparse.Namespace, problems: list[Probl
         args.kernel_set = DEFAULT_KERNEL_SET
     pools: dict[Kind, list[GemmKernel]] = {}
     for kernel in kernels_to_export(folder, args)[0]:
-        if not isinstance(kernel, GemmKernel):
+        if type(kernel) is not GemmKernel:
             raise ModelError(f"{HEADER.name} picks GEMM kernels, not {kernel.name}")
         pools.setdefault(kernel.kind, []).append(kernel)
     asked = {problem.kind for problem in problems} or set(pools)
