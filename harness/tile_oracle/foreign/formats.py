@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tile_oracle.files.user_file import open_regular
 from tile_oracle.foreign import (
     aiter,
     autotune,
@@ -253,5 +254,5 @@ def refusal(path: Path, door: str) -> str:
 
 
 def _begin(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(HEAD_BYTES).decode("utf-8", "replace")
