@@ -453,7 +453,7 @@ def test_pytest_does_not_rewrite_the_package(project: Project) -> None:
         (["--model", "rofline"], "under models/; did you mean roofline?"),
         (
             ["--target", "gfx9999"],
-            "--target 'gfx9999' is not one of auto, gfx950, gfx942, gfx90a, sm_90, cpu, replay",
+            "--target 'gfx9999' is not one of auto, gfx950, gfx942, gfx90a, sm_90, cpu, interpret, replay",
         ),
         (["--toolchain", "no-such-clang"], "toolchain 'no-such-clang' is not a program on this machine"),
         (["--isa", "mips"], "instruction set 'mips' is not known"),

@@ -161,7 +161,7 @@ def test_problems_are_chosen_by_kind_and_a_link_of_the_summary_chooses(report: P
     assert chosen.inner_text() == link.inner_text()
     assert 0 < page.locator("#all-problems tbody tr:not([hidden])").count() < 30
     page.locator("#answers a[href^='#open=']").click()
-    assert page.get_by_role("dialog").is_visible()
+    page.get_by_role("dialog").wait_for()
 
 
 def test_the_groups_stay_in_reach_and_are_folded_on_a_phone(report: Path, open_page: Open) -> None:

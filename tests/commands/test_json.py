@@ -21,8 +21,8 @@ from tile_oracle.commands.json_output import json_text
 from tile_oracle.commands.table import COMMANDS, called_today, named_command
 from tile_oracle.record.dataset_file import write_dataset
 
-WITHOUT_TABLE = {"build", "night", "model export", "runs import"}
-"""Their output is files and lines about the work."""
+WITHOUT_TABLE = {"build", "night", "new", "model card", "model export", "runs import"}
+"""Their output is files, text, and lines about the work."""
 
 PROBLEM = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"
 KERNEL = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
@@ -71,6 +71,7 @@ SLOW = [
     Case(
         "train measured.parquet -o models/new --recipe log_time --folds 2", "cross_validation manifest folder"
     ),
+    Case(f"model parity models/made_up {PROBLEM} --kernels a.txt", "picker problems"),
     Case(
         "tune forward-fp32-n1-c16-k16-i9x9-f3x3-p1 --target cpu --kernel-set tiny --most 1 --budget 1s "
         "--tuned tuned",

@@ -82,7 +82,7 @@ class TestFiles:
         path = tmp_path / "b.json"
         save_baseline(baseline([0.5]), path)
         path.write_text(path.read_text().replace("0.5", "0.7"))
-        with pytest.raises(GateError, match=r"b\.json is damaged.*--update-baseline"):
+        with pytest.raises(GateError, match=r"b\.json is damaged.*restore it from version control"):
             load_baseline(path)
 
     def test_the_digest_of_the_oracle_beside_it_is_checked(self, tmp_path: Path) -> None:

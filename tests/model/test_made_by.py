@@ -62,14 +62,18 @@ def test_device_and_driver_are_named() -> None:
     assert differences(*linux) == []  # a CPU has no driver
 
 
-def test_a_shipped_model_of_clangs_kernels_says_that_nvcc_differs_and_what_it_costs() -> None:
+def test_a_shipped_model_says_that_a_compiler_it_does_not_know_differs_and_what_that_costs() -> None:
     made_by = MadeBy.of_model(H200)
-    assert [name.partition(" (")[0] for name in made_by.toolchains] == ["clang 22.1.8"] * 2
-    assert list(made_by.devices) == ["NVIDIA H200"]
+    assert [name.partition(" (")[0] for name in made_by.toolchains] == [
+        "clang 22.1.8",
+        "clang 22.1.8",
+        "nvcc 13.0.88",
+    ]
+    assert list(made_by.devices) == ["NVIDIA H100 80GB HBM3", "NVIDIA H200"]
     assert travel_note([H200], made_by) == ""
-    note = travel_note([H200, H200], MadeBy.of_names("nvcc 13.0.88", "NVIDIA H200"))
-    assert "different builds (nvcc 13.0.88, the model's clang 22.1.8" in note
-    assert note.count("nvcc 13.0.88") == 1
+    note = travel_note([H200, H200], MadeBy.of_names("nvcc 12.8.93", "NVIDIA H200"))
+    assert "different builds (nvcc 12.8.93, the model's clang 22.1.8" in note
+    assert note.count("nvcc 12.8.93") == 1
     assert COST in note
     assert "\n" not in note
 

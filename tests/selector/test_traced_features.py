@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import SCHEMAS, schema_named
 from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS
 from tile_oracle.files.data_files import data_folder
-from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.model.store import kernels_trained_on
 from tile_oracle.operation import operation_named
 from tile_oracle.operations.attention.features import ATTENTION_POOL
@@ -46,8 +47,9 @@ ALL_SCHEMAS = [*SCHEMAS.values(), ATTENTION_POOL, GROUPED_CONV_TERMS]
 NAMED_KINDS = {
     "gemm_universal": [Kind.of("gemm", dtype="bf16", layout=layout) for layout in ("rcr", "crr")],
     "attention": [Kind.of("attention", dtype="bf16", head_dim=64, causal=causal) for causal in (0, 1)],
+    "grouped_conv": CONV_KINDS[:2],
 }
-"""Kinds of problems of which a shipped model knows kernels of several sources, by name."""
+"""Kinds of problems whose kernels are ranked by name."""
 KNOW_NAMES = ("gemm_bf16_sm_90", "attention_fwd_bf16_sm_90")
 
 
@@ -67,11 +69,19 @@ def sample(pool: Sequence[Kernel], count: int) -> list[Kernel]:
 
 
 def kernels_by_name(kind: Kind, count: int = 90) -> list[Kernel]:
-    """A sample of the native kernels, Triton's and cuBLASLt's that the shipped models were trained on."""
+    """A sample of the native kernels, Triton's and cuBLASLt's that the shipped models were trained on; made
+    ones of Triton and cuDNN where there is no such model."""
     folders = (data_folder("models") / name for name in KNOW_NAMES)
     names = sorted(name for folder in folders for name in kernels_trained_on(folder))
     prefix = operation_named(kind.op).kernel_prefix(kind)
-    return sample([parse_kernel_name(name) for name in names if name.startswith(prefix)], count)
+    known = [parse_kernel_name(name) for name in names if name.startswith(prefix)]
+    return sample(known or [*made_kernels(kind)], count)
+
+
+def made_kernels(kind: Kind) -> Iterator[Kernel]:
+    for m, n, warps in product((16, 64, 128), (32, 256), (2, 4, 8)):
+        yield NamedKernel(kind, "triton", "tiles", (("BLOCK_M", m), ("BLOCK_N", n), ("num_warps", warps)))
+        yield NamedKernel(kind, "cudnn", f"e{m}", (("stages", warps), ("tile", n)))
 
 
 def made_code(kernels: Sequence[Kernel]) -> CodeTable:

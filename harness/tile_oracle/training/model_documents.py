@@ -96,7 +96,7 @@ def manifest_of(
         "data_rows": len(records),
         "valid_rows": len(rows),
         "unique_shapes": int(rows["problem"].nunique()),
-        "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+        "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "left_out": dict(left_out),
         "sources": list(sources),
         "runs": names_in(records, "run")[:_MOST_RUNS],

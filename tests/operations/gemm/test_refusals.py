@@ -111,8 +111,10 @@ def test_a_problem_of_another_kind_is_refused() -> None:
 
 
 def test_every_architecture_multiplies_something() -> None:
-    for name in known_archs():
-        arch = load_arch(name)
+    """But those that Triton alone compiles for."""
+    archs = [arch for arch in map(load_arch, known_archs()) if arch.dtypes("gemm")]
+    assert {"gfx950", "gfx942", "gfx90a", "gfx1250", "sm_90"} <= {arch.name for arch in archs}
+    for arch in archs:
         assert "bf16" in arch.dtypes("gemm")
         assert {"basic_v1", "mem", "compv3"} <= set(arch.pipelines("gemm"))
 
