@@ -71,7 +71,7 @@ SLOW = [
     Case(
         "train measured.parquet -o models/new --recipe log_time --folds 2", "cross_validation manifest folder"
     ),
-    Case(f"model parity models/made_up {PROBLEM} --kernels a.txt", "picker problems"),
+    Case(f"model parity models/made_up {PROBLEM} --kernels a.txt", "problems passed"),
     Case(
         "tune forward-fp32-n1-c16-k16-i9x9-f3x3-p1 --target cpu --kernel-set tiny --most 1 --budget 1s "
         "--tuned tuned",
