@@ -88,7 +88,8 @@ def test_every_fault_is_seen(dtype: str, channels: int, device: CpuDevice, libra
 
 def test_small_integers_alone_would_not_do(device: CpuDevice, library: Path) -> None:
     """The check with integers from -4 to 4 passes most of the same kernels."""
-    from tile_oracle.device.reference import exact_output, integer_operands
+    from tests.integer_operands import integer_operands
+    from tile_oracle.device.reference import exact_output
     from tile_oracle.problem.number_formats import encode
 
     problem = GroupedConvProblem("forward", "bf16", 2, 2, 64, 12, 1, 8, 9, 3, 3, pad_h=1, pad_w=1)

@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.device.test_reference import problems
+from tests.integer_operands import integer_operands
 from tests.registry.conftest import DTYPES, GEMM_DTYPES
 from tile_oracle.compiling.builder import Builder
-from tile_oracle.device.reference import exact_output, integer_operands
+from tile_oracle.device.reference import exact_output
 from tile_oracle.errors import OperandError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.operations.gemm.problem import GemmProblem

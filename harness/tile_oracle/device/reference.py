@@ -34,7 +34,6 @@ _FULL_CHECK_FLOPS = 3e9
 _FULL_CHECK_VALUES = 1 << 26
 _SPOT_POINTS = 2048
 _SPOT_PRODUCTS = 1 << 27
-_BLOCK = 1 << 20
 
 
 def reduction_length(problem: Problem) -> int:
@@ -66,32 +65,6 @@ def integer_range(problem: Problem) -> IntegerRange:
     if zlib.crc32(problem.id.encode()) % 2:
         return IntegerRange(large, small, 1.0)
     return IntegerRange(small, large, 1.0)
-
-
-def integer_operands(problem: Problem, seed: int) -> tuple[Integers, Integers]:
-    """Both operands as integers. Every partial sum of their products stays below 2^24."""
-    generator = np.random.default_rng(seed)
-    limits = integer_range(problem)
-    first, second = (
-        generator.integers(-most, most + 1, size=shape, dtype=np.int8 if most < 1 << 7 else np.int16)
-        for most, shape in zip((limits.first, limits.second), problem.operand_shapes[:2], strict=True)
-    )
-    if limits.kept < 1:
-        first *= generator.random(first.shape, dtype=np.float32) < limits.kept
-    return first, second
-
-
-def random_operands(problem: Problem, seed: int) -> tuple[Array, Array]:
-    """Both operands as normally distributed values in the problem's dtype, for timing: zeros run faster."""
-    generator = np.random.default_rng(seed)
-    first, second = (
-        np.resize(
-            encode(generator.standard_normal(min(_BLOCK, math.prod(shape)), dtype=np.float32), problem.dtype),
-            shape,
-        )
-        for shape in problem.operand_shapes[:2]
-    )
-    return first, second
 
 
 @dataclass(frozen=True)

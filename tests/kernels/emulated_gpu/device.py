@@ -21,10 +21,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from tests.integer_operands import integer_operands
 from tile_oracle.compiling.source import source_for
 from tile_oracle.compiling.toolchain import compiler_environment, find_toolchain
 from tile_oracle.device.gpu_abi import LaunchInfo, gpu_args, plan_launch, read_launch_info
-from tile_oracle.device.reference import exact_output, integer_operands
+from tile_oracle.device.reference import exact_output
 from tile_oracle.device.runtime.driver import Arguments, Geometry
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.integer_operands import integer_operands
 from tests.pytest_project import SHORTLY, Project
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.source import source_for
 from tile_oracle.device import reference
 from tile_oracle.device.cpu import CpuDevice, open_device
-from tile_oracle.device.reference import exact_output, exact_values, expectation, integer_operands
+from tile_oracle.device.reference import exact_output, exact_values, expectation
+from tile_oracle.operations.gemm import on_device
 from tile_oracle.operations.gemm.kernel import GemmKernel, parse_gemm_name
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.cpu_source import CPU_PIPELINES
@@ -113,7 +115,7 @@ def test_a_large_product_is_checked_at_points_that_equal_the_whole(monkeypatch: 
     first, second = integer_operands(problem, 5)
     full = expectation(problem, first, second, 5)
     monkeypatch.setattr(reference, "_FULL_CHECK_FLOPS", 0)
-    monkeypatch.setattr(reference, "_BLOCK", 700)  # points are taken fourteen at a time
+    monkeypatch.setattr(on_device, "_BLOCK", 700)  # points are taken fourteen at a time
     spot = expectation(problem, first, second, 5)
     assert (full.kind, spot.kind) == ("full", "spot")
     assert spot.points is not None

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tile_oracle.device.reference import exact_output, integer_operands
+from tests.integer_operands import integer_operands
+from tile_oracle.device.reference import exact_output
 from tile_oracle.errors import ProblemError
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.pointwise import (

@@ -18,11 +18,6 @@ def is_pointwise(problem: GroupedConvProblem) -> bool:
     return set(problem.filter) == {1}
 
 
-def is_gemm_like(problem: GroupedConvProblem) -> bool:
-    """A plain matrix product: pointwise, ungrouped, unit stride, no padding."""
-    return is_pointwise(problem) and problem.G == 1 and set(problem.stride) == {1} and set(problem.pad) == {0}
-
-
 def has_odd_channels(problem: GroupedConvProblem) -> bool:
     """Channels of a group are not a multiple of 8. Depthwise convolutions are excluded."""
     return not is_depthwise(problem) and bool((problem.C // problem.G) % 8 or (problem.K // problem.G) % 8)
