@@ -84,6 +84,8 @@ class Refusals:
         self._count(self.notes, reason, example, count)
 
     def _count(self, counts: Counter[str], reason: str, example: str, count: int) -> None:
+        if len(reason) > _SHOWN_CHARACTERS:
+            reason = f"{reason[: _SHOWN_CHARACTERS - 3]}..."
         if reason not in counts:
             self.shown.append(f"{reason}: {plain_name(example[:_SHOWN_CHARACTERS])}")
         counts[reason] += count

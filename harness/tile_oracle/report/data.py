@@ -183,11 +183,11 @@ class ReportData:
 
     @cached_property
     def pickers(self) -> tuple[PickerFigures, ...]:
-        """All pickers side by side, the judged one first; none without a model."""
-        if self.rankings is None:
+        """All pickers side by side, the judged one first; none where there is neither a model nor another."""
+        if self.rankings is None and not self.beside:
             return ()
-        verdict = self.verdict if self.others else None
-        return picker_figures(self.ranked_by.name, self.ranked_by, self.selection, verdict), *self.beside
+        verdict, name = self.verdict if self.others else None, self.ranked_by.name or "no model"
+        return picker_figures(name, self.ranked_by, self.selection, verdict), *self.beside
 
     @cached_property
     def ranking_order(self) -> Ranking | None:

@@ -176,7 +176,7 @@ def picker_lines(pickers: Sequence[PickerFigures]) -> list[str]:
     figures = [Column(heading, "num") for heading in (*_FIGURES, "µs", "cover")]
     rows = [
         [
-            Cell(words.one_line(one.name, 20)),
+            Cell(words.one_line(one.name, 21)),
             *(Cell(words.percent(getattr(one, name)).removesuffix(" %")) for name in _FIGURES.values()),
             _us(one),
             whole(one.problems),
