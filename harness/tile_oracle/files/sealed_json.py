@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,6 +73,10 @@ def typed(value: Any, kind: type[_T], path: Path | str, error: type[HarnessError
 
     Raises `error`, with the path, the member and the fix, for a value that does not fit.
     """
+    if isinstance(value, dict) and is_dataclass(kind):
+        # msgspec 0.18.0 cannot set a default that is made anew in a frozen dataclass.
+        made = {one.name: one.default_factory() for one in fields(kind) if one.default_factory is not MISSING}
+        value = made | value
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as reason:
