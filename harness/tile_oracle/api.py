@@ -139,7 +139,11 @@ def features(records: pd.DataFrame, schema: str = "") -> pd.DataFrame:
     >>> to.features(to.load("measured.parquet")).shape[0]
     120
     """
-    rows = training_rows(records).table
+    return _features(training_rows(records).table, records, schema)
+
+
+def _features(rows: pd.DataFrame, records: pd.DataFrame, schema: str) -> pd.DataFrame:
+    """rows: the training rows of the records."""
     asked = schema_named(schema) if schema else operation_named(records_op(records)).for_models.own
     values = asked.compute(rows, hardware_features(str(records["arch"].dropna().iloc[0])))
     found = rows[["problem", "kernel", "latency_ms", "tflops"]].reset_index(drop=True)
@@ -183,12 +187,13 @@ def save_model(
         return place
     if records is None or place.suffix != ".csv":
         raise ModelError(f"{place}: an estimator's picks are a .csv file, and need the records to pick for")
-    table = features(records, schema)
+    rows = training_rows(records).table
+    table = _features(rows, records, schema)
     scores = np.asarray(model.predict(table.iloc[:, 4:]), dtype=np.float64)
     if scores.shape != (len(table),) or not np.isfinite(scores).all():
         raise ModelError("the estimator did not predict one finite number for each pair")
     dimensions = list(problem_columns(records_op(records)))
-    picks = training_rows(records).table[dimensions].assign(kernel_name=table["kernel"])
+    picks = rows[dimensions].assign(kernel_name=rows["kernel"])
     picks["predicted_tflops"] = scores - scores.min() + 1.0
     with disk_errors_as(ModelError, f"cannot write {place}"):
         write_atomically(place, picks.to_csv(index=False).encode())

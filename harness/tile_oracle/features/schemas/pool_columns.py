@@ -52,3 +52,43 @@ ROUNDS: tuple[Feature, ...] = (
     ),
 )
 """The distribution of `tiles` over the compute units."""
+
+
+def tiles_of_product(n: str, k: str) -> tuple[Feature, ...]:
+    """Return intermediates: the tiles of a product with M rows. n, k: its width and depth."""
+    return (
+        Feature("tiles_m", lambda t: ceil_div(t.M, t.tile_m), "tiles along M"),
+        Feature("tiles_n", lambda t: ceil_div(t[n], t.tile_n), f"tiles along {n}"),
+        Feature("tiles_k", lambda t: ceil_div(t[k], t.tile_k * t.parts), f"steps along {k} of one part"),
+    )
+
+
+def fills_of_product(n: str, k: str) -> tuple[Feature, ...]:
+    """Return the useful shares of `tiles_of_product`."""
+    return (
+        Feature("fill_m", lambda t: t.M / (t.tiles_m * t.tile_m), "useful share of the tiles along M"),
+        Feature("fill_n", lambda t: t[n] / (t.tiles_n * t.tile_n), f"useful share of the tiles along {n}"),
+        Feature("fill_k", lambda t: t[k] / (t.tiles_k * t.tile_k * t.parts), "useful share of the K steps"),
+    )
+
+
+PRODUCT_STEPS: tuple[Feature, ...] = (
+    Feature("log2_tiles_m", lambda t: log2_of(t.tiles_m), "log2 of the tiles along M"),
+    Feature("log2_tiles_n", lambda t: log2_of(t.tiles_n), "log2 of the tiles along N"),
+    Feature("log2_tiles_k", lambda t: log2_of(t.tiles_k), "log2 of the K steps of a tile"),
+    Feature("log2_steps", lambda t: log2_of(t.steps), "log2 of the serial K steps"),
+)
+"""The sizes of `tiles_of_product`, and the `steps` of a compute unit."""
+
+CU_TRAFFIC = Feature(
+    "log2_cu_traffic",
+    lambda t: log2(t.steps * (t.tile_m + t.tile_n) * t.tile_k * t.element_bytes),
+    "log2 of the bytes one compute unit loads",
+)
+"""Of the `steps` of a product."""
+
+BINARY: tuple[Feature, ...] = (
+    Feature("code_registers", lambda t: t.code_vgprs, "vector registers of a work-item, 0 if unknown"),
+    Feature("code_lds_kib", lambda t: t.code_lds_bytes / 1024, "LDS of the binary, KiB, 0 if unknown"),
+)
+"""Metrics of a kernel's binary."""
