@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from tile_oracle.fleet.builds import Builds
-from tile_oracle.fleet.engine import Event, Joined, Told
-from tile_oracle.fleet.messages import Binaries, Ended, Message, Opened, Result, Row, Shipment, Work
-from tile_oracle.fleet.progress import DeviceProgress, Snapshot
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Result, Row, Shipment, Work
+from tile_oracle.measure.builds import Builds
+from tile_oracle.measure.device_progress import DeviceProgress, Snapshot
+from tile_oracle.measure.engine import Event, Joined, Told
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line
 from tools.faults.flippable.records import some_rows

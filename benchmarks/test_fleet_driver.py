@@ -18,8 +18,8 @@ import pandas as pd
 import pytest
 
 from benchmarks.fleet_devices import FastDevices, NothingToBuild, makespan_s
-from tile_oracle.fleet.driver import FleetDriver, FleetTask, Questions
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.measure.driver import Driver, ProblemTask, Questions
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.run import RunLog, open_run
@@ -30,7 +30,7 @@ LONGEST_S = 60.0
 PAIRS = int(os.environ.get("TILE_ORACLE_FLEET_PAIRS", "136200"))
 
 
-def tasks(pairs: int) -> list[FleetTask]:
+def tasks(pairs: int) -> list[ProblemTask]:
     kernels = [
         parse_kernel_name(f"grouped_conv_forward_fp32_2d_16x{n}x{k}_basic_v1_intrawave_w1x1x1_wt4x16x1")
         for n in range(16, 16 * 12, 16)
@@ -38,7 +38,7 @@ def tasks(pairs: int) -> list[FleetTask]:
     ][:KERNELS]
     assert len(kernels) == KERNELS
     problems = [problem_from_id(f"forward-fp32-n{n}-c8-k8-i6x6-f3x3") for n in range(1, pairs // KERNELS + 1)]
-    return [FleetTask(problem, kernels, float(number)) for number, problem in enumerate(problems)]
+    return [ProblemTask(problem, kernels, float(number)) for number, problem in enumerate(problems)]
 
 
 def test_the_driver_of_200_devices(benchmark: Any, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_the_driver_of_200_devices(benchmark: Any, tmp_path: Path) -> None:
     log = RunLog(run, "main")
     engine = FastDevices(DEVICES)
     questions = Questions(lambda kind: lambda problem: (), lambda one: one.as_row())
-    driver = FleetDriver(engine, NothingToBuild(), log, questions, SweepSettings())
+    driver = Driver(engine, NothingToBuild(), log, questions, SweepSettings())
     own_s = {"cpu": 0.0, "wall": 0.0}
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     todo = tasks(PAIRS)

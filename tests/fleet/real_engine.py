@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tile_oracle.fleet.engine import Event, Joined, Told
-from tile_oracle.fleet.messages import DeviceSettings, Message
 from tile_oracle.fleet.ray_engine import RayEngine
+from tile_oracle.measure.assignments import DeviceSettings, Message
+from tile_oracle.measure.engine import Event, Joined, Told
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.targets import TargetOptions

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import RecordError
-from tile_oracle.fleet.engine import Compiler
 from tile_oracle.fleet.fleet_file import add_session, read_sessions
-from tile_oracle.fleet.health import Health
-from tile_oracle.fleet.messages import Opened
-from tile_oracle.fleet.progress import FleetProgress
+from tile_oracle.measure.assignments import Opened
+from tile_oracle.measure.device_progress import DevicesProgress
+from tile_oracle.measure.engine import Compiler
+from tile_oracle.measure.health import Health
 
 
 def add(path: Path, *names: str) -> None:
-    progress = FleetProgress()
+    progress = DevicesProgress()
     for name in names:
         progress.joined(name, Opened("H200", "driver", "host", 1))
     add_session(path, progress.devices.values(), Health(), [Compiler("node", "host", 12)])

@@ -11,10 +11,10 @@ import pytest
 from tests.fleet.real_engine import LIMIT_S, cluster_of, engine_on, events_until, joined
 from tests.pytest_project import KERNELS, PROBLEMS
 from tile_oracle.fleet import ray_compilers
-from tile_oracle.fleet.builds import Builds
-from tile_oracle.fleet.engine import Joined, Told
-from tile_oracle.fleet.messages import Ended, Row, Work
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.assignments import Ended, Row, Work
+from tile_oracle.measure.builds import Builds
+from tile_oracle.measure.engine import Joined, Told
 from tile_oracle.problem import problem_from_id
 from tile_oracle.targets import TargetOptions
 from tile_oracle.targets.resolve import open_target

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.real_engine import cluster_of, engine_on, events_until, joined
-from tile_oracle.fleet.engine import Gone
-from tile_oracle.fleet.progress import ASIDE, DeviceProgress, Snapshot
 from tile_oracle.fleet.ray_engine import token_hint
+from tile_oracle.measure.device_progress import ASIDE, DeviceProgress, Snapshot
+from tile_oracle.measure.engine import Gone
 
 pytest.importorskip("ray")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fleet.simulated_engine import KERNELS, PROBLEMS, result
+from tests.measure.simulated_engine import KERNELS, PROBLEMS, result
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement

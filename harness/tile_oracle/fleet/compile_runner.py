@@ -6,10 +6,10 @@ import socket
 from dataclasses import replace
 from typing import NamedTuple
 
-from tile_oracle.fleet.messages import DeviceSettings, Shipment
-from tile_oracle.fleet.shipments import shipment_of
-from tile_oracle.fleet.target_of_settings import open_target
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.measure.assignments import DeviceSettings, Shipment
+from tile_oracle.measure.shipments import shipment_of
+from tile_oracle.measure.target_of_settings import open_target
 
 
 class CompilerOpened(NamedTuple):

@@ -14,9 +14,9 @@ from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import read_object, seal, typed
-from tile_oracle.fleet.engine import Compiler
-from tile_oracle.fleet.health import Health
-from tile_oracle.fleet.progress import DeviceProgress
+from tile_oracle.measure.device_progress import DeviceProgress
+from tile_oracle.measure.engine import Compiler
+from tile_oracle.measure.health import Health
 
 FLEET_FILE = "fleet.json"
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from tile_oracle.errors import HarnessError, first_line
 from tile_oracle.fleet.compile_runner import CompileRunner
-from tile_oracle.fleet.engine import Compiler
-from tile_oracle.fleet.messages import DeviceSettings, Shipment
 from tile_oracle.kernel import Kernel
+from tile_oracle.measure.assignments import DeviceSettings, Shipment
+from tile_oracle.measure.engine import Compiler
 
 _LOOK_S = 1.0
 """How often nodes are looked for."""
@@ -52,7 +52,7 @@ class _Place:
 
 
 class RayCompilers:
-    """See tile_oracle.fleet.engine.Compilers."""
+    """See tile_oracle.measure.engine.Compilers."""
 
     def __init__(self, ray: Any, settings: DeviceSettings, arch: str, identity: str) -> None:
         """identity: `Target.source_identity` of the session; a node with another one compiles nothing."""

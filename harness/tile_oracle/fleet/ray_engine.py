@@ -17,11 +17,11 @@ from typing import Any
 
 from tile_oracle.errors import HarnessError, TargetError, first_line
 from tile_oracle.fleet import local_ray
-from tile_oracle.fleet.device_runner import DeviceRunner
-from tile_oracle.fleet.engine import Event, Gone, Joined, Told
-from tile_oracle.fleet.messages import DeviceSettings, Shipment, Work
-from tile_oracle.fleet.progress import ASIDE, DeviceProgress, Snapshot
 from tile_oracle.fleet.ray_compilers import RayCompilers
+from tile_oracle.measure.assignments import DeviceSettings, Shipment, Work
+from tile_oracle.measure.device_progress import ASIDE, DeviceProgress, Snapshot
+from tile_oracle.measure.device_runner import DeviceRunner
+from tile_oracle.measure.engine import Event, Gone, Joined, Told
 
 LOCAL = "local"
 """The address of a Ray of this session's own."""
@@ -130,8 +130,8 @@ class _Slot:
 
 
 class RayEngine:
-    """See tile_oracle.fleet.engine.Engine. Must be made in the main thread: a Ray of this session's own ends
-    with the thread that started it."""
+    """See tile_oracle.measure.engine.Engine. Must be made in the main thread: a Ray of this session's own
+    ends with the thread that started it."""
 
     def __init__(
         self, address: str, settings: DeviceSettings, arch: str, devices: int | None, cache: str = ""

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tile_oracle.fleet.builds import Builds
-from tile_oracle.fleet.driver import FleetDriver, FleetTask, NotBegunError, Questions
 from tile_oracle.fleet.fleet_file import FLEET_FILE, add_session
-from tile_oracle.fleet.messages import DeviceSettings
-from tile_oracle.fleet.progress import ASIDE
 from tile_oracle.fleet.ray_engine import RayEngine, import_ray
 from tile_oracle.kernel import Kernel
+from tile_oracle.measure.assignments import DeviceSettings
+from tile_oracle.measure.builds import Builds
+from tile_oracle.measure.device_progress import ASIDE
+from tile_oracle.measure.driver import Driver, NotBegunError, ProblemTask, Questions
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.row import row_of
 from tile_oracle.pages.words import count
@@ -36,7 +36,7 @@ class FleetSession(LiveSession):
         """process: see Session. Raises HarnessError."""
         import_ray()  # before anything is written
         super().__init__(options, **process)
-        self._driver: FleetDriver | None = None
+        self._driver: Driver | None = None
 
     def _target_options(self, options: SessionOptions) -> TargetOptions:
         return replace(super()._target_options(options), elsewhere=True)
@@ -52,7 +52,7 @@ class FleetSession(LiveSession):
             self.budget_spent = True
             pytest.skip(str(error))
 
-    def _open_engine(self, run: Run, log: RunLog) -> FleetDriver:
+    def _open_engine(self, run: Run, log: RunLog) -> Driver:
         assert self.options.fleet is not None
         options = replace(super()._target_options(self.options), jobs=1)
         settings = DeviceSettings(
@@ -72,7 +72,7 @@ class FleetSession(LiveSession):
             self.options.fleet_devices,
             "" if builder is None else str(builder.cache.folder),
         )
-        self._driver = driver = FleetDriver(
+        self._driver = driver = Driver(
             engine,
             Builds(self.target, engine.ship, engine.compilers(self.target.source_identity())),
             log,
@@ -87,10 +87,10 @@ class FleetSession(LiveSession):
         driver.start(self._tasks())
         return driver
 
-    def _tasks(self) -> Iterable[FleetTask]:
+    def _tasks(self) -> Iterable[ProblemTask]:
         times = expected_times({name: len(kernels) for name, kernels in self._kernels_of.items()}, self.run)
         for name, kernels in self._kernels_of.items():
-            yield FleetTask(problem_from_id(name), kernels, times.get(name, 1.0))
+            yield ProblemTask(problem_from_id(name), kernels, times.get(name, 1.0))
 
     def _row_of(self, measurement: Measurement) -> Mapping[str, Any]:
         assert self._driver is not None
@@ -115,7 +115,7 @@ class FleetSession(LiveSession):
     def conditions(self) -> dict[str, str]:
         return {} if self._driver is None else _conditions(self._driver)
 
-    def _save(self, driver: FleetDriver) -> None:
+    def _save(self, driver: Driver) -> None:
         """Adds this session's devices to the run's fleet.json. Raises RecordError."""
         if self.run is not None and self.run.folder.is_dir():
             path = self.run.folder / FLEET_FILE
@@ -131,7 +131,7 @@ class FleetSession(LiveSession):
         return [*super().notes, *(() if self._driver is None else self._driver.all_notes())]
 
 
-def _conditions(driver: FleetDriver) -> dict[str, str]:
+def _conditions(driver: Driver) -> dict[str, str]:
     """The fleet in words, for the report."""
     devices = [one for one in driver.progress.devices.values() if one.joined]
     if not devices:

@@ -41,7 +41,7 @@ _MORE_BUDGET = ("--budget", "1h")
 
 
 class Engine(Protocol):
-    """What measures and records for a session: MeasureService on a device of this process, FleetDriver on
+    """What measures and records for a session: MeasureService on a device of this process, Driver on
     those of a fleet. All methods raise HarnessError when nothing can be measured or recorded any more."""
 
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:

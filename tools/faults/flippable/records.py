@@ -13,13 +13,13 @@ from typing import Any
 import pandas as pd
 
 from tile_oracle.commands.oracle import write_oracle
-from tile_oracle.fleet.engine import Compiler
 from tile_oracle.fleet.fleet_file import FLEET_FILE, add_session, read_sessions
-from tile_oracle.fleet.health import Health
-from tile_oracle.fleet.messages import Opened, Result
-from tile_oracle.fleet.progress import FleetProgress
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.model import Origin
+from tile_oracle.measure.assignments import Opened, Result
+from tile_oracle.measure.device_progress import DevicesProgress
+from tile_oracle.measure.engine import Compiler
+from tile_oracle.measure.health import Health
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
@@ -82,7 +82,7 @@ def _read_manifest(folder: Path) -> Any:
 
 
 def _make_fleet(folder: Path) -> list[Path]:
-    progress, health = FleetProgress(), Health()
+    progress, health = DevicesProgress(), Health()
     for number in range(3):
         name = f"host-{number}/ab12cd/0"
         progress.joined(name, Opened("NVIDIA H200", "595.58", f"host-{number}", 4711 + number))

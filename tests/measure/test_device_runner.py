@@ -11,10 +11,19 @@ import pytest
 
 from tests.pytest_project import KERNELS, PROBLEMS, Project
 from tile_oracle.errors import HarnessError
-from tile_oracle.fleet.builds import Builds
-from tile_oracle.fleet.device_runner import DeviceRunner, Shipments
-from tile_oracle.fleet.messages import Binaries, DeviceSettings, Ended, Message, Result, Row, Shipment, Work
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.assignments import (
+    Binaries,
+    DeviceSettings,
+    Ended,
+    Message,
+    Result,
+    Row,
+    Shipment,
+    Work,
+)
+from tile_oracle.measure.builds import Builds
+from tile_oracle.measure.device_runner import DeviceRunner, Shipments
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_id

@@ -16,10 +16,10 @@ from typing import Any
 
 from tile_oracle.compiling.binary import Binary, BuildResult
 from tile_oracle.errors import HarnessError
-from tile_oracle.fleet.engine import Compiler, Compilers
-from tile_oracle.fleet.messages import Binaries, Shipment
-from tile_oracle.fleet.shipments import keep, shipment_of
 from tile_oracle.kernel import Kernel
+from tile_oracle.measure.assignments import Binaries, Shipment
+from tile_oracle.measure.engine import Compiler, Compilers
+from tile_oracle.measure.shipments import keep, shipment_of
 from tile_oracle.problem import Problem
 from tile_oracle.targets.target import Target
 

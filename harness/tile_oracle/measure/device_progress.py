@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from tile_oracle.fleet.messages import Opened, Result
+from tile_oracle.measure.assignments import Opened, Result
 from tile_oracle.measure.dispatcher import Dispatcher
 from tile_oracle.pages.words import count
 from tile_oracle.terminal.progress_line import clock
@@ -69,7 +69,7 @@ class Snapshot:
 
 
 @dataclass
-class FleetProgress:
+class DevicesProgress:
     """Fed by the driver; `snapshot` may be read from any thread."""
 
     devices: dict[str, DeviceProgress] = field(default_factory=dict)

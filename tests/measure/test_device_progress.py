@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.fleet.simulated_engine import result
-from tile_oracle.fleet.messages import Opened
-from tile_oracle.fleet.progress import FleetProgress
+from tests.measure.simulated_engine import result
+from tile_oracle.measure.assignments import Opened
+from tile_oracle.measure.device_progress import DevicesProgress
 from tile_oracle.measure.dispatcher import Dispatcher, Task
 
 
 def test_three_hundred_devices_fit_on_a_line() -> None:
     dispatcher = Dispatcher([Task(f"p{n}", [f"k{k}" for k in range(400)], 400.0) for n in range(296)])
-    progress = FleetProgress()
+    progress = DevicesProgress()
     progress.plan(300 * 400)
     for n in range(300):
         progress.joined(f"d{n}", Opened("H200", "driver", "host", n))

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tile_oracle.fleet.messages import Message, Opened, Shipment, Work
-from tile_oracle.fleet.progress import DeviceProgress, Snapshot
 from tile_oracle.kernel import Kernel
+from tile_oracle.measure.assignments import Message, Opened, Shipment, Work
+from tile_oracle.measure.device_progress import DeviceProgress, Snapshot
 
 
 @dataclass(frozen=True)

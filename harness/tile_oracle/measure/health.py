@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from tile_oracle.fleet.messages import Result
+from tile_oracle.measure.assignments import Result
 
 SLOWER = 0.20
 """A device that needs this fraction more time than the median of its kind is slow."""

@@ -1,4 +1,4 @@
-"""The driver of a fleet: it gives devices work, takes their results, records them and answers questions.
+"""The driver gives devices work, takes their results, records them and answers questions.
 
 The driver runs in a thread of its own, so that no device waits for the tests of the session. What it records
 is what any session records: a sweep's row when it arrives, and the rows of a problem's leaders all at once,
@@ -16,13 +16,13 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from tile_oracle.errors import DeviceMissingError, HarnessError
-from tile_oracle.fleet.builds import Builds
-from tile_oracle.fleet.engine import Compiler, Engine, Event, Gone, Joined, Told
-from tile_oracle.fleet.health import Health
-from tile_oracle.fleet.messages import Ended, Result, Row, Work
-from tile_oracle.fleet.progress import FleetProgress
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.assignments import Ended, Result, Row, Work
+from tile_oracle.measure.builds import Builds
+from tile_oracle.measure.device_progress import DevicesProgress
 from tile_oracle.measure.dispatcher import Assign, Blame, Dispatcher, Patience, Task, Withdraw
+from tile_oracle.measure.engine import Compiler, Engine, Event, Gone, Joined, Told
+from tile_oracle.measure.health import Health
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.results import Recorded, Results, not_run_again
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -55,7 +55,7 @@ class Log(Recorded, Protocol):
 
 
 @dataclass(frozen=True)
-class FleetTask:
+class ProblemTask:
     """A problem and the kernels that a session wants of it. weight: expected time, in any unit."""
 
     problem: Problem
@@ -91,7 +91,7 @@ class _Again:
     round: int
 
 
-class FleetDriver:
+class Driver:
     """Runs a fleet until `abandon`. Only `start`, `measure`, `remeasure_all`, `goes_on`, `wait` and `abandon`
     may be called from other threads; all raise what has ended the fleet, a HarnessError."""
 
@@ -121,7 +121,7 @@ class FleetDriver:
         self._state = threading.Condition()
         self._results = Results(settings, log)
         self._picks: Picks | None = None
-        self._resumed: list[FleetTask] = []
+        self._resumed: list[ProblemTask] = []
         """Tasks of which at most picks are left, which are not known before a device has joined."""
         self._problems: dict[str, _Problem] = {}
         self._unbuilt: dict[str, Task] = {}
@@ -151,18 +151,18 @@ class FleetDriver:
         self.health = Health()
         self.on_wait: Callable[[str], None] = lambda line: None
         """Called with the fleet's state in words, about once a second, while `measure` waits."""
-        self.progress = FleetProgress()
+        self.progress = DevicesProgress()
         self.notes: list[str] = []
 
     # ---- for the session --------------------------------------------------------------------------------
 
-    def start(self, tasks: Iterable[FleetTask]) -> None:
+    def start(self, tasks: Iterable[ProblemTask]) -> None:
         """Begins to measure, in a thread."""
         self.plan(tasks)
         self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
         self._thread.start()
 
-    def plan(self, tasks: Iterable[FleetTask]) -> None:
+    def plan(self, tasks: Iterable[ProblemTask]) -> None:
         """Takes the tasks. `start` does this, too; a caller that calls `step` itself calls only this."""
         if self._calibration is not None:
             self._calibration_built = self._builds.want(_CALIBRATION, *self._calibration)
@@ -432,7 +432,7 @@ class FleetDriver:
 
     # ---- tasks ------------------------------------------------------------------------------------------
 
-    def _take_task(self, task: FleetTask) -> int:
+    def _take_task(self, task: ProblemTask) -> int:
         """Begins a task unless nothing of it is left. Returns how many kernels have no result."""
         problem = task.problem
         there = self._problems.setdefault(problem.id, _Problem(problem, {}, task.weight))
@@ -460,7 +460,7 @@ class FleetDriver:
             problem, kernel = self._asked.popleft()
             there = self._problems.get(problem.id)
             if there is None or kernel.name not in there.kernels:
-                self._take_task(FleetTask(problem, (kernel,), there.weight if there is not None else 1.0))
+                self._take_task(ProblemTask(problem, (kernel,), there.weight if there is not None else 1.0))
 
     def _assign(self, order: Assign) -> None:
         remote = order.device in self._remote

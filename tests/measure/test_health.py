@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tile_oracle.fleet.health import Health
-from tile_oracle.fleet.messages import Result
+from tile_oracle.measure.assignments import Result
+from tile_oracle.measure.health import Health
 
 
 def result(latency_ms: float, status: str = "ok") -> Result:

@@ -9,8 +9,8 @@ from typing import Any
 
 from tile_oracle.compiling.binary import Binary
 from tile_oracle.compiling.builder import Builder
-from tile_oracle.fleet.messages import Shipment
 from tile_oracle.kernel import Kernel
+from tile_oracle.measure.assignments import Shipment
 
 
 def shipment_of(binary: Binary) -> Shipment:

@@ -18,7 +18,8 @@ from typing import Any
 
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.errors import HarnessError, first_line
-from tile_oracle.fleet.messages import (
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.assignments import (
     Binaries,
     DeviceSettings,
     Ended,
@@ -29,11 +30,10 @@ from tile_oracle.fleet.messages import (
     Shipment,
     Work,
 )
-from tile_oracle.fleet.shipments import keep
-from tile_oracle.fleet.target_of_settings import open_target
-from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.shipments import keep
 from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.target_of_settings import open_target
 from tile_oracle.measure.twins import TwinSweeper
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line

@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tile_oracle.fleet.builds import Builds
-from tile_oracle.fleet.driver import FleetDriver, FleetTask, Questions
-from tile_oracle.fleet.engine import Event, Gone, Joined, Told
-from tile_oracle.fleet.messages import Binaries, Ended, Message, Opened, Result, Row, Shipment, Work
-from tile_oracle.fleet.progress import DeviceProgress, Snapshot
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Result, Row, Shipment, Work
+from tile_oracle.measure.builds import Builds
+from tile_oracle.measure.device_progress import DeviceProgress, Snapshot
+from tile_oracle.measure.driver import Driver, ProblemTask, Questions
+from tile_oracle.measure.engine import Event, Gone, Joined, Told
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem, problem_from_id
@@ -197,9 +197,9 @@ class SimulatedFleet:
         self.kinds: list[str] = []
         """The kinds of devices for which the picks were asked."""
         questions, settings = Questions(self._picks, recorded), SweepSettings()
-        self.driver = FleetDriver(self.engine, self.builds, self.log, questions, settings, **options)
+        self.driver = Driver(self.engine, self.builds, self.log, questions, settings, **options)
         self.tasks = [
-            FleetTask(problem_from_id(PROBLEMS[number]), KERNELS[:size], float(size))
+            ProblemTask(problem_from_id(PROBLEMS[number]), KERNELS[:size], float(size))
             for number, size in enumerate(sizes)
         ]
         self.now = 1000.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tile_oracle.fleet.messages import DeviceSettings
 from tile_oracle.libraries.algorithms import Algorithms
+from tile_oracle.measure.assignments import DeviceSettings
 from tile_oracle.problem import problem_from_id
 from tile_oracle.targets import resolve_target
 from tile_oracle.targets.target import Target
