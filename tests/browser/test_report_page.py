@@ -171,7 +171,7 @@ def test_the_groups_stay_in_reach_and_are_folded_on_a_phone(report: Path, open_p
     assert [text.strip() for text in groups.locator("> summary").all_inner_texts()] == names
     assert [groups.nth(n).get_attribute("open") is not None for n in range(4)] == [True, False, False, False]
     page.get_by_role("navigation").get_by_role("link", name="Kernels").click()
-    assert page.locator("#heat").is_visible()
+    assert page.locator("#pool").is_visible()
     assert page.get_by_role("navigation").bounding_box()["y"] == 0  # type: ignore[index]
     without = open_page(report, **PHONE, java_script_enabled=False)
     assert without.locator("#all-problems").is_visible()

@@ -1,4 +1,4 @@
-"""The report of a session of attention or of products of matrices: labels, heat map, roofline, drill-down."""
+"""The report of a session of attention or of products of matrices: labels, roofline, drill-down."""
 
 from __future__ import annotations
 
@@ -83,9 +83,7 @@ def test_the_report_speaks_of_the_operation_at_hand(op: str) -> None:
     assert kinds >= ({"decode", "causal", "grouped"} if op == "attention" else {"rcr"})
     for heading in (
         "Roofline of the oracles",
-        "Kernels by kind of problem",
         "Problems, most lost time first",
-        "Timeline",
     ):
         assert heading in shown
     assert "the peak of sm_90 for bf16" in shown

@@ -212,39 +212,6 @@ def scatter(
     return plot.svg(described) + legend([(dots, dot_key("point")), (limit.name, line_key(limit.css))])
 
 
-def time_bars(
-    stacks: Sequence[tuple[str, str, Sequence[float]]],
-    marks: Sequence[tuple[float, str]],
-    *,
-    rest: str,
-    length: float,
-    x_name: str,
-    y_name: str,
-) -> Markup:
-    """Stacked bars over a time axis from 0 to `length`: (name, CSS class, percent of each bin); and marks of
-    (time, name) above them. rest: what is not in the stacks, for the legend. The axis ends at 100 % or above
-    the highest bar."""
-    sums = [sum(parts) for parts in zip(*(values for _, _, values in stacks), strict=True)]
-    top = max(100.0, math.ceil((max(sums, default=0.0) - 0.5) / 50.0) * 50.0)
-    plot = Plot((0.0, length), (0.0, top * 1.06))
-    plot.axes(x_name, y_name, y_ticks=[(tick, f"{tick:,g}") for tick in ticks(0.0, top, 5)])
-    step = length / (len(sums) or 1)
-    for place in range(len(sums)):
-        below = 0.0
-        for name, css, values in stacks:
-            if values[place] >= 0.05:
-                high, ends = below + values[place], (place * step, (place + 1) * step)
-                plot.bar(css, ends, (below, high), f"{name}: {values[place]:.0f} %")
-                below = high
-    for at, name in marks[:_MOST_POINTS]:
-        plot.add("line", css="fault", x1=plot.x(at), x2=plot.x(at), y1=plot.top, y2=plot.y(top), title=name)
-    shown = [*((name, css) for name, css, _ in stacks), (rest, "rest")]
-    keys = [(name, element("rect", css=css, width=22, height=8)) for name, css in shown]
-    if marks:
-        keys.append((f"fault ({len(marks):,})", element("line", css="fault", x1=11, x2=11, y1=0, y2=8)))
-    return plot.svg(f"{y_name} over {x_name}: " + ", ".join(name for name, _, _ in stacks)) + legend(keys)
-
-
 def stacked_bar(parts: Sequence[tuple[str, int, str]]) -> Markup:
     """A stacked bar of (name, number, css class); small parts have a minimum width."""
     total = sum(number for _, number, _ in parts) or 1

@@ -115,7 +115,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Note:
-    """A paragraph. scale: whether the shades of a heat map follow."""
+    """A paragraph. scale: whether the scale of shades follows."""
 
     text: str
     scale: bool = False

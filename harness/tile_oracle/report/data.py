@@ -29,7 +29,6 @@ from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.lost_time import lost_times, time_weighted_percent
 from tile_oracle.report.picker_figures import PickerFigures, picker_figures
 from tile_oracle.report.sources import sources_by_problem
-from tile_oracle.report.timeline import Timeline, timeline_of
 
 THROTTLED = "throttled"
 """The key of RunInfo.environment for the number of throttled measurements; absent without any."""
@@ -155,8 +154,6 @@ class ReportData:
     training: Training = field(default_factory=Training)
     candidates: Candidates = field(default_factory=Candidates)
     extrapolating: Extrapolating = field(default_factory=Extrapolating)
-    timeline: Timeline | None = None
-    """What the session did over its time; None for a replay."""
     reasons: Mapping[str, PickReason] = field(default_factory=dict)
     """Problem id -> why the model prefers the pick to the oracle; of the problems with the most lost time."""
     others: tuple[ReportData, ...] = ()
@@ -311,7 +308,6 @@ def analyse(
         verdict=part.settled(verdict),
         training=training,
         candidates=candidates or Candidates(),
-        timeline=None if run.replayed else timeline_of(records),
         alone=part.alone,
     )
 

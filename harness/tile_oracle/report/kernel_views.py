@@ -27,7 +27,6 @@ from tile_oracle.problem import problem_from_id
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import kernel_facts
-from tile_oracle.report.heat_map import ALL, WITHIN, heat_map
 from tile_oracle.report.lost_time import lost_times, shares_by_kind
 from tile_oracle.report.pictures import lost_time_curve
 from tile_oracle.report.problem_views import drill_cells
@@ -35,7 +34,6 @@ from tile_oracle.report.sources import source_figures
 
 _MOST_FAILURES = 500
 _MOST_KERNELS = 500
-_MOST_GROUPS = 30
 _FACTS = ("registers", "LDS bytes", "spills", "workgroups/CU", "matrix instr.", "binary bytes")
 
 
@@ -73,36 +71,6 @@ def _share_of_time(share: float | None) -> Cell:
     if share is None:
         return percent(None)
     return replace(percent(share), meter=f"{share:.1f}")
-
-
-def heat(data: ReportData) -> Sequence[Block]:
-    """Which groups of kernels are near the oracle, by kind of problem."""
-    found = heat_map(data.final, data.selection)
-    if not found.groups:
-        return []
-    everything = found.kinds[ALL]
-    # A kind that all problems are of would repeat the first column.
-    kinds = {kind: n for kind, n in found.kinds.items() if kind == ALL or n < everything}
-    heads = [Column(kind, "num", f"{words.count(n, 'problem')} with an oracle") for kind, n in kinds.items()]
-    rows = [
-        [Cell(group), *(_shade(shares[kind]) for kind in kinds)]
-        for group, shares in list(found.groups.items())[:_MOST_GROUPS]
-    ]
-    more = len(found.groups) - len(rows)
-    within = f"within {100 * WITHIN:.0f} % of the oracle."
-    if found.of_kernels:
-        note = f"Share of the problems on which a kernel is {within}"
-    else:
-        note = (
-            f"Share of the problems on which the best kernel of a group is {within} A group has one pipeline "
-            "and tile, or one function of a source."
-        )
-    if more:
-        what = "further kernel" if found.of_kernels else "further group"
-        note += f" {words.count(more, what)} are near the oracle less often."
-    caption = "Groups of kernels near the oracle, by kind of problem"
-    first = Column("kernel" if found.of_kernels else "group", "name")
-    return [Note(note, scale=True), Table(caption, [first, *heads], rows, "heat-map", sortable=True)]
 
 
 def _shade(share: float) -> Cell:

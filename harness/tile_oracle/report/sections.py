@@ -8,14 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from markupsafe import Markup, escape
 
 from tile_oracle.judge.verdict import FAILED, PASSED
-from tile_oracle.pages import charts, words
+from tile_oracle.pages import words
 from tile_oracle.pages.tables import (
     Block,
     Cell,
     Column,
-    Figures,
     Made,
-    Note,
     Notes,
     Table,
     View,
@@ -29,7 +27,7 @@ from tile_oracle.report.data import ReportData
 from tile_oracle.report.efficiency_views import choice, efficiency
 from tile_oracle.report.figures import EFFICIENCY, FOUND, efficiencies, figure_groups
 from tile_oracle.report.hero import hero_line
-from tile_oracle.report.kernel_views import heat, kernels, pairs, slices, sources
+from tile_oracle.report.kernel_views import kernels, pairs, slices, sources
 from tile_oracle.report.lost_time import lost_times
 from tile_oracle.report.next_steps import next_steps
 from tile_oracle.report.picker_figures import pickers_table
@@ -135,34 +133,6 @@ def _pickers(data: ReportData) -> Sequence[Block]:
     return [table] if table.rows else []
 
 
-def _timeline(data: ReportData) -> Sequence[Block]:
-    found = data.timeline
-    if found is None:
-        return []
-    unit, scale = ("hours", 3600.0) if found.seconds > 7200 else ("minutes", 60.0)
-    if found.seconds < 180:
-        unit, scale = "seconds", 1.0
-    chart = charts.time_bars(
-        [
-            ("device runs timed kernels", "bar", found.busy),
-            ("device idle, kernels are being compiled", "compiling", found.compiling),
-        ],
-        [(at / scale, status) for at, status in found.faults],
-        rest="neither: loading, checks of results, waiting",
-        length=found.seconds / scale,
-        x_name=f"{unit} since the start",
-        y_name="time, %",
-    )
-    note = (
-        f"{found.seconds / scale:,.1f} {unit}: the device ran timed kernels in "
-        f"{words.percent(found.busy_percent)} of the time and waited for compilers in "
-        f"{words.percent(found.compiling_percent)}. With several workers the shares add up."
-    )
-    if found.pauses:
-        note += f" {words.count(found.pauses, 'pause')} of more than ten minutes cut out."
-    return [Note(note), Figures([("Use of the device", chart)])]
-
-
 def _terms(data: ReportData) -> View:
     op = records_op(data.selection)
     return {"terms": [(term, anchor(term), meaning) for term, meaning in terms_of(op).items()]}
@@ -202,13 +172,11 @@ GROUPS: Mapping[str, Sequence[Section]] = {
     ),
     "Kernels": (
         ("sources", "Sources of kernels", sources),
-        ("heat", "Kernels by kind of problem", heat),
         ("pool", "All kernels", kernels),
         ("choice", "Gain from the choice of kernel", choice),
     ),
     "Data": (
         ("pairs", "Pairs by status", pairs),
-        ("timeline", "Timeline of the session", _timeline),
         ("terms", "Terms", _terms),
         ("environment", "Environment and options", _environment),
     ),
