@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  tile-oracle model train reports/my_run -o models/mine   the recipe that does best on the records
+  tile-oracle model train reports/my_run -o models/mine   the recipe that suits the records
   tile-oracle model train reports/a reports/b --arch gfx950 -o models/m     several runs together
   tile-oracle model train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
   tile-oracle model train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
@@ -62,8 +62,7 @@ ARGUMENTS = (
     argument(
         "--recipe",
         "RECIPE",
-        "features, target and training settings (default: compared by cross-validation on the records; with "
-        f"--problem-set {SUITED})",
+        f"features, target and training settings (default: {SUITED})",
         choices=sorted(RECIPES),
     ),
     argument("--folds", "N", "cross-validation folds", type=int, default=5),
@@ -159,7 +158,6 @@ def run(args: argparse.Namespace) -> int:
         weights=_weights(args.weights) if args.weights else None,
         sources=tuple(Path(path).name for path in args.records),
         also=load_records(args.also) if args.also else None,
-        compare_recipes=True,
     )
     model.save(args.out)
     out = Path(args.out)

@@ -40,7 +40,6 @@ from tile_oracle.training.cross_validation_metrics import Check, check, metrics_
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.model_documents import manifest_of, names_in, spec_of
 from tile_oracle.training.recipe import Recipe, recipe_named, suited_recipe
-from tile_oracle.training.recipe_choice import CANDIDATES, MANIFEST_KEY, SuitedRecipe, choose_recipe
 from tile_oracle.training.training_rows import training_rows, with_importance
 from tile_oracle.training.warm_start import WarmStart
 
@@ -106,19 +105,16 @@ def train(
     weights: pd.DataFrame | None = None,
     also: pd.DataFrame | None = None,
     code: CodeTable | None = None,
-    compare_recipes: bool = False,
 ) -> TrainedModel:
     """A model for one architecture, direction and data type, cross-validated and then fitted to all rows.
 
     `arch`, `direction` and `dtype` select rows; each is optional if the records have only one.
     `recipe`: by default the one that suits the records (`suited_recipe`), or the old model's in a warm start.
-    `compare_recipes`: without a recipe, take the one that does best on held-out families of these records
-    (training.recipe_choice); the manifest has the comparison. `targets` adds published targets to the
-    recipe's. `warm_start` grows `warm_trees` further trees on every booster of an existing model with the
-    same features; it is not cross-validated, because the old model may have seen the held-out problems.
-    `weights`: weights of the rows (`with_importance`). `also`: records with auxiliary training data
-    (training.auxiliary_rows); each fold leaves out those of its held-out shapes. `code`: metrics of further
-    binaries for the model folder.
+    `targets` adds published targets to the recipe's. `warm_start` grows `warm_trees` further trees on every
+    booster of an existing model with the same features; it is not cross-validated, because the old model may
+    have seen the held-out problems. `weights`: weights of the rows (`with_importance`). `also`: records with
+    auxiliary training data (training.auxiliary_rows); each fold leaves out those of its held-out shapes.
+    `code`: metrics of further binaries for the model folder.
 
     Raises ModelError for records of several kinds or of none, for a warm start from a model that does not
     fit, for invalid weights, and for `also` without usable rows.
@@ -127,10 +123,6 @@ def train(
     data = _training_data(records, arch, direction, dtype, weights)
     rows, kind, on = data.rows, data.kind, data.kind["arch"]
     start = None if warm_start is None else WarmStart.of(Path(warm_start), kind)
-    suited = None
-    if compare_recipes and recipe is None and start is None:
-        suited = _compared(data, trees_only=also is not None, effort=effort)
-        recipe = suited.recipe
     chosen = _recipe(recipe, data, targets, start, warm_trees)
     effort.say(f"{len(rows)} rows of {data.problems} problems; recipe {chosen.name}: {chosen.meaning}")
     auxiliary = None if also is None else _auxiliary_rows(also, data, effort)
@@ -154,7 +146,6 @@ def train(
         **manifest_of(ranker, rows, data.left_out, data.records, effort.seed, sources, other_builds),
         **({} if start is None else start.lineage(ranker)),
         **({} if auxiliary is None else {"taught_by": _rows_by_kind(auxiliary)}),
-        **({} if suited is None else {MANIFEST_KEY: suited.as_json()}),
     }
     return TrainedModel(
         ranker,
@@ -239,22 +230,10 @@ def _recipe(
 
 
 def _suited(data: _TrainingData) -> str:
-    """The recipe that suits such records, without a comparison."""
+    """The recipe that suits such records."""
     has_code = bool(CodeTable.of(data.rows).facts)
     several = any(map(is_named, data.rows["kernel"].unique()))
     return suited_recipe(data.op, data.kind["arch"], has_code=has_code, several=several)
-
-
-def _compared(data: _TrainingData, *, trees_only: bool, effort: Effort) -> SuitedRecipe:
-    """The recipe that does best on the records. If there is nothing to compare, the one that suits such
-    records."""
-    arch = data.kind["arch"]
-    first = _suited(data)
-    names = tuple(dict.fromkeys((first, *CANDIDATES)))
-    suited = choose_recipe(data.rows, arch, effort, names, trees_only=trees_only)
-    for line in suited.table():
-        effort.say(line)
-    return suited
 
 
 def _auxiliary_rows(also: pd.DataFrame, data: _TrainingData, effort: Effort) -> pd.DataFrame:
