@@ -1,4 +1,4 @@
-"""The pages of runs history, runs compare and pool portfolio in Chromium."""
+"""The pages of runs history and runs compare in Chromium."""
 
 from __future__ import annotations
 
@@ -13,21 +13,15 @@ from tests.comparison.test_compare import PROBLEMS, compared, session
 from tests.history.made_runs import noisy_means, write_nights
 from tile_oracle.cli import main
 from tile_oracle.comparison.page import comparison_html
-from tile_oracle.report.portfolio_page import portfolio_page
 
 
-@pytest.fixture(scope="module", params=["history", "comparison", "portfolio"])
+@pytest.fixture(scope="module", params=["history", "comparison"])
 def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "history":
         write_nights(folder / "runs", noisy_means(12, 3))
         file = folder / "history.html"
         assert main(["history", str(folder / "runs"), "-o", str(file)]) == 0
-        return file
-    if request.param == "portfolio":
-        curves = {"forward bf16 2D": {"chosen": (72.0, 91.5, 97.0), "random": (60.0, 71.0, 80.0)}}
-        file = folder / "portfolio.html"
-        file.write_text(portfolio_page(curves, curves, "kernels  mean\n      1  72.0"), encoding="utf-8")
         return file
     slower = {problem.id: 1.2 for problem in PROBLEMS[:4]}
     file = folder / "comparison.html"

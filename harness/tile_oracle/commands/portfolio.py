@@ -61,7 +61,6 @@ ARGUMENTS = (
         type=Path,
     ),
     argument("--size", "N", "the size of the sets that -o writes", type=int),
-    argument("--html", "FILE", "write a page with the curves", type=Path),
     json_file("everything"),
 )
 
@@ -129,25 +128,6 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         written = _write_list(args.output, found, archs, args.size, args.reach)
         print(written, file=sys.stderr if args.json == STDOUT else sys.stdout)
-    if args.html is not None:
-        from tile_oracle.report.portfolio_page import portfolio_page
-
-        curves = {
-            kind: {"chosen on these problems": [p.summary for p in one.portfolios], **one.judged}
-            for kind, one in found.items()
-        }
-        p10s = {
-            kind: {name: [one.p10_percent for one in of] for name, of in named.items()}
-            for kind, named in curves.items()
-        }
-        means = {
-            kind: {
-                **{name: [one.mean_percent for one in of] for name, of in list(named.items())[:2]},
-                "upper bound": [p.bound_percent for p in found[kind].portfolios],
-            }
-            for kind, named in curves.items()
-        }
-        write_text(args.html, portfolio_page(means, p10s, "\n".join(lines)))
     put_json(args.json, {kind: _as_json(one, sizes) for kind, one in found.items()})
     return 0
 
