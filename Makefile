@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where it is set, every process compiles every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-kernels test-versions test-ck-tile pool installed lint docs benchmark faults gpu-kit clean
+.PHONY: demo test test-slow test-kernels test-versions test-ck-tile pool installed lint docs benchmark faults mutants gpu-kit clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke --allow no-baseline
@@ -83,6 +83,11 @@ benchmark: $(VENV)/installed-dev
 # Every fault campaign in full: hours. FAULTS_ARGS: e.g. --share 0.01, or --only kills (docs/reliability.md).
 faults: $(VENV)/installed-dev
 	$(BIN)/python -m tools.faults $(FAULTS_ARGS)
+
+# Small errors in judging, records and measuring, one at a time: how many the tests of the room find, and which they
+# do not. Not a part of any test run. MUTANTS_ARGS: e.g. --rooms judge --count 100 --seed 2.
+mutants: $(VENV)/installed-dev
+	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
