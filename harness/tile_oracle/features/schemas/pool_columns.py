@@ -87,8 +87,10 @@ CU_TRAFFIC = Feature(
 )
 """Of the `steps` of a product."""
 
+REGISTERS = Feature("code_registers", lambda t: t.code_vgprs, "vector registers of a work-item, 0 if unknown")
+
 BINARY: tuple[Feature, ...] = (
-    Feature("code_registers", lambda t: t.code_vgprs, "vector registers of a work-item, 0 if unknown"),
+    REGISTERS,
     Feature("code_lds_kib", lambda t: t.code_lds_bytes / 1024, "LDS of the binary, KiB, 0 if unknown"),
 )
 """Metrics of a kernel's binary."""

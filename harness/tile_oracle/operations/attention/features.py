@@ -17,7 +17,7 @@ from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.code_columns import CODE_INPUTS
 from tile_oracle.features.schemas.configuration import word_code
 from tile_oracle.features.schemas.own_columns import log2_column
-from tile_oracle.features.schemas.pool_columns import CONFIGURED, ROUNDS, TILES
+from tile_oracle.features.schemas.pool_columns import BINARY, CONFIGURED, ROUNDS, TILES
 
 _ATTENTION = FeatureSchema(
     "attention_1",
@@ -89,8 +89,7 @@ ATTENTION_POOL = FeatureSchema(
             lambda t: t.heights / (ceil_div(t.heights, t.tile_m) * t.tile_m),
             "useful share of the tiles of queries",
         ),
-        Feature("code_registers", lambda t: t.code_vgprs, "vector registers of a work-item, 0 if unknown"),
-        Feature("code_lds_kib", lambda t: t.code_lds_bytes / 1024, "LDS of the binary, KiB, 0 if unknown"),
+        *BINARY,
     ),
     _INTERMEDIATES,
     {"dtype": ELEMENT_BYTES},

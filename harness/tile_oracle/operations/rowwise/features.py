@@ -8,7 +8,7 @@ from tile_oracle.features.feature_table import ELEMENT_BYTES, Feature, FeatureSc
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.code_columns import CODE_INPUTS
 from tile_oracle.features.schemas.own_columns import log2_column
-from tile_oracle.features.schemas.pool_columns import CONFIGURED, ROUNDS
+from tile_oracle.features.schemas.pool_columns import CONFIGURED, REGISTERS, ROUNDS
 from tile_oracle.operations.rowwise.problem import RowProblem
 
 
@@ -65,7 +65,7 @@ def _pool(op: str, rows: str, columns: str) -> FeatureSchema:
             Feature(
                 "fill", lambda t: getattr(t, columns) / (t.steps * t.tile_n), "useful share of the steps"
             ),
-            Feature("code_registers", lambda t: t.code_vgprs, "registers of a work-item, 0 if unknown"),
+            REGISTERS,
         ),
         (
             Feature("element_bytes", lambda t: t.dtype, "bytes of one element"),
