@@ -38,8 +38,9 @@ def _kernels(path: Path, _: Format | None) -> str:
     return "yes"
 
 
-def _model(path: Path, _: Format | None) -> str:
-    if (table := picker_of_file(path, ARCH)) is not None:
+def _model(path: Path, known: Format | None) -> str:
+    layout = LAYOUT if known is not None and known.asks_layout else ""
+    if (table := picker_of_file(path, ARCH, layout)) is not None:
         return f"{len(table.rows)}"
     if path.suffix in (".csv", ".log"):
         return f"{len(read_picks_file(path, [_PICKED]).rankings)}"
@@ -92,10 +93,12 @@ _TAIL = f"""
   problems ([which imported rows count](problem_lists.md#which-imported-rows-count)).
 - Kernels keep the names that their programs give them: `gemm_bf16_rcr_hipblaslt.s300662`,
   `gemm_fp16_rcr_triton.matmul.BLOCK_M=128...`, and so with `cutlass`, `aiter`, `inductor`, `miopen`.
-- Triton's key is read as M, N, K and data types. Its layout is not in the file: `runs import --layout
-  {LAYOUT}`, or `--problem-set FILE.json:{LAYOUT}`. So it is with Inductor's logs without strides.
+- Triton's and rocKE's keys are read as M, N, K and data types. Their layout is not in the file: `runs import
+  --layout {LAYOUT}`, or `FILE.json:{LAYOUT}` for a problem set or a model. So it is with Inductor's logs
+  without strides.
 - `FILE.csv:gfx950` takes the rows of one architecture from a file that states several.
 - A trace of flashinfer-bench needs `definitions/**/NAME.json` beside or above it.
+- As a model, a file of times picks its fastest kernel that was right ([pickers](pickers.md)).
 - TunableOp's `Default` and results without a solution's index name no kernel: they are problems, not records.
 """
 

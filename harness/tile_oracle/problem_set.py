@@ -243,13 +243,13 @@ def _of_records(path: Path, name: str) -> ProblemSet:
 
 def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[tuple[Problem, str]]:
     """Reads the rows with the reader that the file's name or first lines call for."""
-    if listed.path.suffix.lower() == ".py":
-        return engine_problems(listed, list_name)
     head = file.read(MAX_LINE_BYTES).decode("utf-8", errors="replace")
     file.seek(0)
     known = recognised(listed.path, head)
     if known is not None and PROBLEMS not in known.taken_by:
         raise listed.error(known.said, 0)
+    if listed.path.suffix.lower() == ".py":
+        return engine_problems(listed, list_name)
     entries = None if known is None else known.entries_in(listed)
     if known is not None and entries is not None:
         arch, listed.asked = ("", list_name or "") if known.asks_layout else (list_name or "", "")

@@ -1,13 +1,15 @@
-"""Sweeps of CK DSL's convolutions become records."""
+"""Sweeps of CK DSL's convolutions and of rocKE's GEMMs become records."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign.importers import import_file
+from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 HEADER = "N,G,C,K,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,tile_m,tile_n,tile_k,pipeline,tflops,latency_us\n"
@@ -48,3 +50,40 @@ def test_waves_may_be_given_in_columns(tmp_path: Path) -> None:
         import_file(path, "gfx950")
     records = import_file(path, "gfx950", dtype="bf16").records
     assert records[["dtype", "tile_m", "wave_n", "warp_tile_k"]].to_numpy().tolist() == [["bf16", 96, 2, 16]]
+
+
+def test_a_sweep_of_rocke_is_read_by_its_columns(tmp_path: Path) -> None:
+    problem = GemmProblem("fp16", "rcr", 256, 512, 1024)
+    row = {
+        "op_type": "gemm_universal", "arch": "gfx950", "kernel_name": "a",
+        "m": 256, "n": 512, "k": 1024, "split_k": 1,
+        "measured_tflops": problem.tflops(0.02), "latency_ms": 0.02, "bandwidth_gb_s": 50.0,
+        "is_valid": True, "run_id": 0, "dtype": "fp16", "layout": "rcr",
+        "tile_m": 128, "tile_n": 64, "tile_k": 32, "warp_m": 2, "warp_n": 2, "warp_k": 1,
+        "warp_tile_m": 16, "warp_tile_n": 16, "warp_tile_k": 32,
+        "pipeline": "compv3",
+        "scheduler": "intrawave", "epilogue": "cshuffle", "pad_m": False, "pad_n": False,
+        "pad_k": False, "persistent": False,
+    }  # fmt: skip
+    bad = {
+        **row,
+        "tile_m": 256,
+        "measured_tflops": 0.0,
+        "latency_ms": 0.0,
+        "bandwidth_gb_s": 0.0,
+        "is_valid": False,
+    }
+    pd.DataFrame([row, bad]).to_parquet(tmp_path / "training.parquet")
+    found = import_file(tmp_path / "training.parquet", "gfx950")
+    assert found.records["status"].tolist() == ["ok", "wrong"]
+    assert found.records["problem"].tolist() == [problem.id] * 2
+    assert found.records["kernel"].tolist() == [
+        f"gemm_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_{tile}x64x32_2x2x1_16x16x32"
+        for tile in (128, 256)
+    ]
+    for op, why in (("conv_implicit_gemm", "strides nor padding"), ("rmsnorm2d", "have no times")):
+        pd.DataFrame([{**row, "op_type": op}]).to_parquet(tmp_path / "other.parquet")
+        with pytest.raises(
+            RecordError, match=f"is a sweep of rocKE of {op}, which is not read: its rows .*{why}"
+        ):
+            import_file(tmp_path / "other.parquet", "gfx950")

@@ -1,4 +1,4 @@
-"""Files of other tuners as pickers: Origami's ranking, tilewright's log, AITER's tuned table."""
+"""Files of other tuners as pickers, through the readers of `foreign.formats`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from tile_oracle.errors import ModelError
 from tile_oracle.foreign.aiter import Winner, tuned_table
 from tile_oracle.judge.model import Origin
-from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pickers.chosen import Chosen
+from tile_oracle.pickers.installed import picker_of
+from tile_oracle.pickers.picker import EXACT, nearest
 from tile_oracle.pickers.table import aiter_padded_m, picker_of_file
+from tile_oracle.problem import problem_from_id
 
 KIND = GemmProblem("bf16", "rcr", 1, 1, 1).kind
 
@@ -47,9 +50,11 @@ def test_a_ranking_is_of_column_major_products_whose_tiles_turn_with_them(tmp_pa
     found, origin = picked(path, [few, GemmProblem("bf16", "rcr", 4096, 16, 512)])
     assert found == {few.id: kernel(16, 128)}
     assert not origin.mapped
-    assert origin.identity.startswith("Origami's ranking ranking_gfx942_bf16_TN.csv sha256:")
-    assert origin.identity.endswith("(1 rows left out: batched)")
-    with pytest.raises(ModelError, match=r"no choice for gfx950 \(3 rows left out: of gfx942\)"):
+    assert origin.identity.startswith(
+        "a ranking of Origami, whose times are predicted ranking_gfx942_bf16_TN.csv sha256:"
+    )
+    assert origin.identity.endswith("(1 rows left out: batches are not supported)")
+    with pytest.raises(ModelError, match=r"no choice for gfx950 \(1 rows .*; 2 rows left out: of gfx942\)"):
         picker_of_file(path, "gfx950")
 
 
@@ -94,6 +99,88 @@ def test_a_padded_m_is_no_smaller_and_its_own_padding(m: int, n: int) -> None:
     assert aiter_padded_m(step, n, 0) == step
     assert power >= m or (power == 8192 and n > 4096)
     assert power & (power - 1) == 0
+
+
+FILES = Path(__file__).parents[1] / "foreign" / "formats"
+SMALL = GemmProblem("fp16", "rcr", 1024, 512, 256)
+
+
+@pytest.mark.parametrize(
+    ("file", "problem", "choices"),
+    [
+        ("tunableop_results0.csv", GemmProblem("bf16", "rcr", 64, 512, 1024), ["hipblaslt.s71"]),
+        ("tuning.txt", SMALL, ["hipblaslt.s0"]),
+        ("chunk_0000.csv", SMALL, ["hipblaslt.s11", "hipblaslt.s10"]),
+        ("rocke_autotune.json", SMALL, ["rocke.t256x128x32_wpe2", "rocke.t128x128x32"]),
+        ("profile.gemm.csv", SMALL, []),
+        ("gfx95064.HIP.fdb.txt", "forward-fp16-n16-c64-k128-i28x28-f3x3-p1",
+         ["miopen.ConvHipImplicitGemmGroupFwdXdlops", "miopen.GemmFwdRest"]),
+        ("trace.jsonl", GemmProblem("fp16", "rcr", 64, 512, 256), ["flashinfer.triton_v1"]),
+    ],
+)  # fmt: skip
+def test_a_file_of_times_picks_its_fastest_kernel(
+    file: str, problem: GemmProblem | str, choices: list[str]
+) -> None:
+    picker = picker_of_file(FILES / file, "gfx950", "rcr")
+    assert picker is not None
+    of = problem_from_id(problem) if isinstance(problem, str) else problem
+    assert [
+        one.kernel.partition("_rcr_")[2] or one.kernel.partition("2d_")[2] for one in picker.pick(of, ())
+    ] == choices
+
+
+@pytest.mark.parametrize(
+    ("file", "values"),
+    [
+        ("inductor_lut.json",
+         {"tile_m": 128, "tile_n": 64, "tile_k": 64, "group_m": 8, "warps": 4, "stages": 2}),
+        ("matmul_kernel.autotune.json",
+         {"tile_m": 128, "tile_n": 64, "tile_k": 64, "group_m": 8, "warps": 4, "stages": 3}),
+    ],
+)  # fmt: skip
+def test_a_kernel_with_a_tile_means_the_nearest_one_of_another_pool(
+    tmp_path: Path, file: str, values: dict[str, int]
+) -> None:
+    problem = SMALL if "lut" in file else GemmProblem("fp16", "rcr", 512, 1024, 256)
+    kind = problem.kind
+    picker = picker_of_file(FILES / file, "gfx950", "rcr")
+    assert picker is not None
+    first = picker.pick(problem, ())[0]
+    assert first.values == {"split_k": 1, **values}
+    pool = [
+        NamedKernel(kind, "triton", "tiles", (("BLOCK_M", m), ("BLOCK_N", 64), ("BLOCK_K", 64)))
+        for m in (64, 128)
+    ]
+    found = nearest(first, pool)
+    assert found is not None
+    assert found[0] == pool[1]
+    own = parse_kernel_name(first.kernel)
+    assert nearest(first, [*pool, own]) == (own, EXACT)
+
+
+def test_rows_that_were_wrong_or_are_of_another_device_are_no_choices(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "gfx,cu_num,M,N,K,dtype,outdtype,us,kernelName,err_ratio\n"
+        "gfx942,304,64,4096,512,torch.bfloat16,torch.bfloat16,5.0,bf16gemm_a,0.9\n"
+        "gfx942,304,64,4096,512,torch.bfloat16,torch.bfloat16,9.0,bf16gemm_b,0.0\n"
+        "gfx950,256,64,4096,512,torch.bfloat16,torch.bfloat16,1.0,bf16gemm_c,0.0\n"
+    )
+    picker = picker_of_file(path, "gfx942")
+    assert picker is not None
+    assert [one.kernel for one in picker.pick(GemmProblem("bf16", "rcr", 64, 4096, 512), ())] == [
+        "gemm_bf16_rcr_aiter.bf16gemm_b"
+    ]
+    assert "1 rows left out: err_ratio is above 0.1" in picker.identity
+    assert "1 rows left out: of gfx950" in picker.identity
+
+
+def test_a_model_names_a_file_and_the_layout_that_it_lacks() -> None:
+    named = picker_of(f"{FILES / 'rocke_autotune.json'}:rcr", "gfx950")
+    assert named is not None
+    assert named.name == "rocke_autotune"
+    with pytest.raises(ModelError, match="does not state the layout: give it"):
+        picker_of(str(FILES / "rocke_autotune.json"), "gfx950")
 
 
 def test_other_files_are_no_such_pickers(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tile_oracle.files.output_place import refuse_unwritable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.pickers.chosen import Chosen
-from tile_oracle.pickers.installed import FILES, picker_names, picker_of
+from tile_oracle.pickers.installed import file_of, picker_names, picker_of
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import problems_of
 from tile_oracle.training.extrapolation import abstaining, extrapolating_picks, problems_outside
@@ -117,7 +117,7 @@ def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
 def overlaps(models: Sequence[str], records: pd.DataFrame) -> dict[str, Overlap]:
     """Model folder -> the problems of the records that it was trained on; other pickers have none."""
     problems = set(records["problem"].astype(str).unique())
-    folders = [one for one in models if Path(one).suffix not in FILES and one not in picker_names()]
+    folders = [one for one in models if file_of(one) is None and one not in picker_names()]
     return {model: overlap([folder_of_model(model)], records, problems) for model in folders}
 
 

@@ -1,4 +1,4 @@
-"""Choices of Triton's and Inductor's tuners: `KERNEL.autotune.json`, and AUTOTUNE blocks of logs.
+"""Choices of Triton's, Inductor's and rocKE's tuners: caches, AUTOTUNE blocks of logs, and lookup tables.
 
     {"key": [3968, 3968, 3968, "torch.float16", ...], "configs_timings": [[{"kwargs": {...}}, [0.5, ...]]]}
 
@@ -7,15 +7,22 @@
     dtypes: torch.float16, torch.float16
       triton_mm_27 0.0233 ms 94.5% ACC_TYPE='tl.float32', BLOCK_K=128, BLOCK_M=64, num_stages=5, num_warps=4
 
-Triton's key is the function's own: it is read as M, N, K and data types, and the layout has to be given. So
-has that of a log without strides. Times are milliseconds, of Triton the median.
+    {"NVIDIA H200+((torch.float16, [128, 4096], [4096, 1]), ...)+mm": [{"template_id": "triton::mm", ...}]}
+
+    {"<hash>": {"key_repr": "(4096, 4096, 4096, 'fp16')", "winner": "t256x128x32", "ms": 0.5, "all": {...}}}
+
+Triton's and rocKE's keys are the function's own: they are read as M, N, K and data types, and the layout has
+to be given where it is not in the key. So has that of a log without strides. Times are milliseconds, of
+Triton the median. A lookup table of Inductor has none: its choices are in the order in which they are tried.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tile_oracle.foreign.contract import number_of
@@ -31,6 +38,10 @@ _CHOICE = re.compile(r"(?P<name>[A-Za-z_]\w*) (?P<ms>[\d.]+|inf) ms [\d.]+% *(?P
 _OPTION = re.compile(r"(\w+)=('[^']*'|[^,\s]+)")
 _NO_LAYOUT = "the file does not state the layout: give it (--layout rcr, or FILE.json:rcr for a problem set)"
 _NOT_A_WORD = re.compile(r"[^A-Za-z0-9_]")
+_OPERAND = re.compile(r"\((torch\.\w+), \[([\d, ]*)\], (\[[\d, ]*\])\)")
+_OF_TEMPLATE = ("template_id", "template_hash")
+_LAYOUT = re.compile(r"[RCrc]{3}")
+_WORDS, _NUMBERS = re.compile(r"'([^']*)'"), re.compile(r"(?<![\w'.])\d+(?![\w'.])")
 
 
 def triton_entries(listed: ListFile) -> Iterator[Entry]:
@@ -53,6 +64,39 @@ def triton_entries(listed: ListFile) -> Iterator[Entry]:
             yield Entry(why=f"the key has {len(sizes)} sizes, not M, N and K", text=str(key))
             continue
         yield _gemm(listed.asked, sizes, dtypes, ("triton", function, values), time, text=json.dumps(config))
+
+
+def rocke_entries(listed: ListFile) -> Iterator[Entry]:
+    """Yields every configuration of a cache. Raises ProblemSetError for text that is not such JSON."""
+    for one in json.loads(listed.text()).values():
+        key = str(one["key_repr"])
+        words, sizes = _WORDS.findall(key), _NUMBERS.findall(_WORDS.sub("", key))
+        dtype = next((word for word in words if dtype_named(word) in RESULT_DTYPES), "")
+        layout = next((word.lower() for word in words if _LAYOUT.fullmatch(word)), listed.asked)
+        gfx = next((word for word in words if word.startswith("gfx")), "")
+        for name, time_ms in {**one["all"], one["winner"]: one["ms"]}.items():
+            if len(sizes) != 3:
+                yield Entry(why=f"the key has {len(sizes)} sizes, not M, N and K", text=key)
+                continue
+            kernel: tuple[str, str, Mapping[str, Any]] = ("rocke", _NOT_A_WORD.sub("_", name), {})
+            yield _gemm(
+                layout, sizes, [dtype, dtype], kernel, number_of(time_ms), gfx=gfx, text=f"{key} {name}"
+            )
+
+
+def lookup_entries(listed: ListFile) -> Iterator[Entry]:
+    """Yields every choice of a lookup table. Raises ProblemSetError for text that is not such JSON."""
+    for key, choices in json.loads(listed.text()).items():
+        operands = _OPERAND.findall(key)[-2:]
+        shapes = [shape.replace(", ", "x") for _, shape, _ in operands]
+        layout = _layout(shapes, [json.loads(strides) for _, _, strides in operands])
+        dtypes = [dtype for dtype, _, _ in operands]
+        for place, choice in enumerate(choices):
+            values = {name: value for name, value in choice.items() if name not in _OF_TEMPLATE}
+            function = choice["template_id"].replace("aten::", "").replace("::", "_")
+            text = f"{key}: {json.dumps(choice)}"[:300]
+            one = _product(key.rpartition("+")[2], shapes, layout, dtypes, (function, values), math.nan, text)
+            yield replace(one, rank=place, gfx=key.partition("((")[0].rstrip("+"))
 
 
 def _gemm(
@@ -98,9 +142,17 @@ def inductor_entries(listed: ListFile) -> Iterator[Entry]:
 def _choice(
     op: str, shapes: Sequence[str], layout: str, dtypes: Sequence[str], choice: re.Match[str]
 ) -> Entry:
-    text = choice[0].strip()
     values = {name: value.strip("'") for name, value in _OPTION.findall(choice["config"])}
     function = re.sub(r"_\d+$", "", choice["name"]) if values else choice["name"]
+    text, time_ms = choice[0].strip(), number_of(choice["ms"])
+    return _product(op, shapes, layout, dtypes, (function, values), time_ms, text)
+
+
+def _product(
+    op: str, shapes: Sequence[str], layout: str, dtypes: Sequence[str],
+    kernel: tuple[str, Mapping[str, Any]], time_ms: float, text: str,
+) -> Entry:  # fmt: skip
+    """The entry of a choice for mm or addmm of operands with these shapes, MxK and KxN."""
     (m, _, k), (k_of_b, _, n) = (
         (shape.partition("x") for shape in shapes) if len(shapes) == 2 else [("",) * 3] * 2
     )
@@ -109,8 +161,7 @@ def _choice(
     if layout == "?":
         return Entry(why="a matrix is not dense in memory", text=text)
     more = ("a bias",) if op == "addmm" else ()
-    kernel = ("inductor", function, values)
-    return _gemm(layout, (m, n, k), dtypes, kernel, number_of(choice["ms"]), more, text=text)
+    return _gemm(layout, (m, n, k), dtypes, ("inductor", *kernel), time_ms, more, text=text)
 
 
 def _layout(shapes: Sequence[str], strides: Sequence[Sequence[int]]) -> str:

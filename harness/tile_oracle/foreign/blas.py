@@ -9,8 +9,10 @@
 
 ROCBLAS_LAYER=4 (YAML) or 2, and HIPBLASLT_LOG_MASK=32, print the calls of a program. Other lines are ignored.
 A result's kernel is the library's solution: gemm_bf16_rrr_hipblaslt.s300662. hipblaslt-bench prints it with
---print_kernel_info or --algo_method. rocblas-bench does not: a line with its command, before the result,
-gives --solution_index, and the types where the result has none (--log_datatype).
+--print_kernel_info or --algo_method; a tuning file (HIPBLASLT_TUNING_FILE, read again by
+HIPBLASLT_TUNING_OVERRIDE_FILE) has it in its last columns, for many results below one header. rocblas-bench
+does not: a line with its command, before the result, gives --solution_index, and the types where the result
+has none (--log_datatype).
 
 A problem is the dense product; beta and padded leading dimensions are counted in lists of problems, and
 refused in records.
@@ -79,13 +81,13 @@ class _Result:
     solution: dict[str, str] = field(default_factory=dict)
 
 
-def _header(line: str) -> tuple[str, list[str]] | None:
-    """The library and the names of the values in the next line; None for other lines."""
+def _header(line: str) -> tuple[str, str] | None:
+    """The library and the names of the values in the next lines; None for other lines."""
     if "-Gflops" not in line:
         return None
     names = [name.strip() for name in _NUMBERED.sub("", line, count=1).split(",")]
     library = next((_SPEEDS[name] for name in names if name in _SPEEDS), None)
-    return (library, names) if library is not None and {"transA", "transB"} <= set(names) else None
+    return (library, ",".join(names)) if library and {"transA", "transB"} <= set(names) else None
 
 
 def has_results(text: str) -> bool:
@@ -101,7 +103,10 @@ def has_calls(text: str) -> bool:
 def blas_entries(lines: Iterable[str]) -> Iterator[Entry]:
     """Yields every result, and every call without one."""
     for number, result in _results(lines):
-        yield (_of_result(result) if result.library else of_call(result.members, f"line {number}"))
+        if result.library:
+            yield of_result(result.library, result.members, result.line, result.solution)
+        else:
+            yield of_call(result.members, f"line {number}")
 
 
 def of_call(members: Mapping[str, str], source: str, *, any_sizes: bool = False) -> Entry:
@@ -121,7 +126,7 @@ def of_call(members: Mapping[str, str], source: str, *, any_sizes: bool = False)
 def _results(lines: Iterable[str]) -> Iterator[tuple[int, _Result]]:
     """Every result once, since the winner is printed again at the end, and the calls without a result."""
     called: dict[str, str] = {}
-    header: tuple[str, list[str]] | None = None
+    header: tuple[str, str] | None = None
     result: _Result | None = None
     alone = again = False
     number = at = 0
@@ -129,16 +134,17 @@ def _results(lines: Iterable[str]) -> Iterator[tuple[int, _Result]]:
         solution = _SOLUTION.match(line)
         if solution and result is not None:
             result.solution[solution["what"]] = solution["value"]
-        elif header is not None and "," in line:
-            if result is not None:
-                yield at, result
-            library, names = header
-            values = (value.strip().strip('"') for value in line.split(","))
-            members = {**called, **_known(dict(zip(names, values, strict=False)))}
-            result = None if again else _Result(library, members, line.strip())
-            header, again, alone, at = None, False, False, number
         elif (found := _header(line)) is not None:
             header = found
+        elif header is not None and line.count(",") == header[1].count(","):
+            if result is not None:
+                yield at, result
+            library, names = header[0], header[1].split(",")
+            values = (value.strip().strip('"') for value in line.split(","))
+            members = {**called, **_known(dict(zip(names, values, strict=True)))}
+            index = {"index": members["solution_index"]} if "solution_index" in names else {}
+            result = None if again else _Result(library, members, line.strip(), index)
+            again, alone, at = False, False, number
         elif line.strip() == _WINNER:
             again = True
         elif (command := members_of(line)) is not None:
@@ -157,33 +163,34 @@ def _known(members: Mapping[str, str]) -> dict[str, str]:
     return {READ.get(name, name): value for name, value in members.items()}
 
 
-def _solution_of(result: _Result) -> int | None:
-    text = result.solution.get("index", result.members.get("solution_index", ""))
+def _solution_of(members: Mapping[str, str], solution: Mapping[str, str]) -> int | None:
+    text = solution.get("index", members.get("solution_index", ""))
     # 0 and less ask rocBLAS and hipBLASLt for their own choice.
-    least = 0 if "index" in result.solution else 1
+    least = 0 if "index" in solution else 1
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) and int(text) >= least else None
 
 
-def _of_result(result: _Result) -> Entry:
-    members = result.members
+def of_result(library: str, members: Mapping[str, str], line: str, solution: Mapping[str, str]) -> Entry:
+    """The entry of one result. solution: the index of the library's solution, and its name, where they are
+    known besides what the members say."""
     typed = "precision" in members or "a_type" in members or members.get("function") in ("hgemm", "sgemm")
     if not typed and not why_no_gemm(members):
-        return Entry(why="no data type: print it by --log_datatype", text=result.line)
+        return Entry(why="no data type: print it by --log_datatype", text=line)
     one = of_call(members, "")
     if one.problem is None:
-        return replace(one, text=result.line)
-    solution = _solution_of(result)
+        return replace(one, text=line)
+    index = _solution_of(members, solution)
     values = {name: members[name] for name in ("splitK", "wgm") if members.get(name, "").isdigit()}
     failed = "failed" in (members.get("atol"), members.get("rtol"))
-    gflops, gb_per_s = (members.get(f"{result.library}-{what}") or None for what in ("Gflops", "GB/s"))
-    named = kernel_of(one.problem, result.library, "" if solution is None else f"s{solution}", values)
+    gflops, gb_per_s = (members.get(f"{library}-{what}") or None for what in ("Gflops", "GB/s"))
+    named = kernel_of(one.problem, library, "" if index is None else f"s{index}", values)
     return Entry(
         one.problem,
         **{"why_no_kernel": _NO_SOLUTION, **named},
         times_ms=[number_of(members.get("us")) / 1000.0],
         figures={
             "status": "wrong" if failed else "ok",
-            "detail": result.solution.get("name", "")[:_LONGEST_DETAIL],
+            "detail": solution.get("name", "")[:_LONGEST_DETAIL],
             "samples": members.get("hot_iters") or None,
             "cache": "cold" if members.get("rotating_buffer", "0") not in ("0", "") else "warm",
             **{name: value for name, value in (("gflops", gflops), ("gb_per_s", gb_per_s)) if value},
@@ -193,7 +200,7 @@ def _of_result(result: _Result) -> Entry:
             "d_type": "" if members.get("a_type") in _FP8 else members.get("d_type", ""),
         },
         more=one.more,
-        text=result.line,
+        text=line,
     )
 
 

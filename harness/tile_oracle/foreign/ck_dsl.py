@@ -1,10 +1,13 @@
-"""CK DSL's sweeps of convolutions: tables that name a kernel by its tile and pipeline.
+"""Sweeps of CK DSL's convolutions and of rocKE's GEMMs: tables that name a kernel by its tile and pipeline.
 
     N,G,C,K,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,tile_m,tile_n,tile_k,pipeline,tflops,latency_us
 
 The direction is forward. A table with the columns warp_m, warp_n, warp_k and warp_tile_m, warp_tile_n,
 warp_tile_k names kernels of the family. Without them a kernel is one of the source ckdsl, whose name has tile
 and pipeline: it is no kernel of CK Tile, and neither its waves nor its warp tile are known.
+
+rocKE (`gen_sweep_data.py`) writes parquet, with all fields of a kernel of the family and `is_valid`. What it
+writes of other operations names no problem, or has no times.
 """
 
 from __future__ import annotations
@@ -12,14 +15,24 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from tile_oracle.errors import RecordError
+from tile_oracle.problem.dtype_words import dtype_named
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _TILE = ("tile_m", "tile_n", "tile_k")
 _WAVES = ("warp_m", "warp_n", "warp_k")
 _WARP_TILE = ("warp_tile_m", "warp_tile_n", "warp_tile_k")
+_ROCKE = frozenset({"op_type", "kernel_name", "measured_tflops", "is_valid"})
+_FLAGS = ("pad_m", "pad_n", "pad_k", "persistent")
+_NOT_READ = {
+    "conv_implicit_gemm": "its rows state neither strides nor padding",
+    "fmha": "its keys and values are in pages, which is another operation",
+    **dict.fromkeys(("rmsnorm2d", "fused_moe"), "its rows have no times"),
+}
 _DTYPE = re.compile(r"(?<![a-z0-9])(bf16|fp16|fp32)(?![a-z0-9])")
 
 
@@ -28,14 +41,19 @@ def is_sweep(header: Collection[str]) -> bool:
     return {*_TILE, "pipeline", "latency_us", "C", "Hi"} <= set(header) and "kernel" not in header
 
 
+def dtype_in_name(path: Path) -> str:
+    """The data type that a file's name states; "" if it states none, or several."""
+    found = set(_DTYPE.findall(path.stem.lower()))
+    return found.pop() if len(found) == 1 else ""
+
+
 def sweep_dtype(path: Path, dtype: str | None) -> str:
     """The requested data type, or the one in the file's name. Raises RecordError if there is none."""
-    found = {dtype} if dtype is not None else set(_DTYPE.findall(path.stem.lower()))
-    if len(found) != 1:
-        raise RecordError(
-            f"{path} is a CK DSL sweep whose file name does not state the data type: give it with --dtype"
-        )
-    return found.pop()
+    if found := dtype or dtype_in_name(path):
+        return found
+    raise RecordError(
+        f"{path} is a CK DSL sweep whose file name does not state the data type: give it with --dtype"
+    )
 
 
 def with_kernels(table: pd.DataFrame, dtype: str) -> pd.DataFrame:
@@ -49,6 +67,29 @@ def with_kernels(table: pd.DataFrame, dtype: str) -> pd.DataFrame:
         for name in sorted(_TILE):
             names += f".{name}=" + table[name].str.strip()
     return table.drop(columns=[name for name in _WAVES if name in table]).assign(kernel=names)
+
+
+def is_rocke(table: pd.DataFrame) -> bool:
+    """Whether a table is a sweep of rocKE. CK Tile's have the same columns, and kernels with its names."""
+    if not set(table) >= _ROCKE:
+        return False
+    ops, names = set(table["op_type"].astype(str)), table["kernel_name"].astype(str)
+    whole = {*_TILE, *_WAVES, *_WARP_TILE, *_FLAGS, "pipeline"} <= set(table)
+    return bool(ops & _NOT_READ.keys()) or (whole and not names.str.startswith(tuple(ops | {"gemm_"})).any())
+
+
+def with_rocke_kernels(path: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """A sweep of rocKE with the column `kernel`. Raises RecordError for another operation than GEMM."""
+    for op in sorted(set(table["op_type"].astype(str)) - {"gemm_universal"}):
+        why = _NOT_READ.get(op, "its kernels are unknown")
+        raise RecordError(f"{path} is a sweep of rocKE of {op}, which is not read: {why}")
+    words = table.astype(str)
+    names = "gemm_" + words["dtype"].map(dtype_named) + "_" + words["layout"]
+    for name in ("pipeline", "epilogue", "scheduler", *_FLAGS):
+        names += "_" + words[name]
+    for axes in (_TILE, _WAVES, _WARP_TILE):
+        names += "_" + _joined(words, axes)
+    return table.drop(columns=["kernel_name", *_WAVES]).assign(kernel=names)
 
 
 def _joined(table: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:

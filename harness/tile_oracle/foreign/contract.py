@@ -156,15 +156,18 @@ ANOTHER = "says that it is another operation"
 MORE = "says that more than the operation is done"
 
 
-def against(fields: Mapping[str, Field], row: Mapping[str, str], problem: Any) -> list[tuple[str, Field]]:
-    """What a row of a problem list states, in fields that say what the operation is, that does not hold for
-    its problem: (name and reason, field). The names of the row's columns may be in any case."""
+def against(
+    fields: Mapping[str, Field], row: Mapping[str, str], problem: Any, arch: str = ""
+) -> list[tuple[str, Field]]:
+    """What a row states that does not hold for its problem, or for an architecture: (name and reason, field).
+    The names of the row's columns may be in any case."""
     found = []
+    of = {"value": problem, "problem": problem, **({"arch": arch} if arch else {})}
     for name, cell in row.items():
         field, text = fields.get(name.lower()), cell.strip().lower()
-        if field is None or field.holds is None or field.of not in ("value", "problem") or not text:
+        if field is None or field.holds is None or field.of not in of or not text:
             continue
-        if not field.holds(text, problem):
+        if not field.holds(text, of[field.of]):
             found.append((f"{name} {field.why}", field))
     return found
 

@@ -25,7 +25,8 @@ class Entry:
     problem: None if it is none of ours, for the reason `why`; damaged: the row cannot be right. kernel: its
     full name, "" if the row names none; why_no_kernel: the reason where a file of times has to name one.
     times_ms and figures: as in PairRows.add. stated: what else the row says, which its format's fields judge.
-    more: what is done besides the operation.
+    more: what is done besides the operation. tile: rows, columns and depth of the tile that the row chooses
+    in place of a kernel; rank: its place among the choices for its problem, where its times do not say it.
     gfx: the architecture that the row is of, "" if it states none. text: the row as an example of a refusal.
     """
 
@@ -38,6 +39,8 @@ class Entry:
     figures: Mapping[str, Any] = field(default_factory=dict)
     stated: Mapping[str, str] = field(default_factory=dict)
     more: tuple[str, ...] = ()
+    tile: tuple[int, int, int] | None = None
+    rank: int = 0
     gfx: str = ""
     source: str = ""
     text: str = ""

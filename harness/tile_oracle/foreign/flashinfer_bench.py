@@ -1,9 +1,9 @@
-"""Traces of flashinfer-bench: JSON lines, one measurement of a solution each, and definitions of GEMMs.
+"""Traces of flashinfer-bench: JSON lines, one measurement of a solution each, of GEMMs and RMS norms.
 
     {"definition": "gemm_n128_k2048", "solution": "...", "workload": {"axes": {"M": 16}}, "evaluation": ...}
 
 A trace names its definition, which is looked for as `definitions/**/NAME.json` beside the file and above it.
-A definition's A is [M, K]; its B is [N, K] or [K, N].
+A definition's A is [M, K]; its B is [N, K] or [K, N]. An RMS norm's inputs are [rows, columns] and [columns].
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.foreign.entry import Entry, gemm_entry
+from tile_oracle.errors import ProblemError
+from tile_oracle.foreign.entry import Entry, gemm_entry, kernel_of
 from tile_oracle.foreign.list_file import ListFile
 from tile_oracle.operations.gemm.problem import RESULT_DTYPES
+from tile_oracle.operations.rms_norm.problem import RmsNormProblem
 from tile_oracle.problem.dtype_words import dtype_named
 
 _STATUSES = {
@@ -24,6 +26,9 @@ _STATUSES = {
     "RUNTIME_ERROR": "crash", "COMPILE_ERROR": "build_error", "TIMEOUT": "timeout",
 }  # fmt: skip
 _MOST_FOLDERS = 4
+_LAYOUTS: Mapping[tuple[tuple[str, ...], ...], str] = {
+    (("M", "K"), ("N", "K")): "rcr", (("M", "K"), ("K", "N")): "rrr",
+}  # fmt: skip
 
 
 def trace_entries(listed: ListFile) -> Iterator[Entry]:
@@ -67,17 +72,23 @@ def _entry(
         (result,) = (dtype_named(one["dtype"]) for one in definition["outputs"].values())
     except (KeyError, TypeError, ValueError, AttributeError):
         return Entry(why="its definition cannot be read", text=text)
-    layouts = {(("M", "K"), ("N", "K")): "rcr", (("M", "K"), ("K", "N")): "rrr"}
-    layout = layouts.get((*map(tuple, shapes),)) if len(shapes) == 2 else None  # type: ignore[arg-type]
-    if definition.get("op_type") != "gemm" or layout is None or len(set(types)) != 1:
-        return Entry(why=f"{definition.get('op_type')} with {len(shapes)} inputs is not a GEMM", text=text)
+    op, shaped = str(definition.get("op_type")), [tuple(shape) for shape in shapes]
+    layout = _LAYOUTS.get(tuple(shaped)) if op == "gemm" else None
+    is_norm = op == "rmsnorm" and [len(one) for one in shaped] == [2, 1] and shaped[0][1:] == shaped[1]
+    if len(set(types)) != 1 or (layout is None and not is_norm):
+        inputs = ", ".join(
+            f"{name} {list(one)}" for name, one in zip(definition["inputs"], shaped, strict=True)
+        )
+        return Entry(
+            why=f"{trace['definition']} is {op} of {inputs}: only plain GEMMs and RMS norms", text=text
+        )
     evaluation = trace.get("evaluation") or {}
     performance, correctness = (evaluation.get(name) or {} for name in ("performance", "correctness"))
     status = str(evaluation.get("status", ""))
     error = correctness.get("max_relative_error")
-    return gemm_entry(
-        (types[0], layout, *(str(sizes.get(name)) for name in "MNK")),
-        kernel=("flashinfer", re.sub(r"\W", "_", str(trace.get("solution") or "")), {}),
+    solution = str(trace.get("solution") or "")
+    kernel: tuple[str, str, dict[str, Any]] = ("flashinfer", re.sub(r"\W", "_", solution), {})
+    further: dict[str, Any] = dict(  # noqa: C408
         times_ms=[performance.get("latency_ms")] if performance else [],
         figures={
             "status": _STATUSES.get(status, status or "none stated"),
@@ -88,6 +99,13 @@ def _entry(
             **({} if error is None else {"max_rel": str(error)}),
         },
         more=() if result == RESULT_DTYPES.get(types[0]) else (f"a result of {result}",),
-        source=str(trace.get("solution") or ""),
+        source=solution,
         text=text,
     )
+    if layout is not None:
+        return gemm_entry((types[0], layout, *(str(sizes.get(name)) for name in "MNK")), kernel, **further)
+    try:
+        norm = RmsNormProblem(types[0], *(int(sizes[name]) for name in shaped[0]))
+    except (ProblemError, TypeError, ValueError) as error:
+        return Entry(why=str(error)[:300], text=text)
+    return Entry(norm, **kernel_of(norm, *kernel), **further)

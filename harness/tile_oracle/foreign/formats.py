@@ -26,6 +26,7 @@ from tile_oracle.foreign import (
     miopen_db,
     miopen_driver,
     origami,
+    tilewright,
     tunable_op,
 )
 from tile_oracle.foreign.contract import FIELDS, Field
@@ -122,7 +123,7 @@ class Format:
     @property
     def said(self) -> str:
         """What a file of it is, and what takes it."""
-        by = " and ".join(self.taken_by)
+        by = " and ".join(filter(None, (", ".join(self.taken_by[:-1]), *self.taken_by[-1:])))
         verb = "take" if len(self.taken_by) > 1 else "takes"
         takes = f"{by} {verb} it" if by else f"nothing takes it, since {self.why}"
         return f"this is {self.what}: {takes}"
@@ -152,24 +153,31 @@ def _is_aiter(head: Head) -> bool:
 
 
 _EXPERTS_FILE = re.compile(r"E=\d+,N=\d+,device_name=")
+_HEURISTIC = re.compile(
+    r"^(?:def (?:autotune|select_config)_\w+\(|class \w+\(LearnedHeuristic)", re.MULTILINE
+)
 _OF_KERNELS = ("instances", "trait_config", "tile_config", "tile_lists", "kernels", "blocks", "tiles")
 _SIZES = ({"m", "n", "k"}, {"n", "c", "k", "hi"})
 _NAMES = {"kernel", "kernel_name"}
 _TIMES = {name for name, one in FIELDS.items() if one.fills in ("latency", "latency_ms")}
 _EXPERTS = "fused experts are no operation here"
 _BOTH = (IMPORT, PROBLEMS)
+_ALL = (*_BOTH, MODEL)
 
 TUNED = "an AITER table of tuned GEMMs"
-RANKING = "a ranking of Origami, whose times are predicted"
-PICK_LOG = "a log of tilewright's picks"
 
 FORMATS: tuple[Format, ...] = (
+    Format("a heuristic of Helion or Inductor", lambda head: _HEURISTIC.search(head.begin) is not None,
+           why="it is code, which a picker of your own can call"),
     Format("a list of tile_engine's problems", _ending(".py"), (PROBLEMS,)),
     Format("a CK Builder config file", _ending(".conf"), (KERNELS,)),
     Format("a model of tilewright", _ending(".tilewright.bin"), why="it ranks hipBLASLt's solutions alone"),
     Format("a tree model without its feature_spec.json", lambda head: head.begin.startswith("tree\n"),
            why="--model takes a folder with both"),
-    Format(PICK_LOG, lambda head: "[TILEWRIGHT_PICK]" in head.begin, (MODEL,)),
+    Format("a log of tilewright's picks", lambda head: "[TILEWRIGHT_PICK]" in head.begin, (MODEL,),
+           entries=tilewright.pick_entries),
+    Format("measurements that tilewright learns from", _columns(*tilewright.CHUNK), _ALL,
+           entries=tilewright.chunk_entries, fields=tilewright.FIELDS),
     Format("a list of MIOpenDriver lines", lambda head: miopen_driver.is_driver_list(head.begin), (PROBLEMS,),
            entries=miopen_driver.driver_entries),
     Format("an AITER table of fused experts", lambda head: head.columns >= aiter.EXPERTS, why=_EXPERTS),
@@ -178,20 +186,22 @@ FORMATS: tuple[Format, ...] = (
            why="its operation is none of tile-oracle's"),
     Format("an AITER list of shapes to tune", lambda head: _is_aiter(head) and "us" not in head.columns,
            (PROBLEMS,), entries=aiter.aiter_entries, fields=aiter.FIELDS),
-    Format(TUNED, _is_aiter, (*_BOTH, MODEL),
+    Format(TUNED, _is_aiter, _ALL,
            entries=aiter.aiter_entries, fields=aiter.FIELDS),
-    Format("a table of CK Tile's benchmark of attention", lambda head: head.columns >= fmha.COLUMNS, _BOTH,
+    Format("a table of CK Tile's benchmark of attention", lambda head: head.columns >= fmha.COLUMNS, _ALL,
            entries=fmha.fmha_entries, fields=fmha.FIELDS),
     Format("a YAML file of rocblas-bench or hipblaslt-bench",
            lambda head: blas_yaml.is_blas_yaml(head.path, head.begin),
            (PROBLEMS,), entries=blas_yaml.yaml_entries, fields=blas.FIELDS),
-    Format("what hipblaslt-bench or rocblas-bench prints", lambda head: blas.has_results(head.text), _BOTH,
+    Format("a tuning file of hipBLASLt", lambda head: head.begin.startswith("Git Version:"), _ALL,
+           entries=_of_lines(blas.blas_entries), fields=blas.FIELDS),
+    Format("what hipblaslt-bench or rocblas-bench prints", lambda head: blas.has_results(head.text), _ALL,
            entries=_of_lines(blas.blas_entries), fields=blas.FIELDS),
     Format("a log of calls of rocBLAS or hipBLASLt", lambda head: blas.has_calls(head.begin), (PROBLEMS,),
            entries=_of_lines(blas.blas_entries), fields=blas.FIELDS),
-    Format("a TunableOp file of PyTorch", lambda head: tunable_op.is_tunable_op(head.begin), _BOTH,
+    Format("a TunableOp file of PyTorch", lambda head: tunable_op.is_tunable_op(head.begin), _ALL,
            entries=_of_lines(tunable_op.tunable_entries)),
-    Format("a table of CUTLASS's profiler", lambda head: cutlass.HEADER in head.text, _BOTH,
+    Format("a table of CUTLASS's profiler", lambda head: cutlass.HEADER in head.text, _ALL,
            entries=_of_lines(cutlass.profiler_entries), fields=cutlass.FIELDS),
     Format("a cache of Kernel Tuner", _keys("tune_params_keys"), _BOTH, pairs="kernel_tuner"),
     Format("a file of T4 results", _keys("results", "configuration"), _BOTH, pairs="kernel_tuner"),
@@ -200,20 +210,24 @@ FORMATS: tuple[Format, ...] = (
         head.has(name, time) for name in (*_NAMES, "name") for time in _TIMES), (IMPORT,)),
     Format("a list of problems for CUTLASS's heuristics", _keys("dtype_a", "dtype_acc", "m"),
            (PROBLEMS,), entries=cutlass.heuristics_entries, fields=cutlass.FIELDS),
-    Format("a file of Triton's autotuner", _keys("configs_timings"), _BOTH, entries=autotune.triton_entries,
+    Format("a file of Triton's autotuner", _keys("configs_timings"), _ALL, entries=autotune.triton_entries,
            asks_layout=True),
-    Format("a log of Inductor's autotuner", lambda head: autotune.is_inductor_log(head.text), _BOTH,
+    Format("a cache of rocKE's autotuner", _keys("key_repr", "winner"), _ALL, entries=autotune.rocke_entries,
+           asks_layout=True),
+    Format("a lookup table of Inductor", _keys("template_id"), (PROBLEMS, MODEL),
+           entries=autotune.lookup_entries),
+    Format("a log of Inductor's autotuner", lambda head: autotune.is_inductor_log(head.text), _ALL,
            entries=autotune.inductor_entries, asks_layout=True),
-    Format("a find-db of MIOpen", lambda head: miopen_db.is_find_db(head.path, head.begin), _BOTH,
+    Format("a find-db of MIOpen", lambda head: miopen_db.is_find_db(head.path, head.begin), _ALL,
            entries=miopen_db.find_entries),
     Format("a perf-db of MIOpen, which has no times",
            lambda head: miopen_db.is_perf_db(head.path, head.begin),
            (PROBLEMS,), entries=miopen_db.perf_entries),
-    Format("a trace of flashinfer-bench", _keys("definition", "workload", "axes"), _BOTH,
+    Format("a trace of flashinfer-bench", _keys("definition", "workload", "axes"), _ALL,
            entries=flashinfer_bench.trace_entries),
     Format("a definition of flashinfer-bench", _keys("op_type", "axes", "inputs", "outputs"),
            why="a problem needs the sizes that its traces have"),
-    Format(RANKING, _columns("problem", "rank", "latency", "mt_m"),
+    Format("a ranking of Origami, whose times are predicted", _columns("problem", "rank", "latency", "mt_m"),
            (PROBLEMS, MODEL), entries=origami.ranking_entries),
     Format("a table of vLLM's or SGLang's fused experts",
            lambda head: _EXPERTS_FILE.match(head.path.name) is not None, why=_EXPERTS),

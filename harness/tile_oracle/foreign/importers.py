@@ -82,6 +82,8 @@ def _rows(path: Path, dtype: str | None, layout: str, refusals: Refusals) -> tup
     """The rows of a file with its own names, and what they mean."""
     if path.suffix == ".parquet":
         table = parquet_rows(path)
+        if ck_dsl.is_rocke(table):
+            table = ck_dsl.with_rocke_kernels(path, table)
         dialect = dialect_of_header(list(table.columns))
         return named_columns(path, table, dialect), dialect
     text = text_of(path)

@@ -1,9 +1,10 @@
-"""Origami's rankings of its regression test (`ranking_gfx942_bf16_NN.csv`): problems, and predicted times.
+"""Origami's rankings of its regression test (`ranking_gfx942_bf16_NN.csv`): tiles, by predicted times.
 
     problem,rank,latency,mt_m,mt_n,mt_k,mi_m,mi_n,mi_k,occ,wgm
     36912x62832x4448x1,0,5.11762e+07,448,512,32,32,32,8,2,1
 
-A problem is M x N x K x batch of column-major matrices; data type and transposition are in the file's name.
+A problem is M x N x K x batch of column-major matrices, so its M and N, and those of the tile, are our N and
+M (operations.gemm.blas_call). Data type and transposition are in the file's name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _FILE = re.compile(r"(?:.*_)?(?P<gfx>gfx\w+?)_(?P<dtype>[a-z0-9]+)_(?P<trans>[NT
 
 
 def ranking_entries(listed: ListFile) -> Iterator[Entry]:
-    """Yields the problem of every row. Raises ProblemSetError for a name that does not state its type."""
+    """Yields every row. Raises ProblemSetError for a name that does not state its type."""
     named = _FILE.fullmatch(listed.path.stem)
     if named is None:
         raise listed.error(
@@ -31,4 +32,6 @@ def ranking_entries(listed: ListFile) -> Iterator[Entry]:
     for row in listed.rows(listed.lines()):
         sizes = row["problem"].split("x")
         call = around | dict(zip(("m", "n", "k", "batch_count"), sizes, strict=False))
-        yield replace(of_call(call, f"line {listed.line}"), gfx=named["gfx"], text=row["problem"])
+        one = of_call(call, f"line {listed.line}")
+        tile = (int(row["mt_n"]), int(row["mt_m"]), int(row["mt_k"]))
+        yield replace(one, gfx=named["gfx"], text=row["problem"], tile=tile, rank=int(row["rank"]))

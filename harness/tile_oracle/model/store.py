@@ -33,7 +33,7 @@ from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import object_in, without_seal
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.files.vouched_files import FILES, MANIFEST_FILE, check_bytes, sha256_of, vouched_manifest
-from tile_oracle.foreign.formats import MODEL, refusal
+from tile_oracle.foreign.formats import refusal
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
 SPEC_FILE = "feature_spec.json"
@@ -103,7 +103,7 @@ def model_names(places: Iterable[Path]) -> list[str]:
 
 def no_model_there(folder: Path) -> str:
     """The message for a folder that is none."""
-    if is_file := refusal(folder, MODEL):
+    if is_file := refusal(folder, "a model folder"):
         return f"{folder} is no model folder{is_file}"
     hint = did_you_mean(folder.name, model_names((Path("models"), shipped_models())))
     return f"no model folder at {folder}{hint and ': '}{hint}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -12,8 +13,8 @@ from tile_oracle.pickers.picker import Picker
 from tile_oracle.pickers.table import picker_of_file
 
 ENTRY_POINTS = "tile_oracle.pickers"
-FILES = (".csv", ".log")
-"""Endings of files of picks."""
+_FILE = re.compile(r"(?P<path>.+\.(?:csv|log|json|jsonl|txt))(?::(?P<layout>[rc]{3}))?")
+"""A word that names a file of picks, and the layout of one that does not state it."""
 _OWN = {name: f"tile_oracle.pickers.{name}:picker" for name in ("nvmatmul", "origami")}
 
 
@@ -44,12 +45,18 @@ def picker_named(name: str, arch: str) -> Picker | None:
     return found
 
 
+def file_of(word: str) -> Path | None:
+    """The file of picks that a word names, whether it exists or not; None for a word that names none."""
+    named = _FILE.fullmatch(word)
+    return Path(named["path"]).expanduser().resolve() if named else None
+
+
 def picker_of(word: str, arch: str) -> Picker | None:
     """The picker of a name, or that of a file which is none of plain picks; None for anything else. Raises
     ModelError."""
-    path = Path(word).expanduser()
-    if path.suffix in FILES and path.is_file():
-        return picker_of_file(path.resolve(), arch)
+    named, path = _FILE.fullmatch(word), file_of(word)
+    if named is not None and path is not None and path.is_file():
+        return picker_of_file(path, arch, named["layout"] or "")
     return picker_named(word, arch)
 
 

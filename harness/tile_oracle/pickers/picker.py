@@ -26,7 +26,8 @@ class Configuration:
     """A choice that names no kernel of the pool: a configuration in the picker's own words.
 
     values: what the picker has decided, by the names of `configuration_of`. among: the kernels that the
-    choice can mean. kernel: the full name of a kernel, in place of values. fallback: what is used because the
+    choice can mean. kernel: the full name of a kernel: it is that one where the pool has it, else what the
+    values mean, if there are any. fallback: what is used because the
     picker has no answer of its own, such as the row of another shape, or a default.
     """
 
@@ -36,7 +37,7 @@ class Configuration:
     fallback: bool = False
 
     def __str__(self) -> str:
-        if not self.values:
+        if self.kernel or not self.values:
             return self.kernel or "its default"
         return " ".join(f"{name}={value}" for name, value in self.values.items())
 
@@ -121,7 +122,8 @@ def nearest(chosen: Configuration, pool: Sequence[Kernel]) -> tuple[Kernel, Dist
     """The nearest kernel of a pool and its distance; None where the choice can mean none of them."""
     if chosen.kernel:
         named = next((kernel for kernel in pool if kernel.name == chosen.kernel), None)
-        return None if named is None else (named, EXACT)
+        if named is not None or not chosen.values:
+            return None if named is None else (named, EXACT)
     able = ((distance(chosen, kernel), kernel.name, kernel) for kernel in pool if chosen.among(kernel))
     best = min(able, key=lambda one: one[:2], default=None)
     return None if best is None else (best[2], best[0])

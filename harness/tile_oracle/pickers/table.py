@@ -1,61 +1,55 @@
-"""Pickers that are files: Origami's rankings, tilewright's log of picks, AITER's tuned tables.
+"""Pickers that are files: what a file of another program names for a problem, best first.
 
-Origami and tilewright state column-major products, as BLAS does: their M and N, and their tiles, are our N
-and M (operations.gemm.blas_call).
+The readers are those of `foreign.formats`. A row names a kernel or a tile. Rows of times are read as the
+program that loads them would: the fastest kernel of a problem that was right is its choice.
 """
 
 from __future__ import annotations
 
-import re
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 from tile_oracle.arch import load_arch
-from tile_oracle.errors import ModelError, ProblemError
-from tile_oracle.foreign.aiter import aiter_entries
-from tile_oracle.foreign.formats import PICK_LOG, RANKING, TUNED, format_of
+from tile_oracle.errors import ModelError, ProblemError, ProblemSetError, first_line
+from tile_oracle.foreign.contract import FIELDS, against, arch_named
+from tile_oracle.foreign.entry import Entry
+from tile_oracle.foreign.formats import MODEL, TUNED, Format, format_of
 from tile_oracle.foreign.list_file import ListFile
-from tile_oracle.kernel import Kernel
-from tile_oracle.operations.gemm.blas_call import gemm_of
-from tile_oracle.pickers.picker import Configuration, has_a_tile
+from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.pickers.picker import NAMES, Configuration, Value, configuration_of, has_a_tile
 from tile_oracle.problem import Problem
 from tile_oracle.record.dataset_file import digest_of
 
-Key = tuple[str, str, int, int, int]
-"""Data type ("" for any), layout, M, N, K."""
-
-_RANKING_NAME = re.compile(r"(?:.*_)?(?P<gfx>gfx\w+?)_(?P<dtype>[a-z0-9]+)_(?P<trans>[NT]{2})")
-_LOGGED = re.compile(
-    r"\[TILEWRIGHT_PICK\] m=(?P<m>\d+) n=(?P<n>\d+) k=(?P<k>\d+) b=(?P<b>\d+) "
-    r"tA=(?P<transA>[NT]) tB=(?P<transB>[NT]) .*?"
-    r"\(mt_m=(?P<mt_m>\d+),mt_n=(?P<mt_n>\d+),mt_k=(?P<mt_k>\d+),"
-)
+_TILE = ("tile_m", "tile_n", "tile_k")
 
 
 @dataclass(frozen=True)
 class Table:
-    """The choices of a file. padded: other M under which a row of the table serves a problem, in the order in
-    which they are looked up; such a row, and what has none, is the table's fallback."""
+    """The choices of a file, by problem. aiter: it is asked as AITER asks its tables: a row of a larger M
+    serves a problem without a row, and is a fallback, as is the default of what has none."""
 
     name: str
     identity: str
-    rows: Mapping[Key, Sequence[Configuration]]
+    rows: Mapping[str, Sequence[Configuration]]
     maps: bool = True
     aiter: bool = False
 
     def pick(self, problem: Problem, pool: Sequence[Kernel]) -> Sequence[Configuration]:
         """As Picker.pick."""
-        if problem.op != "gemm":
+        if not self.aiter:
+            return self.rows.get(problem.id, ())
+        if problem.op != GemmProblem.op:
             return ()
-        layout, m, n, k = (getattr(problem, name) for name in ("layout", "M", "N", "K"))
-        for place, rows in enumerate((m, *(aiter_padded_m(m, n, level) for level in (0, 1) if self.aiter))):
-            for dtype in (problem.dtype, ""):
-                if found := self.rows.get((dtype, layout, rows, n, k)):
-                    return [Configuration(one.values, one.among, one.kernel, place > 0) for one in found]
-        return (Configuration({}, lambda kernel: False, "", fallback=True),) if self.aiter else ()
+        gemm = cast(GemmProblem, problem)
+        for place, m in enumerate((gemm.M, *(aiter_padded_m(gemm.M, gemm.N, level) for level in (0, 1)))):
+            if found := self.rows.get(replace(gemm, M=m).id):
+                return [replace(one, fallback=place > 0) for one in found]
+        return (Configuration({}, lambda kernel: False, "", fallback=True),)
 
 
 def aiter_padded_m(m: int, n: int, level: int) -> int:
@@ -72,102 +66,80 @@ def aiter_padded_m(m: int, n: int, level: int) -> int:
 
 @dataclass
 class _Read:
-    """What a file said. rows: in its order. left_out: reasons, with the number of rows."""
+    """What a file says for an architecture. rows: problem -> (order, choice). left_out: reasons, with the
+    number of rows."""
 
-    rows: dict[Key, list[Configuration]] = field(default_factory=dict)
+    known: Format
+    arch: str
+    rows: dict[str, list[tuple[tuple[int, float], Configuration]]] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
 
-    def add(self, call: Mapping[str, str], dtype: str, tile: tuple[int, int, int]) -> None:
-        """One choice for a BLAS call: a tile of its M, N and K."""
-        if call.get("batch_count", "1") != "1":
-            self.left_out["batched"] += 1
-            return
-        one = gemm_of({**call, "a_type": dtype or "bf16", "b_type": dtype or "bf16"})
-        chosen = Configuration({"tile_m": tile[1], "tile_n": tile[0], "tile_k": tile[2]}, has_a_tile)
-        row = self.rows.setdefault((one.dtype if dtype else "", one.layout, one.M, one.N, one.K), [])
-        if chosen not in row:
-            row.append(chosen)
+    def add(self, one: Entry) -> None:
+        chosen = _choice(one)
+        if why := self._why_not(one, chosen):
+            self.left_out[why] += 1
+        elif one.problem is not None and chosen is not None:
+            time_ms = next((float(time) for time in one.times_ms if time == time), 0.0)
+            self.rows.setdefault(one.problem.id, []).append(((one.rank, time_ms), chosen))
+
+    def _why_not(self, one: Entry, chosen: Configuration | None) -> str:
+        if one.problem is None or one.more or chosen is None:
+            return one.why or ", ".join(one.more) or one.why_no_kernel
+        gfx, of_cus = arch_named(one.gfx) or one.gfx, one.stated.get("cu_num", "")
+        if gfx not in ("", self.arch):
+            return f"of {gfx}"
+        cus = str(load_arch(self.arch).hardware.num_cus)
+        if of_cus not in ("", cus):
+            return f"of {of_cus} compute units, not {cus}"
+        status = str(one.figures.get("status", "ok"))
+        if status != "ok" or any(math.isinf(time) for time in one.times_ms if isinstance(time, float)):
+            return f"status {status}"
+        denied = against({**FIELDS, **self.known.fields}, one.stated, one.problem, self.arch)
+        return next((why for why, what in denied if what.status != "untimed"), "")
+
+    def choices(self) -> dict[str, tuple[Configuration, ...]]:
+        """Problem -> its choices, best first, each once."""
+        return {
+            problem: tuple({str(one): one for _, one in sorted(found, key=lambda row: row[0])}.values())
+            for problem, found in self.rows.items()
+        }
 
 
-def picker_of_file(path: Path, arch: str) -> Table | None:
-    """The picker that a file is; None for one of another kind. Raises ModelError for a damaged one."""
+def _choice(one: Entry) -> Configuration | None:
+    """What a row chooses: a tile, or a kernel, whose tile and the like mean others in pools without it."""
+    if one.tile is not None:
+        return Configuration(dict(zip(_TILE, one.tile, strict=True)), has_a_tile)
+    if not one.kernel:
+        return None
+    kernel = parse_kernel_name(one.kernel)
+    values: Mapping[str, Value] = {}
+    if isinstance(kernel, NamedKernel) and has_a_tile(kernel):
+        values = {name: value for name, value in configuration_of(kernel).items() if name in NAMES}
+    return Configuration(values, has_a_tile, one.kernel)
+
+
+def picker_of_file(path: Path, arch: str, layout: str = "") -> Table | None:
+    """The picker that a file is; None for one of another kind. layout: of GEMMs in a tuner's file that does
+    not state it. Raises ModelError for a damaged one."""
     try:
         known = format_of(path)
-        if known is None or known.what not in (RANKING, TUNED, PICK_LOG):
+        if known is None or known.entries is None or MODEL not in known.taken_by:
             return None
-        if known.what == RANKING:
-            found, what = _ranking(path, arch), "Origami's ranking"
-        elif known.what == TUNED:
-            found, what = _aiter(path, arch), "AITER's tuned table"
-        else:
-            found, what = _log(path), "tilewright's log"
+        read = _Read(known, arch)
+        with path.open("rb") as file:
+            for one in known.entries_in(ListFile(file, path, str(path), layout)) or ():
+                read.add(one)
         digest = digest_of(path)[:12]
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None
-    except (ProblemError, ValueError, KeyError) as error:
-        raise ModelError(f"{path} cannot be read as a picker: {error}") from None
-    if not found.rows:
-        raise ModelError(f"{path}: {what} has no choice for {arch}" + _told(found.left_out))
-    is_aiter = what.startswith("AITER")
-    identity = f"{what} {path.name} sha256:{digest}{_told(found.left_out)}"
-    return Table(path.stem, identity, found.rows, maps=not is_aiter, aiter=is_aiter)
+    except (ProblemError, ProblemSetError) as error:
+        raise ModelError(f"{path} cannot be read as a picker: {first_line(error)}") from None
+    if not read.rows:
+        raise ModelError(f"{path}, {known.what}, has no choice for {arch}" + _told(read.left_out))
+    identity = f"{known.what} {path.name} sha256:{digest}{_told(read.left_out)}"
+    return Table(path.name.partition(".")[0], identity, read.choices(), aiter=known.what == TUNED)
 
 
 def _told(left_out: Mapping[str, int]) -> str:
     parts = [f"{count:,} rows left out: {why}" for why, count in sorted(left_out.items())]
     return f" ({'; '.join(parts)})" if parts else ""
-
-
-@contextmanager
-def _listed(path: Path) -> Iterator[ListFile]:
-    try:
-        with path.open("rb") as file:
-            yield ListFile(file, path, str(path))
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _ranking(path: Path, arch: str) -> _Read:
-    named = _RANKING_NAME.fullmatch(path.stem)
-    if named is None:
-        raise ValueError("its name has to say architecture, type and transposition: ranking_gfx942_bf16_NN")
-    found = _Read()
-    with _listed(path) as listed:
-        rows = sorted(listed.rows(listed.lines()), key=lambda row: int(row["rank"]))
-    if named["gfx"] != arch:
-        found.left_out[f"of {named['gfx']}"] += len(rows)
-        return found
-    trans = {"transA": named["trans"][0], "transB": named["trans"][1]}
-    for row in rows:
-        sizes = dict(zip(("m", "n", "k", "batch_count"), row["problem"].split("x"), strict=False))
-        found.add(trans | sizes, named["dtype"], (int(row["mt_m"]), int(row["mt_n"]), int(row["mt_k"])))
-    return found
-
-
-def _log(path: Path) -> _Read:
-    """Its lines name no data type: they are for any."""
-    found = _Read()
-    with _listed(path) as listed:
-        for line in listed.lines():
-            if one := _LOGGED.search(line):
-                call = {name: one[name] for name in ("m", "n", "k", "transA", "transB")}
-                tile = (int(one["mt_m"]), int(one["mt_n"]), int(one["mt_k"]))
-                found.add({**call, "batch_count": one["b"]}, "", tile)
-    return found
-
-
-def _aiter(path: Path, arch: str) -> _Read:
-    found, cus = _Read(), str(load_arch(arch).hardware.num_cus)
-    with _listed(path) as listed:
-        for one in aiter_entries(listed):
-            problem, gfx, of_cus = one.problem, one.gfx, one.stated.get("cu_num", "")
-            if problem is None or one.more or not one.kernel:
-                found.left_out[one.why or ", ".join(one.more) or one.why_no_kernel] += 1
-            elif gfx not in ("", arch):
-                found.left_out[f"of {gfx}"] += 1
-            elif of_cus not in ("", cus):
-                found.left_out[f"of {of_cus} compute units, not {cus}"] += 1
-            else:
-                key = (problem.dtype, *(getattr(problem, name) for name in ("layout", "M", "N", "K")))
-                found.rows.setdefault(key, [Configuration({}, kernel=one.kernel)])
-    return found

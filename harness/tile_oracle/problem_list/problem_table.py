@@ -19,6 +19,7 @@ from typing import Any
 
 from tile_oracle.errors import ProblemError, ProblemSetError
 from tile_oracle.files.spreadsheet import cell_text
+from tile_oracle.foreign.ck_dsl import dtype_in_name, is_sweep
 from tile_oracle.foreign.contract import MORE, against
 from tile_oracle.foreign.dialect import dialect_of
 from tile_oracle.foreign.list_file import ListFile, quoted
@@ -31,9 +32,6 @@ SOURCE_COLUMN = "source"
 OP_COLUMN = "op"
 _KERNEL_COLUMNS = ("kernel", "kernel_name", "name")
 
-_SWEEP = frozenset({"tile_m", "pipeline", "latency_us"})
-"""Columns of CK DSL's sweeps, which state the data type in the file's name."""
-_DTYPE = re.compile(r"(?<![a-z0-9])(bf16|fp16|fp32)(?![a-z0-9])")
 _NEGATIVE = re.compile(r"-[0-9]{1,19}", re.ASCII)
 _ALIKE = 0.86
 """Similarity (`most_like`) from which a column counts as a misspelt field: above that of dtype_a and dtype,
@@ -98,9 +96,8 @@ class ProblemTable:
                 f"no column {', '.join(missing)}; a header row needs at least {','.join(operation.required)}"
             )
         self._note(further)
-        types = set(_DTYPE.findall(self._file.path.stem.lower()))
-        if set(names) >= _SWEEP and "dtype" not in names and len(types) == 1:
-            self._said_by_name = {"dtype": types.pop()}
+        if is_sweep(names) and "dtype" not in names and (dtype := dtype_in_name(self._file.path)):
+            self._said_by_name = {"dtype": dtype}
         if set(_KERNEL_COLUMNS) & set(further):
             self._kinds = {operation.kernel_prefix(kind): kind for kind in operation.kinds({})}
 

@@ -23,7 +23,7 @@ from tile_oracle.model.store import (
     shipped_models,
 )
 from tile_oracle.pickers.chosen import Chosen
-from tile_oracle.pickers.installed import FILES, picker_named, picker_names, picker_of
+from tile_oracle.pickers.installed import file_of, picker_named, picker_names, picker_of
 from tile_oracle.pickers.picker import Picker
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import ProblemSet
@@ -103,7 +103,7 @@ class ModelChoice:
 
 def is_picks_file(model: str) -> bool:
     """Whether --model names a file of picks."""
-    return model.endswith(FILES)
+    return file_of(model) is not None
 
 
 def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, plan: Plan) -> ModelChoice:
@@ -118,11 +118,10 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
         return ModelChoice(NONE)
     if options.model in (VENDOR, SINGLE, NEIGHBOURS):
         return ModelChoice(options.model)
-    if is_picks_file(options.model):
-        path = Path(options.model).expanduser().resolve()
+    if (path := file_of(options.model)) is not None:
         if not path.is_file():
             raise ModelError(f"--model {options.model}: there is no such file of picks")
-        if (table := picker_of(str(path), target.arch)) is not None:
+        if (table := picker_of(options.model, target.arch)) is not None:
             return ModelChoice(table.name, picker=table)
         return ModelChoice(path.stem, picks_file=path)
     if (picker := picker_named(options.model, target.arch)) is not None:
