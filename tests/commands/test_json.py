@@ -21,7 +21,7 @@ from tile_oracle.commands.json_output import json_text
 from tile_oracle.commands.table import COMMANDS, called_today, named_command
 from tile_oracle.record.dataset_file import write_dataset
 
-WITHOUT_TABLE = {"build", "night", "new", "model export", "runs import"}
+WITHOUT_TABLE = {"build", "night", "new", "model card", "model export", "runs import"}
 """Their output is files, text, and lines about the work."""
 
 PROBLEM = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"

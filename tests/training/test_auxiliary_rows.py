@@ -284,6 +284,7 @@ def test_a_shipped_model_grows_by_the_records_of_another_compiler(tmp_path: Path
         metrics[1].pop("note").startswith("the cross-validation is of the model that this one was grown from")
     )
     assert metrics[0] == metrics[1]
+    assert "Grown from `old` by 7 trees" in (tmp_path / "new" / "card.md").read_text()
 
 
 @pytest.mark.slow

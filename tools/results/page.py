@@ -6,20 +6,18 @@ trains nothing, so the page is the same on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tile_oracle.evaluation.model_card import by_kind, judging_baselines, markdown_table
 from tile_oracle.judge.baseline import Baseline
-from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.judge.bootstrap import interval, mean, median, p10
-from tile_oracle.judge.slices import slices_of
 from tile_oracle.model.model_folder import ModelSpec, read_spec
 from tile_oracle.model.store import (
-    baseline_files,
     metrics_file,
     model_folders,
     read_json,
@@ -27,7 +25,6 @@ from tile_oracle.model.store import (
 )
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pages.tables import code, text
-from tile_oracle.problem import problem_from_id
 from tools.results.published import HARDWARE, PUBLISHED, SOURCE
 
 COMMAND = "python -m tools.results -o docs/results.md"
@@ -80,7 +77,7 @@ def read_shipped(models: Path) -> list[Shipped]:
                 spec,
                 read_manifest(folder),
                 read_json(metrics) if metrics is not None else {},
-                tuple(_judging_baselines(folder)),
+                tuple(judging_baselines(folder)),
             )
         )
     return found
@@ -98,7 +95,7 @@ def results_page(models: Sequence[Shipped]) -> str:
     others = [one for one in models if one.spec.direction not in DIRECTIONS]
     if others:
         parts.append("## Other operations")
-        parts.append(_markdown_table(_HEAD, [row for one in others for row in _model_rows(one)]))
+        parts.append(markdown_table(_HEAD, [row for one in others for row in _model_rows(one)]))
     parts.append("## By kind of problem\n\nMean, P10.")
     parts += _by_kind([one for one in models if one.spec.direction in DIRECTIONS]) + _by_kind(others)
     parts.append(_NOT_COMPARABLE)
@@ -121,7 +118,7 @@ def _headline_table(direction: str, own: Sequence[Shipped]) -> str:
         _plain(known.top_1),
         "",
     )
-    return _markdown_table(_HEAD, [published, *(row for one in own for row in _model_rows(one))])
+    return markdown_table(_HEAD, [published, *(row for one in own for row in _model_rows(one))])
 
 
 def _model_rows(one: Shipped) -> list[tuple[str, ...]]:
@@ -174,8 +171,8 @@ def _by_kind(models: Sequence[Shipped]) -> list[str]:
     """Return the table of the judged models' means and P10s for each kind of problem."""
     judged = [(one, baseline) for one in models for baseline in one.baselines]
     head = [f"{code(one.folder.name)}, {text(baseline.problem_set)}" for one, baseline in judged]
-    rows = _kind_rows([baseline for _, baseline in judged])
-    return [_markdown_table(("kind", *head), rows)] if rows else []
+    rows = by_kind([baseline for _, baseline in judged])
+    return [markdown_table(("kind", *head), rows)] if rows else []
 
 
 def _with_auxiliary(one: Shipped, measurements: int) -> str:
@@ -194,38 +191,3 @@ def _with_auxiliary(one: Shipped, measurements: int) -> str:
 
 def _plain(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
-
-
-def _judging_baselines(folder: Path) -> list[Baseline]:
-    """Return the baselines that judge the model in a folder: not those of its cross-validation."""
-    found = [load_baseline(path) for path in baseline_files(folder)]
-    return [one for one in found if one is not None and one.model_kind != "out_of_fold"]
-
-
-def _kind_rows(judged: Sequence[Baseline]) -> list[tuple[str, ...]]:
-    """Return a row of each kind of problem: its name, and mean and P10 of each baseline."""
-    found: list[dict[str, list[float]]] = []
-    for one in judged:
-        kinds: dict[str, list[float]] = {}
-        for problem, percent in _percent(one).items():
-            for kind in slices_of(problem_from_id(problem)):
-                kinds.setdefault(kind, []).append(percent)
-        found.append(kinds)
-    return [
-        (text(kind), *(_mean_and_p10(kinds.get(kind)) for kinds in found))
-        for kind in dict.fromkeys(kind for kinds in found for kind in kinds)
-    ]
-
-
-def _mean_and_p10(percent: Sequence[float] | None) -> str:
-    return f"{np.mean(percent):.2f}, {np.quantile(percent, 0.1):.2f}" if percent else ""
-
-
-def _percent(baseline: Baseline) -> dict[str, float]:
-    return {name: 100.0 * e for name, e in baseline.efficiencies.items() if e is not None}
-
-
-def _markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown, of cells that are Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -21,6 +21,7 @@ def ship(args: argparse.Namespace) -> int:
     """Writes the folder and prints its metrics. Raises HarnessError."""
     from tile_oracle.commands.oracle import write_oracle
     from tile_oracle.errors import ModelError
+    from tile_oracle.evaluation.model_card import write_card
     from tile_oracle.features.code_table import CodeTable
     from tile_oracle.files.vouched_files import vouch_for
     from tile_oracle.model.store import OTHER_BUILDS_FILE, TRAINING_FILE
@@ -67,6 +68,7 @@ def ship(args: argparse.Namespace) -> int:
     )
     _say("\n".join([*lines, f"{oracle}: {oracle.stat().st_size / 1e6:.2f} MB"]))
     status = _replay(args.problem_set, args.out, oracle, args.in_sample)
+    _say(f"{write_card(args.out)}: its data, figures and limits")
     _say(f"shipped in {args.out} after {time.monotonic() - started:.0f} s")
     return status
 

@@ -94,6 +94,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             own_progress=True,
         ),
         Command("model evaluate", "judge a model's picks by recorded measurements"),
+        Command("model card", "show a model's data, figures, known failures, and what it has never seen"),
         Command("model export", "write a model and its kernels as C++ sources that pick in microseconds"),
         Command("model parity", "compare a deployed picker with its model folder: features, scores, picks"),
     ),

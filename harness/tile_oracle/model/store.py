@@ -43,6 +43,7 @@ CODE_FILE = "code_facts.json"
 TRAINING_FILE = "training.parquet"
 OTHER_BUILDS_FILE = "other_builds.parquet"
 OUT_OF_FOLD_FILE = "out_of_fold.parquet"
+CARD_FILE = "card.md"
 
 _MAX_JSON_BYTES = 64 << 20
 
@@ -221,4 +222,5 @@ def _is_ours(name: str) -> bool:
         NETWORK_FILE,
         OUT_OF_FOLD_FILE,
         OTHER_BUILDS_FILE,
+        CARD_FILE,
     ) or name.startswith(("model_", "cv_metrics_", "feature_importances_", "physical_"))

@@ -1,0 +1,59 @@
+"""The card of a model says what the folder's files say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.made_records import make_kernels, make_problems, make_records
+from tile_oracle.cli import main
+from tile_oracle.evaluation.model_card import model_card
+from tile_oracle.files.data_files import data_folder
+from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.model.store import baseline_files, model_folders
+from tile_oracle.training.recipe import Recipe, TreePart
+from tile_oracle.training.train import train
+
+SHIPPED = model_folders(data_folder("models"))
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_a_shipped_models_card_has_its_devices_compilers_sets_and_worst_problem(folder: Path) -> None:
+    card = model_card(folder).replace("\\", "")
+    made_by = json.loads((folder / "train_manifest.json").read_text()).get("made_by", {})
+    for names in made_by.values():
+        for name, count in names.items():
+            assert f"{name} | {count:,} |" in card
+    for path in baseline_files(folder):
+        baseline = load_baseline(path)
+        assert baseline is not None
+        if baseline.model_kind == "out_of_fold":
+            continue
+        percent = {name: 100 * e for name, e in baseline.efficiencies.items() if e is not None}
+        mean = sum(percent.values()) / len(percent)
+        assert f"| {baseline.problem_set}, {baseline.device} | {len(percent):,} | {mean:.2f} [" in card
+        if min(percent.values()) < 90:
+            assert "judged problems are below 90 %" in card
+
+
+def test_a_models_card_names_the_sizes_that_it_was_trained_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problems = make_problems(6)
+    records = make_records(problems, make_kernels())
+    recipe = Recipe("time", "", (TreePart("log_time", "grouped_conv_own_1"),))
+    train(records, recipe, n_splits=2).save(tmp_path / "mine")
+    assert main(["model", "card", str(tmp_path / "mine")]) == 0
+    card = capsys.readouterr().out
+    assert card.startswith("# mine\n")
+    assert "6 problems, one row for each pair" in card
+    channels = sorted(problem.C for problem in problems)
+    assert f"C {channels[0]:,} to {channels[-1]:,}" in card
+    assert "2 folds by family" in card
+
+
+def test_a_folder_without_a_model_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["model", "card", str(tmp_path)]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
