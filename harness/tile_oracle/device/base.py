@@ -34,6 +34,8 @@ class CheckResult:
     """The failure may be the process's fault: the kernel is tried again in a new process."""
     facts: Mapping[str, int] = field(default_factory=dict)
     """The driver's facts about the loaded kernel (tile_oracle.compiling.code_facts); empty on cpu."""
+    lost_in_ms: float | None = None
+    """The time of the first run of a kernel that had lost by it, so that no further checks were made."""
 
 
 class ProblemRefused(Exception):
@@ -75,8 +77,11 @@ class Device(Protocol):
     def claim(self) -> None:
         """Locks the device for this process. Blocks while another session times on it."""
 
-    def check(self, binary: Path) -> CheckResult:
-        """Runs once on each set of operands over a poisoned output and compares with the exact result."""
+    def check(self, binary: Path, lost_ms: float | None = None) -> CheckResult:
+        """Runs once on each set of operands over a poisoned output and compares with the exact result.
+
+        lost_ms: a kernel that is right on the first set, and takes at least this long as far as that run can
+        tell (tile_oracle.device.timing.at_least_ms), need not run on the others."""
 
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
         """Times `count` runs; returns nanoseconds of each run by the device's clock.

@@ -113,7 +113,7 @@ class InterpreterDevice(CpuDevice):
         self._folder = tempfile.TemporaryDirectory(prefix="tile-oracle-")
         self._declared: dict[tuple[tuple[str, int], ...], tuple[Path, list[Any]]] = {}
 
-    def check(self, binary: Path) -> CheckResult:
+    def check(self, binary: Path, lost_ms: float | None = None) -> CheckResult:
         try:
             found = super().check(binary)
         except HarnessError as error:  # the file cannot be imported

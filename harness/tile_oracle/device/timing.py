@@ -20,9 +20,14 @@ from tile_oracle.measure.timing_plan import TimingPlan
 
 Sampler = Callable[[int], npt.NDArray[np.float64]]
 
-FULL, COARSE, EXACT = "full", "coarse", "exact"
+FULL, COARSE, EXACT, CENSORED = "full", "coarse", "exact", "censored"
 """How samples were allotted, the values of the column `sampling`: until the plan's precision is reached; a
-few, because the kernel cannot lead; a given number."""
+few, because the kernel cannot lead; a given number; none but the first checked run, by which the kernel had
+lost."""
+
+_FIRST_RUN_ADDS_MS, _FIRST_RUN_TAKES = 0.05, 1.25
+"""How much longer a kernel's first run on a problem may take than the others: milliseconds for caches that
+are cold, and a factor."""
 
 UNDECIDED = ""
 
@@ -76,6 +81,19 @@ def _median_precision(ordered: npt.NDArray[np.float64], median: float) -> float:
     low = ordered[max(0, math.floor(n / 2 - reach))]
     high = ordered[min(n - 1, math.ceil(n / 2 + reach))]
     return float(high - low) / 2 / median
+
+
+def at_least_ms(first_ms: float) -> float:
+    """The least time that a kernel takes whose first run on a problem took `first_ms`."""
+    return (first_ms - _FIRST_RUN_ADDS_MS) / _FIRST_RUN_TAKES
+
+
+def lost_ms(plan: TimingPlan, best_ms: float | None) -> float | None:
+    """A kernel that takes at least this long has lost, so that its first checked run is enough; None: no
+    kernel has. best_ms: the fastest median of the problem so far."""
+    if best_ms is None or not plan.sequential or plan.exact_samples is not None:
+        return None
+    return plan.far_behind * best_ms
 
 
 def time_kernel(

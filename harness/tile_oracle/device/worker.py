@@ -15,6 +15,7 @@ import resource
 import select
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 from tile_oracle.arch.time_bound import impossible
 from tile_oracle.device.audit import Audit
 from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused
-from tile_oracle.device.timing import Timing, summarise, time_kernel
+from tile_oracle.device.timing import CENSORED, Timing, at_least_ms, lost_ms, summarise, time_kernel
 from tile_oracle.measure.commands import Apply, Command, Final, Load, Open, Quit, Run, command_in
 from tile_oracle.measure.guardian import CONTAINED
 from tile_oracle.measure.protocol import Channel, ChannelClosed, Message, OwnChannel
@@ -132,7 +133,10 @@ class Worker:
         device, binary = self._device, self._binary(command.binary)
         self._begin(command.id, command.kernel)
         before, timed_before = device.kernel_seconds, device.timed_ms
-        check = device.check(binary)
+        best_ms = _least(self._best_ms, command.best_ms)
+        # A run on warm caches says nothing about cold ones.
+        all_checks = command.all_checks or device.cold_cache
+        check = device.check(binary, None if all_checks else lost_ms(self._plan, best_ms))
         answer: Message = {
             "done": command.id,
             "status": check.status,
@@ -143,13 +147,18 @@ class Worker:
             "again": check.again,
             "facts": dict(check.facts),
         }
-        if check.status == "ok":
+        if check.lost_in_ms is not None:
+            once = replace(summarise(np.array([check.lost_in_ms])), sampling=CENSORED)
+            answer |= _timing_message(once, command.samples)
+            answer |= {"busy_ms": check.lost_in_ms, "state": device.state().as_row()}
+            answer["at_least_ms"] = at_least_ms(check.lost_in_ms)
+        elif check.status == "ok":
             try:
                 timing, noisy = time_kernel(
                     lambda count: device.sample(binary, count),
                     self._plan,
                     lambda count: device.look(binary, count),
-                    _least(self._best_ms, command.best_ms),
+                    best_ms,
                 )
                 verify_timed(device, binary)
                 refuse_impossible(device, self._problem, timing)

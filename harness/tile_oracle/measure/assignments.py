@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -27,6 +28,7 @@ class Result(NamedTuple):
     samples: int
     check: str
     check_points: int
+    at_least_ms: float = math.nan
     sample_ms: tuple[float, ...] = ()
 
     @classmethod

@@ -38,13 +38,15 @@ class Load(_Command):
 
 
 class Run(_Command):
-    """Check and time a kernel. samples: send every sample. best_ms: the fastest median of the problem."""
+    """Check and time a kernel. samples: send every sample. best_ms: the fastest median of the problem.
+    all_checks: make all checks, even of a kernel that has lost."""
 
     id: int
     binary: str
     samples: bool = False
     kernel: str = ""
     best_ms: float | None = None
+    all_checks: bool = False
     token: str = ""
 
 

@@ -482,7 +482,7 @@ class Driver:
         there = self._problems[self._labels[order.problem]]
         self._begun.add(there.problem.id)
         known = self._results.of(there.problem.id)
-        picks = self._picks(there.problem) if self._picks is not None and order.finals else ()
+        picks = self._picks(there.problem) if self._picks is not None else ()
         kernels = [there.kernels[name] for name in order.kernels]
         leaders = [one.kernel for one in known] if order.finals else []
         self._engine.assign(

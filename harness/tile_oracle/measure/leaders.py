@@ -6,6 +6,7 @@ becomes the oracle.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 
 from tile_oracle.kernel import Kernel
@@ -47,6 +48,32 @@ def leaders_left(
     swept = (m for m in known if m.round < ROUND_FINAL)
     left = [m for m in choose_leaders(swept, picks, settings) if m.kernel not in done]
     return left if len(left) + len(done) > 1 or any(m.status == "noisy" for m in left) else []
+
+
+def may_win_yet(known: Iterable[Measurement], settings: SweepSettings) -> list[Measurement]:
+    """The censored kernels that have not lost after all: what they had lost to is not ok any more.
+
+    known: measurements of one problem, of all rounds, without copies of twins.
+    """
+    there = standing(known)
+    censored = [m for m in there if m.is_censored]
+    # Slower by less than this is drift.
+    best_ms = min((m.latency_ms for m in there if not m.is_censored), default=math.inf)
+    best_ms = min([best_ms, *(m.latency_ms for m in censored)]) / (1 + settings.leaders_within)
+    return [m for m in censored if m.at_least_ms < settings.timing.far_behind * best_ms]
+
+
+def standing(known: Iterable[Measurement]) -> list[Measurement]:
+    """The measurement that counts of each ok kernel: that of its last round. A kernel that failed in any
+    round is left out; a second time that is noisy leaves the first."""
+    last: dict[Kernel, Measurement] = {}
+    failed: set[Kernel] = set()
+    for m in sorted(known, key=lambda one: one.round):
+        if m.ok:
+            last[m.kernel] = m
+        elif m.status not in ("noisy", "device_lost"):
+            failed.add(m.kernel)
+    return [m for kernel, m in last.items() if kernel not in failed]
 
 
 def final_passes(leaders: Sequence[Measurement], settings: SweepSettings) -> int:

@@ -19,10 +19,11 @@ class Measurement:
 
     latency_ms: median of the samples. latency_min_ms: fastest sample. spread: interquartile range divided by
     the median. samples: number of samples. precision: half-width of the median's interval / the median.
-    sampling: full, coarse or exact (tile_oracle.device.timing), "" if unknown. check: full, product, spot or
-    none. busy_ms: time of warm-up and timed runs by the device's clock. state: clocks, temperature and
-    throttling, if known. facts: the driver's facts about the loaded kernel, if known. known_failure: the
-    status of the pair if the baseline lists it as a known failure, else "".
+    sampling: full, coarse, exact or censored (tile_oracle.device.timing), "" if unknown. check: full,
+    product, spot or none. busy_ms: time of warm-up and timed runs by the device's clock. state: clocks,
+    temperature and throttling, if known. facts: the driver's facts about the loaded kernel, if known.
+    known_failure: the status of the pair if the baseline lists it as a known failure, else "". at_least_ms:
+    the least time of a kernel that had lost by its first checked run, whose time latency_ms is; else NaN.
     """
 
     problem: Problem
@@ -44,6 +45,12 @@ class Measurement:
     known_failure: str = ""
     precision: float | None = None
     sampling: str = ""
+    at_least_ms: float = math.nan
+
+    @property
+    def is_censored(self) -> bool:
+        """Whether only a lower bound of its time is known, and not all checks were made."""
+        return not math.isnan(self.at_least_ms)
 
     @property
     def ok(self) -> bool:
@@ -62,6 +69,7 @@ class Measurement:
             "spread": self.spread,
             "tflops": self.tflops,
             "busy_ms": self.busy_ms,
+            "at_least_ms": self.at_least_ms,
         }
         return {
             "round": self.round,

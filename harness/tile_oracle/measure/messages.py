@@ -68,7 +68,8 @@ class _Done(Struct):
     spread: float | None = None
     samples: _Count = 0
     precision: float | None = None
-    sampling: Literal["", "full", "coarse", "exact"] = ""
+    sampling: Literal["", "full", "coarse", "exact", "censored"] = ""
+    at_least_ms: float | None = None
     busy_ms: float = 0.0
     sample_ms: list[float] = []
     state: dict[str, str | float | int | bool | None] | None = None
@@ -112,7 +113,10 @@ def _plausible(done: _Done) -> bool:
         return done.samples == 0 and not done.sample_ms
     if done.latency_ms is None or done.latency_min_ms is None or done.samples < 1:
         return False
-    times = (done.latency_min_ms, done.latency_ms, *done.sample_ms)
+    at_least_ms = done.latency_ms if done.at_least_ms is None else done.at_least_ms
+    if at_least_ms > done.latency_ms:
+        return False
+    times = (at_least_ms, done.latency_min_ms, done.latency_ms, *done.sample_ms)
     return all(math.isfinite(ms) and ms > 0 for ms in times) and done.latency_min_ms <= done.latency_ms
 
 

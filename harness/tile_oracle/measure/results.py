@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.measure.leaders import leaders_left
+from tile_oracle.measure.leaders import leaders_left, may_win_yet
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.row import from_known
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -87,7 +87,8 @@ class Results:
         known = self.of(problem)
         own, copies = without_copies(known)
         wanted = measured_picks(picks, own, copies)
-        return any(missing_copies(known, copies)) or bool(leaders_left(own, wanted, self._settings))
+        left = leaders_left(own, wanted, self._settings) or may_win_yet(own, self._settings)
+        return any(missing_copies(known, copies)) or bool(left)
 
 
 def not_run_again(problem: Problem, kernel: Kernel, died: str) -> Measurement:

@@ -74,4 +74,5 @@ def from_known(problem: Problem, kernel: Kernel, row: Mapping[str, Any]) -> Meas
         row.get("check") or "none",
         int(row.get("check_points") or 0),
         resumed=True,
+        at_least_ms=number("at_least_ms"),
     )

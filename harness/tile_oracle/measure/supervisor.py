@@ -28,7 +28,7 @@ from tile_oracle.measure.commands import Apply, Run
 from tile_oracle.measure.containment import Containment
 from tile_oracle.measure.in_turn import InTurn
 from tile_oracle.measure.kernel_order import KernelOrder
-from tile_oracle.measure.leaders import leaders_left
+from tile_oracle.measure.leaders import choose_leaders, leaders_left, may_win_yet, standing
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.row import row_of
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -92,6 +92,8 @@ class Supervisor:
         self._best_ms: float | None = None
         """The fastest known time of the problem that is swept."""
         self._wanted: Callable[[Kernel], bool] | None = None
+        self._all_checks: set[Kernel] = set()
+        """The kernels that pass all checks, even if they have lost."""
         self._first_failures: dict[Kernel, Measurement] = {}
         """First failures of kernels that wait for a second try, alone in a new worker."""
 
@@ -188,12 +190,12 @@ class Supervisor:
         known: earlier measurements of the problem (from a resumed run). They are not repeated, but their
         kernels can become leaders.
         picks: kernels that are measured again with the leaders unless they are far behind, so that a pick and
-        its oracle are compared fairly.
+        its oracle are compared fairly. They pass all checks, however slow they are.
         keep_samples: whether measurements carry every sample. finals: False leaves the leaders to a later
         sweep. wanted: asked before a kernel is sent to the worker; a kernel that is not wanted any more has
         no result. Raises BuildError when the build folder cannot be used.
         """
-        self._wanted = wanted
+        self._wanted, self._all_checks = wanted, set(picks)
         swept = [m for m in known if m.round < ROUND_FINAL]
         earlier = [m for m in known if m.round >= ROUND_FINAL]
         known_before = len(swept)
@@ -212,14 +214,36 @@ class Supervisor:
                 yield measurement
             self._order.learn(swept[known_before:])
             if finals:
-                leaders = leaders_left([*swept, *earlier], picks, self.settings)
-                yield from self._in_turn.measure(problem, leaders, ROUND_FINAL, keep_samples)
+                yield from self._finals(problem, [*swept, *earlier], picks, keep_samples)
         finally:
             self._wanted = None
             self._first_failures.clear()
             if self._link.is_busy:
                 # The sweep was abandoned: its outstanding results must not reach the next sweep.
                 self._link.drop()
+
+    def _finals(
+        self, problem: Problem, known: list[Measurement], picks: Collection[Kernel], keep_samples: bool
+    ) -> Iterator[Measurement]:
+        """The leaders again. Where the fastest kernels turn out to be no good, those that had lost to them
+        alone are checked and timed in full in another round, and then the leaders again in one more."""
+        round_, leaders = ROUND_FINAL, leaders_left(known, picks, self.settings)
+        tried = set[Kernel]()
+        while True:
+            for measurement in self._in_turn.measure(problem, leaders, round_, keep_samples):
+                known.append(measurement)
+                yield measurement
+            again = [m.kernel for m in may_win_yet(known, self.settings) if m.kernel not in tried]
+            if not again or self._link.lost:
+                return
+            tried |= set(again)
+            self._all_checks |= tried
+            round_ = max(m.round for m in known) + 1
+            builds = deque((kernel, self.target.build(kernel)) for kernel in again)
+            for measurement in self._sweep_once(problem, builds, keep_samples):
+                known.append(replace(measurement, round=round_))
+                yield known[-1]
+            round_, leaders = round_ + 1, choose_leaders(standing(known), picks, self.settings)
 
     def _sweep_once(
         self,
@@ -329,7 +353,8 @@ class Supervisor:
                 identity = self._link.new_id()
                 path = result.binary.path
                 waiting.popleft()
-                self._link.send(Run(identity, str(path), keep_samples, kernel.name, self._best_ms))
+                every = kernel in self._all_checks
+                self._link.send(Run(identity, str(path), keep_samples, kernel.name, self._best_ms, every))
                 jobs[identity] = _Job(kernel, path, alone=not self._link.used)
                 self._link.use()
                 if second_try:

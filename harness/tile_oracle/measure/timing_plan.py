@@ -19,7 +19,8 @@ class TimingPlan:
     sequential: a kernel that cannot be among the fastest of its problem gets a few samples only. It cannot if
     all of its first samples are slower than the best so far by more than leaders_within + coarse_precision
     (relative), and are known to coarse_precision (half-width), or slower than far_behind times the best.
-    coarse_samples: most samples to find that out.
+    coarse_samples: most samples to find that out. If its first checked run shows that it is far behind, that
+    run is its sample, and its other checks are left out.
     """
 
     budget_ms: float = 20.0

@@ -112,7 +112,7 @@ class TwinSweeper:
                     later[identity] = []
                     first.append(kernel)
             for m in self._supervisor.sweep(
-                problem, first, own, keep_samples=keep_samples, finals=False, wanted=wanted
+                problem, first, own, picks=picks, keep_samples=keep_samples, finals=False, wanted=wanted
             ):
                 own.append(m)
                 yield m

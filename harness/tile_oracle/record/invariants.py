@@ -6,7 +6,7 @@ programs or by hand:
 - the status is a known one; problem and kernel are named; the round is not negative
 - the problem's id is that of the problem's columns, and the kernel's name is that of the kernel's columns
 - an ok row has a latency and a throughput, and at least one sample where samples are counted
-- times are positive and finite, and the fastest sample is not slower than the median
+- times are positive and finite, and neither the fastest sample nor a lower bound is slower than the median
 - tflops is the problem's operations / latency_ms, within TFLOPS_TOLERANCE
 
 Nulls are allowed in columns that older or foreign files lack.
@@ -75,6 +75,9 @@ class _Rows:
         for name, values in (("latency_ms", latency), ("latency_min_ms", fastest)):
             self._refuse(_not_positive(values), f"{name} is not a positive number")
         self._refuse(fastest > latency, "latency_min_ms is more than latency_ms")
+        at_least = self._numbers("at_least_ms")
+        self._refuse(_not_positive(at_least), "at_least_ms is not a positive number")
+        self._refuse(at_least > latency, "at_least_ms is more than latency_ms")
         for name in ("spread", "busy_ms"):
             values = self._numbers(name)
             self._refuse((values < 0) | np.isinf(values), f"{name} is negative or infinite")

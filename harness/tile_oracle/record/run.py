@@ -38,7 +38,7 @@ _FIX = "its measurements can still be read and merged"
 
 ALREADY_KNOWN = (
     *("problem", "kernel", "round", "status", "detail", "latency_ms", "latency_min_ms", "spread", "samples"),
-    *("check", "check_points"),
+    *("check", "check_points", "at_least_ms"),
 )
 """The columns of earlier measurements that a resumed run needs."""
 

@@ -64,7 +64,14 @@ _TAIL = (
         "sampling",
         pa.string(),
         "full: until the median was precise; coarse: a few samples, for it cannot be among the fastest; "
-        "exact: --samples; null in older records",
+        "exact: --samples; censored: one, its first checked run, for it had lost by --far-behind; null in "
+        "older records",
+    ),
+    Column(
+        "at_least_ms",
+        pa.float64(),
+        "the least time of a kernel that had lost by its first checked run, whose time latency_ms is; null: "
+        "the time is known",
     ),
     Column(
         "aligned",

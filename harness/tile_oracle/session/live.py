@@ -36,6 +36,8 @@ from tile_oracle.targets import TargetOptions, resolve_target
 from tile_oracle.targets.target import Target
 
 _COLD_SAMPLES, _COLD_BATCH = 50, 10
+_NEVER = 1e9
+"""Times as slow as the best is no kernel."""
 _LONGER = ("--settle-budget", "10m")
 _MORE_BUDGET = ("--budget", "1h")
 
@@ -185,6 +187,7 @@ class LiveSession(Session):
             exact_samples=self.options.samples,
             sequential=self._samples_sequentially,
             leaders_within=settings.leaders_within,
+            far_behind=self.options.far_behind or _NEVER,
         )
         if self.options.cold_cache:
             # Flushing the caches takes far longer than a short kernel and is not part of its budget.

@@ -28,6 +28,8 @@ _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 DEFAULT_KERNEL_SET = "default"
 INTERVAL = "interval"
 """Also in tile_oracle.judge.criteria, which is too slow to import in every pytest run."""
+_LEAST_FACTOR, _MOST_FACTOR = 1.5, 1_000_000
+"""Of --far-behind: below the least, noise could lose the oracle."""
 SEQUENTIAL, EQUAL, AUTO_SAMPLING = "sequential", "equal", "auto"
 
 Read = Callable[[str, Any], Any]
@@ -70,6 +72,18 @@ def _one_of(*known: str) -> Read:
         return given
 
     return read
+
+
+def _read_factor(option: str, text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = -1.0
+    if factor and not _LEAST_FACTOR <= factor <= _MOST_FACTOR:
+        raise HarnessError(
+            f"{option} {text!r} is neither 0 nor a factor from {_LEAST_FACTOR} to {_MOST_FACTOR:,}"
+        )
+    return factor
 
 
 def _points(option: str, given: float) -> float:
@@ -306,6 +320,14 @@ class SessionOptions:
         default=AUTO_SAMPLING,
         recorded=True,
     )
+    far_behind: float = _option(
+        "FACTOR",
+        "with sequential sampling: a kernel whose first checked run takes this many times the best time of "
+        "its problem has lost, and is neither checked nor timed further (default: 3; 0: every kernel is)",
+        read=_read_factor,
+        default="3",
+        recorded=True,
+    )
     cold_cache: bool = _option(
         "",
         "flush the caches before each timed run; such records are never combined with others",
@@ -416,7 +438,7 @@ class SessionOptions:
 
 def _written(one: Option, value: object) -> str:
     if isinstance(value, float):
-        return f"{1000 * value:g}ms"
+        return f"{1000 * value:g}ms" if one.field.endswith("_s") else f"{value:g}"
     return "yes" if one.is_flag else str(value)
 
 
