@@ -1,11 +1,17 @@
 """What sequential sampling costs and saves: both ways of sampling on recorded times, with simulated noise.
 
     python benchmarks/sampling_study.py models/MODEL/DEVICE/SET/default.parquet --baseline default.json
+    python benchmarks/sampling_study.py models/MODEL/DEVICE/SET/*.parquet ... --far-behind 3
 
-Two sessions, one with `--sampling equal` and one with `--sampling sequential`, are simulated over the same
-records, and a second one with `equal` shows how much two equal sessions differ. Policy, GPU timer, choice of
-the leaders and of the final rounds are the harness's own code; only the device is simulated: a clock that
-advances by the times of kernels, events and operand changes.
+With --far-behind, one sequential session over each file is simulated, in which kernels that have lost by
+their first checked run are censored; the same session goes on with each of them as if nothing had been left
+out. The two differ in nothing else: their oracles, their eight fastest kernels and their times on the device
+are compared.
+
+Without it, two sessions, one with `--sampling equal` and one with `--sampling sequential`, are simulated over
+the same records (no kernel is censored), and a second one with `equal` shows how much two equal sessions
+differ. Policy, GPU timer, choice of the leaders and of the final rounds are the harness's own code; only the
+device is simulated: a clock that advances by the times of kernels, events and operand changes.
 
 A pair's true time is the recorded one. A run takes that, times noise: the pair's recorded spread (or that of
 pairs of about its length, if it was timed once), 0.3 % for every round of a session, a pause of 30 to 300
@@ -28,16 +34,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tile_oracle.device.gpu_timer import FLIPS, GpuTimer, Timed
-from tile_oracle.device.timing import COARSE, summarise, time_kernel
+from tile_oracle.device.gpu_timer import CHANGES, GpuTimer, Timed
+from tile_oracle.device.timing import COARSE, at_least_ms, summarise, time_kernel
 from tile_oracle.measure.kernel_order import KernelOrder
-from tile_oracle.measure.leaders import choose_leaders, final_passes, samples_a_pass
+from tile_oracle.measure.leaders import choose_leaders, final_passes, has_lost_ms, samples_a_pass
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import problem_from_id
 
-_EVENT_NS, _FLIP_NS, _RENEW_NS = 2_500.0, 2_000.0, 10_000.0
+_EVENT_NS, _CHANGE_NS, _RENEW_NS = 2_500.0, 2_000.0, 10_000.0
 _HOST_NS = 10_000.0
 _ROUND_SIGMA = 0.003
 _PAUSE_CHANCE, _PAUSE_NS = 1e-3, (30_000.0, 300_000.0)
@@ -121,16 +127,22 @@ class Device:
         self._checked: list[float] = []
         self.check_ns = self.reused_ns = 0.0
 
-    def check(self, kernel: Kernel) -> None:
-        for number in range(_CHECK_RUNS):
+    def check(self, kernel: Kernel, begin: int = 0, end: int = _CHECK_RUNS) -> float:
+        """Makes some of the check runs; the nanoseconds of the first."""
+        for number in range(begin, end):
             self.timer.mark(2 * number)
             self.driver.now_ns += _HOST_NS
             self.driver.launch(kernel)
             self.timer.mark(2 * number + 1)
-        taken = self.timer.between_marks_ns(_CHECK_RUNS)
-        self.check_ns += sum(taken)
-        self._checked = taken
+        self._checked = self.timer.between_marks_ns(end)
+        self.check_ns += sum(self._checked[begin:])
         self._looks.clear()
+        return self._checked[0]
+
+    @property
+    def spent_s(self) -> float:
+        """The device's time in check runs and timed runs, in seconds."""
+        return (self.check_ns - self.reused_ns) / 1e9 + self.timer.timed_ms / 1e3
 
     def look(self, kernel: Kernel, count: int) -> npt.NDArray[np.float64]:
         if kernel.name not in self._looks:
@@ -144,11 +156,9 @@ class Device:
     def sample(self, kernel: Kernel, count: int) -> npt.NDArray[np.float64]:
         timer = self._timers.get(kernel.name)
         if timer is None:
-            flips = [_FLIP_NS] * FLIPS
-            timer = self._timers[kernel.name] = self.timer.prepare((kernel,), flips)  # type: ignore[arg-type]
-        if timer.batches % 2 == 0:
-            self._renew()
-        timer.batches += 1
+            changes = [(_CHANGE_NS,)] * CHANGES
+            timer = self._timers[kernel.name] = self.timer.prepare((kernel,), changes)  # type: ignore[arg-type]
+        self._renew()
         return self.timer.time(timer, max(math.ceil(count / timer.repeats), min(count, _LEAST_VALUES)))
 
     def _renew(self) -> None:
@@ -168,6 +178,12 @@ class Session:
     check_s: float = 0.0
     errors: list[float] = field(default_factory=list)
     """Of coarse measurements: ln(measured / true)."""
+    censored: dict[str, dict[str, float]] = field(default_factory=dict)
+    """problem -> kernel -> ms of the first run, of those that would have been given up by it."""
+    saved_s: float = 0.0
+    """What they took after that run."""
+    bounds: list[float] = field(default_factory=list)
+    """Of these: the lower bound / the true time."""
 
 
 def simulate(
@@ -175,13 +191,14 @@ def simulate(
 ) -> Session:
     """One session over all problems."""
     session = Session()
-    order = KernelOrder()
+    order, loaded = KernelOrder(), set[str]()
     for place, (problem_id, kernels) in enumerate(records.items()):
         generator = np.random.default_rng([seed, place])
         if settings.timing.sequential:
             by_name: dict[Any, Kernel] = {_Name(kernel.name): kernel for kernel in kernels}
             kernels = [by_name[name] for name in order.ordered(by_name)]
-        order.learn(_one(session, problem_id, kernels, picks.get(problem_id), settings, generator))
+        order.learn(_one(session, problem_id, kernels, picks.get(problem_id), settings, generator, loaded))
+        loaded |= {kernel.name for kernel in kernels}
     return session
 
 
@@ -192,6 +209,7 @@ def _one(
     pick: str | None,
     settings: SweepSettings,
     generator: np.random.Generator,
+    loaded: set[str],
 ) -> list[Measurement]:
     device, problem = Device(generator), problem_from_id(problem_id)
     by_name = {kernel.name: replace(kernel) for kernel in kernels}
@@ -199,10 +217,18 @@ def _one(
     best_ms: float | None = None
     for kernel in by_name.values():
         kernel.factor = 1 + _ROUND_SIGMA * float(generator.standard_normal())
-        device.check(kernel)
+        first_ms = device.check(kernel, 0, 1) / 1e6
+        lost = has_lost_ms(sorted(m.latency_ms for m in swept[:-_WINDOW] if m.ok), settings)
+        is_lost = lost is not None and kernel.name in loaded and at_least_ms(first_ms) > lost
+        before_s = device.spent_s
+        device.check(kernel, 1)
         timing, noisy = time_kernel(
             partial_of(device.sample, kernel), settings.timing, partial_of(device.look, kernel), best_ms
         )
+        if is_lost and kernel.name != pick:
+            session.censored.setdefault(problem_id, {})[kernel.name] = first_ms
+            session.saved_s += device.spent_s - before_s
+            session.bounds.append(at_least_ms(first_ms) / (kernel.true_ns / 1e6))
         session.pairs += 1
         session.coarse += timing.sampling == COARSE
         session.noisy += noisy
@@ -308,10 +334,42 @@ def compare(name: str, one: Session, other: Session, picks: dict[str, str]) -> N
         print(f"  GPU time, {what}: {first_s:.1f} s and {second_s:.1f} s ({100 * second_s / first_s:.0f} %)")
 
 
+_TOP = 8
+_WINDOW = 8
+"""Kernels that a worker is sent in advance."""
+
+
+def given_up(path: Path, records: dict[str, list[Kernel]], session: Session) -> tuple[int, int, int]:
+    """Prints what giving kernels up by their first run changes. Problems, and those with the same oracle and
+    with the same fastest kernels."""
+    same = alike = 0
+    for problem, times in session.times.items():
+        full = {name: ms for name, ms in times.items() if name}
+        short = full | session.censored.get(problem, {})
+        first, second = (sorted(one, key=lambda name: (one[name], name))[:_TOP] for one in (full, short))
+        same += first[0] == second[0]
+        alike += set(first) == set(second)
+    number, problems = sum(map(len, session.censored.values())), len(session.times)
+    spent_s = session.timed_s + session.check_s
+    bounds = np.array(session.bounds or [0.0])
+    print(
+        f"{path.parent.name}/{path.name}: {problems} problems, {session.pairs:,} pairs, "
+        f"{100 * number / session.pairs:.0f} % given up after one run\n"
+        f"  the same oracle on {same}, the same {_TOP} fastest on {alike}; "
+        f"GPU time {spent_s:.1f} s and {spent_s - session.saved_s:.1f} s "
+        f"({100 * (1 - session.saved_s / spent_s):.0f} %)\n"
+        f"  true time below its bound: {100 * np.mean(bounds > 1):.3f} % of them"
+    )
+    return problems, same, alike
+
+
 def main() -> None:
     """Simulates and prints the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("records", type=Path, help="recorded measurements: a parquet file")
+    parser.add_argument("records", type=Path, nargs="+", help="recorded measurements: parquet files")
+    parser.add_argument(
+        "--far-behind", type=float, metavar="FACTOR", help="what giving kernels up at this factor changes"
+    )
     parser.add_argument("--baseline", type=Path, help="a baseline whose picks are judged")
     parser.add_argument("--budget-ms", type=float, default=4.0, help="--kernel-budget (default: 4)")
     parser.add_argument("--problems", type=int, default=0, metavar="N", help="at most about N problems")
@@ -324,7 +382,20 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    records = recorded(options.records, options.problems)
+    if options.far_behind:
+        plan = TimingPlan(budget_ms=options.budget_ms, sequential=True, far_behind=options.far_behind)
+        settings = SweepSettings(timing=plan, final_budget_ms=options.budget_ms / 5)
+        found = []
+        for path in options.records:
+            records = recorded(path, options.problems)
+            found.append(given_up(path, records, simulate(records, {}, settings, options.seed)))
+        problems, same, alike = map(sum, zip(*found, strict=True))
+        print(
+            f"all: the same oracle on {100 * same / problems:.2f} % of {problems:,} problems, "
+            f"the same {_TOP} fastest kernels on {100 * alike / problems:.2f} %"
+        )
+        return
+    records = recorded(options.records[0], options.problems)
     records = {
         problem: kernels
         for problem, kernels in records.items()

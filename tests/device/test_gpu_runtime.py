@@ -340,6 +340,24 @@ def test_a_long_kernels_check_runs_are_its_quick_look(
     assert launch not in [call[0] for call in calls()]
 
 
+def test_a_kernel_that_has_lost_by_its_first_run_does_not_run_on_the_other_data(
+    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECORD_ELAPSED_MS", "2")
+    lost_ms = (2 - 0.05) / 1.25  # what a first run of 2 ms proves
+    device.load(PROBLEM, 1)
+    first = device.check(binary, 0.1)
+    assert first.lost_in_ms is None, "the driver may have loaded it in this run"
+    calls()
+    right = device.check(binary, lost_ms * 1.001)
+    assert (right.status, right.lost_in_ms, len(launches(api, calls()))) == ("ok", None, 2 * 3)
+    lost = device.check(binary, lost_ms * 0.999)
+    assert (lost.status, lost.kind, lost.points) == ("ok", "full", right.points)
+    assert lost.lost_in_ms == pytest.approx(2)
+    assert device.timed_ms == pytest.approx(2)
+    assert len(launches(api, calls())) == 3, "the kernel, the guard zones, the comparison"
+
+
 @pytest.mark.parametrize(
     ("checked_us", "taken_us"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.errors import RecordError
 from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.model.tree_targets import label, target_named
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.final import final_measurements, key_columns, problem_table, problems_of
 from tile_oracle.record.schema import STATUSES, arrow_schema, problem_columns
@@ -31,6 +33,11 @@ def settled(*rows: dict[str, Any]) -> pd.Series:
     return final.iloc[0]
 
 
+def censored(row: dict[str, Any]) -> dict[str, Any]:
+    """The record of a kernel that had lost by its first checked run."""
+    return {**row, "sampling": "censored", "samples": 1, "at_least_ms": 0.8 * row["latency_ms"]}
+
+
 def oracle_of(*rows: dict[str, Any]) -> pd.Series:
     oracles = find_oracles(final_measurements(frame(rows)))
     assert len(oracles) == 1
@@ -46,6 +53,27 @@ class TestSettledMeasurement:
     def test_rounds_count_not_the_order_of_rows(self) -> None:
         row = settled(record(PROBLEM, A, 1.8, round=1), record(PROBLEM, A, 2.0))
         assert row["tflops"] == 1.8
+
+    def test_a_known_time_counts_before_a_later_censored_one(self) -> None:
+        row = settled(record(PROBLEM, A, 2.0), censored(record(PROBLEM, A, 1.5, minute=9)))
+        assert (row["tflops"], pd.isna(row["at_least_ms"])) == (2.0, True)
+        row = settled(censored(record(PROBLEM, A, 1.5)), record(PROBLEM, A, 2.0, round=2))
+        assert (row["tflops"], row["remeasured"], pd.isna(row["at_least_ms"])) == (2.0, True, True)
+
+    def test_training_takes_a_censored_time_only_where_there_is_no_other(self) -> None:
+        rows = frame(
+            [
+                record(PROBLEM, A, 2.0),
+                censored(record(PROBLEM, A, 1.0, minute=1)),
+                censored(record(PROBLEM, B, 0.5)),
+            ]
+        )
+        table = training_rows(rows).table.set_index("kernel")
+        assert table.loc[A.name, "tflops"] == pytest.approx(2.0)
+        assert table.loc[B.name, "tflops"] == pytest.approx(0.5)
+        assert table["at_least_ms"].notna().to_dict() == {A.name: False, B.name: True}
+        relevance = label(target_named("lambdarank"), table.reset_index(), np.zeros(2, dtype=np.int64))
+        assert dict(zip(table.index, relevance, strict=True))[B.name] == 0
 
     def test_a_pair_measured_once_is_not_remeasured(self) -> None:
         row = settled(record(PROBLEM, A, 2.0))

@@ -25,6 +25,7 @@ from tile_oracle.judge.selection import (
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.final import final_measurements
+from tile_oracle.report.wording import why
 
 PROBLEM, OTHER, THIRD = some_problems(3)
 KERNELS = some_kernels(12, PROBLEM)
@@ -93,6 +94,17 @@ class TestEfficiency:
         first = min(A.name, B.name)
         assert one(THREE, {A: 1.0, B: 1.0})["pick_kernel"] == first
         assert one(THREE, {B: 1.0, A: 1.0})["pick_kernel"] == first
+
+
+class TestCensored:
+    def test_a_pick_that_had_lost_says_so(self) -> None:
+        lost = {**record(PROBLEM, A, 0.2), "sampling": "censored"}
+        lost["at_least_ms"] = 0.8 * lost["latency_ms"]
+        row = one([lost, record(PROBLEM, B, 1.0)], {A: 2.0, B: 1.0})
+        assert row["efficiency"] == pytest.approx(0.2)
+        assert row["pick_at_least_ms"] == lost["at_least_ms"]
+        assert "an efficiency of at most 25.0 %" in why(row)
+        assert "at most" not in why(one([record(PROBLEM, A, 0.2), record(PROBLEM, B, 1.0)], {A: 2.0, B: 1.0}))
 
 
 class TestCoverage:

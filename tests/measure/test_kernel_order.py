@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from evil_target import evil_kernel, small_problem
 
 from tile_oracle.measure.kernel_order import KernelOrder
+from tile_oracle.measure.leaders import may_win_yet
 from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.sweep_settings import SweepSettings
 
 KERNELS = [evil_kernel("good", variant) for variant in range(1, 9)]
 PROBLEM = small_problem()
@@ -48,3 +51,20 @@ def test_failures_teach_nothing() -> None:
     order.learn([])
     order.learn([replace(m, status="noisy") for m in timed(1.0, 2.0)])
     assert order.ordered(KERNELS) == KernelOrder().ordered(KERNELS)
+
+
+def test_kernels_that_have_lost_may_win_once_the_fastest_are_no_good() -> None:
+    best, second = timed(1.0, 1.5)
+    lost = [replace(m, at_least_ms=0.9 * m.latency_ms) for m in timed(*[1.0] * 3, 4.0, 6.0, 30.0)[3:]]
+    known = [best, second, *lost]
+    settings = SweepSettings()
+    assert may_win_yet(known, settings) == []
+    again = replace(best, round=1)
+    assert may_win_yet([*known, replace(again, status="noisy")], settings) == [], "that proves nothing"
+    failed = [*known, replace(again, status="crash")]
+    assert may_win_yet(failed, settings) == [lost[0]], "it takes at least 3.6 ms, the best now 1.5 ms"
+    both = [*failed, replace(second, round=1, status="wrong")]
+    assert may_win_yet(both, settings) == lost[:2], "nothing else is left: first those near the best of them"
+    checked = [replace(m, round=2, at_least_ms=math.nan) for m in lost[:2]]
+    assert may_win_yet([*both, *checked], settings) == []
+    assert may_win_yet([*both, replace(checked[0], status="wrong"), checked[1]], settings) == []

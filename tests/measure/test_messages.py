@@ -35,6 +35,7 @@ def test_valid_messages_are_accepted() -> None:
         {"began": 3},
         {"resting": 2},
         DONE,
+        {**DONE, "sampling": "censored", "at_least_ms": 0.15},
         SETTLED,
         {"done": 1, "status": "wrong", "kernel_seconds": 0},
     ):
@@ -54,6 +55,8 @@ def test_valid_messages_are_accepted() -> None:
         {"latency_ms": math.nan},
         {"latency_ms": -0.2},
         {"latency_ms": 0.05},
+        {"at_least_ms": 0.21},
+        {"at_least_ms": 0.0},
         {"latency_min_ms": None},
         {"samples": 0},
         {"samples": 1.5},

@@ -113,6 +113,9 @@ def test_an_option_value_that_is_a_folder_does_not_move_the_reports(
         ("--problem-tolerance=-1", "--problem-tolerance -1 is not"),
         ("--coverage-tolerance=101", "--coverage-tolerance 101 is not"),
         ("--kernel-timeout=0s", "--kernel-timeout '0s' is not a time"),
+        ("--far-behind=1.1", "--far-behind '1.1' is neither 0 nor a factor from 1.5 to 1,000,000"),
+        ("--far-behind=nan", "--far-behind 'nan' is neither 0 nor a factor"),
+        ("--far-behind=fast", "--far-behind 'fast' is neither 0 nor a factor"),
         ("--kernel-budget=x", "--kernel-budget 'x' is not a time"),
     ],
 )

@@ -88,14 +88,6 @@ def at_least_ms(first_ms: float) -> float:
     return (first_ms - _FIRST_RUN_ADDS_MS) / _FIRST_RUN_TAKES
 
 
-def lost_ms(plan: TimingPlan, best_ms: float | None) -> float | None:
-    """A kernel that takes at least this long has lost, so that its first checked run is enough; None: no
-    kernel has. best_ms: the fastest median of the problem so far."""
-    if best_ms is None or not plan.sequential or plan.exact_samples is not None:
-        return None
-    return plan.far_behind * best_ms
-
-
 def time_kernel(
     sample: Sampler, plan: TimingPlan, look: Sampler | None = None, best_ms: float | None = None
 ) -> tuple[Timing, bool]:

@@ -24,7 +24,7 @@ import numpy as np
 from tile_oracle.arch.time_bound import impossible
 from tile_oracle.device.audit import Audit
 from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused
-from tile_oracle.device.timing import CENSORED, Timing, at_least_ms, lost_ms, summarise, time_kernel
+from tile_oracle.device.timing import CENSORED, Timing, at_least_ms, summarise, time_kernel
 from tile_oracle.measure.commands import Apply, Command, Final, Load, Open, Quit, Run, command_in
 from tile_oracle.measure.guardian import CONTAINED
 from tile_oracle.measure.protocol import Channel, ChannelClosed, Message, OwnChannel
@@ -133,10 +133,7 @@ class Worker:
         device, binary = self._device, self._binary(command.binary)
         self._begin(command.id, command.kernel)
         before, timed_before = device.kernel_seconds, device.timed_ms
-        best_ms = _least(self._best_ms, command.best_ms)
-        # A run on warm caches says nothing about cold ones.
-        all_checks = command.all_checks or device.cold_cache
-        check = device.check(binary, None if all_checks else lost_ms(self._plan, best_ms))
+        check = device.check(binary, command.lost_ms)
         answer: Message = {
             "done": command.id,
             "status": check.status,
@@ -146,6 +143,7 @@ class Worker:
             "tainted": check.tainted,
             "again": check.again,
             "facts": dict(check.facts),
+            "check_ms": 1e3 * (device.kernel_seconds - before),
         }
         if check.lost_in_ms is not None:
             once = replace(summarise(np.array([check.lost_in_ms])), sampling=CENSORED)
@@ -158,7 +156,7 @@ class Worker:
                     lambda count: device.sample(binary, count),
                     self._plan,
                     lambda count: device.look(binary, count),
-                    best_ms,
+                    _least(self._best_ms, command.best_ms),
                 )
                 verify_timed(device, binary)
                 refuse_impossible(device, self._problem, timing)

@@ -22,7 +22,7 @@ from tile_oracle.model.noise import NoiseModel, enough_repeats, measured_noise
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
-from tile_oracle.record.final import final_measurements, problems_of, records_op
+from tile_oracle.record.final import final_measurements, is_censored, problems_of, records_op
 from tile_oracle.training.training_rows import pair_columns_of, training_rows
 
 WORST = 10
@@ -180,9 +180,9 @@ def _reason(row: Mapping[Hashable, Any], noise: NoiseModel, outside: Mapping[str
 
 
 def _pairs(rankings: pd.DataFrame, final: pd.DataFrame) -> pd.DataFrame:
-    """The ranked ok pairs with all the columns of problem and kernel, in order."""
+    """The ranked ok pairs of known time with all the columns of problem and kernel, in order."""
     names = ["problem", "kernel", *pair_columns_of(records_op(final)), "latency_ms"]
-    ok = final.loc[final["status"] == "ok", list(dict.fromkeys(names))]
+    ok = final.loc[(final["status"] == "ok") & ~is_censored(final), list(dict.fromkeys(names))]
     return rankings[list(COLUMNS)].merge(ok, on=["problem", "kernel"])
 
 

@@ -60,7 +60,7 @@ def select(
     Columns, besides those of `problem_table` and `find_oracles`:
 
     - `pick_kernel`, `pick_predicted_tflops`, `pick_status`, `pick_detail`, `pick_tflops`,
-      `pick_latency_ms`, `pick_remeasured`;
+      `pick_latency_ms`, `pick_remeasured`, `pick_at_least_ms` (of a censored time, else null);
     - `coverage`: one of COVERAGE. A problem without an ok kernel, or whose pick was not measured or was too
       noisy, has no efficiency; it does not count as 0;
     - `efficiency`: TFLOPS of the pick / TFLOPS of the oracle, 0 to 1; 0 if the pick is not ok; null unless
@@ -84,7 +84,7 @@ def select(
     by_problem = table.set_index("problem")
 
     picks = ranked[ranked["rank"] == 1].set_index("problem")
-    for name in ("kernel", "predicted_tflops", "status", "detail", "tflops", "latency_ms", "remeasured"):
+    for name in ("kernel", "predicted_tflops", *_MEASURED):
         by_problem[f"pick_{name}"] = picks[name]
     found = ranked[ranked["kernel"] == ranked["oracle_kernel"]].set_index("problem")
     by_problem["oracle_rank"] = found["rank"].astype("Int64")
@@ -148,7 +148,7 @@ def _with_new_oracles(table: pd.DataFrame, ranked: pd.DataFrame, promoted: pd.Se
 
 
 def _with_measurements(frame: pd.DataFrame, final: pd.DataFrame) -> pd.DataFrame:
-    measured = final[["problem", "kernel", *_MEASURED]]
+    measured = final.reindex(columns=["problem", "kernel", *_MEASURED]).astype({"at_least_ms": "float64"})
     return frame.merge(measured, on=["problem", "kernel"], how="left", validate="one_to_one")
 
 
@@ -251,7 +251,7 @@ def fixed_kernels(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-_MEASURED = ("status", "detail", "tflops", "latency_ms", "remeasured")
+_MEASURED = ("status", "detail", "tflops", "latency_ms", "remeasured", "at_least_ms")
 
 
 def _checked(rankings: pd.DataFrame | None) -> pd.DataFrame:

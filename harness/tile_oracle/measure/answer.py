@@ -10,7 +10,7 @@ from tile_oracle.targets.device_state import DeviceState
 
 _ANSWER_FIELDS = (
     *("status", "detail", "latency_ms", "latency_min_ms", "spread", "samples", "check", "check_points"),
-    *("busy_ms", "facts", "precision", "sampling", "at_least_ms"),
+    *("busy_ms", "check_ms", "facts", "precision", "sampling", "at_least_ms"),
 )
 
 

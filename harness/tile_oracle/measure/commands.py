@@ -39,14 +39,14 @@ class Load(_Command):
 
 class Run(_Command):
     """Check and time a kernel. samples: send every sample. best_ms: the fastest median of the problem.
-    all_checks: make all checks, even of a kernel that has lost."""
+    lost_ms: a kernel has lost that takes at least this long, so that its first checked run is enough."""
 
     id: int
     binary: str
     samples: bool = False
     kernel: str = ""
     best_ms: float | None = None
-    all_checks: bool = False
+    lost_ms: float | None = None
     token: str = ""
 
 

@@ -18,6 +18,21 @@ _FAR_BEHIND = 2.0
 """A pick this many times slower than the best is not measured again: noise cannot change the conclusion."""
 
 
+ALWAYS_IN_FULL = 8
+"""So many of a problem's fastest kernels are checked and timed in full, however far apart they are."""
+
+
+def has_lost_ms(fastest_ms: Sequence[float], settings: SweepSettings) -> float | None:
+    """A kernel that takes at least this long has lost; None: none has yet. fastest_ms: the fastest times of
+    the problem so far, sorted."""
+    plan = settings.timing
+    if not plan.sequential or plan.exact_samples is not None or settings.cold_cache:
+        return None  # each kernel is to be timed alike; a check says nothing about cold caches
+    if len(fastest_ms) < ALWAYS_IN_FULL:
+        return None
+    return max(plan.far_behind * fastest_ms[0], fastest_ms[ALWAYS_IN_FULL - 1])
+
+
 def choose_leaders(
     swept: Iterable[Measurement], picks: Collection[Kernel], settings: SweepSettings
 ) -> list[Measurement]:

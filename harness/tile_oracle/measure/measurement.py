@@ -20,10 +20,11 @@ class Measurement:
     latency_ms: median of the samples. latency_min_ms: fastest sample. spread: interquartile range divided by
     the median. samples: number of samples. precision: half-width of the median's interval / the median.
     sampling: full, coarse, exact or censored (tile_oracle.device.timing), "" if unknown. check: full,
-    product, spot or none. busy_ms: time of warm-up and timed runs by the device's clock. state: clocks,
-    temperature and throttling, if known. facts: the driver's facts about the loaded kernel, if known.
-    known_failure: the status of the pair if the baseline lists it as a known failure, else "". at_least_ms:
-    the least time of a kernel that had lost by its first checked run, whose time latency_ms is; else NaN.
+    product, spot or none. busy_ms: time of warm-up and timed runs by the device's clock.
+    check_ms: time of checks by the host's clock. state: clocks, temperature and throttling, if known. facts:
+    the driver's facts about the loaded kernel, if known. known_failure: the status of the pair if the
+    baseline lists it as a known failure, else "". at_least_ms: the least time of a kernel that had lost by
+    its first checked run, whose time latency_ms is; else NaN.
     """
 
     problem: Problem
@@ -38,6 +39,7 @@ class Measurement:
     check: str = "none"
     check_points: int = 0
     busy_ms: float = math.nan
+    check_ms: float = math.nan
     state: DeviceState = DeviceState()  # noqa: RUF009  frozen
     facts: Mapping[str, int] = field(default_factory=dict)
     sample_ms: tuple[float, ...] = ()
@@ -69,6 +71,7 @@ class Measurement:
             "spread": self.spread,
             "tflops": self.tflops,
             "busy_ms": self.busy_ms,
+            "check_ms": self.check_ms,
             "at_least_ms": self.at_least_ms,
         }
         return {

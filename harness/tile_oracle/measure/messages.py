@@ -71,6 +71,7 @@ class _Done(Struct):
     sampling: Literal["", "full", "coarse", "exact", "censored"] = ""
     at_least_ms: float | None = None
     busy_ms: float = 0.0
+    check_ms: float = 0.0
     sample_ms: list[float] = []
     state: dict[str, str | float | int | bool | None] | None = None
 
@@ -105,7 +106,7 @@ def _plausible(done: _Done) -> bool:
     """Whether the numbers of a result are plausible: finite, ordered, and present where required."""
     if not (math.isfinite(done.kernel_seconds) and done.kernel_seconds >= 0):
         return False
-    if not (math.isfinite(done.busy_ms) and done.busy_ms >= 0):
+    if not all(math.isfinite(ms) and ms >= 0 for ms in (done.busy_ms, done.check_ms)):
         return False
     if done.precision is not None and not (math.isfinite(done.precision) and done.precision >= 0):
         return False

@@ -28,7 +28,14 @@ from tile_oracle.measure.commands import Apply, Run
 from tile_oracle.measure.containment import Containment
 from tile_oracle.measure.in_turn import InTurn
 from tile_oracle.measure.kernel_order import KernelOrder
-from tile_oracle.measure.leaders import choose_leaders, leaders_left, may_win_yet, standing
+from tile_oracle.measure.leaders import (
+    ALWAYS_IN_FULL,
+    choose_leaders,
+    has_lost_ms,
+    leaders_left,
+    may_win_yet,
+    standing,
+)
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.row import row_of
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -89,8 +96,8 @@ class Supervisor:
         self._in_turn = InTurn(self._link, target, settings)
         self._order = KernelOrder()
         self._build_wait_s = 0.0
-        self._best_ms: float | None = None
-        """The fastest known time of the problem that is swept."""
+        self._fastest_ms: list[float] = []
+        """The fastest known times of the problem that is swept, sorted."""
         self._wanted: Callable[[Kernel], bool] | None = None
         self._all_checks: set[Kernel] = set()
         """The kernels that pass all checks, even if they have lost."""
@@ -199,7 +206,7 @@ class Supervisor:
         swept = [m for m in known if m.round < ROUND_FINAL]
         earlier = [m for m in known if m.round >= ROUND_FINAL]
         known_before = len(swept)
-        self._best_ms = min((m.latency_ms for m in swept if m.ok), default=None)
+        self._fastest_ms = sorted(m.latency_ms for m in swept if m.ok)[:ALWAYS_IN_FULL]
 
         waiting: deque[tuple[Kernel, Future[BuildResult]]] = deque()
         for kernel in self._order.ordered(kernels) if self.settings.timing.sequential else kernels:
@@ -283,7 +290,7 @@ class Supervisor:
                 measurement = Measurement(problem, job.kernel, "wrong", "changed its inputs")
             if measurement.ok:
                 self._link.trust(problem, job.binary)
-                self._best_ms = min(self._best_ms or measurement.latency_ms, measurement.latency_ms)
+                self._fastest_ms = sorted([*self._fastest_ms, measurement.latency_ms])[:ALWAYS_IN_FULL]
             if has_spoilt_its_worker(answer):
                 self._requeue(waiting, jobs)
                 self._link.drop()
@@ -353,8 +360,9 @@ class Supervisor:
                 identity = self._link.new_id()
                 path = result.binary.path
                 waiting.popleft()
-                every = kernel in self._all_checks
-                self._link.send(Run(identity, str(path), keep_samples, kernel.name, self._best_ms, every))
+                best_ms = self._fastest_ms[0] if self._fastest_ms else None
+                lost_ms = None if kernel in self._all_checks else has_lost_ms(self._fastest_ms, self.settings)
+                self._link.send(Run(identity, str(path), keep_samples, kernel.name, best_ms, lost_ms))
                 jobs[identity] = _Job(kernel, path, alone=not self._link.used)
                 self._link.use()
                 if second_try:

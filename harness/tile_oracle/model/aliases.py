@@ -19,6 +19,7 @@ from tile_oracle.features.schemas import flops_of
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.model.noise import NoiseModel
 from tile_oracle.operation import operation_named
+from tile_oracle.record.final import is_censored
 from tile_oracle.record.schema import kernel_columns
 
 LEAST_SHARED_PROBLEMS = 20
@@ -150,7 +151,10 @@ def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases
     then the first. Times are compared only with at least 20 shared problems.
     """
     noise = noise or NoiseModel()
-    table = rows.pivot_table(index="problem", columns="kernel", values="latency_ms", aggfunc="median")
+    known = rows["latency_ms"].where(~is_censored(rows))
+    table = rows.assign(latency_ms=known).pivot_table(
+        index="problem", columns="kernel", values="latency_ms", aggfunc="median", dropna=False
+    )
     names = [str(name) for name in table.columns]
     times = table.to_numpy(dtype=np.float64)
     hashes = _hashes(rows)

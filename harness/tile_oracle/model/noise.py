@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.features.feature_table import Array
+from tile_oracle.record.final import is_censored
 
 _LEAST_REPEATS = 200
 _ROBUST = 1.4826
@@ -76,7 +77,7 @@ def enough_repeats(records: pd.DataFrame) -> bool:
 
 def _repeated(records: pd.DataFrame) -> pd.DataFrame:
     """`pair` and `log` (natural log of the time) of the ok rows of pairs with several."""
-    ok = records[(records["status"] == "ok") & (records["latency_ms"] > 0)]
+    ok = records[(records["status"] == "ok") & (records["latency_ms"] > 0) & ~is_censored(records)]
     log_time = np.log(ok["latency_ms"].to_numpy(dtype=np.float64))
     table = pd.DataFrame(
         {"pair": ok["problem"].astype(str) + " " + ok["kernel"].astype(str), "log": log_time}

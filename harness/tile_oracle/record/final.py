@@ -62,10 +62,10 @@ def final_measurements(records: pd.DataFrame, only: Collection[str] | None = Non
     repeated runs. The deciding record is the first that applies:
 
     1. a row that is wrong, else flaky, else crash, else timeout, in whatever round;
-    2. the latest ok row of the highest round: the second measurement replaces the first, which is biased
-       because the pair was selected by it. If the second measurement is noisy or device_lost, the ok row of
-       the sweep stands. If pairs of a problem were measured again in several rounds, their latencies are
-       those of `latencies_over_rounds`;
+    2. the latest ok row of the highest round, one that is not censored before one that is: the second
+       measurement replaces the first, which is biased because the pair was selected by it. If the second
+       measurement is noisy or device_lost, the ok row of the sweep stands. If pairs of a problem were
+       measured again in several rounds, their latencies are those of `latencies_over_rounds`;
     3. the latest row of the highest round.
 
     Columns: those of the records (latency and tflops null unless ok or noisy), then `remeasured` (bool:
@@ -86,7 +86,7 @@ def final_measurements(records: pd.DataFrame, only: Collection[str] | None = Non
     round_ = frame["round"].to_numpy(dtype=np.int64)
     status = frame["status"].astype(object)
     weight = status.map({"ok": _OK, **_STICKY}).fillna(0).to_numpy(dtype=np.int64)
-    order = np.lexsort((_when(frame), round_, weight, kernel_codes, problem_codes))
+    order = np.lexsort((_when(frame), ~is_censored(frame), round_, weight, kernel_codes, problem_codes))
     pair = problem_codes.astype(np.int64) * max(len(kernel_names), 1) + kernel_codes
     last = np.ones(len(order), dtype=bool)
     last[:-1] = pair[order][1:] != pair[order][:-1]
@@ -108,6 +108,13 @@ def final_measurements(records: pd.DataFrame, only: Collection[str] | None = Non
     sweep = sweep[~sweep.index.duplicated(keep="last")]
     final["sweep_tflops"] = sweep.reindex(pair[chosen]).to_numpy()
     return final
+
+
+def is_censored(records: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which rows have a lower bound of the time (at_least_ms) and one run that was checked in part."""
+    if "at_least_ms" not in records:
+        return np.zeros(len(records), dtype=bool)
+    return np.asarray(records["at_least_ms"].notna(), dtype=bool)
 
 
 def _places(names: pd.Index) -> npt.NDArray[np.int64]:

@@ -78,7 +78,7 @@ class _Rows:
         at_least = self._numbers("at_least_ms")
         self._refuse(_not_positive(at_least), "at_least_ms is not a positive number")
         self._refuse(at_least > latency, "at_least_ms is more than latency_ms")
-        for name in ("spread", "busy_ms"):
+        for name in ("spread", "busy_ms", "check_ms"):
             values = self._numbers(name)
             self._refuse((values < 0) | np.isinf(values), f"{name} is negative or infinite")
         self._refuse(_not_positive(tflops), "tflops is not a positive number")

@@ -88,6 +88,11 @@ _TAIL = (
     Column("check_points", pa.int64(), "output values compared with the exact result"),
     Column("busy_ms", pa.float64(), "warm-up and timed runs together, by the device's own clock"),
     Column(
+        "check_ms",
+        pa.float64(),
+        "check runs and the comparison of their results, by the host's clock; null in older records",
+    ),
+    Column(
         "build_wait_ms",
         pa.float64(),
         "time before it in which the device had nothing to run, because kernels were being compiled; null in "

@@ -232,7 +232,7 @@ _REPORTED = frozenset(
         "spills",
         "workgroups_per_cu",
     }
-    | {"loop_matrix_instructions", "binary_bytes", "check", "check_points"}
+    | {"loop_matrix_instructions", "binary_bytes", "check", "check_points", "at_least_ms"}
 )
 
 

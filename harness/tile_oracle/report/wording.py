@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from tile_oracle.judge.verdict import FAILED, Verdict
 from tile_oracle.operation import operation_named
 from tile_oracle.pages.words import count, few, one_line, percent
 from tile_oracle.problem import kernel_prefix, problem_from_id
+from tile_oracle.record.final import is_censored
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.picker_figures import PickerFigures
@@ -63,6 +65,9 @@ def _shortfall(row: Mapping[str, Any]) -> str:
     if row["pick_kernel"] == row["oracle_kernel"]:
         return "the pick is the oracle"
     parts = [_misjudged("pick", row["pick_predicted_tflops"], row["pick_tflops"])]
+    if row.get("pick_at_least_ms", math.nan) > 0:
+        most = 100.0 * row["efficiency"] * row["pick_latency_ms"] / row["pick_at_least_ms"]
+        parts.append(f"far behind after one run: an efficiency of at most {percent(min(100.0, most))}")
     if pd.isna(row["oracle_rank"]):
         parts.append("oracle not ranked")
     else:
@@ -133,6 +138,8 @@ def pairs_sentence(data: ReportData) -> str:
     measured = scope.measured or len(data.final)
     done = "replayed" if data.run.replayed else "measured"
     parts = [f"{count(len(data.selection), 'problem')}, {count(measured, 'pair')} {done}"]
+    if censored := int(is_censored(data.final).sum()):
+        parts.append(f"{censored:,} of them far behind after one checked run")
     if scope.unrecorded:
         parts.append(f"{scope.unrecorded:,} never recorded")
     if scope.left:

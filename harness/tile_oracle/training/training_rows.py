@@ -12,7 +12,7 @@ from tile_oracle.features.code_table import CODE_COLUMNS
 from tile_oracle.features.schemas import flops_of
 from tile_oracle.kernel.named import is_named
 from tile_oracle.operation import operation_named
-from tile_oracle.record.final import check_caches, records_op
+from tile_oracle.record.final import check_caches, is_censored, records_op
 from tile_oracle.record.schema import kernel_columns, problem_columns
 
 IMPORTANCE = "importance"
@@ -31,8 +31,9 @@ class TrainingRows:
     """One row per problem and kernel.
 
     `table` has `problem` (id), `kernel` (name), all their fields, `latency_ms` (median of the pair's
-    measurements), `tflops`, `measurements` (their number) and, if the records have them, `source_hash` and
-    the metrics of the binary (CODE_COLUMNS). `left_out`: number of unused records by reason.
+    measurements), `tflops`, `measurements` (their number) and, if the records have them, `source_hash`,
+    `at_least_ms` and the metrics of the binary (CODE_COLUMNS). `left_out`: number of unused records by
+    reason.
     """
 
     table: pd.DataFrame
@@ -110,15 +111,20 @@ def with_importance(table: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
 
 
 def _one_a_pair(rows: pd.DataFrame) -> pd.DataFrame:
-    """The median time of each pair, over its last round."""
+    """The median time of each pair, over its last round. A censored time counts only where there is no other:
+    as a sample of one run, with its lower bound."""
     keys = ["problem", "kernel"]
+    censored = is_censored(rows)
+    if censored.any():
+        known = pd.MultiIndex.from_frame(rows.loc[~censored, keys].astype(str))
+        rows = rows[~(censored & pd.MultiIndex.from_frame(rows[keys].astype(str)).isin(known))]
     if "round" in rows and rows["round"].nunique() > 1:
         last = rows.groupby(keys, sort=False)["round"].transform("max")
         rows = rows[rows["round"] == last]
     grouped = rows.groupby(keys, sort=True)
     table = grouped[list(pair_columns_of(records_op(rows)))].first()
     table["latency_ms"] = grouped["latency_ms"].median()
-    for name in ("source_hash", *CODE_COLUMNS):
+    for name in ("source_hash", "at_least_ms", *CODE_COLUMNS):
         if name in rows:
             table[name] = grouped[name].first()
     table["measurements"] = grouped.size()
