@@ -16,7 +16,6 @@ from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.inspect import inspect_binary
 from tile_oracle.compiling.isa import Isa, resolve_isa, this_cpu
 from tile_oracle.compiling.toolchain import Toolchain, find_toolchain
-from tile_oracle.compiling.use_marks import GUARD, USE_FOLDER
 from tile_oracle.errors import BuildError
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
@@ -358,7 +357,7 @@ def test_closing_stops_compilers_and_drops_the_queue(
     for future in (*futures, builder.submit(make_kernel(5))):
         with pytest.raises(BuildError, match="closed"):
             future.result(timeout=10)
-    assert everything_in(builder.cache.folder) == [builder.cache.folder / USE_FOLDER / GUARD]
+    assert everything_in(builder.cache.folder) == []
 
 
 def test_compilers_run_in_parallel(

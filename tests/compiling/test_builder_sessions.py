@@ -15,7 +15,6 @@ import pytest
 
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.cache import BuildCache
-from tile_oracle.compiling.use_marks import GUARD
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 MakeKernel = Callable[..., GroupedConvKernel]
@@ -70,7 +69,7 @@ def test_one_session_compiles_and_the_others_wait(
     assert all(answer["compiled"] + answer["cached"] == 3 for answer in answers)
     assert len({tuple(answer["hashes"]) for answer in answers}) == 1
     kinds = sorted(path.name for path in files_of(tmp_path / "cache"))
-    assert kinds == sorted(["entry.json", "kernel.cpp", "kernel.so"] * 3 + [GUARD])
+    assert kinds == sorted(["entry.json", "kernel.cpp", "kernel.so"] * 3)
 
 
 @pytest.mark.parametrize("seed", range(4))

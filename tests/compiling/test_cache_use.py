@@ -2,21 +2,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tile_oracle
 from tile_oracle.cli import main
 from tile_oracle.compiling.cache import BuildCache, content_key
 from tile_oracle.compiling.cache_use import IN_USE_S, entries_in, prune
-from tile_oracle.compiling.use_marks import GUARD, USE_FOLDER
 
 NOW_S = time.time()
 DAY_S = 24 * 3600.0
@@ -131,40 +126,3 @@ def test_an_invalid_limit_is_refused(
     with pytest.raises(SystemExit):
         main(["cache", "--build-dir", str(tmp_path), "--prune", f"{option}={text}"])
     assert repr(text) in capsys.readouterr().err
-
-
-def test_entries_in_use_by_a_live_session_are_kept(tmp_path: Path) -> None:
-    used, other = put(tmp_path, 1, 40), put(tmp_path, 2, 40)
-    program = "import os, sys; from pathlib import Path; from tile_oracle.compiling.cache import BuildCache\n"
-    program += "cache = BuildCache(Path(sys.argv[1])); assert cache.find(sys.argv[2])\n"
-    program += "print(flush=True); sys.stdin.read(); os._exit(9)"
-    session = subprocess.Popen(
-        [sys.executable, "-c", program, tmp_path, used],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(tile_oracle.__file__).parent.parent)},
-    )
-    assert session.stdout is not None
-    session.stdout.readline()
-    place = tmp_path / used[:2] / f"{used}.entry"
-    long_ago = time.time() - 40 * 24 * 3600
-    os.utime(place, (long_ago, long_ago))  # a session that looked it up that long ago, and still runs
-    first = prune(tmp_path, time.time(), unused_for_s=24 * 3600.0 * 30)
-    assert [entry.key for entry in first.removed] == [other]
-    session.communicate()
-    second = prune(tmp_path, time.time(), unused_for_s=24 * 3600.0 * 30)
-    assert [entry.key for entry in second.removed] == [used]
-    assert not list((tmp_path / "use").glob("*.keys"))
-
-
-def test_threads_share_one_mark_file_which_closing_removes(tmp_path: Path) -> None:
-    keys = [put(tmp_path, number, 400) for number in range(64)]
-    cache = BuildCache(tmp_path)
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(cache.mark, keys))
-    (marks,) = (tmp_path / USE_FOLDER).glob("*.keys")
-    assert sorted(marks.read_text().split()) == sorted(keys)
-    assert prune(tmp_path, NOW_S, unused_for_s=DAY_S).removed == ()
-    cache.close()
-    assert [path.name for path in (tmp_path / USE_FOLDER).iterdir()] == [GUARD]
-    assert len(prune(tmp_path, NOW_S, unused_for_s=DAY_S).removed) == len(keys)

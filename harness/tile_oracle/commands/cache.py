@@ -38,7 +38,7 @@ def _scaled(text: str, units: dict[str, float] | dict[str, int], what: str) -> f
 CACHE_ARGUMENTS = Group(
     (
         flag("--cache", "show only what the cache holds, by kind"),
-        flag("--prune", "remove what the next two options say; nothing that was used in the last day"),
+        flag("--prune", "remove what the next two options say; nothing that was used in the last week"),
         argument("--unused-for", "TIME", "entries unused for this long: 12h, 30d, 8w", type=_duration),
         argument("--keep", "SIZE", "the oldest entries above this size: 500MiB, 2GiB", type=_size),
         flag("--dry-run", "with --prune: only list what would be removed"),
@@ -113,7 +113,7 @@ def _document(folder: Path, entries: Sequence[EntryUse], now_s: float) -> dict[s
 def _said(done: Pruned, dry_run: bool) -> str:
     word = "would remove" if dry_run else "removed"
     stays = f"{_amount(done.kept)} stay" if done.kept else "nothing stays"
-    always = f"what was used in the last {IN_USE_S / 3600:.0f} h always does"
+    always = f"what was used in the last {IN_USE_S / _DAY_S:.0f} days always does"
     return f"{word} {_amount(done.removed)}; {stays} ({always})"
 
 

@@ -161,12 +161,7 @@ class BinaryMaker:
             self._timeout_s,
             CodeVerifier(self._arch, ""),
         )
-        try:
-            binary = native.device_work()
-            self.cache.mark(binary.source_hash)
-            return binary
-        finally:
-            native.close()
+        return native.device_work()
 
     def report(self, kernel: Kernel, binary: Binary) -> Report:
         """The verifier's report on a binary of the kernel. Raises BuildError without its assembly."""
@@ -182,10 +177,6 @@ class BinaryMaker:
         """Kills all running compilers; `make` raises BuildError from now on."""
         if self._compiler is not None:
             self._compiler.stop()
-
-    def close(self) -> None:
-        """Closes the cache. Safe to call twice."""
-        self.cache.close()
 
     def _found(self, compiler: Compiler, kernel: Kernel, key: str, entry: CacheEntry) -> BuildResult:
         log = entry.facts.get("log")

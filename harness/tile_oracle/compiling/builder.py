@@ -220,7 +220,6 @@ class Builder:
         self._queue.close()
         self._maker.stop()
         self._queue.join()
-        self._maker.close()
 
     def __enter__(self) -> Builder:
         return self

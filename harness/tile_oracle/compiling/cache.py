@@ -7,8 +7,6 @@ Layout of the folder:
     ab/abcdef….entry/kernel.cpp     its translation unit, for reference (kernel.hip, kernel.cu)
     ab/abcdef….lock                 locked by the session that builds this entry
     ab/abcdef….log                  compiler output of this entry's last failed build
-    use/….keys                      the entries that a live session uses; the session locks the file
-    use/prune.lock                  exclusive for pruning, shared for recording a key
     work/…                          working folders of running compilers
 
 A complete entry is renamed into place, so an entry is never partial. A killed compiler leaves a work folder,
@@ -31,7 +29,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.compiling.use_marks import UseMarks
 from tile_oracle.errors import BuildError
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.locks import take
@@ -90,8 +87,8 @@ class CacheEntry:
 class BuildCache:
     """The cache.
 
-    Lookups write nothing but use marks, and skip those where the folder is read-only. A read-only cache
-    therefore works as long as every lookup hits.
+    Lookups write nothing but the time of last use. A read-only cache therefore works as long as every lookup
+    hits.
     """
 
     def __init__(self, folder: Path, suffix: str = ".so", source_suffix: str = ".cpp") -> None:
@@ -103,7 +100,6 @@ class BuildCache:
         check_trusted(self.folder, _WHAT)
         self._binary, self._source = "kernel" + suffix, "kernel" + source_suffix
         self._swept = False
-        self._uses = UseMarks(self.folder)
 
     def _place(self, key: str, suffix: str) -> Path:
         if not _KEY.fullmatch(key):
@@ -117,7 +113,6 @@ class BuildCache:
         """
         folder = self._place(key, ".entry")
         check_part_trusted((self.folder, folder.parent, folder, folder / self._binary), self.folder, _WHAT)
-        self._uses.mark(key)
         try:
             facts = json.loads((folder / _FACTS).read_bytes())
             content = (folder / self._binary).read_bytes()
@@ -131,14 +126,6 @@ class BuildCache:
             if time.time() - folder.stat().st_mtime > _USE_NOTED_S:
                 os.utime(folder)
         return CacheEntry(folder / self._binary, len(content), facts)
-
-    def mark(self, key: str) -> None:
-        """Marks the entry of a key as used until `close`, so that pruning keeps it."""
-        self._uses.mark(key)
-
-    def close(self) -> None:
-        """Releases the use marks. The cache stays usable; another lookup marks the entry again."""
-        self._uses.close()
 
     def try_lock(self, key: str) -> KeyLock | None:
         """Locks a key for building; None while another session holds the lock. Raises BuildError."""
@@ -177,7 +164,6 @@ class BuildCache:
         `binary` is in a work folder and is moved from there. The caller holds the key's lock.
         """
         place = self._place(key, ".entry")
-        self._uses.mark(key)
         with self._writing():
             content = binary.read_bytes()
             entry = binary.parent / "entry"

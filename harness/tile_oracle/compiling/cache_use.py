@@ -1,7 +1,7 @@
 """Lists the entries of the binary cache and prunes those not used for a long time.
 
 Pruning is safe while sessions build and load: an entry is removed by one rename, under its build lock.
-Entries that a live session uses (build.use_marks) or that were used within the last day are always kept.
+Entries that were used within the last week are always kept: a session that looked them up may still run.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.compiling.cache import BuildCache
-from tile_oracle.compiling.use_marks import USE_FOLDER, nobody_begins
 from tile_oracle.errors import BuildError
 from tile_oracle.files.disk_errors import disk_errors_as
 
-IN_USE_S = 24 * 3600.0
+IN_USE_S = 7 * 24 * 3600.0
 """An entry used this recently may still be loaded by a running session, so it is never removed."""
 
 _SUFFIX = ".entry"
@@ -81,7 +80,7 @@ def prune(
     removed: list[EntryUse] = []
     kept = [entry for entry in entries if entry not in chosen]
     for count, entry in enumerate((entry for entry in entries if entry in chosen), start=1):
-        gone = _remove(cache, entry, dry_run)
+        gone = dry_run or _removed(cache, entry)
         (removed if gone else kept).append(entry)
         if progress is not None:
             progress(count, len(chosen))
@@ -103,29 +102,20 @@ def _chosen(
     return frozenset(chosen)
 
 
-def _remove(cache: BuildCache, entry: EntryUse, dry_run: bool) -> bool:
-    if dry_run and not (cache.folder / USE_FOLDER).is_dir():
-        return True
-    with disk_errors_as(BuildError, f"the build folder {cache.folder} cannot be pruned"):
-        if dry_run:
-            with nobody_begins(cache.folder) as used:
-                return entry.key not in used
-        return _removed(cache, entry)
-
-
 def _removed(cache: BuildCache, entry: EntryUse) -> bool:
-    lock = cache.try_lock(entry.key)
-    if lock is None:
-        return False
-    with lock, cache.work_folder() as work:
-        place = cache.folder / entry.key[:2] / (entry.key + _SUFFIX)
-        with suppress(FileNotFoundError):
-            with nobody_begins(cache.folder) as used:
-                if entry.key in used or place.stat().st_mtime != entry.used_s:
+    """Whether an entry was free and was removed. Raises BuildError."""
+    with disk_errors_as(BuildError, f"the build folder {cache.folder} cannot be pruned"):
+        lock = cache.try_lock(entry.key)
+        if lock is None:
+            return False
+        with lock, cache.work_folder() as work:
+            place = cache.folder / entry.key[:2] / (entry.key + _SUFFIX)
+            with suppress(FileNotFoundError):
+                if place.stat().st_mtime != entry.used_s:
                     return False
                 place.rename(work / "pruned")
-            shutil.rmtree(work / "pruned", ignore_errors=True)
-    return True
+                shutil.rmtree(work / "pruned", ignore_errors=True)
+        return True
 
 
 def _what(place: Path) -> str:
