@@ -1,9 +1,8 @@
 """Problem sets: files of problems. Shipped sets are given by name, a user's own files by path.
 
 A user's file is a CSV table (`problem_list.problem_table`) or the same in JSON
-(`problem_list.json_problems`), a Python file of tile_engine's problems (`problem_list.tile_engine`), the
-records of a run (`problem_list.recorded`), or another program's file (`foreign.formats`). The file's name or
-first lines decide which. Shipped sets are CSV.
+(`problem_list.json_problems`), the records of a run (`problem_list.recorded`), or another program's file
+(`foreign.formats`). The file's name or first lines decide which. Shipped sets are CSV.
 """
 
 from __future__ import annotations
@@ -27,14 +26,13 @@ from tile_oracle.foreign.list_file import MAX_LINE_BYTES, ListFile, quoted
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem_list.problem_table import SOURCE_COLUMN, ProblemTable
-from tile_oracle.problem_list.tile_engine import engine_problems
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
 MAX_ROWS = 1_000_000
 MAX_FILE_BYTES = 256 * 2**20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_LIST_OF_FILE = re.compile(r"(?P<path>.+\.(?P<kind>py|csv|txt|log|json)):(?P<list>[A-Za-z_][A-Za-z0-9_]*)")
+_LIST_OF_FILE = re.compile(r"(?P<path>.+\.(?:csv|txt|log|json)):(?P<list>[A-Za-z_][A-Za-z0-9_]*)")
 _SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]*(?::[A-Za-z0-9_]*)?$")
 
 
@@ -65,8 +63,8 @@ def list_problem_sets() -> tuple[str, ...]:
 
 
 def load_problem_set(name_or_path: str | os.PathLike[str]) -> ProblemSet:
-    """Loads a shipped set by name, or a user's own file by path (`is_path`). `FILE.py:NAME` is one list of a
-    Python file, `FILE.csv:ARCH` the rows of an architecture in a table of AITER.
+    """Loads a shipped set by name, or a user's own file by path (`is_path`). `FILE.csv:ARCH` are the
+    rows of an architecture in a table of AITER.
 
     Repeated problems are an error in a shipped set; in a user's own file they are counted and left out.
     Raises ProblemSetError, one line with file, line number, error and fix.
@@ -83,7 +81,7 @@ def load_problem_set(name_or_path: str | os.PathLike[str]) -> ProblemSet:
     except RuntimeError as error:
         raise ProblemSetError(f"{quoted(text)}: {error}; write the whole path") from None
     if of_file:
-        name = of_file["list"] if of_file["kind"] == "py" else f"{_name_of(path)}_{of_file['list']}"
+        name = f"{_name_of(path)}_{of_file['list']}"
         return _load(path, name, repeats_allowed=True, list_name=of_file["list"])
     return _load(path, _name_of(path), repeats_allowed=path not in shipped.values())
 

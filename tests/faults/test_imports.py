@@ -58,7 +58,7 @@ def test_what_breaks_the_promise_is_seen(read, outcome: str) -> None:
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 
-@pytest.mark.parametrize("name", ["table in parquet", "records", "tile_engine list"])
+@pytest.mark.parametrize("name", ["table in parquet", "records"])
 def test_a_file_s_name_need_not_be_text(name: str) -> None:
     kind = BY_NAME[name]
     assert read_apart(kind, kind.sample(), os.fsdecode(b"\xff") + kind.file) == ("read", "")

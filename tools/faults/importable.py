@@ -79,16 +79,6 @@ def _records() -> bytes:
         return out.read_bytes()
 
 
-def _tile_engine() -> bytes:
-    calls = [
-        f"GroupedConvProblem(N=1, C=128, K={one.K}, G=1, Hi=32, Wi=32, Y=2, X=2, stride_h=2, stride_w=2, "
-        'dilation_h=1, dilation_w=1, pad_h=0, pad_w=0, direction="forward")'
-        for one in _PROBLEMS
-    ]
-    text = "from grouped_conv_utils import GroupedConvProblem\n\nTRAINING_PROBLEMS_FORWARD = [\n    {},\n]\n"
-    return text.format(",\n    ".join(calls)).encode()
-
-
 def _commands() -> bytes:
     return "\n".join([*map(driver_command, _PROBLEMS), ""]).encode()
 
@@ -142,7 +132,6 @@ KINDS = (
     FileKind("GEMM problem set", "gemms.csv", lambda: _shipped("gemm_smoke"), _PROBLEM_SET),
     FileKind("problems of records", "run.parquet", _records, _PROBLEM_SET),
     FileKind("MIOpenDriver lines", "layers.txt", _commands, _PROBLEM_SET),
-    FileKind("tile_engine list", "training.py", _tile_engine, _PROBLEM_SET),
     FileKind(
         "rule set",
         "rules.json",

@@ -31,7 +31,6 @@ examples:
   tile-oracle problems ./my_shapes.csv              the same for a file of your own
   tile-oracle problems forward_smoke --ids          only the ids, one per line
   tile-oracle problems layers.txt -o layers.csv     MIOpenDriver command lines as a problem set
-  tile-oracle problems problems/forward_training.py --dtype fp16 -o training.csv   tile_engine's lists
   tile-oracle problems forward_smoke --miopen       command lines that run the problems in MIOpen
 
 a file of your own:
@@ -50,9 +49,7 @@ _QUANTILES = (("min", 0.0), ("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("max",
 
 ABOUT = (
     "A table of the shipped problem sets or, given names or paths, each of them in detail. A file is a "
-    "CSV table, a list of MIOpenDriver command lines, a log or YAML file of rocBLAS and hipBLASLt, or a "
-    "Python file with tile_engine's problems, "
-    "which is parsed and never executed."
+    "CSV table, a list of MIOpenDriver command lines, or a log or YAML file of rocBLAS and hipBLASLt."
 )
 ARGUMENTS = (
     argument("sets", "NAME", "name of a shipped set, or path of a file of problems", nargs="*"),

@@ -169,7 +169,8 @@ TUNED = "an AITER table of tuned GEMMs"
 FORMATS: tuple[Format, ...] = (
     Format("a heuristic of Helion or Inductor", lambda head: _HEURISTIC.search(head.begin) is not None,
            why="it is code, which a picker of your own can call"),
-    Format("a list of tile_engine's problems", _ending(".py"), (PROBLEMS,)),
+    Format("a list of tile_engine's problems", _ending(".py"),
+           why="it is code; print its problems as a CSV table (docs/problem_lists.md)"),
     Format("a CK Builder config file", _ending(".conf"), (KERNELS,)),
     Format("a model of tilewright", _ending(".tilewright.bin"), why="it ranks hipBLASLt's solutions alone"),
     Format("a tree model without its feature_spec.json", lambda head: head.begin.startswith("tree\n"),

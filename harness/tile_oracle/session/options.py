@@ -169,7 +169,7 @@ class SessionOptions:
     problem_set: str | None = _option(
         "SETS",
         "measure these problem sets: names that `tile-oracle problems` lists, or paths of your own "
-        "files (CSV, MIOpenDriver command lines, tile_engine's .py), separated by commas. The "
+        "files (CSV, MIOpenDriver command lines), separated by commas. The "
         "plugin's own sweep runs, beside the tests that are named",
         section="What is measured",
         opens=True,
