@@ -246,8 +246,6 @@ def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[t
     known = recognised(listed.path, head)
     if known is not None and PROBLEMS not in known.taken_by:
         raise listed.error(known.said, 0)
-    if listed.path.suffix.lower() == ".py":
-        return engine_problems(listed, list_name)
     entries = None if known is None else known.entries_in(listed)
     if known is not None and entries is not None:
         arch, listed.asked = ("", list_name or "") if known.asks_layout else (list_name or "", "")

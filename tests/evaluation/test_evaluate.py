@@ -14,11 +14,10 @@ from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.compare import compare
-from tile_oracle.evaluation.evaluate import evaluate, noise_ceiling
+from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
 from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.judge.bootstrap import interval, mean, p10, paired_interval
-from tile_oracle.model.noise import NoiseModel
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.final import problems_of
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
@@ -43,8 +42,6 @@ def test_a_perfect_ranking(records: pd.DataFrame) -> None:
         found.headlines, 100.0
     )
     assert (found.efficiency.top_1_percent, found.efficiency.covered) == (100.0, 40)
-    assert found.aliases == {}
-    assert set(found.selection["reason"]) == {""}
     json.dumps(found.as_json(), allow_nan=False, default=str)
 
 
@@ -132,7 +129,7 @@ def test_what_is_outside_of_the_training_is_counted_or_left_out(
     assert document["extrapolating"]["picks"] == {}
     abstained = len(document["extrapolating"]["abstained"])
     assert document["efficiency"]["covered"] == records["problem"].nunique() - abstained
-    assert f"narrow picked nothing for {abstained} problems" in capsys.readouterr().out
+    assert f"the model picked nothing for {abstained} problems" in capsys.readouterr().out
 
     (tmp_path / "picks.csv").write_text("")
     assert main(["evaluate", str(tmp_path / "picks.csv"), str(tmp_path / "all.parquet"), "--abstain"]) != 0
@@ -146,9 +143,9 @@ def test_always_the_second_best(records: pd.DataFrame) -> None:
     assert found.headlines["min"].value == pytest.approx(100 * ratio.min())
     assert found.headlines["P10"].value == pytest.approx(100 * ratio.quantile(0.1))
     assert found.efficiency.top_1_percent == 0.0
-    assert found.top["top_2"].value == pytest.approx(100.0)
+    assert found.efficiency.measure_top_percent[1] == pytest.approx(100.0)
     assert found.headlines["mean"].low <= found.headlines["mean"].value <= found.headlines["mean"].high
-    assert found.worst(1)["problem"].iloc[0] == ratio.idxmin()
+    assert found.report.covered["problem"].iloc[0] == ratio.idxmin()
     slices = found.slices.set_index("slice")
     assert slices.loc["1x1", "problems"] + slices.loc["3x3", "problems"] == 40
 
@@ -161,25 +158,7 @@ def test_a_pick_that_is_wrong_has_no_efficiency_and_says_so(records: pd.DataFram
     broken.loc[best, ["status", "latency_ms", "tflops"]] = ["wrong", None, None]
     found = evaluate("m", broken, ranking)
     row = found.selection.set_index("problem").loc[problem]
-    assert (row["efficiency"], row["reason"]) == (0.0, "the pick is wrong")
-
-
-def test_reasons_ties_and_problems_beyond_the_training(records: pd.DataFrame) -> None:
-    beyond = dict.fromkeys(records.loc[records["C"] > 256, "problem"], ("C = 512, trained up to 256",))
-    found = evaluate("second", records, second_best(records), outside=beyond)
-    reasons = found.selection.set_index("problem")["reason"]
-    c = found.selection.set_index("problem")["C"]
-    assert set(reasons[c > 256]) == {"outside training: C = 512, trained up to 256", "tie within noise"}
-    assert set(reasons[c <= 256]) == {"", "tie within noise"}
-
-
-def test_the_ceiling_falls_with_noise() -> None:
-    records = make_records(make_problems(40), make_kernels(("compv3", "compv5")), noise=0.001)
-    quiet = noise_ceiling(records, NoiseModel(0.001, 0.0))["mean"]
-    loud = noise_ceiling(records, NoiseModel(0.03, 0.0))["mean"]
-    assert loud < quiet <= 100.0
-    assert quiet > 99.8
-    assert loud < 99.0
+    assert (row["efficiency"], row["pick_status"]) == (0.0, "wrong")
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:

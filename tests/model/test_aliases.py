@@ -22,7 +22,7 @@ from tile_oracle.model.aliases import (
     merge,
     no_aliases,
 )
-from tile_oracle.model.noise import NoiseModel, measured_noise
+from tile_oracle.model.noise import NoiseModel
 from tile_oracle.model.physics import PhysicalModel, explain_aliases
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.training.recipe import recipe_named
@@ -136,34 +136,6 @@ def test_aliases_round_trip_through_json(twins: pd.DataFrame) -> None:
     back = Aliases.from_json(aliases.as_json())
     assert back.representative == aliases.representative
     assert back.because == aliases.because
-
-
-def test_noise_is_measured_from_repeats() -> None:
-    problems, kernels = make_problems(40), make_kernels()
-    again = [make_records(problems, kernels, noise=0.02, seed=s).assign(run=str(s)) for s in range(3)]
-    noise = measured_noise(pd.concat(again, ignore_index=True))
-    assert float(noise.sigma(0.05)) == pytest.approx(0.02, rel=0.25)
-    assert measured_noise(again[0]) == NoiseModel()
-
-
-@pytest.mark.parametrize(
-    ("relative", "absolute_ms"), [(0.005, 0.0), (0.004, 0.00025), (0.01, 0.002)], ids=["cpu", "gpu", "host"]
-)
-def test_noise_has_a_relative_and_an_absolute_part(relative: float, absolute_ms: float) -> None:
-    """Times from 2 us to 1 s; long kernels vary more, as on a shared CPU."""
-    random = np.random.default_rng(3)
-    true_ms = np.exp(random.uniform(np.log(0.002), np.log(1000), 1500))
-    sigma = np.sqrt(relative**2 + (absolute_ms / true_ms) ** 2) * np.where(true_ms > 30, 2, 1)
-    once = pd.DataFrame({"problem": [f"p{i}" for i in range(1500)], "kernel": "k", "status": "ok"})
-    records = pd.concat(
-        [once.assign(latency_ms=true_ms * np.exp(sigma * random.standard_normal(1500))) for _ in range(2)],
-        ignore_index=True,
-    )
-    noise = measured_noise(records)
-    for time_ms in (0.003, 0.02, 1.0):
-        truly = np.sqrt(relative**2 + (absolute_ms / time_ms) ** 2)
-        assert float(noise.sigma(time_ms)) == pytest.approx(truly, rel=0.5)
-    assert NoiseModel().sigma(0.004) > NoiseModel().sigma(0.4)
 
 
 @settings(max_examples=150, deadline=None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,12 +16,14 @@ from tile_oracle.evaluation.evaluate import Evaluation, evaluate
 from tile_oracle.evaluation.folder_model import FolderModel, pool_recorded, rank_recorded
 from tile_oracle.evaluation.picks_file import read_picks, read_picks_file
 from tile_oracle.files.output_place import refuse_unwritable
-from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.judge.model import FOLDER, PICKS, Origin
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.pickers.chosen import Chosen
 from tile_oracle.pickers.installed import file_of, picker_names, picker_of
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import problems_of
+from tile_oracle.report.data import Extrapolating, Training
+from tile_oracle.report.terminal import evaluation_lines
 from tile_oracle.training.extrapolation import abstaining, extrapolating_picks, problems_outside
 from tile_oracle.training.trained_on import Overlap, overlap
 from tile_oracle.training.training_range import TrainingRange
@@ -32,12 +34,9 @@ examples:
   tile-oracle model evaluate models/mine measured.parquet --json figures.json
   tile-oracle model evaluate picks.csv measured.parquet          a published file of picks in place of a model
 
-efficiency: TFLOPS of the pick / of the oracle. Figures in [ ] are 95 % bootstrap intervals over the
-problems. Perfect picks: what always picking the truly fastest kernel would reach, given the noise of the
-measurements that the oracle is the best of: an estimate, which a model may beat by luck on few problems.
-
-predictions: R2 and RMSE over all pairs and the rank correlation within problems, for everything derived from
-the pick's prediction and for the target of each member of the model.
+The figures are those of a session that replays the records; in [ ] are 95 % bootstrap intervals over the
+problems. R2 and RMSE are over all pairs, the rank correlation is within problems: of everything derived
+from the pick's prediction, and of the target of each member of the model.
 """
 
 
@@ -47,7 +46,6 @@ ARGUMENTS = (
     RECORDS,
     flag("--abstain", "the model picks nothing for problems outside of what it was trained on"),
     argument("--worst", "N", "problems to show", type=int, default=10),
-    argument("--seed", None, "seed of the bootstrap", type=int, default=0),
     json_file("all metrics"),
     argument("--parquet", "FILE", "write one row per problem as parquet"),
 )
@@ -58,41 +56,32 @@ def run(args: argparse.Namespace) -> int:
     if Path(args.model).suffix == ".parquet":
         raise ModelError(f"{args.model} is no model: first the MODEL, then its RECORDS")
     records = load_records(args.records)
-    name = Path(args.model).name
+    problems, name = problems_of(records), Path(args.model).name
     folder = None if Path(args.model).suffix == ".csv" else folder_of_model(args.model)
     trained = None if folder is None else TrainingRange.of(folder)
     if args.abstain and trained is None:
         raise ModelError(f"--abstain needs a model folder that names its training problems, not {name}")
     refuse_unwritable(ModelError, args.json, args.parquet)
-    abstained: dict[str, tuple[str, ...]] = {}
+    abstained = problems_outside(lambda problem: trained, problems) if args.abstain else {}
     if folder is None:
-        picks = read_picks_file(args.model, problems_of(records))
-        if picks.note:
-            print(f"{name}: {picks.note}", file=sys.stderr if args.json == STDOUT else sys.stdout)
-        evaluation = evaluate(name, records, picks.rankings, args.seed)
+        picks = read_picks_file(args.model, problems)
+        evaluation = evaluate(name, records, picks.rankings, ranked_by=Origin(PICKS, name, picks.note))
     else:
         model = FolderModel.judged_by(folder, records)
-        rankings = rank_recorded(model, records)
-        outside = problems_outside(lambda problem: trained, problems_of(records))
-        if args.abstain:
-            abstained = outside
-            rankings = abstaining(rankings, abstained)
-        evaluation = evaluate(name, records, rankings, args.seed, model.predictor, outside)
+        rankings = abstaining(rank_recorded(model, records), abstained)
+        origin = Origin(FOLDER, name, order_only=model.orders_only)
+        seen = overlaps([args.model], records)[args.model]
+        training = Training(seen.problems, seen.same_measurements, seen.known)
+        evaluation = evaluate(name, records, rankings, model.predictor, ranked_by=origin, training=training)
     picked = evaluation.selection.dropna(subset=["pick_kernel"])
     pick_of = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
-    beyond = extrapolating_picks(lambda problem: trained, problems_of(records), pick_of)
+    beyond = extrapolating_picks(lambda problem: trained, problems, pick_of)
+    left_out = {problem: "; ".join(reasons) for problem, reasons in abstained.items()}
+    report = replace(evaluation.report, extrapolating=Extrapolating(beyond.note, beyond.why, left_out))
+    evaluation = replace(evaluation, report=report)
     if args.json != STDOUT:
-        print(render(evaluation, args.worst))
-        if abstained:
-            print(f"{name} picked nothing for {len(abstained)} problems outside of its training")
-        for line in filter(None, (beyond.note, *training_lines([args.model], records))):
-            print(line)
-    document = evaluation.as_json()
-    document["extrapolating"] = {
-        "picks": beyond.why,
-        "abstained": {problem: "; ".join(reasons) for problem, reasons in abstained.items()},
-    }
-    put_json(args.json, document)
+        print("\n".join([*evaluation_lines(report, args.worst), "", *_accuracy(evaluation)]))
+    put_json(args.json, evaluation.as_json())
     try:
         if args.parquet:
             evaluation.selection.to_parquet(args.parquet, index=False)
@@ -138,51 +127,11 @@ def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:
     return lines
 
 
-def render(evaluation: Evaluation, worst: int) -> str:
-    """The evaluation as text tables."""
-    figures, ceiling = evaluation.efficiency, evaluation.ceiling
-    lines = [
-        f"{evaluation.name}: {figures.covered} of {figures.problems} problems, "
-        f"{evaluation.pairs} ranked pairs",
-        "",
-        "efficiency, %".ljust(24) + "value [95 % interval]".ljust(26) + "perfect picks",
-    ]
-    for name, value in evaluation.headlines.items():
-        limit = f"{ceiling[name]:.2f}" if name in ceiling else ""
-        lines.append(f"  {name:<22}{value!s:<26}{limit}")
-    noise, shown = evaluation.noise, "measured" if evaluation.noise_measured else "assumed: too few repeats"
-    sizes = f"{100 * noise.relative:.2f} % and {1000 * noise.absolute_ms:.2f} us"
-    lines.append(f"  noise of a measurement: {sizes} ({shown})")
-    lines += ["", "best of the first k picks, %"]
-    lines += [f"  {name.replace('_', ' '):<22}{value}" for name, value in evaluation.top.items()]
-    lines += [
-        "",
-        f"oracle picked first {figures.top_1_percent or 0.0:.1f} %, among the first five "
-        f"{figures.top_5_percent or 0.0:.1f} %",
-        "",
-        *_targets(evaluation),
-        "",
-        f"{'slice':<22}{'problems':>9}{'mean':>9}{'P10':>9}{'min':>9}",
-    ]
-    for _, row in evaluation.slices.iterrows():
-        lines.append(
-            f"{row['slice']:<22}{row['problems']:>9}{row['mean']:>9.2f}{row['P10']:>9.2f}{row['min']:>9.2f}"
-        )
-    if evaluation.aliases:
-        lines += ["", "names that are one kernel"]
-        lines += ["  " + " = ".join(map(_short, names)) for names in evaluation.aliases.values()]
-    lines += ["", f"worst {worst} problems (efficiency %, pick -> oracle)"]
-    for _, row in evaluation.worst(worst).iterrows():
-        lines.append(
-            f"  {100 * row['efficiency']:6.2f}  {row['problem']}: {_short(row['pick_kernel'])} -> "
-            f"{_short(row['oracle_kernel'])}" + (f" ({row['reason']})" if row["reason"] else "")
-        )
-    return "\n".join(lines)
-
-
-def _targets(evaluation: Evaluation) -> list[str]:
-    """R2 and RMSE of every prediction."""
-    lines = [f"{'prediction':<16}{'of':<16}{'pairs':>8}{'R2':>9}{'RMSE':>11}  {'':<10}{'rank corr.':>10}"]
+def _accuracy(evaluation: Evaluation) -> list[str]:
+    """Intervals of the efficiencies, then R2 and RMSE of every prediction."""
+    intervals = ", ".join(f"{name} {value}" for name, value in evaluation.headlines.items())
+    lines = [f"95 % intervals: {intervals}", ""]
+    lines += [f"{'prediction':<16}{'of':<16}{'pairs':>8}{'R2':>9}{'RMSE':>11}  {'':<10}{'rank corr.':>10}"]
     for one in evaluation.targets:
         r2, rmse, correlation = (
             "-" if value is None else f"{value:.{digits}}" if value > -100 else f"{value:.1e}"
@@ -192,7 +141,3 @@ def _targets(evaluation: Evaluation) -> list[str]:
             f"{one.quantity:<16}{one.of:<16}{one.pairs:>8}{r2:>9}{rmse:>11}  {one.unit:<10}{correlation:>10}"
         )
     return lines
-
-
-def _short(name: str) -> str:
-    return parse_kernel_name(name).short_name

@@ -7,8 +7,7 @@ model is also evaluated on its own target.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -50,9 +49,6 @@ class TargetMetrics:
     r2: float | None
     rmse: float | None
     rank_correlation: float | None
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def r2_of(truth: Array, predicted: Array) -> float:

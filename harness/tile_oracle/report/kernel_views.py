@@ -41,6 +41,14 @@ def slices(data: ReportData) -> Sequence[Block]:
     """Efficiency by kind of problem."""
     if data.slices.empty or data.slices["oracle_over_median"].isna().all():
         return []
+    curve = lost_time_curve(data)
+    charts_beside = [("Lost time: how few problems lose how much of it", curve)] if curve else []
+    note = "A problem can be of several kinds, so the shares of the lost time add up to more than 100 %."
+    return [Note(note), Figures(charts_beside, slice_view(data))]
+
+
+def slice_view(data: ReportData) -> Table:
+    """A row for each kind of problem."""
     lost = shares_by_kind(lost_times(data.selection))
     judged: list[Made] = [
         (Column("covered", "num"), lambda row: whole(row["covered"])),
@@ -60,11 +68,7 @@ def slices(data: ReportData) -> Sequence[Block]:
         ),
     ]
     rows = wording.rows(data.slices)
-    table = Table.of("Efficiency by kind of problem", rows, columns, narrow=True, sortable=True)
-    curve = lost_time_curve(data)
-    charts_beside = [("Lost time: how few problems lose how much of it", curve)] if curve else []
-    note = "A problem can be of several kinds, so the shares of the lost time add up to more than 100 %."
-    return [Note(note), Figures(charts_beside, table)]
+    return Table.of("Efficiency by kind of problem", rows, columns, narrow=True, sortable=True)
 
 
 def _share_of_time(share: float | None) -> Cell:

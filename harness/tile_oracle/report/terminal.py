@@ -6,6 +6,7 @@ from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import THROTTLED, ReportData
 from tile_oracle.report.figures import Group, figure_groups, source_groups
+from tile_oracle.report.kernel_views import slice_view
 from tile_oracle.report.picker_figures import picker_lines
 from tile_oracle.report.sections import criteria
 
@@ -37,6 +38,18 @@ def summary_lines(data: ReportData, width: int = 100, *, with_baseline: bool = T
     return lines
 
 
+def evaluation_lines(data: ReportData, worst: int) -> list[str]:
+    """What a model's picks on records are worth, as lines: figures, kinds of problem, the worst problems."""
+    blocks = [
+        [wording.title(data), f"  {wording.pairs_sentence(data)}", f"  {data.ranked_by.sentence}"],
+        _figures(data),
+        slice_view(data).plain(),
+        _worst(data, worst),
+        wording.scope_notes(data),
+    ]
+    return [line for block in blocks if block for line in ("", *block)][1:]
+
+
 def _head(data: ReportData) -> list[str]:
     return [
         wording.title(data),
@@ -59,8 +72,8 @@ def _figures(data: ReportData) -> list[str]:
     return [_pairs(group) for group in (*shown, *source_groups(data), coverage, pairs)]
 
 
-def _worst(data: ReportData) -> list[str]:
-    rows = wording.worst_rows(data)
+def _worst(data: ReportData, most: int = 5) -> list[str]:
+    rows = wording.worst_rows(data, most)
     if not rows:
         seen = ", on problems that the model was trained on" if data.in_sample else ""
         return [f"every pick is as fast as the oracle{seen}"] if data.efficiency.covered else []

@@ -177,7 +177,7 @@ def status_counts(data: ReportData) -> list[tuple[str, int]]:
     return [(status, data.statuses[status]) for status in STATUSES if data.statuses.get(status)]
 
 
-def worst_rows(data: ReportData, number: int = 5) -> list[dict[str, Any]]:
+def worst_rows(data: ReportData, number: int) -> list[dict[str, Any]]:
     """The covered problems with the lowest efficiency below 1, as rows of the selection."""
     covered = data.covered
     return rows(covered[covered["efficiency"] < 1.0].head(number))
