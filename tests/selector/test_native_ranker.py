@@ -31,7 +31,7 @@ from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.vouched_files import MANIFEST_FILE, seal_folder
 from tile_oracle.judge.ranking import best_first
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.kernel.named import is_named
+from tile_oracle.kernel.named import source_of
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor, kind_refusal
 from tile_oracle.model.ranker import constant_groups
@@ -126,7 +126,7 @@ def test_a_shipped_models_picks_for_the_validation_sets(folder: Path, records: P
         if kind_refusal(predictor.spec, kind) is not None:
             continue  # attention in fp16, which is measured and not ranked
         if not predictor.ranks_named:
-            problems = {one: [n for n in names if not is_named(n)] for one, names in problems.items()}
+            problems = {one: [n for n in names if not source_of(n)] for one, names in problems.items()}
         kernels = [parse_kernel_name(name) for name in sorted(set().union(*problems.values()))]
         native = NativeRanker.load(folder, kernels)
         for problem_id, names in problems.items():

@@ -7,7 +7,7 @@ import pytest
 
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.baseline_file import load_baseline
-from tile_oracle.kernel.named import is_named, parse_named_kernel
+from tile_oracle.kernel.named import parse_named_kernel, source_of
 from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.model_folder import read_spec
@@ -20,7 +20,7 @@ SET = "attention_validation"
 
 
 def test_it_is_found_for_its_kernels() -> None:
-    names = [one for one in kernels_trained_on(FOLDER) if is_named(one) and not is_library_name(one)]
+    names = [one for one in kernels_trained_on(FOLDER) if source_of(one) and not is_library_name(one)]
     for kind in {parse_named_kernel(one).kind for one in names}:
         of_kind = [one for one in map(parse_named_kernel, names) if one.kind == kind]
         assert models_for(kind, "sm_90", kernels=of_kind).folder == FOLDER

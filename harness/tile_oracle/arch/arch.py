@@ -21,7 +21,7 @@ from tile_oracle.arch.specs import (
     Triple,
     Workgroups,
 )
-from tile_oracle.kernel import Kernel, NamedKernel, TiledKernel
+from tile_oracle.kernel import FAMILY, Kernel, TiledKernel
 from tile_oracle.kernel.fields import triple
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem, kind_text
@@ -139,15 +139,14 @@ class Arch:
     def refusal(self, kernel: Kernel) -> str | None:
         """Why the architecture does not allow the kernel (the first reason), or None when it does. The limits
         of a NamedKernel are its source's."""
-        if isinstance(kernel, NamedKernel):
-            return None
-        return next(operation_named(kernel.op).refusals(self, kernel), None)
+        return next(self._refusals(kernel), None)
 
     def refusals(self, kernel: Kernel) -> tuple[str, ...]:
         """All reasons against the kernel; empty when it is allowed."""
-        if isinstance(kernel, NamedKernel):
-            return ()
-        return tuple(operation_named(kernel.op).refusals(self, kernel))
+        return tuple(self._refusals(kernel))
+
+    def _refusals(self, kernel: Kernel) -> Iterator[str]:
+        return operation_named(kernel.op).refusals(self, kernel) if kernel.source == FAMILY else iter(())
 
     def pipeline_refusals(self, kernel: TiledKernel) -> Iterator[str]:
         """Reasons against pipeline, scheduler, epilogue, number of waves and paddings, for any operation."""
@@ -199,7 +198,7 @@ class Arch:
             return (
                 f"kind: the kernel is for {kind_text(kernel.kind)}, the problem is {kind_text(problem.kind)}"
             )
-        if isinstance(kernel, NamedKernel):
+        if kernel.source != FAMILY:
             return None
         return next(operation_named(kernel.op).problem_refusals(self, kernel, problem), None)
 

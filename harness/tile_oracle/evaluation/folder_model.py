@@ -19,7 +19,7 @@ from tile_oracle.features.feature_table import Array
 from tile_oracle.judge.model import FOLDER, NO_MODEL, Origin, Pool
 from tile_oracle.judge.pair_numbers import pair_numbers
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.kernel.named import is_named, lacks_fields
+from tile_oracle.kernel.named import lacks_fields, source_of
 from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor, ranker_of
@@ -245,7 +245,7 @@ def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) ->
     measured as ok are kept in any case."""
     ok = (records["status"] == "ok").to_numpy(dtype=bool)
     ranked, recorded = pair_numbers(rankings, records)
-    of_files = [name for name in rankings["kernel"].unique() if is_named(name)]
+    of_files = [name for name in rankings["kernel"].unique() if source_of(name)]
     if of_files:
         refuses = records["detail"].fillna("").str.startswith(CONSTRAINT)
         excluded = (records["status"] == "unsupported") & refuses

@@ -23,8 +23,8 @@ from tile_oracle.judge.model import (
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.ranking import Ranking
 from tile_oracle.judge.selection import fixed_kernels, select
-from tile_oracle.kernel import Kernel, NamedKernel
-from tile_oracle.libraries.libraries import is_library_name, library_of
+from tile_oracle.kernel import Kernel
+from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.problem import Problem
 
 
@@ -90,7 +90,7 @@ def choice_of_libraries(rankings: Mapping[str, Sequence[Kernel]]) -> Listed:
         for problem, kernels in rankings.items()
         for place, kernel in enumerate(kernels)
     ]
-    libraries = dict.fromkeys(str(library_of(kernel)) for ranked in rankings.values() for kernel in ranked)
+    libraries = dict.fromkeys(kernel.source for ranked in rankings.values() for kernel in ranked)
     return Listed(
         _table(rows),
         Origin(VENDOR, " and ".join(libraries), order_only=True),
@@ -150,7 +150,7 @@ class OutOfFold:
             return None, Origin(
                 NO_MODEL, detail="a model ranks the kernels of a kernel set, and there is none"
             )
-        named = self.neighbours or any(isinstance(kernel, NamedKernel) for kernel in kernels)
+        named = self.neighbours or any(kernel.source for kernel in kernels)
         try:
             return self._neighbours(kernels) if named else self._trained(kernels)
         except ModelError as error:

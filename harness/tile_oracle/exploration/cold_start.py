@@ -28,8 +28,7 @@ from tile_oracle.features.columns import Column, pair_columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import flops_of, schema_named
-from tile_oracle.kernel import Kernel
-from tile_oracle.kernel.named import is_named
+from tile_oracle.kernel import Kernel, source_of
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import Predictor
@@ -258,7 +257,7 @@ class ColdStart:
     @cached_property
     def _pool(self) -> FeatureSchema | None:
         """The schema of pools, if a kernel has no fields of its own."""
-        named = any(map(is_named, self.table["kernel"].unique()))
+        named = any(map(source_of, self.table["kernel"].unique()))
         return operation_named(self._op).for_models.pool if named else None
 
     @cached_property

@@ -15,8 +15,7 @@ from tile_oracle.errors import KernelError, ProblemError, RecordError
 from tile_oracle.foreign.contract import REFUSED, UNITS_MS, Field, number_of, status_named
 from tile_oracle.foreign.dialect import Dialect
 from tile_oracle.foreign.summary import Imported, ImportSummary, Refusals
-from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.kernel.named import is_named
+from tile_oracle.kernel import Kernel, parse_kernel_name, source_of
 from tile_oracle.kernel.other_kernels import other_kernel
 from tile_oracle.problem import Kind, Problem, kind_text, problem_from_id
 from tile_oracle.record.schema import arrow_schema, kernel_columns, problem_columns
@@ -187,7 +186,7 @@ class _Rows:
         counts = np.bincount(codes, minlength=len(found))
         places: dict[Kernel, int] = {}
         for index, name in enumerate(found):
-            if not is_named(name) and (what := other_kernel(str(name))):
+            if not source_of(name) and (what := other_kernel(str(name))):
                 self.refuse(f"kernel of another operation: {what}", codes == index)
                 continue
             try:

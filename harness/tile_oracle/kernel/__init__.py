@@ -10,14 +10,15 @@ from dataclasses import Field
 from typing import Any, ClassVar, Protocol, Self
 
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel.fields import EPILOGUES, PIPELINE_NAME, SCHEDULERS, TiledKernel, shortened
-from tile_oracle.kernel.named import NamedKernel, is_named, parse_named_kernel
+from tile_oracle.kernel.fields import EPILOGUES, FAMILY, PIPELINE_NAME, SCHEDULERS, TiledKernel, shortened
+from tile_oracle.kernel.named import NamedKernel, Value, parse_named_kernel, source_of
 from tile_oracle.kernel.other_kernels import other_kernel
 from tile_oracle.operation import DEFAULT_OPERATION, Kind, find_operation, operation_named, operation_names
 from tile_oracle.problem import Problem
 
 __all__ = [
     "EPILOGUES",
+    "FAMILY",
     "PIPELINE_NAME",
     "SCHEDULERS",
     "Kernel",
@@ -26,6 +27,7 @@ __all__ = [
     "kernel_from_row",
     "kernel_of_kind",
     "parse_kernel_name",
+    "source_of",
     "tiled",
 ]
 
@@ -45,6 +47,18 @@ class Kernel(Protocol):
     @property
     def dtype(self) -> str:
         """The data type of the operands."""
+
+    @property
+    def source(self) -> str:
+        """The source of a NamedKernel (`triton`, `cublaslt`); FAMILY for all others."""
+
+    @property
+    def function(self) -> str:
+        """The source's function or algorithm; "" in a family."""
+
+    @property
+    def configuration(self) -> Mapping[str, Value]:
+        """What the source configures the function with; empty in a family."""
 
     @property
     def kind(self) -> Kind:
@@ -78,7 +92,7 @@ def tiled(kernel: Kernel) -> TiledKernel:
 
 def parse_kernel_name(name: str) -> Kernel:
     """The kernel of a full name, of any operation. Raises KernelError."""
-    if is_named(name):
+    if source_of(name):
         return parse_named_kernel(name)
     named = (op for op in operation_names() if isinstance(name, str) and name.startswith(op + "_"))
     try:
@@ -104,7 +118,7 @@ def kernel_of_kind(kind: Kind, name: str) -> Kernel:
 
 def kernel_from_row(row: Mapping[str, Any], op: str) -> Kernel:
     """The kernel of a table's row. Raises KernelError."""
-    if is_named(row.get("kernel")):
+    if source_of(row.get("kernel")):
         return NamedKernel.from_row(row)
     operation = find_operation(op) if isinstance(op, str) else None
     if operation is None:

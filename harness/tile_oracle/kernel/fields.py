@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tile_oracle.errors import KernelError
@@ -21,6 +22,8 @@ PIPELINE_NAME = re.compile(
     r"mem|comp_async|comp_tdm(?:_v[0-9]{1,2})?|compv[0-9]{1,2}|basic_v[0-9]{1,2}|basic_async_v[0-9]{1,2}|preshufflev[0-9]{1,2}"
 )
 
+FAMILY = ""
+"""The source of the kernels that have an operation's own fields, whoever builds them."""
 MAX_NUMBER = 1 << 20
 
 LATER_FIELDS: Mapping[str, str] = {"specialization": "Default"}
@@ -75,6 +78,9 @@ class FlatKernel:
     """
 
     op: ClassVar[str]
+    source: ClassVar[str] = FAMILY
+    function: ClassVar[str] = ""
+    configuration: ClassVar[Mapping[str, int | bool | str]] = MappingProxyType({})
 
     if TYPE_CHECKING:
 
@@ -182,12 +188,20 @@ class TiledKernel(FlatKernel):
                 f"pipeline {shortened(self.pipeline)} is not mem, comp_async, comp_tdm, comp_tdm_vN, "
                 "compvN, basic_vN, basic_async_vN or preshufflevN"
             )
-        for field in fields(self):
-            name, value = field.name, getattr(self, field.name)
-            if field.type == "bool" and type(value) is not bool:
+        flags, numbers = self._flags_and_numbers()
+        for name in flags:
+            if type(value := getattr(self, name)) is not bool:
                 raise KernelError(f"{name} = {shortened(value)} is not True or False")
-            if field.type == "int" and (type(value) is not int or not 1 <= value <= MAX_NUMBER):
+        for name in numbers:
+            if type(value := getattr(self, name)) is not int or not 1 <= value <= MAX_NUMBER:
                 raise KernelError(f"{name} = {shortened(value)} is not an integer from 1 to 2^20")
+
+    @classmethod
+    @cache
+    def _flags_and_numbers(cls) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of the fields of bool and of int."""
+        flags, numbers = (tuple(f.name for f in fields(cls) if f.type == kind) for kind in ("bool", "int"))
+        return flags, numbers
 
     @property
     def tile(self) -> tuple[int, int, int]:

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel.fields import shortened
+from tile_oracle.kernel.fields import FAMILY, shortened
 from tile_oracle.operation import Kind, operation_named, operation_names
 from tile_oracle.problem import Problem
 
@@ -129,9 +129,10 @@ def lacks_fields(kernel: object) -> bool:
     return isinstance(kernel, NamedKernel) and not kernel.states_tile
 
 
-def is_named(name: object) -> bool:
-    """Whether a full name is that of a NamedKernel. No other kernel's name has a dot."""
-    return isinstance(name, str) and "." in name
+def source_of(name: object) -> str:
+    """The source in a full name; FAMILY for all but a NamedKernel's, since no other name has a dot."""
+    head, dot, _ = name.partition(".") if isinstance(name, str) else ("", "", "")
+    return head.rpartition("_")[2] if dot else FAMILY
 
 
 @lru_cache(maxsize=65536)

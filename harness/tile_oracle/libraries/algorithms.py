@@ -9,7 +9,6 @@ from pathlib import Path
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.kernel import Kernel
 from tile_oracle.libraries.algorithm_file import AlgorithmFile
-from tile_oracle.libraries.libraries import library_of
 from tile_oracle.libraries.offers import Offers
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.targets.sources import Source, finished
@@ -33,7 +32,7 @@ class Algorithms(Source):
                 )
 
     def declares(self, kernel: Kernel) -> bool:
-        return library_of(kernel) == self.implementation
+        return kernel.source == self.implementation
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         return None if kernel in self._files else f"{self.implementation}: it offers no such algorithm"

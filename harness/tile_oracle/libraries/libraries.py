@@ -13,8 +13,7 @@ from types import MappingProxyType
 from tile_oracle.arch.fp8 import fp8_refusal
 from tile_oracle.compiling.isa import AMD_ARCHS
 from tile_oracle.errors import BuildError
-from tile_oracle.kernel import Kernel
-from tile_oracle.kernel.named import NamedKernel, is_named, parse_named_kernel
+from tile_oracle.kernel import source_of
 from tile_oracle.problem import Problem
 
 
@@ -90,14 +89,9 @@ _SYSTEM_FOLDERS = (
 )
 
 
-def library_of(kernel: Kernel) -> str | None:
-    """The library that has the kernel; None for a kernel that is built."""
-    return kernel.source if isinstance(kernel, NamedKernel) and kernel.source in LIBRARIES else None
-
-
 def is_library_name(name: str) -> bool:
     """Whether a full kernel name is that of a library's algorithm."""
-    return is_named(name) and library_of(parse_named_kernel(name)) is not None
+    return source_of(name) in LIBRARIES
 
 
 def find_library(library: Library, given: str = "") -> Path:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from tile_oracle.features.columns import Column, Columns
 from tile_oracle.features.schemas import flops_of
-from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+from tile_oracle.kernel import FAMILY, Kernel, parse_kernel_name
 from tile_oracle.model.noise import NoiseModel
 from tile_oracle.operation import operation_named
 from tile_oracle.record.final import is_censored
@@ -89,7 +89,7 @@ class Aliases:
         if known is not None:
             return known, self.offset.get(name, 0.0)
         kernel = kernel or parse_kernel_name(name)
-        alike = None if isinstance(kernel, NamedKernel) else operation_named(kernel.op).timed_like(kernel)
+        alike = operation_named(kernel.op).timed_like(kernel) if kernel.source == FAMILY else None
         twin = None if alike is None else self.representative.get(alike.name)
         if twin is not None:
             return twin, -_TWIN_BONUS

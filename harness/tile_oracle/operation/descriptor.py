@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -219,7 +219,12 @@ class Operation:
 
     def kind_of(self, one: Any) -> Kind:
         """The kind of a problem or kernel with the operation's fields."""
-        return Kind(self.name, tuple((name, getattr(one, name)) for name in self.kind_fields))
+        return self._kind(*[getattr(one, name) for name in self.kind_fields])
+
+    @lru_cache(maxsize=4096, typed=True)  # noqa: B019 - operations live as long as the process
+    def _kind(self, *values: str | int) -> Kind:
+        """One object for all problems and kernels of a kind, so that its words and prefix are made once."""
+        return Kind(self.name, tuple(zip(self.kind_fields, values, strict=True)))
 
     def kinds(self, only: Mapping[str, Sequence[str | int]]) -> list[Kind]:
         """All kinds. `only` restricts the values of fields."""
@@ -230,6 +235,7 @@ class Operation:
         """A kind in words: forward bf16 2D."""
         return self.kind_format.format_map(kind.words)
 
+    @lru_cache(maxsize=4096)  # noqa: B019 - operations live as long as the process
     def kernel_prefix(self, kind: Kind) -> str:
         """The part of a full kernel name before the short name."""
         return self.kernel_prefix_format.format_map(kind.words)

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from typing import Any
 
 from tile_oracle.errors import ModelError
-from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.kernel import FAMILY, Kernel
 from tile_oracle.pickers.picker import Configuration, has_a_tile
 from tile_oracle.problem import Problem
 
@@ -90,11 +90,11 @@ def _values(kernel: Any) -> dict[str, int]:
 
 
 def _has_a_tile(kernel: Kernel) -> bool:
-    return isinstance(kernel, NamedKernel) and has_a_tile(kernel)
+    return kernel.source != FAMILY and has_a_tile(kernel)
 
 
 def _is_classic(kernel: Kernel) -> bool:
-    return _has_a_tile(kernel) and getattr(kernel, "function", "") in _CLASSIC
+    return _has_a_tile(kernel) and kernel.function in _CLASSIC
 
 
 def picker(arch: str) -> NvMatmul:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import log2
 from typing import Protocol
 
-from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 
 Value = int | float | bool | str
@@ -83,8 +83,10 @@ def has_a_tile(kernel: Kernel) -> bool:
 def configuration_of(kernel: Kernel) -> Mapping[str, Value]:
     """What a kernel is configured with, by common names: tile_m, tile_n, tile_k, split_k, group_m, warps,
     stages, and further ones by their own. A Triton kernel without SPLIT_K has split_k = 1."""
-    if isinstance(kernel, NamedKernel):
-        return {"split_k": 1} | {_COMMON.get(name, name): value for name, value in kernel.values}
+    if kernel.source:
+        return {"split_k": 1} | {
+            _COMMON.get(name, name): value for name, value in kernel.configuration.items()
+        }
     found: dict[str, Value] = {name: getattr(kernel, name) for name in _FAMILY if hasattr(kernel, name)}
     waves = [getattr(kernel, name, None) for name in _WAVES]
     if all(isinstance(one, int) for one in waves):

@@ -19,7 +19,7 @@ from tile_oracle.foreign.contract import FIELDS, against, arch_named
 from tile_oracle.foreign.entry import Entry
 from tile_oracle.foreign.formats import MODEL, TUNED, Format, format_of
 from tile_oracle.foreign.list_file import ListFile
-from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pickers.picker import NAMES, Configuration, Value, configuration_of, has_a_tile
 from tile_oracle.problem import Problem
@@ -113,7 +113,7 @@ def _choice(one: Entry) -> Configuration | None:
         return None
     kernel = parse_kernel_name(one.kernel)
     values: Mapping[str, Value] = {}
-    if isinstance(kernel, NamedKernel) and has_a_tile(kernel):
+    if kernel.source and has_a_tile(kernel):
         values = {name: value for name, value in configuration_of(kernel).items() if name in NAMES}
     return Configuration(values, has_a_tile, one.kernel)
 

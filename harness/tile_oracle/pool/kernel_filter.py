@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from tile_oracle.errors import LacksFieldError, RuleError
 from tile_oracle.files.json_tree import shown
-from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel, NamedKernel
+from tile_oracle.kernel import EPILOGUES, FAMILY, PIPELINE_NAME, SCHEDULERS, Kernel
 from tile_oracle.operation import operation_named, operation_names
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
@@ -335,7 +335,7 @@ class _Reader:
             if hasattr(kernel, name):
                 return getattr(kernel, name)
             what = f"{kernel.op} kernels have no {name}; fields: {_known(filter_fields(kernel.op))}"
-            if isinstance(kernel, NamedKernel):
+            if kernel.source:
                 what = f"{kernel.name} has no {name}; it has: {_known(_configured(kernel))}"
             self._fail(place, what, LacksFieldError)
 
@@ -350,7 +350,7 @@ class _Reader:
 
 
 def _configured(kernel: Kernel) -> dict[str, int | bool | str]:
-    if not isinstance(kernel, NamedKernel):
+    if kernel.source == FAMILY:
         return {}
     return {"source": kernel.source, "function": kernel.function, **kernel.configuration}
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tile_oracle.arch import Arch, known_archs
 from tile_oracle.errors import KernelError
 from tile_oracle.files.json_tree import JsonTree
-from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+from tile_oracle.kernel import FAMILY, Kernel, parse_kernel_name
 from tile_oracle.operation import Kind
 from tile_oracle.operation.descriptor import RuleBlock
 
@@ -53,12 +53,12 @@ class KernelNames:
 
     about: str
     blocks: dict[str, tuple[RuleBlock, ...]]
-    triton: tuple[NamedKernel, ...]
+    triton: tuple[Kernel, ...]
 
 
 def may_be_listed(kernel: Kernel) -> bool:
     """Whether a list may name a kernel: no library's algorithm."""
-    return not isinstance(kernel, NamedKernel) or kernel.source == _TRITON
+    return kernel.source in (FAMILY, _TRITON)
 
 
 def read_named_kernels(tree: JsonTree) -> KernelNames:
@@ -66,7 +66,7 @@ def read_named_kernels(tree: JsonTree) -> KernelNames:
     top = tree.known_members(("arch", KERNELS), ("about",))
     archs = top["arch"].texts(known_archs())
     by_kind: dict[Kind, list[Kernel]] = {}
-    triton: dict[NamedKernel, None] = {}
+    triton: dict[Kernel, None] = {}
     for item in top[KERNELS].items():
         try:
             kernel = parse_kernel_name(item.text())
@@ -76,7 +76,7 @@ def read_named_kernels(tree: JsonTree) -> KernelNames:
             raise item.error(
                 f"{item} is a library's algorithm: a list names kernels of tile-oracle and in Triton"
             )
-        if isinstance(kernel, NamedKernel):
+        if kernel.source:
             triton[kernel] = None
         else:
             by_kind.setdefault(kernel.kind, []).append(kernel)

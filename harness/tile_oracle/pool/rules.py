@@ -51,7 +51,7 @@ from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.json_tree import JsonTree, shown
 from tile_oracle.foreign.formats import KERNELS as KERNEL_SET
 from tile_oracle.foreign.formats import refusal
-from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.kernel import Kernel
 from tile_oracle.operation import Kind, operation_named, operations
 from tile_oracle.operation.descriptor import RuleBlock
 from tile_oracle.operation.kernel_lists import INSTANCES, TRAITS, KernelLists
@@ -89,7 +89,7 @@ class RuleSet:
     notes: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
     of_library: bool = False
-    triton: tuple[NamedKernel, ...] = ()
+    triton: tuple[Kernel, ...] = ()
 
     def narrowed(self, pool: Iterable[Kernel]) -> tuple[Kernel, ...]:
         """Of a pool of kernels in Triton those that the set names; all if it names no such kernels."""

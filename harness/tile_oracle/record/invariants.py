@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import KernelError, ProblemError, RecordError
-from tile_oracle.kernel import NamedKernel, kernel_from_row, parse_kernel_name
+from tile_oracle.kernel import kernel_from_row, parse_kernel_name
 from tile_oracle.kernel.fields import LATER_FIELDS
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import problem_from_row
@@ -125,7 +125,7 @@ class _Rows:
                     all(
                         row[c] == kernel.as_row().get(c) for c in (*shared, *columns) if c not in LATER_FIELDS
                     )
-                    if isinstance(kernel, NamedKernel)
+                    if kernel.source
                     else kernel == kernel_from_row(row, self.op)
                 )
             except (KernelError, ValueError, TypeError):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
+from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.errors import LacksFieldError, ProblemSetError, RuleError
 from tile_oracle.judge.baseline_file import slug
-from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.kernel import Kernel
 from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.problem import Kind, Problem, kind_text
@@ -116,14 +116,10 @@ def kept(kernels: Iterable[Kernel], where: KernelFilter | None) -> tuple[Kernel,
         return tuple(kernels)
     of_source: dict[str, list[Kernel]] = {}
     for kernel in kernels:
-        of_source.setdefault(_source(kernel), []).append(kernel)
+        of_source.setdefault(kernel.source, []).append(kernel)
     if len(of_source) < 2:
         return tuple(kernel for own in of_source.values() for kernel in own if where.matches(kernel))
     return tuple(kernel for own in of_source.values() for kernel in _kept_of_several(own, where))
-
-
-def _source(kernel: Kernel) -> str:
-    return kernel.source if isinstance(kernel, NamedKernel) else NATIVE
 
 
 def _kept_of_several(kernels: Sequence[Kernel], where: KernelFilter) -> Sequence[Kernel]:

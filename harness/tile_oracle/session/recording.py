@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tile_oracle.errors import ProblemError, RecordError
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.libraries.libraries import library_of
+from tile_oracle.libraries.libraries import LIBRARIES
 from tile_oracle.model.made_by import MadeBy
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import (
@@ -95,7 +95,7 @@ class Recording:
 
     def of_libraries(self) -> dict[str, tuple[Kernel, ...]]:
         """Problem id -> the libraries' algorithms that were recorded for it."""
-        recorded = {kernel.name: kernel for kernel in self.kernels() if library_of(kernel) is not None}
+        recorded = {kernel.name: kernel for kernel in self.kernels() if kernel.source in LIBRARIES}
         if not recorded:
             return {}
         pairs = self.records[["problem", "kernel"]].astype(str)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.kernel import Kernel
-from tile_oracle.libraries.libraries import library_of
+from tile_oracle.libraries.libraries import LIBRARIES
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import load_problem_sets
@@ -50,7 +50,7 @@ class ReplaySession(Session):
         options, recording = self.options, self.recording
         asked = load_problem_sets(options.problem_set) if options.problem_set else recording.problem_set()
         kernels = recording.kernels()
-        own = [kernel for kernel in kernels if library_of(kernel) is None]
+        own = [kernel for kernel in kernels if kernel.source not in LIBRARIES]
         plan = make_plan(
             options,
             self.target.arch,

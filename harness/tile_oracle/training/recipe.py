@@ -9,7 +9,7 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas import schema_named
-from tile_oracle.kernel.named import is_named
+from tile_oracle.kernel import source_of
 from tile_oracle.model.network import NAME as NETWORK
 from tile_oracle.model.tree_targets import target_named
 from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
@@ -77,7 +77,7 @@ class Recipe:
         of several sources are among them, with those that are read from kernels' names. Raises ModelError if
         it cannot be trained on such rows."""
         features = operation_named(records_op(rows)).for_models
-        if features.pool is None or not any(map(is_named, rows["kernel"].unique())):
+        if features.pool is None or not any(map(source_of, rows["kernel"].unique())):
             return self.for_op(records_op(rows))
         if self.physical:
             raise ModelError(f"recipe {self.name} has no physical time model of kernels of several sources")

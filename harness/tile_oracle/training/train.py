@@ -14,7 +14,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.groups import GROUPINGS
 from tile_oracle.files.vouched_files import MANIFEST_FILE
-from tile_oracle.kernel.named import is_named
+from tile_oracle.kernel import source_of
 from tile_oracle.model.model_folder import ModelSpec, packed_booster
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel
@@ -232,7 +232,7 @@ def _recipe(
 def _suited(data: _TrainingData) -> str:
     """The recipe that suits such records."""
     has_code = bool(CodeTable.of(data.rows).facts)
-    several = any(map(is_named, data.rows["kernel"].unique()))
+    several = any(map(source_of, data.rows["kernel"].unique()))
     return suited_recipe(data.op, data.kind["arch"], has_code=has_code, several=several)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CODE_COLUMNS
 from tile_oracle.features.schemas import flops_of
-from tile_oracle.kernel.named import is_named
+from tile_oracle.kernel import source_of
 from tile_oracle.operation import operation_named
 from tile_oracle.record.final import check_caches, is_censored, records_op
 from tile_oracle.record.schema import kernel_columns, problem_columns
@@ -61,7 +61,7 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
     names = records["kernel"].astype(str)
     without_features = 0
     if operation_named(records_op(records)).for_models.pool is None:
-        named = names.isin([name for name in names.unique() if is_named(name)])
+        named = names.isin([name for name in names.unique() if source_of(name)])
         without_features = int((named & (records["status"] == "ok")).sum())
         records = records[~named]
     latency = pd.to_numeric(records["latency_ms"], errors="coerce").to_numpy(dtype=np.float64)

@@ -16,7 +16,7 @@ from tile_oracle.compiling.source import Headers
 from tile_oracle.compiling.triton.child_process import ask_child, triton_version
 from tile_oracle.errors import BuildError, HarnessError, NoKernelsError
 from tile_oracle.files.atomic_file import write_atomically
-from tile_oracle.kernel.named import NamedKernel, parse_named_kernel
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import Problem
 from tile_oracle.triton.expression import Tree, checked
 
@@ -46,7 +46,7 @@ class Description:
     name: str
     arch: str
     triton: str
-    units: Mapping[NamedKernel, Mapping[str, Any]]
+    units: Mapping[Kernel, Mapping[str, Any]]
     left_out: tuple[tuple[str, str, int], ...]
     pruned: tuple[str, ...]
     headers: Headers
@@ -55,14 +55,14 @@ class Description:
     kept: Kept = field(default_factory=dict)
 
     @cached_property
-    def constraints(self) -> Mapping[NamedKernel, tuple[tuple[Tree, str], ...]]:
+    def constraints(self) -> Mapping[Kernel, tuple[tuple[Tree, str], ...]]:
         """Kernel -> the conditions under which it computes a problem, with their texts."""
         return {
             kernel: tuple((tree, text) for tree, text in unit["constraints"])
             for kernel, unit in self.units.items()
         }
 
-    def unit(self, kernel: NamedKernel) -> str:
+    def unit(self, kernel: Kernel) -> str:
         """What compiling the kernel needs, as text."""
         told = {name: value for name, value in self.units[kernel].items() if name not in _NOT_COMPILED}
         return json.dumps(told, sort_keys=True)
@@ -142,7 +142,7 @@ def _description(
     name: str, arch: str, version: str, told: Mapping[str, Any], headers: Headers, identity: str, where: str
 ) -> Description:
     try:
-        units = {parse_named_kernel(kernel): unit for kernel, unit in told["kernels"].items()}
+        units = {parse_kernel_name(kernel): unit for kernel, unit in told["kernels"].items()}
         for unit in units.values():
             unit["constraints"] = [[checked(tree), str(text)] for tree, text in unit["constraints"]]
         left_out = tuple((str(who), str(why), int(count)) for who, why, count in told["left_out"])

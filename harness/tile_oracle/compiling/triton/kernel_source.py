@@ -20,7 +20,7 @@ from tile_oracle.compiling.triton.description import (
 from tile_oracle.compiling.triton.toolchain import TritonToolchain, find_interpreter, find_triton
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.data_files import data_folder
-from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.kernel import Kernel
 from tile_oracle.kernel.named import parse_named_kernel
 from tile_oracle.pool import list_of_kernels
 from tile_oracle.problem import Kind, Problem
@@ -49,8 +49,8 @@ class TritonSource(KernelSource):
         return self.description.identity
 
     @cached_property
-    def _pools(self) -> dict[Kind, tuple[NamedKernel, ...]]:
-        pools: dict[Kind, list[NamedKernel]] = {}
+    def _pools(self) -> dict[Kind, tuple[Kernel, ...]]:
+        pools: dict[Kind, list[Kernel]] = {}
         for kernel in self.description.units:
             pools.setdefault(kernel.kind, []).append(kernel)
         return {kind: tuple(kernels) for kind, kernels in pools.items()}
@@ -90,7 +90,7 @@ class TritonSource(KernelSource):
         self.description.write(folder)
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        if not isinstance(kernel, NamedKernel) or kernel not in self.description.units:
+        if kernel not in self.description.units:
             return f"{kernel.name} is not declared in {self.description.name}"
         if kernel.kind != problem.kind:
             return None
@@ -110,7 +110,7 @@ class TritonSource(KernelSource):
         return None
 
     def unit(self, kernel: Kernel) -> str:
-        if not isinstance(kernel, NamedKernel) or kernel not in self.description.units:
+        if kernel not in self.description.units:
             raise KernelError(f"{kernel.name} is not declared in {self.description.name}")
         return self.description.unit(kernel)
 

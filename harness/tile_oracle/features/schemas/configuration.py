@@ -12,8 +12,7 @@ from zlib import crc32
 
 from tile_oracle.features.schemas.own_columns import PIPELINES
 from tile_oracle.files.data_files import data_folder
-from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
-from tile_oracle.kernel.named import is_named
+from tile_oracle.kernel import FAMILY, Kernel, parse_kernel_name, source_of
 
 CONFIGURATION: Mapping[str, str] = {
     "source": "0 the operation's family, 1 Triton, 2 cuBLASLt, 3 cuDNN, 4 other sources",
@@ -57,7 +56,7 @@ def configuration(name: str) -> Mapping[str, float]:
     """Return the value of each column of CONFIGURATION. Raises KernelError for an invalid name."""
     kernel = parse_kernel_name(name)
     known = dict.fromkeys(CONFIGURATION, 0.0) | {"parts": 1.0}
-    return known | (_of_named(kernel) if isinstance(kernel, NamedKernel) else _of_family(kernel))
+    return known | (_of_family(kernel) if kernel.source == FAMILY else _of_source(kernel))
 
 
 def _of_family(kernel: Kernel) -> dict[str, float]:
@@ -77,10 +76,10 @@ def _of_family(kernel: Kernel) -> dict[str, float]:
     return numbers
 
 
-def _of_named(kernel: NamedKernel) -> dict[str, float]:
+def _of_source(kernel: Kernel) -> dict[str, float]:
     numbers = {"source": SOURCES.get(kernel.source, _OTHER_SOURCE), "function": word_code(kernel.function)}
     rest = []
-    for name, value in kernel.values:
+    for name, value in kernel.configuration.items():
         column = _COLUMN_OF_VALUE.get(name)
         if name == _TILE and kernel.source == "cublaslt":
             # Its result is column-major: the transpose of ours.
@@ -130,9 +129,7 @@ def library_stages(name: str) -> tuple[float, float]:
 def _library_number(name: str, value: str) -> int:
     """A number of a cuBLASLt algorithm; 0 for other kernels."""
     kernel = parse_kernel_name(name)
-    if not isinstance(kernel, NamedKernel) or kernel.source != "cublaslt":
-        return 0
-    return int(kernel.configuration.get(value, 0) or 0)
+    return int(kernel.configuration.get(value, 0) or 0) if kernel.source == "cublaslt" else 0
 
 
 def _cublaslt_tile(number: int) -> tuple[float, float]:
@@ -151,8 +148,7 @@ def _cublaslt_tiles() -> tuple[tuple[float, float], ...]:
 def family_of(name: str) -> str:
     """What a model knows of a kernel by codes alone, so that it has to be trained on it: the source and the
     function, or for a family of the package the pipeline and all that has no column of its own."""
-    if is_named(name):
-        first, function, *_ = name.split(".", 2)
-        return f"{first.rpartition('_')[2]}.{function}"
+    if source := source_of(name):
+        return f"{source}.{name.split('.', 2)[1]}"
     known = configuration(name)
     return f"{known['function']:g} {known['rest']:g}"

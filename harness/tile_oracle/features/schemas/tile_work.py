@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tile_oracle.features.schemas.configuration import configuration, library_cluster, library_stages
-from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
+from tile_oracle.kernel import FAMILY, Kernel, parse_kernel_name
 
 _HOPPER_ALGORITHM = "a66"
 _OLDER_ALGORITHMS = ("a11", "a12", "a13", "a14", "a21", "a23", "a24")
@@ -109,7 +109,7 @@ _AXES = ("tile_m", "tile_n", "tile_k")
 
 
 def _engine(kernel: Kernel, rows: float) -> str:
-    if not isinstance(kernel, NamedKernel):
+    if kernel.source == FAMILY:
         pipeline = str(kernel.as_row().get("pipeline", ""))
         return pipeline if pipeline in PIPELINES else OTHER
     if kernel.source != "triton":
@@ -135,12 +135,12 @@ _FUNCTIONS = {
 }
 
 
-def _is_swapped(kernel: NamedKernel) -> bool:
+def _is_swapped(kernel: Kernel) -> bool:
     return kernel.function == "tma_swapped" or kernel.configuration.get("SWAPPED") is True
 
 
 def _with_details(work: TileWork, kernel: Kernel) -> TileWork:
-    if not isinstance(kernel, NamedKernel):
+    if kernel.source == FAMILY:
         row = kernel.as_row()
         waves = float(row.get("warp_m", 1)), float(row.get("warp_n", work.waves))
         return replace(work, stages=_STAGES.get(work.engine, 1.0), waves_m=waves[0], waves_n=waves[1])
@@ -169,7 +169,7 @@ def _with_details(work: TileWork, kernel: Kernel) -> TileWork:
     )
 
 
-def _library_work(work: TileWork, kernel: NamedKernel) -> TileWork:
+def _library_work(work: TileWork, kernel: Kernel) -> TileWork:
     """The library computes the transpose, since its matrices lie by columns. Its kernels for Hopper take as
     many buffers as fit; stages of 0 stand for that."""
     if work.engine == SCALAR:
