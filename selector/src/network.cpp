@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "tile_oracle/lanes.hpp"
+
 namespace tile_oracle {
 namespace {
 
@@ -9,24 +11,40 @@ constexpr float leak = 0.01f;  // LEAK of harness/tile_oracle/model/network.py
 constexpr std::uint32_t largest_layer = 1u << 12, most_layers = 8;
 
 #if defined(__GNUC__) && !defined(TILE_ORACLE_PLAIN_LANES)
-typedef float Rows __attribute__((vector_size(4 * Network::block), aligned(4), may_alias));
+typedef float Floats __attribute__((vector_size(4 * Network::block), aligned(4), may_alias));
+#define TILE_ORACLE_LARGER(a, b) ((a) > (b) ? (a) : (b))
 #else
 // The same for compilers without vector types.
-struct Rows {
+struct Floats {
     float at[Network::block];
-    Rows& operator+=(const Rows& other) {
+    Floats& operator+=(const Floats& other) {
         for (std::uint32_t i = 0; i < Network::block; ++i) at[i] += other.at[i];
         return *this;
     }
-    Rows operator*(float factor) const {
-        Rows found = *this;
+    Floats operator+(const Floats& other) const { return Floats(*this) += other; }
+    Floats operator*(const Floats& other) const {
+        Floats found = *this;
+        for (std::uint32_t i = 0; i < Network::block; ++i) found.at[i] *= other.at[i];
+        return found;
+    }
+    Floats operator*(float factor) const {
+        Floats found = *this;
         for (float& value : found.at) value *= factor;
         return found;
     }
+    float& operator[](std::uint32_t i) { return at[i]; }
 };
+Floats TILE_ORACLE_LARGER(Floats a, const Floats& b) {
+    for (std::uint32_t i = 0; i < Network::block; ++i) a[i] = std::max(a[i], b[i]);
+    return a;
+}
 #endif
 
-using AddInputs = void (*)(const float*, std::uint32_t, const float*, std::uint32_t, float*);
+struct Sums {
+    void (*add_inputs)(const float*, std::uint32_t, const float*, std::uint32_t, float*);
+    void (*first_sums)(const float*, std::uint32_t, const Floats*, std::uint32_t, const Floats*, Floats*);
+    float (*output)(const Floats*, const Floats*, const Floats*, std::uint32_t);
+};
 
 namespace any_processor {
 #define TILE_ORACLE_TARGET
@@ -46,17 +64,28 @@ namespace with_avx512 {
 #undef TILE_ORACLE_TARGET
 }  // namespace with_avx512
 
-AddInputs of_this_processor() {
-    if (isa_available(Isa::avx512)) return with_avx512::add_inputs;
-    return isa_available(Isa::avx2) ? with_avx2::add_inputs : any_processor::add_inputs;
+Sums of_this_processor() {
+    if (isa_available(Isa::avx512)) return with_avx512::sums;
+    return isa_available(Isa::avx2) ? with_avx2::sums : any_processor::sums;
 }
 #else
-AddInputs of_this_processor() { return any_processor::add_inputs; }
+Sums of_this_processor() { return any_processor::sums; }
 #endif
 
 std::vector<Column> columns(ByteReader& from, const Program& program, std::uint32_t n_rows) {
     std::vector<Column> found;
     for (std::uint32_t n = from.length(16); n > 0; --n) found.emplace_back(from, program, n_rows);
+    return found;
+}
+
+const Floats* vectors(const float* at) { return reinterpret_cast<const Floats*>(at); }
+Floats* vectors(float* at) { return reinterpret_cast<Floats*>(at); }
+
+/// Values of units, with zeros behind those of each row up to whole vectors.
+std::vector<float> in_vectors(const std::vector<float>& values, std::uint32_t units) {
+    const std::size_t width = (units + Network::block - 1) / Network::block * Network::block;
+    std::vector<float> found(values.size() / units * width);
+    for (std::size_t i = 0; i < values.size(); ++i) found[i / units * width + i % units] = values[i];
     return found;
 }
 
@@ -71,11 +100,15 @@ std::vector<float> finite(std::vector<float> values, std::size_t count) {
 Network::Network(ByteReader& from, const Program& program) {
     n_rows = from.u32();
     if (n_rows == 0 || n_rows > (1u << 24)) throw BadSelector("a network has no rows");
-    n_blocks = (n_rows + block - 1) / block;
+    class_of = from.u32s();
+    n_classes = class_of.empty() ? 0 : 1 + *std::max_element(class_of.begin(), class_of.end());
+    if (class_of.size() != n_rows || n_classes > n_rows) throw BadSelector("a network's classes cannot be right");
     of_problem = columns(from, program, n_rows);
-    joint = columns(from, program, n_rows);
+    joint = columns(from, program, n_classes);
     for (const Column& one : of_problem)
         if (one.count != 1) throw BadSelector("a column of the problem depends on the kernels");
+    for (const Column& one : joint)
+        if (one.class_of.empty()) throw BadSelector("a column of kernels has no classes");
     const std::uint32_t n_layers = from.u32();
     if (n_layers < 2 || n_layers > most_layers) throw BadSelector("a network has no layers");
     std::uint32_t inputs = 0;
@@ -85,9 +118,10 @@ Network::Network(ByteReader& from, const Program& program) {
         if (units == 0 || units > largest_layer) throw BadSelector("a layer has no units");
         Layer one{units, {}, {}};
         if (i == 0) {
-            problem_weights = finite(from.f32s(), of_problem.size() * units);
-            joint_weights = finite(from.f32s(), joint.size() * units);
-            kernel_sums = finite(from.f32s(), std::size_t(n_blocks) * block * units);
+            n_vectors = (units + block - 1) / block;
+            problem_weights = in_vectors(finite(from.f32s(), of_problem.size() * units), units);
+            joint_weights = in_vectors(finite(from.f32s(), joint.size() * units), units);
+            kernel_sums = in_vectors(finite(from.f32s(), std::size_t(n_rows) * units), units);
         } else {
             one.weights = finite(from.f32s(), std::size_t(inputs) * units);
             one.bias = finite(from.f32s(), units);
@@ -97,64 +131,63 @@ Network::Network(ByteReader& from, const Program& program) {
         layers.push_back(std::move(one));
     }
     if (inputs != 1) throw BadSelector("a network does not have one output");
-    classes.resize(joint.size() * n_blocks * block);
-    for (std::size_t j = 0; j < joint.size(); ++j) {
-        for (std::uint32_t row = 0; row < n_rows && !joint[j].class_of.empty(); ++row)
-            classes[(row / block * joint.size() + j) * block + row % block] = joint[j].class_of[row];
-        joint[j].class_of = {};
-    }
+    if (n_layers == 2) layers[1].weights.resize(std::size_t(n_vectors) * block);
 }
 
 void Network::scores(const Program& program, const double* memory, std::vector<float>& work, double* out) const {
-    static const AddInputs add_inputs = of_this_processor();
-    const std::uint32_t first = layers[0].units, n_joint = static_cast<std::uint32_t>(joint.size());
-    std::size_t n_values = 0;
-    for (const Column& one : joint) n_values += one.count;
-    const std::size_t needed = first + n_values + std::size_t(block) * (n_joint + 2 * most_units);
+    static const Sums of = of_this_processor();
+    const std::uint32_t first = n_vectors * block, n_joint = static_cast<std::uint32_t>(joint.size());
+    const std::size_t needed = std::size_t(first) * (n_classes + 1) + n_joint + 2 * std::size_t(block) * most_units;
     if (work.size() < needed) work.resize(needed);
-    float* inputs = work.data();  // of a block, (n_joint, block)
-    float* sums = inputs + std::size_t(block) * n_joint;
+    float* problem_sums = work.data();
+    float* class_sums = problem_sums + first;  // (classes, first)
+    float* inputs = class_sums + std::size_t(first) * n_classes;
+    float* sums = inputs + n_joint;  // of a block of rows, (units, block)
     float* next = sums + std::size_t(block) * most_units;
-    float* problem_sums = next + std::size_t(block) * most_units;
-    float* values = problem_sums + first;
 
     std::fill_n(problem_sums, first, 0.0f);
     for (std::size_t p = 0; p < of_problem.size(); ++p) {
         const float x = static_cast<float>(*program.value(of_problem[p].operand, memory));
-        for (std::uint32_t unit = 0; unit < first; ++unit) problem_sums[unit] += x * problem_weights[p * first + unit];
+        const float* weights = problem_weights.data() + p * first;
+        for (std::uint32_t unit = 0; unit < first; ++unit) problem_sums[unit] += x * weights[unit];
     }
-    float* value = values;
-    for (const Column& one : joint) {
-        const double* from = program.value(one.operand, memory);
-        for (std::uint32_t i = 0; i < one.count; ++i) *value++ = static_cast<float>(from[i]);
+    for (std::uint32_t c = 0; c < n_classes; ++c) {
+        for (std::uint32_t j = 0; j < n_joint; ++j)
+            inputs[j] = static_cast<float>(program.value(joint[j].operand, memory)[joint[j].class_of[c]]);
+        of.first_sums(inputs, n_joint, vectors(joint_weights.data()), n_vectors, vectors(problem_sums),
+                      vectors(class_sums + std::size_t(c) * first));
     }
-    for (std::uint32_t b = 0; b < n_blocks; ++b) {
-        const std::uint32_t* class_of = classes.data() + std::size_t(b) * n_joint * block;
-        const float* of_column = values;
-        for (std::uint32_t j = 0; j < n_joint; ++j, class_of += block) {
-            for (std::uint32_t row = 0; row < block; ++row) inputs[j * block + row] = of_column[class_of[row]];
-            of_column += joint[j].count;
+    const auto of_class = [&](std::uint32_t row) { return class_sums + std::size_t(class_of[row]) * first; };
+    const auto of_kernel = [&](std::uint32_t row) { return kernel_sums.data() + std::size_t(row) * first; };
+    if (layers.size() == 2) {
+        for (std::uint32_t row = 0; row < n_rows; ++row)
+            out[row] += layers[1].bias[0] + of.output(vectors(of_kernel(row)), vectors(of_class(row)),
+                                                      vectors(layers[1].weights.data()), n_vectors);
+        return;
+    }
+    for (std::uint32_t begin = 0; begin < n_rows; begin += block) {
+        const std::uint32_t rows = std::min(block, n_rows - begin), n_units = layers[0].units;
+        if (rows < block) std::fill_n(sums, std::size_t(block) * n_units, 0.0f);
+        for (std::uint32_t row = 0; row < rows; ++row) {
+            const float *one = of_kernel(begin + row), *other = of_class(begin + row);
+            for (std::uint32_t i = 0; i < n_units; ++i) sums[i * block + row] = one[i] + other[i];
         }
-        const float* of_kernels = kernel_sums.data() + std::size_t(b) * first * block;
-        for (std::uint32_t i = 0; i < first; ++i)
-            for (std::uint32_t row = 0; row < block; ++row)
-                sums[i * block + row] = problem_sums[i] + of_kernels[i * block + row];
-        add_inputs(inputs, n_joint, joint_weights.data(), first, sums);
         float *from = sums, *to = next;
         for (std::size_t i = 1; i < layers.size(); ++i) {
-            const std::uint32_t n_inputs = layers[i - 1].units, n_units = layers[i].units;
+            const std::uint32_t n_inputs = layers[i - 1].units, n_outputs = layers[i].units;
             for (std::uint32_t k = 0; k < n_inputs * block; ++k) from[k] = std::max(from[k], leak * from[k]);
-            for (std::uint32_t k = 0; k < n_units; ++k) std::fill_n(to + k * block, block, layers[i].bias[k]);
-            add_inputs(from, n_inputs, layers[i].weights.data(), n_units, to);
+            for (std::uint32_t k = 0; k < n_outputs; ++k) std::fill_n(to + k * block, block, layers[i].bias[k]);
+            of.add_inputs(from, n_inputs, layers[i].weights.data(), n_outputs, to);
             std::swap(from, to);
         }
-        for (std::uint32_t row = 0; row < block && b * block + row < n_rows; ++row) out[b * block + row] += from[row];
+        for (std::uint32_t row = 0; row < rows; ++row) out[begin + row] += from[row];
     }
 }
 
 std::size_t Network::bytes() const noexcept {
-    std::size_t floats = kernel_sums.capacity() + problem_weights.capacity() + joint_weights.capacity() + classes.capacity();
+    std::size_t floats = kernel_sums.capacity() + problem_weights.capacity() + joint_weights.capacity() + class_of.capacity();
     for (const Layer& one : layers) floats += one.weights.capacity() + one.bias.capacity();
+    for (const Column& one : joint) floats += one.class_of.capacity();
     return sizeof *this + 4 * floats + (of_problem.capacity() + joint.capacity()) * sizeof(Column);
 }
 

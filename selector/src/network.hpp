@@ -1,6 +1,6 @@
 // A fully connected network that scores the rows of a pool (harness/tile_oracle/model/network.py), in single precision.
-// What the kernels add to the sums of the first layer is in the file, what the problem adds is computed once a problem,
-// so that only columns of both are left for each row.
+// The sums of its first layer have three parts: the kernels' is in the file, the problem's is computed once a problem,
+// and that of columns of both once for each class of rows that these columns tell apart.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,14 @@ struct Network {
         std::uint32_t units;
         std::vector<float> weights, bias;
     };
-    /// Rows are scored in blocks of so many.
+    /// Floats of a vector: rows that are scored together; the units of the first layer are filled up to whole vectors.
     static constexpr std::uint32_t block = 16;
 
-    std::uint32_t n_rows, n_blocks;
+    std::uint32_t n_rows, n_classes, n_vectors;
     std::vector<Column> of_problem, joint;
-    std::vector<float> kernel_sums;  // of the first layer: for each block, each unit's for all its rows
-    std::vector<float> problem_weights, joint_weights;
-    std::vector<std::uint32_t> classes;  // for each block, each joint column's for all its rows
-    std::vector<Layer> layers;           // the first has no weights here
+    std::vector<std::uint32_t> class_of;  // of each row
+    std::vector<float> kernel_sums, problem_weights, joint_weights;  // (rows or columns, units)
+    std::vector<Layer> layers;                                       // the first has no weights here
     std::uint32_t most_units;
 
     Network(ByteReader& from, const Program& program);

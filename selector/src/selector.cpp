@@ -18,7 +18,7 @@
 namespace tile_oracle {
 namespace {
 
-constexpr std::string_view magic = "tile-oracle selector 2\n";
+constexpr std::string_view magic = "tile-oracle selector 3\n";
 constexpr double least_ms = 1e-6;        // LEAST_MS of harness/tile_oracle/model/physics.py
 constexpr double least_quantity = 1e-9;  // LEAST_QUANTITY of harness/tile_oracle/model/tree_targets.py
 constexpr double most_log_time = 50.0;   // MOST_LOG_TIME of harness/tile_oracle/model/ranker.py

@@ -42,13 +42,11 @@ from tile_oracle.selector.trace import Graph, Node, Partition, Pool, partition_b
 if TYPE_CHECKING:
     import lightgbm as lgb
 
-MAGIC = b"tile-oracle selector 2\n"
+MAGIC = b"tile-oracle selector 3\n"
 _KINDS = ("constant", "kernel", "interaction")
 _SAYS = ("log_time", "relative", "latency", "tflops", "bandwidth")
 _AS_IT_IS, _LEAST_IS_ZERO, _MEAN_OF_ABSOLUTE = range(3)
 _NO_TREES = (1 << 32) - 1
-_BLOCK = 16
-"""Rows whose sums lie together: Network::block of selector/src/network.hpp."""
 
 
 @dataclass(frozen=True)
@@ -254,6 +252,7 @@ class _Maker:
         own = self._of_kernels([numbers[place] for place in places["kernel"]])
         marks = inputs.marks(self._of_kernels(categories))
         joint = [numbers[place] for place in places["interaction"]]
+        classes = self._rows(joint)
         rows = self._rows([*joint, *prior]).refined_by(partition_by_rows(np.hstack([own, marks])))
         to.u32(rows.count, len(prior))
         for node in prior:
@@ -262,17 +261,16 @@ class _Maker:
             member.networks, member.of_kernels(own, places["kernel"], marks), strict=True
         ):
             to.u32(rows.count)
-            for of_kind in ("constant", "interaction"):
+            to.u32s(classes.of[rows.first])
+            for of_kind, of_rows in (("constant", rows), ("interaction", classes)):
                 to.u32(len(places[of_kind]))
                 for place in places[of_kind]:
-                    self._write_column(to, numbers[place], rows)
+                    self._write_column(to, numbers[place], of_rows)
             first, *others = network
             to.u32(len(network), len(first.bias))
             to.f32s(first.weights[places["constant"]])
             to.f32s(first.weights[places["interaction"]])
-            blocks = np.zeros((-(-rows.count // _BLOCK) * _BLOCK, len(first.bias)))
-            blocks[: rows.count] = sums[rows.first]
-            to.f32s(blocks.reshape(-1, _BLOCK, len(first.bias)).transpose(0, 2, 1))
+            to.f32s(sums[rows.first])
             for layer in others:
                 to.u32(len(layer.bias))
                 to.f32s(layer.weights)
