@@ -42,7 +42,7 @@ from the pick's prediction, and of the target of each member of the model.
 
 ABOUT = "Ranks the measured kernels of every recorded problem and compares picks with oracles."
 ARGUMENTS = (
-    argument("model", "MODEL", "a model folder, or a CSV file of picks"),
+    argument("model", "MODEL", "a model folder, a file of picks, or a picker (docs/pickers.md)"),
     RECORDS,
     flag("--abstain", "the model picks nothing for problems outside of what it was trained on"),
     argument("--worst", "N", "problems to show", type=int, default=10),
@@ -57,13 +57,17 @@ def run(args: argparse.Namespace) -> int:
         raise ModelError(f"{args.model} is no model: first the MODEL, then its RECORDS")
     records = load_records(args.records)
     problems, name = problems_of(records), Path(args.model).name
-    folder = None if Path(args.model).suffix == ".csv" else folder_of_model(args.model)
+    chosen = _chosen(args.model, records)
+    is_folder = chosen is None and file_of(args.model) is None
+    folder = folder_of_model(args.model) if is_folder else None
     trained = None if folder is None else TrainingRange.of(folder)
     if args.abstain and trained is None:
         raise ModelError(f"--abstain needs a model folder that names its training problems, not {name}")
     refuse_unwritable(ModelError, args.json, args.parquet)
     abstained = problems_outside(lambda problem: trained, problems) if args.abstain else {}
-    if folder is None:
+    if chosen is not None:
+        evaluation = evaluate(name, records, chosen[0], ranked_by=chosen[1])
+    elif folder is None:
         picks = read_picks_file(args.model, problems)
         evaluation = evaluate(name, records, picks.rankings, ranked_by=Origin(PICKS, name, picks.note))
     else:
@@ -92,15 +96,24 @@ def run(args: argparse.Namespace) -> int:
 
 def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
     """Predictions of a model folder for the records, the picks of a CSV file, or the choices of a picker."""
-    arch = str(records["arch"].dropna().iloc[0])
-    if (picker := picker_of(model, arch)) is not None:
-        table, origin = Chosen(picker, records, arch).rank(problems_of(records), pool_recorded(records))
-        if table is None:
-            raise ModelError(origin.detail)
-        return table
-    if Path(model).suffix == ".csv":
+    if (chosen := _chosen(model, records)) is not None:
+        return chosen[0]
+    if file_of(model) is not None:
         return read_picks(model, problems_of(records))
     return rank_recorded(FolderModel.judged_by(folder_of_model(model), records), records)
+
+
+def _chosen(model: str, records: pd.DataFrame) -> tuple[pd.DataFrame, Origin] | None:
+    """The choices of a picker, and where they come from; None for what is none. Raises ModelError."""
+    archs = records["arch"].dropna()
+    picker = None if archs.empty else picker_of(model, str(archs.iloc[0]))
+    if picker is None:
+        return None
+    judge = Chosen(picker, records, str(archs.iloc[0]))
+    table, origin = judge.rank(problems_of(records), pool_recorded(records))
+    if table is None:
+        raise ModelError(origin.detail)
+    return table, origin
 
 
 def overlaps(models: Sequence[str], records: pd.DataFrame) -> dict[str, Overlap]:

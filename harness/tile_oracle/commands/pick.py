@@ -9,7 +9,6 @@ import sys
 import time
 from typing import Any
 
-from tile_oracle.commands.aiter_table import AITER, winner, write_table
 from tile_oracle.commands.arguments import (
     PROBLEMS,
     argument,
@@ -18,6 +17,7 @@ from tile_oracle.commands.arguments import (
 )
 from tile_oracle.commands.open_registry import open_registry, outside_note, registry_arguments, say_models
 from tile_oracle.commands.problem_arguments import problems_of_arguments
+from tile_oracle.commands.program_table import AITER, winner, write_table
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.foreign.aiter import Winner
 from tile_oracle.problem import Problem

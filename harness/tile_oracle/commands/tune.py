@@ -7,7 +7,6 @@ import json
 import sys
 from dataclasses import replace
 
-from tile_oracle.commands.aiter_table import AITER, winner, write_table
 from tile_oracle.commands.arguments import PROBLEMS, QUIET, argument
 from tile_oracle.commands.json_output import progress_stream
 from tile_oracle.commands.open_registry import (
@@ -16,6 +15,14 @@ from tile_oracle.commands.open_registry import (
     registry_arguments,
 )
 from tile_oracle.commands.problem_arguments import problems_of_arguments
+from tile_oracle.commands.program_table import (
+    AITER,
+    OUTPUT,
+    asked_table,
+    winner,
+    winners_of_records,
+    write_table,
+)
 from tile_oracle.commands.tune_set import COLD_START_ARGUMENTS, seed_from_records, tune_set
 from tile_oracle.errors import TargetError, TunedError
 from tile_oracle.foreign.aiter import Winner
@@ -30,6 +37,7 @@ examples:
   tile-oracle tune forward-fp32-n1-c64-k64-i28x28-f1x1 --budget 20s --target cpu
   tile-oracle tune my_shapes.csv --budget 2m --kernel-set full
   tile-oracle tune --from-records reports/my_run
+  tile-oracle tune --from-records inductor.parquet -o table.json --format inductor
   tile-oracle tune --problem-set forward_validation_300 --budget 30m      a new GPU, without a model
 
 Tuned results are what `tile-oracle pick` and tile_oracle.registry.Registry use first. They are used only if
@@ -47,6 +55,7 @@ ARGUMENTS = (
     ),
     QUIET,
     *AITER,
+    *OUTPUT,
     COLD_START_ARGUMENTS,
     *registry_arguments(arch=False),
 )
@@ -59,8 +68,14 @@ def run(args: argparse.Namespace) -> int:
             "give problems to measure, runs by --from-records, or a set by --problem-set, and only "
             "one of them"
         )
-    if args.aiter is not None and not args.problems:
-        raise TunedError("--aiter needs the problems as arguments; a file of problems is one")
+    table = asked_table(args)
+    if table is not None and args.problem_set:
+        raise TunedError(
+            "a table needs the problems as arguments, of which a file of problems is one, or --from-records"
+        )
+    if table is not None and args.from_records:
+        write_table(args, *winners_of_records(args.from_records, table[0]))
+        return 0
     if args.problem_set:
         return tune_set(args)
     budget_s = duration_s("--budget", args.budget or "60s")
@@ -83,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
                 status = 1
                 continue
             measured, pick = tuning.measured, tuning.pick
-            if args.aiter is not None:
+            if table is not None:
                 winners.append(winner(problem, pick))
             if args.json:
                 print(
@@ -106,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
                 + ", ".join(f"{count} {word}" for word, count in sorted(measured.statuses.items()))
                 + f"), {measured.seconds:.1f} s"
             )
-        if args.aiter is not None:
+        if table is not None:
             write_table(args, winners, registry.arch or "")
         if registry.tuned is not None:
             print(f"tuned results: {registry.tuned.path}", file=progress_stream(args))

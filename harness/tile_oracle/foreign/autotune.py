@@ -21,14 +21,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+from tile_oracle.errors import ProblemError
+from tile_oracle.foreign.aiter import Winner
 from tile_oracle.foreign.contract import number_of
 from tile_oracle.foreign.entry import Entry, gemm_entry
 from tile_oracle.foreign.list_file import ListFile
-from tile_oracle.operations.gemm.problem import RESULT_DTYPES
+from tile_oracle.kernel import NamedKernel, parse_kernel_name
+from tile_oracle.operations.gemm.problem import RESULT_DTYPES, GemmProblem
 from tile_oracle.problem.dtype_words import dtype_named
 
 _BLOCK = re.compile(r"AUTOTUNE (?P<op>\w+)\((?P<shapes>[^)]*)\)")
@@ -39,6 +42,7 @@ _OPTION = re.compile(r"(\w+)=('[^']*'|[^,\s]+)")
 _NO_LAYOUT = "the file does not state the layout: give it (--layout rcr, or FILE.json:rcr for a problem set)"
 _NOT_A_WORD = re.compile(r"[^A-Za-z0-9_]")
 _OPERAND = re.compile(r"\((torch\.\w+), \[([\d, ]*)\], (\[[\d, ]*\])\)")
+_TORCH = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8_e4m3fn"}
 _OF_TEMPLATE = ("template_id", "template_hash")
 _LAYOUT = re.compile(r"[RCrc]{3}")
 _WORDS, _NUMBERS = re.compile(r"'([^']*)'"), re.compile(r"(?<![\w'.])\d+(?![\w'.])")
@@ -97,6 +101,44 @@ def lookup_entries(listed: ListFile) -> Iterator[Entry]:
             text = f"{key}: {json.dumps(choice)}"[:300]
             one = _product(key.rpartition("+")[2], shapes, layout, dtypes, (function, values), math.nan, text)
             yield replace(one, rank=place, gfx=key.partition("((")[0].rstrip("+"))
+
+
+def lookup_table(winners: Iterable[Winner], before: str) -> tuple[str, list[str]]:
+    """Inductor's kernels as its lookup table, for any device, and why others are none.
+
+    before: the table that there is, whose other entries stay. Raises ProblemError for a text that is none, or
+    without any entry.
+    """
+    try:
+        table = json.loads(before) if before else {}
+    except ValueError as error:
+        raise ProblemError(f"not a lookup table: {error}") from None
+    left_out = []
+    for one in winners:
+        kernel, problem = parse_kernel_name(one.kernel), one.problem
+        if getattr(kernel, "source", "") != "inductor":
+            left_out.append(f"{problem.id} is left out: {one.kernel} is no kernel of Inductor")
+            continue
+        named = cast(NamedKernel, kernel)
+        library, _, template = named.function.partition("_") if named.values else ("aten", "", named.function)
+        values = {
+            name: value.replace("tl_", "tl.") if isinstance(value, str) else value
+            for name, value in named.values
+        }
+        table[_lookup_key(problem)] = [{"template_id": f"{library}::{template}", **values}]
+    if not table:
+        raise ProblemError(f"no entry could be written; {left_out[0] if left_out else 'there is none'}")
+    return json.dumps(table, indent=1) + "\n", left_out
+
+
+def _lookup_key(problem: GemmProblem) -> str:
+    operands = [
+        (f"torch.{_TORCH[problem.dtype]}", [rows, columns], [columns, 1] if order == "r" else [1, rows])
+        for order, rows, columns in zip(
+            problem.layout, (problem.M, problem.K), (problem.K, problem.N), strict=False
+        )
+    ]
+    return "(" + ", ".join(f"({dtype}, {shape}, {strides})" for dtype, shape, strides in operands) + ")+mm"
 
 
 def _gemm(

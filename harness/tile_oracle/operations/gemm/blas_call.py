@@ -119,5 +119,16 @@ def gemm_of(members: Mapping[str, str]) -> GemmProblem:
     return GemmProblem(dtype_named(_types(members)[0]), "".join(orders) + "r", n, m, k)
 
 
+def call_of(problem: GemmProblem) -> dict[str, str]:
+    """The members of the dense call that `gemm_of` reads as a problem: sizes, transpositions, and leading
+    dimensions."""
+    m, n, k = problem.N, problem.M, problem.K
+    is_transposed = {"A": problem.layout[1] == "c", "B": problem.layout[0] == "c"}
+    lda, ldb = k if is_transposed["A"] else m, n if is_transposed["B"] else k
+    sizes = {"m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "ldc": m}
+    words = {f"trans{name}": "T" if turned else "N" for name, turned in is_transposed.items()}
+    return {**{name: str(size) for name, size in sizes.items()}, **words}
+
+
 def _quoted(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,116 @@
+"""The best kernels of GEMMs as a table that another program loads: --aiter, or --output with --format."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import cast
+
+import pandas as pd
+
+from tile_oracle.arch import load_arch
+from tile_oracle.commands.arguments import argument
+from tile_oracle.commands.json_output import write_text
+from tile_oracle.errors import ModelError, ProblemError, RecordError
+from tile_oracle.files.user_file import read_bytes
+from tile_oracle.foreign.aiter import Winner, tuned_table
+from tile_oracle.foreign.autotune import lookup_table
+from tile_oracle.foreign.tunable_op import results_file
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.final import final_measurements
+from tile_oracle.registry import Pick
+
+_MOST_BYTES = 64 << 20
+_SOURCES = {"tunableop": ("hipblaslt", "rocblas"), "inductor": ("inductor",)}
+"""Format -> the sources whose kernels it can name. AITER's table takes any name."""
+
+AITER = (
+    argument(
+        "--aiter",
+        "FILE",
+        "also write the picks of GEMMs as a tuned table of AITER (CSV), into the one that there is",
+        type=Path,
+    ),
+    argument("--cu-num", "N", "compute units in AITER's table (default: the architecture's)", type=int),
+)
+OUTPUT = (
+    argument(
+        "-o --output",
+        "FILE",
+        "write the best kernels of GEMMs for another program, into the file that there is",
+        type=Path,
+    ),
+    argument(
+        "--format",
+        None,
+        "what --output is: AITER's tuned table, results of PyTorch's TunableOp, or Inductor's lookup table",
+        choices=("aiter", *_SOURCES),
+    ),
+)
+
+
+def asked_table(args: argparse.Namespace) -> tuple[str, Path] | None:
+    """The format and the file that the options name; None for none. Raises ModelError for one without the
+    other."""
+    output: Path | None = getattr(args, "output", None)
+    form: str | None = getattr(args, "format", None)
+    if (output is None) != (form is None):
+        raise ModelError("--output needs --format, and --format needs --output")
+    if output is not None and form is not None:
+        return form, output
+    return None if args.aiter is None else ("aiter", args.aiter)
+
+
+def winner(problem: Problem, first: Pick | None) -> Winner:
+    """The pick as a row of a table. Raises ModelError for what such a table cannot say."""
+    if problem.op != GemmProblem.op:
+        raise ModelError(f"{problem.id} is not a GEMM, and AITER's and PyTorch's tables hold only GEMMs")
+    tflops = first and (first.measured_tflops or first.predicted_tflops)
+    if first is None or not tflops:
+        raise ModelError(f"the speed of the pick for {problem.id} is unknown: the model only orders kernels")
+    return Winner(cast(GemmProblem, problem), first.kernel.name, tflops)
+
+
+def winners_of_records(runs: list[str], form: str) -> tuple[list[Winner], str]:
+    """The oracles of runs among the kernels that a format can name, and their architecture. Raises
+    RecordError for runs of several architectures, or without such a kernel."""
+    records = load_records([Path(run) for run in runs])
+    named = records["kernel"].astype(str)
+    sources = _SOURCES.get(form, ())
+    own = records[named.str.contains(rf"_(?:{'|'.join(sources)})\.") if sources else named != ""]
+    archs = sorted(own["arch"].dropna().unique())
+    if len(archs) != 1:
+        what = f"kernels of {' or '.join(sources)}" if sources else "records"
+        raise RecordError(f"a table is of one architecture; these runs have {what} of {archs or 'none'}")
+    found = find_oracles(final_measurements(pd.DataFrame(own))).to_dict("records")
+    return [
+        Winner(cast(GemmProblem, problem_from_id(one["problem"])), one["oracle_kernel"], one["oracle_tflops"])
+        for one in found
+        if isinstance(one["oracle_kernel"], str)
+    ], archs[0]
+
+
+def write_table(args: argparse.Namespace, winners: list[Winner], arch: str) -> None:
+    """Writes the picks into the table that the options name. Raises HarnessError."""
+    asked = asked_table(args)
+    assert asked is not None
+    form, path = asked
+    try:
+        before = read_bytes(path, _MOST_BYTES).decode("utf-8") if path.exists() else ""
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read: {error}") from None
+    try:
+        if form == "aiter":
+            units = args.cu_num or load_arch(arch).hardware.num_cus
+            text, kept = tuned_table(winners, arch, units, before)
+        else:
+            text, kept = (results_file if form == "tunableop" else lookup_table)(winners, before)
+    except ProblemError as error:
+        raise ModelError(f"{path}: {error}") from None
+    write_text(path, text)
+    for line in kept:
+        print(f"{path}: {line}", file=sys.stderr)
