@@ -17,7 +17,6 @@ from tile_oracle.evaluation.compare import compare
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
 from tile_oracle.evaluation.picks_file import read_picks
-from tile_oracle.judge.bootstrap import interval, mean, p10, paired_interval
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.final import problems_of
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
@@ -159,18 +158,6 @@ def test_a_pick_that_is_wrong_has_no_efficiency_and_says_so(records: pd.DataFram
     found = evaluate("m", broken, ranking)
     row = found.selection.set_index("problem").loc[problem]
     assert (row["efficiency"], row["pick_status"]) == (0.0, "wrong")
-
-
-def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
-    random = np.random.default_rng(1)
-    held = 0
-    for _ in range(100):
-        found = interval(random.normal(5.0, 1.0, 60), mean, draws=400)
-        held += found.low <= 5.0 <= found.high
-    assert 86 <= held <= 100
-    values = random.normal(0, 1, 50)
-    assert paired_interval(values, values + 1.0, mean).low == pytest.approx(1.0)
-    assert interval(values, p10).value == pytest.approx(np.quantile(values, 0.1))
 
 
 def test_comparison_counts_and_verdict(records: pd.DataFrame) -> None:

@@ -65,6 +65,11 @@ class TestEfficiency:
         row = one(THREE, {A: 3.0, B: 5.0, C: 4.0})
         assert (row["efficiency"], row["oracle_rank"]) == (1.0, 1)
 
+    def test_a_kernel_as_fast_as_the_oracle(self) -> None:
+        row = one([*THREE, record(PROBLEM, D, 4.0)], {D: 1.0} if B.name < D.name else {B: 1.0, D: 0.5})
+        assert (row["efficiency"], row["pick_flattered"]) == (1.0, False)
+        assert row["oracle_kernel"] == min(B.name, D.name)
+
     @pytest.mark.parametrize("status", ["unsupported", "build_error", "wrong", "flaky", "crash", "timeout"])
     def test_a_pick_that_is_not_ok_is_worth_nothing(self, status: str) -> None:
         row = one([*THREE, record(PROBLEM, D, 9.0, status=status, detail="so")], {A: 1.0, B: 2.0, D: 3.0})
@@ -224,9 +229,11 @@ class TestKernels:
         assert by_name.loc[A.name, ["oracles", "picks", "ok", "not_ok"]].tolist() == [0, 0, 1, 1]
         assert by_name.loc[B.name, "mean_efficiency"] == pytest.approx((1.0 + 0.25) / 2)
         assert table["oracles"].is_monotonic_decreasing
+        assert table.index.tolist() == [0, 1, 2]
 
     def test_one_kernel_for_all_counts_nothing_where_it_is_not_ok(self) -> None:
         rows = [*THREE, record(OTHER, B, 1.0), record(OTHER, C, 4.0), record(THIRD, A, 1.0)]
+        rows.append(record(THIRD, C, status="crash"))
         final = final_measurements(frame(rows))
         problems = [PROBLEM, OTHER, THIRD]
         chosen = fixed_choice(final, select(problems, final, find_oracles(final), None))

@@ -7,16 +7,26 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 
-from tests.judge.made_runs import BEST, EXTRA, IDS, PICK, PROBLEMS, judged
-from tests.report.records_factory import frame, record
-from tile_oracle.judge.bootstrap import mean
-from tile_oracle.judge.criteria import Criteria
+from tests.judge.made_runs import IDS, PICK, PROBLEMS, a_run, baseline, judged
+from tests.report.records_factory import frame, record, some_kernels
+from tile_oracle.judge.bootstrap import interval, mean, p10, paired_interval
+from tile_oracle.judge.criteria import Criteria, coverage
 from tile_oracle.judge.interval_criteria import interval_average, interval_largest_loss, suspects
-from tile_oracle.judge.noise import margins
+from tile_oracle.judge.noise import Margin, margins
 from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.scope import NOTHING_JUDGED, Part, part_to_judge
 from tile_oracle.judge.selection import select
-from tile_oracle.judge.statistics import Side
+from tile_oracle.judge.statistics import (
+    Side,
+    between_sessions,
+    finding_confidences,
+    over_problems,
+    paired_sides,
+    with_sessions,
+)
+from tile_oracle.judge.verdict import IN_SAMPLE, Verdict
 from tile_oracle.record.final import final_measurements
 
 PUBLISHED = Criteria(rule="published")
@@ -28,7 +38,7 @@ def side(*efficiencies: float, sigma: float | tuple[float, ...] = 0.0, dof: floa
 
 
 def test_published_losses_are_those_that_fell_by_more_than_the_limit_the_largest_first() -> None:
-    verdict = judged([0.70, 0.95, 0.85, 0.60], [0.82, 0.70, 0.95, 0.90], PUBLISHED)
+    verdict = judged([0.70, 0.95, 0.85, 0.60, 0.9], [0.82, 0.70, 0.95, 0.90, 0.9], PUBLISHED)
     assert [(loss.problem, round(loss.loss_points, 6)) for loss in verdict.losses] == [
         (IDS[3], 30.0),
         (IDS[0], 12.0),
@@ -36,6 +46,121 @@ def test_published_losses_are_those_that_fell_by_more_than_the_limit_the_largest
     largest = next(one for one in verdict.criteria if one.name == "largest loss")
     assert (largest.value, largest.note) == (pytest.approx(30.0), "2 problems lost more than 10 points")
     assert not judged([0.84, 0.9], [0.94, 0.9], PUBLISHED).losses, "10 points are not more than 10"
+    one = judged([0.70, 0.9], [0.82, 0.9], PUBLISHED)
+    assert one.criteria[3].note == "1 problem lost more than 10 points"
+
+
+@pytest.mark.parametrize(("points", "outcome"), [(9.0, "fail"), (10.0, "cannot tell"), (20.0, "pass")])
+def test_undecided_picks_leave_coverage_open_where_they_would_be_enough(points: float, outcome: str) -> None:
+    """Ten problems: one is undecided, one is not covered, and the limit itself is enough."""
+    then = dict.fromkeys(IDS, 0.9)
+    now = {**then, IDS[0]: None, IDS[1]: None}
+    found = coverage(IDS, now, then, points, compared=True, complete=True, undecided=(IDS[0],))
+    assert (found.value, found.limit, found.outcome) == (80.0, 100.0 - points, outcome)
+
+
+def test_a_lost_problem_and_many_are_counted() -> None:
+    for losses, note in ((1, "1 problem lost"), (2, "2 problems lost")):
+        now = side(*[0.7] * losses, *[0.9] * 3, sigma=0.001)
+        criterion, _, _ = interval_largest_loss(
+            IDS[: losses + 3], now, side(*[0.9] * (losses + 3)), 10.0, 0.95
+        )
+        assert criterion.note == f"{note} more than 10 points"
+
+
+def test_a_part_that_the_model_has_seen_most_of_is_in_sample() -> None:
+    verdict = judged([0.9, 0.8], [0.9, 0.8])
+    selection, _ = a_run([0.9, 0.8, 0.7])
+
+    def settled(seen: int, alone: int, covered: int, verdict: Verdict = verdict) -> Verdict:
+        return Part(selection, None, ("seen",) * seen, ("alone",) * alone, covered).settled(verdict)
+
+    assert settled(0, 0, 0) == settled(0, 1, 3) == settled(1, 1, 3) == settled(1, 0, 2) == verdict
+    trained = "the model was trained on 2 of the 3 problems that judge it"
+    for seen, covered, left in ((2, 3, ", which leaves 1"), (3, 3, "")):
+        found = settled(seen, 0, covered)
+        assert (found.state, found.message) == (IN_SAMPLE, trained.replace("2", str(seen)) + left)
+    assert settled(1, 1, 2).state == settled(0, 1, 1).state == NOTHING_JUDGED
+    failed = judged([0.5, 0.8], [0.9, 0.8])
+    assert settled(3, 0, 3, failed) == settled(0, 1, 1, failed) == failed
+
+
+def test_a_verdict_leaves_out_what_the_model_has_seen_and_only_candidates() -> None:
+    selection, _ = a_run([0.9, 0.8, 0.7, None])
+    selection.loc[1, "kernels_measured"] = 1
+    part = part_to_judge(selection, baseline([0.9, 0.8, 0.7, 0.6]), (IDS[0], IDS[3]))
+    assert (part.in_sample, part.alone, part.covered) == ((IDS[0],), (IDS[1],), 3)
+    assert part.selection["problem"].tolist() == [IDS[2]]
+    assert part.baseline is not None
+    assert part.baseline.efficiencies == {IDS[2]: 0.7}
+    selection.loc[2, ["kernels_ranked", "kernels_ok"]] = 1
+    assert part_to_judge(selection, None, ()).alone == (IDS[1], IDS[2])
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    random = np.random.default_rng(1)
+    found = [interval(random.normal(5.0, 1.0, 60), mean, draws=400) for _ in range(100)]
+    assert 86 <= sum(one.low <= 5.0 <= one.high for one in found) <= 99
+    values = random.normal(0, 1, 50)
+    moved = paired_interval(values, values + 1.0, mean)
+    assert (moved.value, moved.low, moved.high) == pytest.approx((1.0, 1.0, 1.0))
+    assert interval(values, p10).value == pytest.approx(np.quantile(values, 0.1))
+    apart = paired_interval(np.zeros(50), values, mean)
+    assert (apart.low, apart.high) == pytest.approx((interval(values, mean).low, interval(values, mean).high))
+
+
+def test_the_interval_over_problems_resamples_both_runs_alike() -> None:
+    now = side(*np.linspace(0.3, 0.6, 40))
+    then = side(*np.linspace(0.35, 0.65, 40))
+    assert over_problems(now, then, mean, 0.95) == pytest.approx((-5.0, -5.0))
+    low, high = over_problems(now, side(*[0.5] * 40), mean, 0.95)
+    error = 100 * np.std(np.linspace(0.3, 0.6, 40)) / math.sqrt(40)
+    assert (low, high) == pytest.approx((-5 - 1.645 * error, -5 + 1.645 * error), rel=0.05)
+
+
+def test_the_noise_between_sessions_is_what_the_errors_leave_over_by_hand() -> None:
+    """The 75th percentile of the moves is 1.5 times what the errors allow."""
+    dof, sigma = 8.0, 0.01
+    allowed = scipy.stats.t.ppf(0.875, dof) * sigma * math.sqrt(2)
+    moves = (
+        np.linspace(-2.0, 2.0, 9) * allowed
+    )  # the 75th percentile of their distances from the median is 1.5
+    one = Side(np.full(9, 0.5), moves, np.full(9, sigma), np.full(9, dof))
+    other = Side(one.efficiency, np.zeros(9), one.sigma, one.dof)
+    between = between_sessions(one, other, np.ones(9, dtype=bool))
+    assert between == pytest.approx(math.sqrt(1.5**2 - 1) * sigma * math.sqrt(2), rel=1e-6)
+    noisier = with_sessions(one, between)
+    own, added = sigma**2, between**2 / 2
+    assert noisier.sigma == pytest.approx(np.full(9, math.sqrt(own + added)))
+    assert noisier.dof == pytest.approx(np.full(9, (own + added) ** 2 / (own**2 / dof + added**2 / 4.5)))
+
+
+def test_the_oracle_s_own_margin_is_not_corrected_for_drift() -> None:
+    drifted = Margin("pick", 0.2, 0.01, 9.0, 0, 1.0, "other", 1.2, drift=0.3)
+    now, then = paired_sides(["p"], {"p": 1.0}, {"p": 0.9}, {"p": drifted}, {})
+    assert (now.efficiency[0], now.log_ratio[0]) == (1.0, 0.2)
+    assert (then.efficiency[0], then.log_ratio[0]) == (0.9, pytest.approx(math.log(0.9)))
+    now, _ = paired_sides(["p"], {"p": 0.5}, {"p": 1.0}, {"p": drifted}, {})
+    assert now.log_ratio[0] == pytest.approx(math.log(0.5) - 0.3)
+    assert now.efficiency[0] == pytest.approx(0.5 * math.exp(-0.3))
+
+
+@pytest.mark.parametrize(
+    ("sigma", "confidence"),
+    [
+        (1e-5, 0.95),
+        (0.019, 0.99),
+        (0.012, 0.995),
+        (0.005, 0.998),
+        (0.002, 0.999),
+        (5e-4, 0.9995),
+        (0.05, 0.99999),
+    ],
+)
+def test_each_confidence_of_a_loss_is_that_of_some_noise(sigma: float, confidence: float) -> None:
+    """Of 20,000 problems, with errors of the longest tails."""
+    noisy = side(*[0.9] * 20_000, sigma=sigma, dof=1.0)
+    assert set(finding_confidences(noisy, noisy, 10.0, 0.95)) == {confidence}
 
 
 def test_the_doubt_of_a_problem_is_its_error_in_points_not_in_ratios() -> None:
@@ -65,23 +190,105 @@ def test_a_loss_that_noise_could_hide_is_measured_again_before_others() -> None:
 
 
 def rounds(*latencies_ms: tuple[float, ...]) -> dict[str, float]:
-    """The margins' sigma of one problem a tuple: of pick and best, round after round, from the sweep on."""
+    """The margins' sigma of one problem a tuple: of the pick, round after round; the best takes 1 ms."""
+    problems = [((1.0,) * len(several), several) for several in latencies_ms]
+    return {problem: one.sigma for problem, one in margins_of(*problems).items()}
+
+
+def margins_of(
+    *problems: tuple[tuple[float, ...], ...], spread: float | None = None, samples: int | None = None
+) -> dict[str, Margin]:
+    """The margins of problems: the latencies of kernels in ms, round after round; the last one is picked."""
     rows, ranked = [], []
-    for problem, several in zip(PROBLEMS, latencies_ms, strict=False):
-        for number, pick_ms in enumerate(several):
-            common = {"spread": None, "samples": None}
-            rows.append(record(problem, BEST, 2.0, round=number) | {"latency_ms": 1.0} | common)
-            rows.append(record(problem, PICK, 2.0 / pick_ms, round=number) | {"latency_ms": pick_ms} | common)
-        ranked += [(problem.id, PICK.name, 9.0), (problem.id, BEST.name, 1.0)]
+    for problem, kernels in zip(PROBLEMS, problems, strict=False):
+        named = (*some_kernels(len(kernels) + 2, problem)[3:], PICK)
+        for kernel, several in zip(named, kernels, strict=True):
+            for number, ms in enumerate(several):
+                timed = {"latency_ms": ms, "spread": spread, "samples": samples}
+                rows.append(record(problem, kernel, 2.0 / ms, round=number) | timed)
+        ranked.append((problem.id, PICK.name, 9.0))
     records = frame(rows)
     final = final_measurements(records)
     table = pd.DataFrame(ranked, columns=["problem", "kernel", "predicted_tflops"])
-    selection = select(PROBLEMS[: len(latencies_ms)], final, find_oracles(final), table)
-    return {problem: one.sigma for problem, one in margins(records, final, selection).items()}
+    selection = select(PROBLEMS[: len(problems)], final, find_oracles(final), table)
+    return margins(records, final, selection)
 
 
 SCATTER = 1.4826 / math.sqrt(2)
 """From a median of moves between rounds to the standard deviation of one."""
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 8, 12])
+@pytest.mark.parametrize("spread", [None, 0.001, 0.5], ids=["no samples", "quiet", "noisy"])
+def test_the_error_of_a_margin_is_that_of_its_rounds_and_of_the_run(count: int, spread: float | None) -> None:
+    """The run counts as four degrees of freedom; an interquartile range as 0.37 of those of a variance."""
+    rng = np.random.default_rng(count)
+    pick = np.exp(rng.normal(0.3, 0.02, count + 1))
+    (found,) = margins_of(((1.0,) * (count + 1), tuple(pick)), spread=spread, samples=25).values()
+    assert (found.rounds, found.log_ratio) == (count, pytest.approx(-np.log(np.median(pick[1:])), abs=1e-4))
+    seen = np.log(pick if count < 3 else pick[1:])
+    typical = SCATTER * np.median(np.abs(np.diff(np.log(pick[1:]))))
+    run = max(typical, math.sqrt(2) * 0.93 * (spread or 0.0) / 5)
+    own, dof = np.var(seen, ddof=1), len(seen) - 1
+    if count > 7:
+        quarter, three = np.quantile(seen, [0.25, 0.75])
+        own, dof = ((three - quarter) / 1.349) ** 2, 0.37 * dof
+    assert found.dof == pytest.approx(4 + dof)
+    of_median = 1.0 if count < 3 else 1.35 if count < 8 else 1.5
+    assert found.sigma == pytest.approx(math.sqrt((4 * run**2 + dof * own) / (4 + dof) * of_median / count))
+
+
+@pytest.mark.parametrize(("spread", "sigma"), [(None, 0.005), (0.02, 0.93 * 0.02 / 5)])
+def test_one_round_has_the_error_of_its_samples_or_a_usual_one(spread: float | None, sigma: float) -> None:
+    (found,) = margins_of(((1.0,), (1.25,)), spread=spread, samples=25).values()
+    assert (found.rounds, found.dof, found.efficiency) == (0, 2.0, pytest.approx(0.8))
+    assert found.sigma == pytest.approx(math.sqrt(2) * sigma)
+
+
+def test_a_pick_of_the_sweep_has_the_median_drift_of_the_leaders_and_their_error() -> None:
+    """They became slower by 0.10, 0.11 and 0.12 (logs): the first predicts the others' with 0.01 and 0.02."""
+    slower = (0.10, 0.11, 0.12)
+    leaders = tuple(
+        (1.0 + 0.01 * place, (1.0 + 0.01 * place) * math.exp(one)) for place, one in enumerate(slower)
+    )
+    (found,) = margins_of((*leaders, (1.6,))).values()
+    typical = SCATTER * 0.015
+    of_median = math.sqrt(1.35 * typical**2 / 3)
+    assert found.drift == pytest.approx(0.11)
+    assert found.log_ratio == pytest.approx(math.log(math.exp(0.10) / 1.6) - 0.11)
+    assert found.sigma == pytest.approx(1.645 / 2.920 * math.hypot(typical, of_median))
+    assert (found.rounds, found.dof) == (0, 2.0)
+
+
+def test_leaders_that_agree_less_than_their_samples_say_have_a_longer_tail() -> None:
+    slower = (0.10, 0.1001, 0.0999, 0.1)
+    leaders = tuple(
+        (1.0 + 0.01 * place, (1.0 + 0.01 * place) * math.exp(one)) for place, one in enumerate(slower)
+    )
+    quiet = margins_of((*leaders, (1.6,)))
+    outlier = (1.05, 1.05 * math.exp(0.16))
+    loud = margins_of((*leaders, outlier, (1.6,)))
+    (was,), (now,) = quiet.values(), loud.values()
+    typical = SCATTER * 0.0001
+    left = [
+        abs(one - np.median([other for at, other in enumerate((*slower, 0.16)) if at != place]))
+        for place, one in enumerate((*slower, 0.16))
+    ]
+    expected = typical * math.sqrt(1 + 1.35 / 4)
+    excess = np.quantile(np.array(left) / expected, 0.9) / 1.645 * 1.645 / 2.920
+    assert now.sigma == pytest.approx(excess * math.hypot(typical, typical * math.sqrt(1.35 / 5)), rel=0.02)
+    assert now.sigma > 10 * was.sigma
+
+
+def test_leaders_with_nothing_in_common_correct_nothing_and_add_their_drift() -> None:
+    slower = (0.2, -0.2)
+    leaders = tuple((1.0, math.exp(one)) for one in slower)
+    found = margins_of((*leaders, (2.0,)), ((1.0, 1.0), (1.0, 1.1), (2.0,)))
+    typical = SCATTER * np.median([0.4, math.log(1.1)])
+    drift = np.quantile([0.0, math.log(1.1) / 2], 0.9) / 1.645
+    for one in found.values():
+        assert (one.drift, one.dof) == (0.0, 2.0)
+        assert one.sigma == pytest.approx(math.hypot(typical, drift))
 
 
 def test_the_scatter_of_a_run_is_that_between_interleaved_rounds_where_most_problems_have_them() -> None:
@@ -98,4 +305,3 @@ def test_few_problems_with_further_rounds_do_not_speak_for_the_run() -> None:
     """Suspects are noisier than the others."""
     sigma = rounds((1.001, 1.001), (1.001, 1.001), (1.001, 1.001), (1.0, 1.0, 1.4))
     assert sigma[PROBLEMS[0].id] < 0.01
-    assert EXTRA.name not in sigma

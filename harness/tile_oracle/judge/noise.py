@@ -317,11 +317,10 @@ def _error(
     """Standard error of a margin, its degrees of freedom, and the interleaved rounds behind it."""
     shared = sorted(set(pick) & set(other))
     again = [one for one in shared if one >= ROUND_FINAL]
-    used = again or [max(pick, default=0)]
     within = [
         timings[one][1] ** 2
         for timings in (pick, other)
-        for one in (used if again else [max(timings, default=-1)])
+        for one in (again or [max(timings, default=-1)])
         if one in timings and not math.isnan(timings[one][1])
     ]
     of_samples = math.sqrt(2 * float(np.mean(within))) if within else math.nan
