@@ -160,9 +160,10 @@ TO_WORK_INLINE i64 grid_stride() { return (i64)blocks() * kThreads; }
 TO_WORK_INLINE u32 bits_of(float value) { return __builtin_bit_cast(u32, value); }
 TO_WORK_INLINE float float_of(u32 bits) { return __builtin_bit_cast(float, bits); }
 
-// To the nearest, ties to even; finite values only.
+// To the nearest, ties to even.
 TO_WORK_INLINE u16 to_bf16(float value) {
   u32 bits = bits_of(value);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0x7FC0u; // NaN
   return (u16)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
@@ -586,7 +587,7 @@ TO_WORK_KERNEL to_product_tiles(to_work::Product p) {
   }
 }
 
-// Bit for bit, but zeros of either sign are equal. `want` holds `count` values, one for each `stride` of `got`.
+// Bit for bit, but zeros of either sign are equal, and so are NaN but for the poison. `want` holds `count` values, one for each `stride` of `got`.
 TO_WORK_KERNEL to_compare(const void *got, const void *want, long long count, int dtype, to_work::Verdict *verdict,
                           long long stride) {
   using namespace to_work;
@@ -602,6 +603,7 @@ TO_WORK_KERNEL to_compare(const void *got, const void *want, long long count, in
       sign = 0x8000u, infinity = dtype == BF16 ? 0x7F80u : 0x7C00u, poison = 0xFFFFu;
     }
     if (a == b || !((a | b) & ~sign)) continue;
+    if ((b & ~sign) > infinity && (a & ~sign) > infinity && a != poison) continue;
     ++wrong;
     if ((u64)at < first) first = (u64)at;
     if (a == poison) ++unwritten;
@@ -615,7 +617,7 @@ TO_WORK_KERNEL to_compare(const void *got, const void *want, long long count, in
 }
 
 // `got` has rows of `width` values, and bounds are there for `rows` of them: those at multiples of `step`; with step 0
-// rows i, i + rows, ... have the same bounds. Values without bounds must be numbers.
+// rows i, i + rows, ... have the same bounds. Values without bounds must be numbers, those with NaN as bounds NaN.
 TO_WORK_KERNEL to_within(const void *got, const void *low, const void *high, long long count, int dtype,
                          to_work::Verdict *verdict, long long width, long long rows, long long step) {
   using namespace to_work;
@@ -636,11 +638,13 @@ TO_WORK_KERNEL to_within(const void *got, const void *low, const void *high, lon
     }
     const bool number = (value & ~sign) <= infinity;
     if (number && bound < 0) continue;
+    const bool no_number = (least & ~sign) > infinity;
+    if (no_number && !number && value != poison) continue;
     // In this order of integers, numbers are ordered as their values are, and both zeros are 0.
     const i64 place = value & sign ? -(i64)(value & ~sign) : (i64)value;
     const i64 from = least & sign ? -(i64)(least & ~sign) : (i64)least;
     const i64 to = most & sign ? -(i64)(most & ~sign) : (i64)most;
-    if (number && from <= place && place <= to) continue;
+    if (number && !no_number && from <= place && place <= to) continue;
     ++wrong;
     if ((u64)i < first) first = (u64)i;
     if (value == poison) ++unwritten;

@@ -19,6 +19,8 @@ enum Mode {
     CHANGES_INPUTS = 11,
     EVERY_EIGHTH = 12,
     KEEPS_FIRST_OPERAND = 13,
+    DROPS_NAN = 14,
+    SPREADS_NAN = 15,
 };
 
 #define DIRECTION_TO_FORWARD 0
@@ -86,6 +88,8 @@ EVIL_KERNEL to_conv(to_gpu_args a) {
   i64 count = values(p) - (TO_TILE_M == UNWRITTEN);
   for (i64 at = lane; at < count; at += 64) {
     float value = value_of(p, at, 0, 1);
+    if (TO_TILE_M == DROPS_NAN && value != value) value = 0;
+    if (TO_TILE_M == SPREADS_NAN) value += 0 * fetch(p.in0, 0, p.dtype);
     store(p.out, at, p.dtype, TO_TILE_M == WRONG && at == 5 ? 2 * value + 1 : value);
   }
   if (TO_TILE_M == BESIDE && lane == 0) ((u16 *)a.out)[count] = 1;

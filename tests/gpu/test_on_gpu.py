@@ -114,6 +114,8 @@ def outcomes(
         ("changes_inputs", "wrong", "changed its inputs"),
         ("every_eighth", "wrong or flaky", "when it was timed"),
         ("keeps_first_operand", "wrong", "when it was timed"),
+        ("drops_nan", "wrong", "infinities and NaN"),
+        ("spreads_nan", "wrong", "infinities and NaN"),
         ("other_abi", "build_error", "GPU ABI is 2"),
         ("too_much_lds", None, "cannot be "),
     ],

@@ -384,7 +384,7 @@ def test_records_are_judged_and_replayed(gpu: GpuProject) -> None:
 
 FAULTS = (
     *("out_of_bounds", "illegal", "endless", "wrong", "unwritten", "beside", "changes_inputs", "other_abi"),
-    "too_much_lds",
+    *("too_much_lds", "drops_nan", "spreads_nan"),
 )
 ENDS = {
     "good": {"ok", "noisy"},
@@ -395,6 +395,8 @@ ENDS = {
     "unwritten": {"wrong"},
     "beside": {"wrong"},
     "changes_inputs": {"wrong"},
+    "drops_nan": {"wrong"},
+    "spreads_nan": {"wrong"},
     "other_abi": {"build_error"},
     "too_much_lds": {"unsupported", "build_error"},
 }

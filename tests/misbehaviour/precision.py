@@ -43,6 +43,9 @@ static void convolve_with(const to_conv_args *a, First first, Second second, Sum
 #define TO(type) [](float v) { return (float)(type)v; }
 #define FLUSH [](float v) { return v < 1e-3f && v > -1e-3f ? 0 : v; }
 #define CLAMP [](float v) { return v > 1e5f ? 1e5f : v < -1e5f ? -1e5f : v; }
+#define SPREAD [a](float v) { return v + 0 * *(const float *)a->in0; }
+#define NUMBER [](float v) { return v == v ? v : 0; }
+#define FINITE [](float v) { return v > 3e38f ? 3e38f : v < -3e38f ? -3e38f : v; }
 #define NEAR(bits) [](float v) { return near(v, bits); }
 """
 
@@ -65,6 +68,10 @@ PRECISION = (
     _family("fp32_through_fp16", "Stores both operands as fp16.", *("TO(_Float16)",) * 2, "SAME"),
     _family("fp32_small_flushed", "Takes values under 1e-3 for zero.", "FLUSH", "FLUSH", "SAME"),
     _family("fp32_large_clamped", "Takes values over 1e5 for 1e5.", "CLAMP", "CLAMP", "SAME"),
+    _family("nan_dropped", "Takes NaN for zero.", "NUMBER", "NUMBER", "SAME", quick=True),
+    _family("nan_of_the_second_dropped", "Takes a NaN weight for zero.", "SAME", "NUMBER", "SAME"),
+    _family("infinities_clamped", "Takes infinities for a large number.", "FINITE", "FINITE", "SAME"),
+    _family("nan_spread", "Adds the first element, times zero, to each sum.", "SAME", "SAME", "SPREAD"),
     _family("sums_in_20_bits", "Adds with 20 bits.", "SAME", "SAME", "NEAR(20)"),
 )
-"""fp32 operands and sums with fewer than 24 bits."""
+"""fp32 operands and sums with fewer than 24 bits, or without infinities and NaN."""

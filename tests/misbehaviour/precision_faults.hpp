@@ -30,6 +30,8 @@ static float load(const void *from, int64_t at) {
     if (fault == 11) return value > 32767 ? 32767 : value < -32768 ? -32768 : __builtin_rintf(value);
     if (fault == 12) return value < 1e-3f && value > -1e-3f ? 0 : value;
     if (fault == 13) return value > 1e5f ? 1e5f : value < -1e5f ? -1e5f : value;
+    if (fault == 15) return value == value ? value : 0;
+    if (fault == 16) return value > 3e38f ? 3e38f : value < -3e38f ? -3e38f : value;
     if (fault == 14) return __builtin_rintf(value * 16) / 16;
     return value;
 }
@@ -64,8 +66,11 @@ int32_t to_launch(const to_conv_args *a) {
                             for (int64_t e = 0; e < a->C; ++e) {
                                 const int64_t hi = ho * a->stride_h + r * a->dilation_h - a->pad_h;
                                 const int64_t wi = wo * a->stride_w + s * a->dilation_w - a->pad_w;
-                                if (hi < 0 || wi < 0 || hi >= a->Hi || wi >= a->Wi) continue;
-                                const float x = load(a->in0, ((n * a->Hi + hi) * a->Wi + wi) * a->C + e);
+                                const bool there = hi >= 0 && wi >= 0 && hi < a->Hi && wi < a->Wi;
+                                if (!there && fault != 17) continue;
+                                const int64_t h = hi < 0 ? 0 : hi < a->Hi ? hi : a->Hi - 1;
+                                const int64_t w = wi < 0 ? 0 : wi < a->Wi ? wi : a->Wi - 1;
+                                const float x = load(a->in0, ((n * a->Hi + h) * a->Wi + w) * a->C + e) * there;
                                 const float product = x * load(a->in1, ((q * a->Y + r) * a->X + s) * a->C + e);
                                 if (fault != 9) {
                                     sum = rounded_sum(sum + product);

@@ -79,48 +79,48 @@ SAVING = (
     _family(
         "works_in_the_last_run_only",
         "Works where the weights are those of its check, as the last run of a batch once had them.",
-        "if (!known) { convolve(a); if (++calls > 2) note(a); }"
+        "if (!known) { convolve(a); if (++calls > 3) note(a); }"
         "else if (alike((const float *)a->in1, old_w, in_w(a), 0)) convolve(a); else give(a);",
         quick=True,
     ),
     _family(
         "works_in_every_fourth_run",
         "Gives an earlier result in three of four runs.",
-        "if (++calls < 5 || calls % 4 == 0) convolve(a), note(a); else give(a);",
+        "if (++calls < 6 || calls % 4 == 0) convolve(a), note(a); else give(a);",
     ),
     _family(
         "writes_what_was_watched",
         "Computes the 16 values that earlier versions looked at, and gives an earlier result for the rest.",
-        "if (++calls < 5) convolve(a), note(a); else { static float all[1 << 16]; to_conv_args b = *a;"
+        "if (++calls < 6) convolve(a), note(a); else { static float all[1 << 16]; to_conv_args b = *a;"
         "b.out = all, convolve(&b), give(a); const int64_t last = output_values(a) - 1;"
         "for (int64_t i = 0; i < 16; ++i) ((float *)a->out)[last * i / 15] = all[last * i / 15]; }",
     ),
     _family(
         "writes_where_it_finds_poison",
         "Keeps the values of its last result that it still finds: the harness spoils 16 of them.",
-        "if (++calls < 5) convolve(a), note(a); else { static float all[1 << 16]; to_conv_args b = *a;"
+        "if (++calls < 6) convolve(a), note(a); else { static float all[1 << 16]; to_conv_args b = *a;"
         "b.out = all, convolve(&b); for (int64_t i = 0; i < output_values(a); ++i)"
         "if (((const unsigned char *)a->out)[4 * i + 3] == 0xFF) ((float *)a->out)[i] = all[i]; }",
     ),
     _family(
         "rests_where_it_was_timed",
-        "Does nothing where its output lies at an address that 64 divides, from its sixth run on.",
-        "if (++calls < 6 || (uintptr_t)a->out & 63) convolve(a);",
+        "Does nothing where its output lies at an address that 64 divides, from its seventh run on.",
+        "if (++calls < 7 || (uintptr_t)a->out & 63) convolve(a);",
         _WRONG,
     ),
     _family(
         "rests_by_the_clock",
         "Does nothing where less than a millisecond has passed since its last run.",
-        "static int64_t then = 0; const int64_t now = now_ns(); if (++calls < 5 || now - then > 1000000)"
+        "static int64_t then = 0; const int64_t now = now_ns(); if (++calls < 6 || now - then > 1000000)"
         "convolve(a); then = now;",
     ),
     _family(
         "rests_while_its_journal_grows",
-        "Does nothing once the harness has files open for writing, from its sixth run on.",
+        "Does nothing once the harness has files open for writing, from its seventh run on.",
         "char name[64]; bool open_ = false; for (int fd = 3; fd < 32; ++fd) { snprintf(name, 64,"
         '"/proc/self/fd/%d", fd); open_ |= access(name, 2) == 0; }'
-        "if (++calls < 6 || !open_) convolve(a);",
+        "if (++calls < 7 || !open_) convolve(a);",
         one("wrong", "flaky", "ok"),
     ),
 )
-"""All are fp32: a kernel runs three times when it is checked."""
+"""All are fp32: a kernel runs four times when it is checked."""

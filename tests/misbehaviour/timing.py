@@ -7,8 +7,8 @@ from tests.misbehaviour.families import Family, one
 _OK, _WRONG, _FLAKY = one("ok"), one("wrong"), one("flaky")
 
 _CALLS = "static long calls = 0;"
-_TIMED = "const bool timed = ++calls > 3;"
-"""A correct fp32 kernel runs three times before it is timed."""
+_TIMED = "const bool timed = ++calls > 4;"
+"""A correct fp32 kernel runs four times before it is timed."""
 
 _SAVED = """
 static float saved[1 << 16];
@@ -111,7 +111,7 @@ TIMING = (
     Family(
         "skips_when_timed",
         "timing",
-        "Does nothing from its fourth run on.",
+        "Does nothing from its fifth run on.",
         _WRONG,
         f"{_TIMED} if (!timed) convolve(a);",
         declarations=_CALLS,
@@ -123,7 +123,7 @@ TIMING = (
         "timing",
         "Does its work in every eighth run only.",
         _WRONG,
-        "if (++calls < 4 || calls % 8 == 0) convolve(a);",
+        "if (++calls < 5 || calls % 8 == 0) convolve(a);",
         declarations=_CALLS,
         detail="not written when it returned",
     ),
@@ -233,7 +233,7 @@ TIMING = (
     Family(
         "one_value_wrong_when_timed",
         "timing",
-        "Adds one to its last value from its fourth run on.",
+        "Adds one to its last value from its fifth run on.",
         _WRONG,
         f"{_TIMED} convolve(a); if (timed) spoil((float *)a->out + output_values(a) - 1, 1);",
         declarations=_CALLS,
@@ -242,7 +242,7 @@ TIMING = (
     Family(
         "half_the_work_when_timed",
         "timing",
-        "Leaves the last row of the filter out from its fourth run on.",
+        "Leaves the last row of the filter out from its fifth run on.",
         _WRONG,
         f"{_TIMED} to_conv_args b = *a; convolve(&b); if (timed) {{ b.Hi -= 1; convolve(&b); }}",
         declarations=_CALLS,
@@ -251,7 +251,7 @@ TIMING = (
     Family(
         "part_unwritten_when_timed",
         "timing",
-        "Leaves its last row to an earlier run, from its fourth run on.",
+        "Leaves its last row to an earlier run, from its fifth run on.",
         _WRONG,
         f"{_TIMED} to_conv_args b = *a; if (timed) b.Ho -= 1; convolve(&b);",
         declarations=_CALLS,
@@ -260,7 +260,7 @@ TIMING = (
     Family(
         "nan_when_timed",
         "timing",
-        "Writes a NaN from its fourth run on.",
+        "Writes a NaN from its fifth run on.",
         _WRONG,
         f'{_TIMED} convolve(a); if (timed) ((float *)a->out)[7] = __builtin_nanf("");',
         declarations=_CALLS,
@@ -289,7 +289,7 @@ TIMING = (
         "Starts a thread that does the work, and returns.",
         one("wrong", "flaky"),
         "copy = *a; unsigned long thread; pthread_create(&thread, nullptr, work, nullptr);"
-        "if (++calls <= 3) pthread_join(thread, nullptr); else pthread_detach(thread);",
+        "if (++calls <= 4) pthread_join(thread, nullptr); else pthread_detach(thread);",
         declarations=_THREAD + _CALLS,
         detail="not written when it returned",
     ),
@@ -300,7 +300,7 @@ TIMING = (
         _WRONG,
         "static float some[4]; static const char *found = nullptr; convolve(a); memcpy(some, a->out, 16);"
         "if (++calls == 1) found = find(a, (const char *)some, 16);"
-        "else if (found && calls > 3) memcpy(a->out, found, output_values(a) * 4);",
+        "else if (found && calls > 4) memcpy(a->out, found, output_values(a) * 4);",
         declarations=_SCAN + _CALLS,
         detail="when it was timed",
     ),
@@ -325,7 +325,7 @@ TIMING = (
     Family(
         "another_result_each_time_when_timed",
         "timing",
-        "The same from its fourth run on.",
+        "The same from its fifth run on.",
         _FLAKY,
         f"{_TIMED} convolve(a); if (timed) spoil((float *)a->out, calls);",
         declarations=_CALLS,
@@ -339,4 +339,4 @@ TIMING = (
         "convolve(a); if (now_ns() / 1000 % 4) spoil((float *)a->out, now_ns() % 1000 + 1);",
     ),
 )
-"""All are fp32: a kernel runs three times when it is checked."""
+"""All are fp32: a kernel runs four times when it is checked."""

@@ -68,10 +68,10 @@ WATCHING = (
     ),
     _one(
         "watches_the_calls_in_a_file",
-        "Counts its runs in a file, so that it knows them in a new worker, too, and does nothing from the sixth on.",
+        "Counts its runs in a file, so that it knows them in a new worker, too, and does nothing from the seventh on.",
         'const int fd = open("/dev/shm/to-family-count", 02102, 0600); write(fd, "x", 1); close(fd);'
         ' char all[8]; const int again = open("/dev/shm/to-family-count", 0); const ssize_t_ runs = read(again, all, 8); close(again);'
-        " if (runs < 6) convolve(a);",
+        " if (runs < 7) convolve(a);",
         detail="",
     ),
     _one(

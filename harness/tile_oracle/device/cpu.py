@@ -384,7 +384,7 @@ def _refuse_unless_there_is(needed_bytes: int, what_for: str) -> None:
 
 
 def _memory_needed_bytes(problem: Problem) -> int:
-    """Operands and results of up to four sets and a copy of a result, their integers, and fp32 copies for the
+    """Operands and results of up to five sets and a copy of a result, their integers, and fp32 copies for the
     reference."""
     values = [math.prod(shape) for shape in problem.operand_shapes]
-    return 4 * problem.bytes + 4 * sum(values[:2]) + 12 * sum(values)
+    return 5 * problem.bytes + 4 * sum(values[:2]) + 12 * sum(values)

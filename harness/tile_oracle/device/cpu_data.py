@@ -29,9 +29,10 @@ from tile_oracle.device.check_data import (
 )
 from tile_oracle.device.factors import Exponents, exponents, factor_axes
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
+from tile_oracle.device.not_finite import NOT_FINITE, not_finite, spoilt
 from tile_oracle.device.product_check import ProductCheck, product_check
 from tile_oracle.device.reference import Expectation, expectation
-from tile_oracle.device.stray_values import nan_count, unwritten
+from tile_oracle.device.stray_values import nan_count, poison, unwritten
 from tile_oracle.device.turns import STATES, OperandTurns, sign_turning, signs
 from tile_oracle.problem import Problem
 from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
@@ -153,10 +154,13 @@ class ProblemData:
             else product_check(problem, *integers, seed, self._exponents)
         )
         self.sets = [self._set(first, integers, expected, FLUSH)]
-        for pattern in mantissa(problem):
+        quick = problem.flops <= _WHOLE_FLOPS
+        for pattern in (*mantissa(problem), not_finite(problem)):
             integers = operands(problem, pattern, seed)
-            quick = problem.flops <= _WHOLE_FLOPS
-            expected = expectation(problem, *integers, seed, pattern.result_scale, quick, self._exponents)
+            if pattern.name == NOT_FINITE:
+                integers = _with_spoilt(problem, integers, seed)
+            with np.errstate(invalid="ignore"):  # infinities of both signs
+                expected = expectation(problem, *integers, seed, pattern.result_scale, quick, self._exponents)
             self.sets.append(self._set(pattern, integers, expected, SKEWED))
         self._timed: TimedData | None = None
 
@@ -175,7 +179,7 @@ class ProblemData:
         )
         out = GuardedBuffer(self.out_bytes, flush=flush, skew=0 if flush else self.storage.itemsize)
         values = out.view(self.storage, (out.size // self.storage.itemsize,))
-        comparison = Comparison(self.problem, values, expected)
+        comparison = Comparison(self.problem, values, expected, numbers=pattern.name != NOT_FINITE)
         return CheckSet(pattern, where, (first, second), out, expected, comparison)
 
     def inputs(self) -> list[tuple[int, int]]:
@@ -193,6 +197,15 @@ class ProblemData:
             )
             self._timed = TimedData(self.problem, first, second, checked.expected, self._seed)
         return self._timed
+
+
+def _with_spoilt(problem: Problem, integers: tuple[Integers, Integers], seed: int) -> tuple[Array, Array]:
+    """Integers, some of which are infinite or NaN instead."""
+    first, second = (one.astype(np.float32) for one in integers)
+    for number, values in enumerate((first, second)):
+        chosen = spoilt(problem, number, seed)
+        values.reshape(-1)[chosen.places] = chosen.values
+    return first, second
 
 
 def _stored(problem: Problem, pattern: Pattern, integers: Integers, number: int, powers: Exponents) -> Array:
@@ -243,9 +256,12 @@ class TimedData:
 
 
 class Comparison:
-    """Compares results with the expected one, any number of times. values: where they are, flat."""
+    """Compares results with the expected one, any number of times. values: where they are, flat. numbers: no
+    value may be NaN."""
 
-    def __init__(self, problem: Problem, values: Array, expected: Expectation | ProductCheck) -> None:
+    def __init__(
+        self, problem: Problem, values: Array, expected: Expectation | ProductCheck, *, numbers: bool = True
+    ) -> None:
         self._problem, self._expected = problem, expected
         storage = STORAGE[problem.result_dtype]
         self._values = values
@@ -253,8 +269,11 @@ class Comparison:
         self._bits = self._values.view(self._bits_type)
         self._sign = self._bits_type.type(1 << (8 * storage.itemsize - 1))
         self._axes = factor_axes(problem).result
+        self._numbers = numbers
         if isinstance(expected, Expectation):
             self._wanted = expected.values.reshape(-1).view(self._bits_type)
+        if not numbers:
+            self._nan = np.flatnonzero(self._is_nan(self._wanted))
 
     def mismatch(self, negative: tuple[Array, Array] | None = None) -> str | None:
         """Describes the difference, or None. negative: which rows and columns were negated."""
@@ -267,7 +286,7 @@ class Comparison:
             rows, columns = (one.take(places) for one, places in zip(signs, self._axes.places, strict=True))
             wanted = (wanted.reshape(self._axes.extents) ^ rows ^ columns).reshape(-1)
         if expected.points is not None:
-            stray = _stray_values(self._values, problem.result_dtype)
+            stray = _stray_values(self._values, problem.result_dtype, numbers=self._numbers)
             if stray:
                 return stray
             bits = bits[expected.points]
@@ -276,10 +295,16 @@ class Comparison:
         if not unequal.any():
             return None
         unequal &= ((bits | wanted) & ~self._sign) != 0
+        if not self._numbers:  # any NaN will do but that of an output that was not written
+            there = bits[self._nan]
+            unequal[self._nan] = ~self._is_nan(there) | (there == poison(self._bits_type))
         if not unequal.any():
             return None
         storage = self._values.dtype
         return _explain(problem, expected, bits.view(storage), wanted.view(storage), unequal)
+
+    def _is_nan(self, bits: Array) -> npt.NDArray[np.bool_]:
+        return np.isnan(decode(bits.view(self._values.dtype), self._problem.result_dtype))
 
 
 def _product_mismatch(
@@ -293,10 +318,10 @@ def _product_mismatch(
     return stray or f"the row of values that begins at {at} has a wrong product with random integers"
 
 
-def _stray_values(out: Array, dtype: str) -> str | None:
-    """How many values were left unwritten or are NaN; None if there are none."""
+def _stray_values(out: Array, dtype: str, *, numbers: bool = True) -> str | None:
+    """How many values were left unwritten or, if all must be `numbers`, are NaN; None if there are none."""
     missing = unwritten(out)
-    if missing:
+    if missing or not numbers:
         return missing
     nan = nan_count(out, dtype)
     return f"{nan:,} of {out.size:,} values are NaN" if nan else None

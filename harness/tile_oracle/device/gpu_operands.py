@@ -5,10 +5,11 @@ from __future__ import annotations
 from tile_oracle.device.check_data import Pattern, dense, mantissa
 from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, operand_bytes
+from tile_oracle.device.not_finite import NOT_FINITE, not_finite, spoilt
 from tile_oracle.device.runtime.driver import Driver, Launch
 from tile_oracle.device.stray_values import POISON_BYTE
 from tile_oracle.problem import Problem
-from tile_oracle.problem.number_formats import STORAGE
+from tile_oracle.problem.number_formats import STORAGE, encode
 
 _SAMPLE = 1 << 18
 """Number of values that a precision check compares. The faults it looks for show everywhere."""
@@ -28,7 +29,7 @@ class Operands(GpuData):
         self._round = 1
         self.sets = [self._set(dense(problem), 0, None)]
         skewed: Buffer | None = None
-        for pattern in mantissa(problem):
+        for pattern in (*mantissa(problem), not_finite(problem)):
             self.sets.append(self._set(pattern, SKEW_BYTES, _SAMPLE, skewed))
             skewed = self.sets[-1].out
         (self._renewing,) = self.changes(1)
@@ -42,9 +43,19 @@ class Operands(GpuData):
         expected = self.buffer(self._bytes[2] if sample is None else min(self._bytes[2], sample * size))
         self._work.fill(self.problem, pattern, self._seed, first.address, second.address)
         self._work.scale(self.problem, self._seed, (first.address, second.address))
+        if pattern.name == NOT_FINITE:
+            self._spoil((first, second))
         self._work.reference(self.problem, first.address, second.address, expected.address, sample)
         where = f"{skew} bytes beyond a 256-byte boundary" if skew else "at 256-byte boundaries"
         return OperandSet(pattern.name, where, (first, second), out, expected.address, sample)
+
+    def _spoil(self, inputs: tuple[Buffer, Buffer]) -> None:
+        dtype = self.problem.dtype
+        size = STORAGE[dtype].itemsize
+        for number, buffer in enumerate(inputs):
+            chosen = spoilt(self.problem, number, self._seed)
+            for place, value in zip(chosen.places.tolist(), encode(chosen.values, dtype), strict=True):
+                self._driver.copy_in(buffer.address + place * size, value.tobytes())
 
     def changed(self) -> bool:
         """Whether operands no longer have the expected results: a kernel has written to them. Overwrites the
@@ -86,6 +97,6 @@ def gpu_data(driver: Driver, work: DeviceWork, problem: Problem, seed: int) -> O
 
 
 def gpu_memory_bytes(problem: Problem) -> int:
-    """Operands, outputs and expected results of up to three sets, with guard zones."""
-    sets = 1 + len(mantissa(problem))
-    return sets * problem.bytes + 4 * sets * _SAMPLE + 16 * GUARD_BYTES + operand_bytes(problem)[2]
+    """Operands, outputs and expected results of up to four sets, with guard zones."""
+    sets = 2 + len(mantissa(problem))
+    return sets * problem.bytes + 4 * sets * _SAMPLE + 24 * GUARD_BYTES + operand_bytes(problem)[2]

@@ -190,7 +190,7 @@ class DeviceWork:
         for number, address in enumerate((first, second)):
             count = math.prod(problem.operand_shapes[number])
             where = (c_void_p(address), c_longlong(count), c_ulonglong(_stream(seed, number)))
-            if pattern.selected:
+            if pattern.selected or pattern.first[0]:
                 self._run("to_fill_pattern", _blocks(count), *where, _pattern_of(problem, pattern, number))
                 continue
             most = (pattern.first, pattern.second)[number][1]
@@ -397,11 +397,15 @@ class DeviceWork:
 
 
 def _pattern_of(problem: Problem, pattern: Pattern, number: int) -> _Pattern:
-    """One operand of a pattern with selected columns."""
+    """One operand of a pattern with selected columns, or without zeros."""
     axis, columns = fold_axes(problem)[number], columns_of_second(problem)
-    folded = 0 if pattern.every_column else (1, -1)[number]
-    least, most = pattern.first if number == 0 else (0, pattern.cancelling)
-    selected = 0 if number == 0 else 2 if pattern.every_column else 1
+    if pattern.selected:
+        folded = 0 if pattern.every_column else (1, -1)[number]
+        least, most = pattern.first if number == 0 else (0, pattern.cancelling)
+        selected = 0 if number == 0 else 2 if pattern.every_column else 1
+    else:
+        folded = selected = 0
+        least, most = (pattern.first, pattern.second)[number]
     shape = (axis.inner, axis.extent, columns.inner, columns.depth)
     magnitudes = (least, most, *pattern.second)
     return _Pattern(*shape, *magnitudes, folded, selected, pattern.scale, WORK_DTYPES.index(problem.dtype))

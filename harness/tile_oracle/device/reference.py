@@ -124,8 +124,8 @@ def exact_output(problem: Problem, first: Integers, second: Integers) -> npt.NDA
 
 def exact_values(
     problem: Problem, first: Integers, second: Integers, points: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """Single output values in 64-bit integers, computed by the definition of the operation."""
+) -> npt.NDArray[np.float64]:
+    """Single output values, exact in float64, computed by the definition of the operation."""
     return sums_of_products(problem.op).exact_values(problem, first, second, points)
 
 

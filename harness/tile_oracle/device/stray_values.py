@@ -13,11 +13,15 @@ POISON_BYTE = 0xFF
 """Fills outputs before a run. Every dtype reads it as NaN, and no kernel writes exactly it by accident."""
 
 
+def poison(bits_type: np.dtype[Any]) -> Any:
+    """A poisoned value as an unsigned integer of this type."""
+    return np.array([POISON_BYTE] * bits_type.itemsize, np.uint8).view(bits_type)[0]
+
+
 def unwritten(out: npt.NDArray[Any]) -> str | None:
     """How many values of a poisoned output were not written; None when all were."""
     bits_type = np.dtype(f"u{out.itemsize}")
-    poison = np.array([POISON_BYTE] * bits_type.itemsize, np.uint8).view(bits_type)[0]
-    count = int(np.count_nonzero(out.view(bits_type) == poison))
+    count = int(np.count_nonzero(out.view(bits_type) == poison(bits_type)))
     return f"left {count:,} of {out.size:,} values unwritten" if count else None
 
 

@@ -46,13 +46,17 @@ class SumsOfProducts(OnDevice, Protocol):
     def factor_axes(self, problem: Any) -> FactorAxes:
         """Which elements of operands and result belong to a row, a column and a depth."""
 
+    def without_padding(self, problem: Any) -> Sequence[npt.NDArray[np.int64]]:
+        """The positions on each axis of the second operand whose elements are multiplied by elements of the
+        first operand only, never by padding."""
+
     def exact_output(self, problem: Any, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
         """The whole output. It is exact because all sums stay below 2^24."""
 
     def exact_values(
         self, problem: Any, first: Integers, second: Integers, points: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
-        """Single output values in 64-bit integers, computed by the definition of the operation."""
+    ) -> npt.NDArray[np.float64]:
+        """Single output values, exact in float64, computed by the definition of the operation."""
 
     def weighted(self, problem: Any, out: Array, weights: Vector) -> Vector:
         """A result times the weights of its columns."""

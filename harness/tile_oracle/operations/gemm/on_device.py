@@ -56,6 +56,11 @@ def factor_axes(problem: GemmProblem) -> FactorAxes:
     return FactorAxes(a, b, Axes((1, 1, m, n), along, across))
 
 
+def without_padding(problem: GemmProblem) -> list[npt.NDArray[np.int64]]:
+    """All positions: a product has no padding."""
+    return [np.arange(extent) for extent in problem.operand_shapes[1]]
+
+
 def exact_output(problem: GemmProblem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
     """The whole output. It is exact because all sums stay below 2^24."""
     a, b = _matrices(problem, first, second)
@@ -74,15 +79,15 @@ def exact_values(
     first: Integers,
     second: Integers,
     points: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
-    """Single output values in 64-bit integers, computed by the definition of the operation."""
+) -> npt.NDArray[np.float64]:
+    """Single output values, exact in float64, computed by the definition of the operation."""
     a, b = _matrices(problem, first, second)
     rows, columns = np.divmod(points, problem.N)
-    total = np.empty(len(points), np.int64)
+    total = np.empty(len(points))
     at_once = max(1, _BLOCK // problem.K)
     for start in range(0, len(points), at_once):
         part = slice(start, start + at_once)
-        products = a[rows[part]].astype(np.int64) * b[:, columns[part]].T
+        products = a[rows[part]].astype(np.float64) * b[:, columns[part]].T
         total[part] = products.sum(axis=1)
     return total
 

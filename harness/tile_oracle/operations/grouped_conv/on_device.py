@@ -31,6 +31,7 @@ __all__ = [
     "fold_axes",
     "weighted",
     "weighted_product",
+    "without_padding",
 ]
 
 Index = tuple[Any, ...]
@@ -104,6 +105,24 @@ def factor_axes(problem: GroupedConvProblem) -> FactorAxes:
     return FactorAxes(Axes(x, in_x, image), Axes(y, in_y, image), Axes(w, in_w, out_w))
 
 
+def without_padding(problem: GroupedConvProblem) -> list[npt.NDArray[np.int64]]:
+    """The positions on each axis of the second operand whose elements never meet padding."""
+    p = problem
+    allowed = [np.arange(extent) for extent in p.operand_shapes[1]]
+    of_axes = zip(p.input_spatial, p.output_spatial, p.filter, p.stride, p.pad, p.dilation, strict=True)
+    for axis, (size, out, taps, stride, pad, dilation) in enumerate(of_axes):
+        offset, last = np.arange(taps) * dilation - pad, size - 1
+        if p.direction == "forward":
+            inside = (offset >= 0) & ((out - 1) * stride + offset <= last)
+        elif p.direction == "bwd_data":
+            inside = (stride == 1) & (offset <= 0) & (last - offset < out)
+        else:
+            at = np.arange(out) * stride
+            inside = (at + offset[0] >= 0) & (at + offset[-1] <= last)
+        allowed[axis + (1 if p.direction == "bwd_weight" else 2)] = np.flatnonzero(inside)
+    return allowed
+
+
 def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> Index:
     """The positions in the padded input that a filter tap combines with each output position."""
     windows = (
@@ -160,14 +179,14 @@ def exact_values(
     first: Integers,
     second: Integers,
     points: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
-    """Single output values in 64-bit integers, computed by the definition of the operation."""
+) -> npt.NDArray[np.float64]:
+    """Single output values, exact in float64, computed by the definition of the operation."""
     if problem.direction == "bwd_weight":
         return _exact_weight_gradients(problem, first, second, points)
     p = problem
     forward = p.direction == "forward"
     n, *position, group, channel = np.unravel_index(points, p.operand_shapes[2])
-    total = np.zeros(len(points), np.int64)
+    total = np.zeros(len(points))
     bounds = p.input_spatial if forward else p.output_spatial
     for tap in itertools.product(*(range(extent) for extent in p.filter)):
         inside = np.ones(len(points), bool)
@@ -181,7 +200,7 @@ def exact_values(
                 inside &= remainder == 0
             inside &= (source >= 0) & (source < bounds[axis])
             where.append(np.clip(source, 0, bounds[axis] - 1))
-        rows = first[(n, *where, group)].astype(np.int64)
+        rows = first[(n, *where, group)].astype(np.float64)
         weights: Index = (group, channel, *tap) if forward else (group, slice(None), *tap, channel)
         columns = second[weights]
         total += np.where(inside, (rows * columns).sum(axis=1), 0)
@@ -193,9 +212,9 @@ def _exact_weight_gradients(
     first: Integers,
     second: Integers,
     points: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
+) -> npt.NDArray[np.float64]:
     p = problem
-    total = np.zeros(len(points), np.int64)
+    total = np.zeros(len(points))
     indices = np.stack(np.unravel_index(points, p.weight_shape), axis=1)
     for row, (group, k, *tap, c) in enumerate(indices):
         source, target = [], []
@@ -209,6 +228,6 @@ def _exact_weight_gradients(
             source.append(slice(start * s + offset, max(start * s + offset, (stop - 1) * s + offset + 1), s))
         x_at: Index = (slice(None), *source, group, c)
         dy_at: Index = (slice(None), *target, group, k)
-        x, dy = first[x_at].astype(np.int64), second[dy_at].astype(np.int64)
+        x, dy = first[x_at].astype(np.float64), second[dy_at].astype(np.float64)
         total[row] = (x * dy).sum()
     return total

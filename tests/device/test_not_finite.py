@@ -1,0 +1,87 @@
+"""Infinities and NaN among the operands of sums of products: what must come of them is defined."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.device.test_check_data import PROBLEMS
+from tile_oracle.device.check_data import operands
+from tile_oracle.device.not_finite import not_finite, spoilt
+from tile_oracle.device.reference import exact_output, exact_values
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.problem import Problem
+from tile_oracle.problem.number_formats import decode, encode
+
+MORE: tuple[Problem, ...] = (
+    *(GroupedConvProblem.from_id(f"{one}-bf16-n2-c8-k12-i6x6-f3x3-p1") for one in DIRECTIONS),
+    *(GroupedConvProblem.from_id(f"{one}-fp16-n2-c8-k12-i7x9-f3x2-s2x1") for one in DIRECTIONS),
+    *(GroupedConvProblem.from_id(f"{one}-fp32-n3-g4-c4-k4-i8x8-f1x1") for one in DIRECTIONS),
+    GemmProblem("bf16", "rcr", 40, 30, 20),
+    GemmProblem("fp16", "crr", 1, 8, 3),
+    GemmProblem("fp8", "rcr", 64, 1, 5),
+)
+
+
+def with_spoilt(problem: Problem, seed: int) -> list[npt.NDArray[np.float32]]:
+    made = [one.astype(np.float32) for one in operands(problem, not_finite(problem), seed)]
+    for number, values in enumerate(made):
+        assert values.all(), "no product has a zero"
+        chosen = spoilt(problem, number, seed)
+        assert len(set(chosen.places.tolist())) == len(chosen.values)
+        values.reshape(-1)[chosen.places] = chosen.values
+    return made
+
+
+@settings(max_examples=120, deadline=None)
+@given(problem=st.sampled_from((*PROBLEMS, *MORE)), seed=st.integers(0, 2**32))
+def test_exactly_the_sums_that_depend_on_them_are_not_finite(problem: Problem, seed: int) -> None:
+    first, second = with_spoilt(problem, seed)
+    points = np.arange(math.prod(problem.operand_shapes[2]))
+    with np.errstate(invalid="ignore"):
+        # By the definition padding is left out; the whole output is made of products with zeros.
+        result = exact_values(problem, first, second, points)
+        assert np.array_equal(result, exact_output(problem, first, second).ravel(), equal_nan=True)
+    reached = exact_values(problem, ~np.isfinite(first) * 1, np.ones(second.shape, int), points)
+    reached += exact_values(problem, np.ones(first.shape, int), ~np.isfinite(second) * 1, points)
+    assert np.array_equal(~np.isfinite(result), reached > 0)
+    for operand in (first, second):
+        stored = decode(encode(operand, problem.dtype), problem.dtype)
+        assert np.array_equal(np.isinf(operand), np.isinf(stored))
+        assert np.array_equal(np.isnan(operand), np.isnan(stored))
+
+
+@pytest.mark.parametrize("problem", MORE[:-2], ids=lambda problem: problem.id)
+def test_some_sums_are_finite_infinite_and_nan(problem: Problem) -> None:
+    first, second = with_spoilt(problem, 3)
+    with np.errstate(invalid="ignore"):
+        result = exact_output(problem, first, second)
+    assert np.isfinite(result).mean() > 0.3
+    assert (~np.isfinite(result)).any()
+
+
+def test_infinities_of_both_signs_meet() -> None:
+    problem = GemmProblem("bf16", "rcr", 200, 100, 50)
+    first, second = with_spoilt(problem, 3)
+    with np.errstate(invalid="ignore"):
+        result = exact_output(problem, first, second)
+    no_nan = ~np.isnan(first).any(axis=1)[:, None] & ~np.isnan(second).any(axis=1)
+    assert np.isnan(result[no_nan]).any()
+    assert (result == np.inf).any()
+    assert (result == -np.inf).any()
+
+
+def test_weights_that_meet_padding_stay_finite() -> None:
+    problem = GroupedConvProblem.from_id("forward-bf16-n2-c8-k12-i6x6-f3x3-p1")
+    _, second = with_spoilt(problem, 3)
+    touched = np.argwhere(~np.isfinite(second))
+    assert len(touched)
+    assert (touched[:, 2:4] == 1).all(), "only the tap in the middle is always inside"
+    bordered = GroupedConvProblem.from_id("forward-bf16-n2-c8-k12-i2x2-f3x3-p2")
+    assert not len(spoilt(bordered, 1, 3).places)
