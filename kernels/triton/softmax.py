@@ -31,7 +31,8 @@ def maximum_and_sum(x_ptr, row, begin, end, length, BLOCK: tl.constexpr):
     for at in range(begin, end, BLOCK):
         x = row_block(x_ptr, row, at + tl.arange(0, BLOCK), length)
         higher = tl.maximum(most, tl.max(x, axis=0))
-        total = total * tl.exp(most - higher) + tl.sum(tl.exp(x - higher), axis=0)
+        subtracted = tl.where(higher == -float("inf"), 0.0, higher)
+        total = total * tl.exp(most - subtracted) + tl.sum(tl.exp(x - subtracted), axis=0)
         most = higher
     return most, total
 

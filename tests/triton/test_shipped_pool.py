@@ -267,7 +267,7 @@ def test_depthwise_convolutions_are_right(
 ROWS = {
     "softmax_rows": (SoftmaxProblem("fp32", 9, 100), SoftmaxProblem("bf16", 37, 500)),
     "softmax_online": (SoftmaxProblem("fp16", 2, 3001), SoftmaxProblem("fp32", 2, 2100)),
-    "softmax_split": (SoftmaxProblem("fp16", 2, 9001), SoftmaxProblem("fp32", 1, 20000)),
+    "softmax_split": (SoftmaxProblem("fp32", 12, 9001), SoftmaxProblem("fp32", 1, 20000)),
     "rms_norm_rows": (RmsNormProblem("fp16", 9, 100), RmsNormProblem("fp32", 37, 500)),
     "rms_norm_walk": (RmsNormProblem("bf16", 2, 3001), RmsNormProblem("fp32", 2, 2100)),
 }

@@ -50,12 +50,18 @@ class Repeated:
 
 
 class BoundedRows(Protocol):
-    """All values are in their storage formats. Arrays of rows have two axes."""
+    """All values are in their storage formats. Arrays of rows have two axes.
+
+    far: of the second set, which has values of all sizes, and infinities and NaN where the operation defines
+    what comes of them.
+    """
 
     def first(self, problem: Any, random: np.random.Generator, rows: int, *, far: bool) -> Array:
-        """Rows of the first operand. far: values that are large, or far from zero."""
+        """Rows of the first operand."""
 
-    def others(self, problem: Any, random: np.random.Generator, rows: int | None) -> list[Repeated]:
+    def others(
+        self, problem: Any, random: np.random.Generator, rows: int | None, *, far: bool
+    ) -> list[Repeated]:
         """Make the other operands. rows: the period of the result's rows, if those of the first repeat."""
 
     def bounds(
@@ -80,7 +86,9 @@ def error_of_sum(terms: int) -> float:
 
 
 def rounded_bounds(value: Exact, slack: Exact, dtype: str) -> tuple[Array, Array]:
-    """value - slack and value + slack, rounded to the data type as kernels round; in its storage format."""
+    """value - slack and value + slack, rounded to the data type as kernels round; in its storage format. A
+    value that is infinite or NaN must be just that."""
+    slack = np.where(np.isfinite(value), slack, 0.0)
     return encode(_outside(value - slack, -1), dtype), encode(_outside(value + slack, 1), dtype)
 
 
@@ -94,7 +102,7 @@ def _outside(values: Exact, sign: int) -> npt.NDArray[np.float32]:
 def outside(stored: Array, low: Array, high: Array, dtype: str) -> str | None:
     """How many values are not within their bounds, and the first; None when all are."""
     out, least, most = (decode(one, dtype).reshape(stored.shape) for one in (stored, low, high))
-    wrong = ~((least <= out) & (out <= most))  # NaN is wrong
+    wrong = ~((least <= out) & (out <= most) | np.isnan(least) & np.isnan(out))
     if not wrong.any():
         return None
     at = tuple(int(i) for i in np.argwhere(wrong)[0])

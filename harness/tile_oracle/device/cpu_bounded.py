@@ -68,7 +68,7 @@ class BoundedCpuData:
         self.problem, self.seed, self._rows = problem, seed, rows
         self.sets = [
             self._set("normal deviates", self.operands(0, far=False), flush=True),
-            self._set("large values", self.operands(1, far=True), flush=False),
+            self._set("values of all sizes", self.operands(1, far=True), flush=False),
         ]
         self._timed: BoundedTimed | None = None
 
@@ -77,7 +77,7 @@ class BoundedCpuData:
         random, shape = np.random.default_rng((self.seed, number)), self.problem.operand_shapes[0]
         rows = math.prod(self.problem.operand_shapes[-1][:-1])
         first = self._rows.first(self.problem, random, rows, far=far)
-        others = self._rows.others(self.problem, random, None)
+        others = self._rows.others(self.problem, random, None, far=far)
         return [first.reshape(shape), *(one.whole() for one in others)]
 
     def bounds(self, operands: Sequence[Array]) -> tuple[Array, Array]:
@@ -85,7 +85,8 @@ class BoundedCpuData:
         rows = math.prod(self.problem.operand_shapes[-1][:-1])
         first = operands[0].reshape(rows, -1)
         others = [Repeated(one, one.shape) for one in operands[1:]]
-        return self._rows.bounds(self.problem, first, others, np.arange(rows))
+        with np.errstate(invalid="ignore"):  # infinities and NaN
+            return self._rows.bounds(self.problem, first, others, np.arange(rows))
 
     def _set(self, name: str, operands: list[Array], *, flush: bool) -> BoundedCheck:
         skew = 0 if flush else STORAGE[self.problem.dtype].itemsize

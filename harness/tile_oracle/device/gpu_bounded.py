@@ -53,7 +53,7 @@ class BoundedData(GpuData):
         count = min(self._height, self._rows.sample(problem))
         step = self._height // count
         self._bounded = np.arange(count) * step
-        others = self._rows.others(problem, random, None)
+        others = self._rows.others(problem, random, None, far=False)
         length = math.prod(problem.operand_shapes[0]) // self._height
         made = max(1, min(self._height, _MADE_VALUES // length))
         whole = Repeated(self._rows.first(problem, random, made, far=False), (self._height, length))
@@ -74,8 +74,9 @@ class BoundedData(GpuData):
         problem, random = self.problem, np.random.default_rng((self._seed, 1))
         period = min(self._height, self._rows.period(problem))
         first = self._rows.first(problem, random, period, far=True)
-        others = self._rows.others(problem, random, period)
-        low, high = self._rows.bounds(problem, first, others, np.arange(period))
+        others = self._rows.others(problem, random, period, far=True)
+        with np.errstate(invalid="ignore"):  # infinities and NaN
+            low, high = self._rows.bounds(problem, first, others, np.arange(period))
         size = period * self._width * self._result_size
         low_at, high_at = (self.buffer(size).address for _ in range(2))
         self._driver.copy_in(low_at, low.tobytes())

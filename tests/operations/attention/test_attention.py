@@ -61,7 +61,7 @@ def in_steps(
 def made(p: AttentionProblem, *, far: bool) -> tuple[list[Array], Array, Array]:
     random, rows = np.random.default_rng(5), p.batch * p.heads * p.seq_q
     first = WORKER.first(p, random, rows, far=far)
-    others = WORKER.others(p, random, None)
+    others = WORKER.others(p, random, None, far=far)
     low, high = WORKER.bounds(p, first, others, np.arange(rows))
     return [first.reshape(p.operand_shapes[0]), *(one.whole() for one in others)], low, high
 
@@ -78,6 +78,48 @@ PROBLEMS = (
 def test_what_kernels_compute_is_right(problem: AttentionProblem, far: bool, weights: str) -> None:
     operands, low, high = made(problem, far=far)
     assert outside(in_steps(problem, operands, weights_in=weights), low, high, problem.dtype) is None
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.id)
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["query", "key", "value"])
+@pytest.mark.parametrize("instead", [0.0, 1.0])
+def test_a_nan_that_is_dropped_is_wrong(problem: AttentionProblem, number: int, instead: float) -> None:
+    operands, low, high = made(problem, far=True)
+    nan = np.isnan(decode(operands[number], problem.dtype))
+    assert nan.any()
+    operands[number] = np.where(nan, encode(np.full(1, instead), problem.dtype), operands[number])
+    assert "values wrong" in (outside(in_steps(problem, operands), low, high, problem.dtype) or "")
+
+
+def test_a_nan_in_a_key_that_a_query_does_not_see_does_not_reach_it() -> None:
+    """A mask that is added instead of chosen spreads it."""
+    problem = PROBLEMS[0]
+    operands, low, high = made(problem, far=True)
+    got = in_steps(problem, operands).reshape(low.shape)
+    assert np.isnan(decode(got, "bf16")).any()
+    assert not np.isnan(decode(got, "bf16")).all(axis=0).any()
+    spread = got.reshape(problem.operand_shapes[0]).copy()
+    spread[0, :2] = encode(np.full(1, np.nan), "bf16")
+    assert "values wrong" in (outside(spread.reshape(low.shape), low, high, "bf16") or "")
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.id)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda x: np.where(np.abs(x) < 0.01, 0, x),
+        lambda x: np.clip(x, -30, 30),
+        lambda x: np.round(x * 16) / 16,
+    ],
+    ids=["small flushed", "large clamped", "sixteenths"],
+)
+def test_values_of_many_sizes_are_kept(problem: AttentionProblem, fault: Callable[[Array], Array]) -> None:
+    operands, low, high = made(problem, far=True)
+    for number in range(3):
+        changed = list(operands)
+        kept = decode(operands[number], problem.dtype)
+        changed[number] = encode(fault(kept).astype(np.float32), problem.dtype)
+        assert "values wrong" in (outside(in_steps(problem, changed), low, high, problem.dtype) or "")
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.id)

@@ -74,6 +74,38 @@ def test_a_result_that_is_cut_off_instead_of_rounded_is_wrong(
     assert "values wrong" in (mismatch(cut, "bf16", wanted) or "")
 
 
+@pytest.mark.parametrize(("made", "_", "computed"), CASES)
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize(
+    "fault", ["none", "dropped", "infinities clamped", "result cleaned", "next row spoilt"]
+)
+def test_infinities_and_nan_stay_where_they_belong(
+    made: Problems, _: Definition, computed: Computed, dtype: str, fault: str
+) -> None:
+    problem = made(dtype, 40, 300)
+    worker = softmax.WORKER if made is SoftmaxProblem else rms_norm.WORKER
+    random = np.random.default_rng(3)
+    first = worker.first(problem, random, 40, far=True)
+    others = worker.others(problem, random, None, far=True)
+    operands = [decode(first, dtype), *(decode(one.whole(), dtype) for one in others)]
+    spoilt = ~np.isfinite(operands[0]).all(axis=1)
+    assert spoilt.sum() == 5
+    with np.errstate(invalid="ignore"):
+        low, high = worker.bounds(problem, first, others, np.arange(40))
+        if fault == "dropped":
+            operands = [np.where(np.isnan(one), np.float32(0), one) for one in operands]
+        elif fault == "infinities clamped":
+            operands = [np.clip(one, np.float32(-6e4), np.float32(6e4)) for one in operands]
+        result = computed(operands)
+    if fault == "result cleaned":
+        result = np.nan_to_num(result)
+    elif fault == "next row spoilt":
+        result[np.flatnonzero(spoilt) + 1] = np.nan
+    clamps = fault == "infinities clamped" and made is SoftmaxProblem and dtype == "fp16"
+    right = fault == "none" or clamps  # exp(-60,000) is 0, too
+    assert (outside(encode(result, dtype), low, high, dtype) is None) == right
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
 @pytest.mark.parametrize("fault", ["none", "flushed", "clamped", "sixteenths"])
 def test_rms_norm_is_checked_with_values_of_many_sizes(dtype: str, fault: str) -> None:

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from tile_oracle.device.bounded_rows import (
     CONFIDENCE,
@@ -36,6 +37,9 @@ _TINY = 2.0**-120
 _OF_ERRORS = 1 + 2.0**-10
 """Covers the roundings of errors that are computed in fp32."""
 _FAR = 4.0
+_FAR_EXPONENTS = {"bf16": 20, "fp16": 3}
+_SPOILT = slice(5, None, 8)
+"""The queries that have a NaN."""
 _PER_DISTANCE, _EXPONENTIAL, _RESCALING, _QUOTIENT = 3 * UNIT, 8 * UNIT, 64 * UNIT, 8 * UNIT
 _LARGEST_DISTANCE = 128.0
 
@@ -68,7 +72,11 @@ def bounds_of_head(q: Exact, k: Exact, v: Exact, visible: Rows, dtype: str) -> t
     single, sizes = weights.astype(np.float32), np.abs(v).astype(np.float32)
     distances = np.minimum(-scores.astype(np.float32), np.float32(_LARGEST_DISTANCE))
     # A score's error, by the inequality of Cauchy and Schwarz for the sum of magnitudes.
-    norms = np.linalg.norm(q, axis=1, keepdims=True) * np.linalg.norm(k, axis=1).max()
+    # Columns of Q and K that are multiplied by powers of two and their inverses get the same sizes first.
+    sizes_q, sizes_k = (np.nanmean(np.abs(one), axis=0) + _TINY for one in (q, k))
+    balance = np.sqrt(sizes_k / sizes_q)
+    norms = np.linalg.norm(q * balance, axis=1, keepdims=True)
+    norms = norms * np.nanmax(np.linalg.norm(k / balance, axis=1))
     of_score = (error_of_sum(q.shape[1]) + 4 * UNIT) * norms * scale
     relative = 2 * of_score + _EXPONENTIAL + _RESCALING + _QUOTIENT + error_of_sum(most)
     magnitudes = (single @ sizes).astype(np.float64)
@@ -95,6 +103,14 @@ class _Args(ctypes.Structure):
     )
 
 
+def _exponents(problem: AttentionProblem, number: int) -> npt.NDArray[np.int32]:
+    """Of the columns of Q (number 0), inverse of K's, or of V (1)."""
+    most = _FAR_EXPONENTS[problem.dtype]
+    drawn = np.random.default_rng(97 + number).integers(-most, most + 1, problem.head_dim, dtype=np.int32)
+    drawn[:2] = (-most, most)
+    return drawn
+
+
 class AttentionInWorker:
     """See OnDevice, OnGpu and BoundedRows. Row r of the result belongs to row r of Q."""
 
@@ -111,14 +127,20 @@ class AttentionInWorker:
         return bounded_memory_bytes(problem)
 
     def first(self, problem: AttentionProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
-        """Normal deviates; far: four times as large, so that few keys have most of the weight."""
+        """Normal deviates; far: four times as large, so that few keys have most of the weight, with columns
+        times powers of two, by which K's are divided. Some queries have a NaN."""
         values = random.standard_normal((rows, problem.head_dim), dtype=np.float32)
-        return encode(values * np.float32(_FAR) if far else values, problem.dtype)
+        if far:
+            values = np.ldexp(values * np.float32(_FAR), _exponents(problem, 0))
+            values[_SPOILT, random.integers(problem.head_dim)] = np.nan
+        return encode(values, problem.dtype)
 
     def others(
-        self, problem: AttentionProblem, random: np.random.Generator, rows: int | None
+        self, problem: AttentionProblem, random: np.random.Generator, rows: int | None, *, far: bool = False
     ) -> list[Repeated]:
-        """K and V: normal deviates, whose heads repeat as `rows` demands."""
+        """K and V: normal deviates, whose heads repeat as `rows` demands. far: columns times powers of two, a
+        NaN in the last key of the first head, unless all queries see it, and in the last head's first value,
+        which all see: whether a weight of zero hides a NaN is left to a kernel."""
         shape = problem.operand_shapes[1]
         slice_rows = problem.group * problem.seq_q
         count = problem.batch * problem.kv_heads if rows is None else max(1, rows // slice_rows)
@@ -127,6 +149,15 @@ class AttentionInWorker:
         if rows is None:
             length = min(length, (_MOST_VALUES // problem.head_dim) | 1)
         made = [random.standard_normal((length, problem.head_dim), dtype=np.float32) for _ in range(2)]
+        if far:
+            k, v = made = [
+                np.ldexp(one, power)
+                for one, power in zip(made, (-_exponents(problem, 0), _exponents(problem, 1)), strict=True)
+            ]
+            if count > 1 or (problem.causal and problem.seq_q > 1):
+                k[min(length, problem.seq_kv) - 1, problem.head_dim // 3] = np.nan
+            if length == count * problem.seq_kv:
+                v[-problem.seq_kv, problem.head_dim // 2] = np.nan
         return [Repeated(encode(one, problem.dtype), shape) for one in made]
 
     def bounds(

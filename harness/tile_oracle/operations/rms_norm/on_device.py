@@ -22,4 +22,4 @@ def definition(operands: Sequence[Exact]) -> Reference:
     return Reference(value, np.full(value.shape, of_mean / 2 + _FACTOR + _PRODUCTS))
 
 
-WORKER = RowsInWorker(definition, {"bf16": 20, "fp32": 20, "fp16": 8})
+WORKER = RowsInWorker(definition, {"bf16": 20, "fp32": 20, "fp16": 8}, (np.nan, np.inf, -np.inf))

@@ -29,6 +29,8 @@ TINY = 2.0**-125
 _PERIOD = 251
 """Rows of the repeating operands: a prime, so that a kernel that reads another row is seen."""
 _SAMPLE = 64
+_SPOILT = slice(3, None, 8)
+"""The rows that have infinities or NaN."""
 _MOST_VALUES = 1 << 22
 """Most values of a reference on the host, for a GPU."""
 
@@ -64,10 +66,17 @@ class _Args(ctypes.Structure):
 class RowsInWorker:
     """The part of an operation on rows. See OnDevice, OnGpu and BoundedRows."""
 
-    def __init__(self, definition: Definition, far_exponents: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        definition: Definition,
+        far_exponents: Mapping[str, int] | None = None,
+        spoilt: Sequence[float] = (),
+    ) -> None:
         """`far_exponents`: far rows are multiplied by powers of two up to this one, and down to its inverse,
-        for each dtype; for operations whose errors allow it."""
+        for each dtype; for operations whose errors allow it. `spoilt`: infinities and NaN that may be among
+        a row's elements, since the definition says what comes of them, whatever a kernel computes first."""
         self._definition, self._far_exponents = definition, far_exponents or {}
+        self._spoilt_values = spoilt
 
     def cpu_data(self, problem: RowProblem, seed: int) -> BoundedCpuData:
         """Operands and results for the target cpu."""
@@ -82,7 +91,8 @@ class RowsInWorker:
         return bounded_memory_bytes(problem)
 
     def first(self, problem: RowProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
-        """Normal deviates; far: eight times as large, around 96, times a power of two for each row."""
+        """Normal deviates; far: eight times as large, around 96, times a power of two for each row; some rows
+        have elements that are not finite."""
         scale, shift = (8.0, 96.0) if far else (1.0, 0.0)
         values = random.standard_normal((rows, problem.width), dtype=np.float32)
         values = values * np.float32(scale) + np.float32(shift)
@@ -91,14 +101,24 @@ class RowsInWorker:
             powers = random.integers(-most, most + 1, (rows, 1), dtype=np.int32)
             powers[:2, 0] = (-most, most)[:rows]
             values = np.ldexp(values, powers)
+        if far and self._spoilt_values and problem.width > 1:
+            for number, row in enumerate(values[_SPOILT]):
+                single, kind = divmod(number, len(self._spoilt_values))
+                begin = random.integers(1, problem.width)  # never the first: softmax of nothing is undefined
+                row[begin : begin + 1 if single % 2 else None] = self._spoilt_values[kind]
         return encode(values, problem.dtype)
 
-    def others(self, problem: RowProblem, random: np.random.Generator, rows: int | None) -> list[Repeated]:
-        """Weights near 1, if there are any."""
-        return [
-            Repeated(encode(random.standard_normal(one, dtype=np.float32) / 4 + 1, problem.dtype), one)
-            for one in problem.operand_shapes[1:-1]
-        ]
+    def others(
+        self, problem: RowProblem, random: np.random.Generator, rows: int | None, *, far: bool = False
+    ) -> list[Repeated]:
+        """Weights near 1, if there are any; far: one is NaN."""
+        made = []
+        for one in problem.operand_shapes[1:-1]:
+            values = random.standard_normal(one, dtype=np.float32) / 4 + 1
+            if far and self._spoilt_values and problem.width > 1:
+                values.reshape(-1)[problem.width // 2] = np.nan
+            made.append(Repeated(encode(values, problem.dtype), one))
+        return made
 
     def bounds(
         self, problem: RowProblem, first: Array, others: Sequence[Repeated], rows: Rows

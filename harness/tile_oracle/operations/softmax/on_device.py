@@ -25,4 +25,5 @@ def definition(operands: Sequence[Exact]) -> Reference:
     return Reference(value, np.asarray(of_term + of_sum + _QUOTIENT))
 
 
-WORKER = RowsInWorker(definition)
+WORKER = RowsInWorker(definition, {"bf16": 20, "fp32": 20, "fp16": 8}, (np.nan, -np.inf))
+"""No infinity: a row with one is NaN as a whole if the maximum is subtracted, and else zero beside it."""
