@@ -38,6 +38,7 @@ examples:
   tile-oracle model train run.parquet -o models/w --weights mine.csv        columns problem,weight
   tile-oracle model train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
   tile-oracle model train few.parquet -o models/a --adapt models/mine   corrects a model for another compiler
+  tile-oracle model train models/mine/training.parquet -o models/fast --imitate models/mine    native picks
   tile-oracle model train reports/a reports/b --problem-set forward_smoke -o models/mine   a model to ship
   tile-oracle model train OLD/training.parquet SET.parquet --problem-set SET --warm-start OLD --also X -o NEW
                                          grows a shipped model by measurements of another compiler or device
@@ -85,6 +86,12 @@ ARGUMENTS = (
         default=[],
     ),
     argument("--warm-start", "FOLDER", "grow further trees on every target of an existing model"),
+    argument(
+        "--imitate",
+        "FOLDER",
+        "train a small network on an existing model's scores of the records' kernels, on their problems and "
+        "others near them: native code picks by it in microseconds",
+    ),
     argument(
         "--adapt",
         "FOLDER",
@@ -139,6 +146,8 @@ def run(args: argparse.Namespace) -> int:
     records = load_records(args.records)
     if args.adapt:
         return _adapt(args, records)
+    if args.imitate and (args.recipe or args.also or args.weights or args.warm_start or args.target):
+        raise ModelError("--imitate has a recipe of its own and reads no times: leave out options on them")
     if args.build_dir:
         raise ModelError("--build-dir goes with --adapt: training reads metrics of binaries from the records")
     say = partial(print, file=progress_stream(args), flush=True)
@@ -158,6 +167,7 @@ def run(args: argparse.Namespace) -> int:
         weights=_weights(args.weights) if args.weights else None,
         sources=tuple(Path(path).name for path in args.records),
         also=load_records(args.also) if args.also else None,
+        imitated=folder_of_model(args.imitate) if args.imitate else None,
     )
     model.save(args.out)
     out = Path(args.out)
@@ -182,6 +192,7 @@ def _ship(args: argparse.Namespace) -> int:
         "target",
         "weights",
         "adapt",
+        "imitate",
         "build_dir",
         "baseline",
     )

@@ -21,6 +21,7 @@ from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.ranker import Ranker, tree_members
 from tile_oracle.model.store import (
     CODE_FILE,
+    IMITATED_KEY,
     NETWORK_FILE,
     OUT_OF_FOLD_FILE,
     PHYSICAL_FILE,
@@ -38,6 +39,7 @@ from tile_oracle.training.auxiliary_rows import auxiliary_rows, with_auxiliary
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import Check, check, metrics_json
 from tile_oracle.training.fit import Effort, fit
+from tile_oracle.training.imitation import imitate
 from tile_oracle.training.model_documents import manifest_of, names_in, spec_of
 from tile_oracle.training.recipe import Recipe, recipe_named, suited_recipe
 from tile_oracle.training.training_rows import training_rows, with_importance
@@ -105,6 +107,7 @@ def train(
     weights: pd.DataFrame | None = None,
     also: pd.DataFrame | None = None,
     code: CodeTable | None = None,
+    imitated: Path | None = None,
 ) -> TrainedModel:
     """A model for one architecture, direction and data type, cross-validated and then fitted to all rows.
 
@@ -114,7 +117,8 @@ def train(
     booster of an existing model with the same features; it is not cross-validated, because the old model may
     have seen the held-out problems. `weights`: weights of the rows (`with_importance`). `also`: records with
     auxiliary training data (training.auxiliary_rows); each fold leaves out those of its held-out shapes.
-    `code`: metrics of further binaries for the model folder.
+    `code`: metrics of further binaries for the model folder. `imitated`: the model whose scores a small
+    network learns in place of the measured times (training.imitation); it is not cross-validated.
 
     Raises ModelError for records of several kinds or of none, for a warm start from a model that does not
     fit, for invalid weights, and for `also` without usable rows.
@@ -122,6 +126,8 @@ def train(
     effort = effort or Effort()
     data = _training_data(records, arch, direction, dtype, weights)
     rows, kind, on = data.rows, data.kind, data.kind["arch"]
+    if imitated is not None:
+        return _imitation(imitated, data, effort, sources)
     start = None if warm_start is None else WarmStart.of(Path(warm_start), kind)
     chosen = _recipe(recipe, data, targets, start, warm_trees)
     effort.say(f"{len(rows)} rows of {data.problems} problems; recipe {chosen.name}: {chosen.meaning}")
@@ -157,6 +163,14 @@ def train(
         other_builds,
         {} if start is None else start.metrics,
     )
+
+
+def _imitation(folder: Path, data: _TrainingData, effort: Effort, sources: Sequence[str]) -> TrainedModel:
+    recipe, ranker = imitate(folder, data.rows, effort)
+    spec = spec_of(recipe, ranker, data.kind, data.rows, names_in(data.records, "device"))
+    manifest = manifest_of(ranker, data.rows, data.left_out, data.records, effort.seed, sources)
+    why = f"it imitates {folder.name}, which knows the problems that a fold would hold out"
+    return TrainedModel(ranker, spec, {**manifest, IMITATED_KEY: folder.name}, (), None, why)
 
 
 @dataclass(frozen=True)
