@@ -96,7 +96,7 @@ def _changes(node: ast.AST) -> list[tuple[Any, Any, Any]]:
             return [(node, "test", ast.UnaryOp(ast.Not(), test))]
         case ast.comprehension(ifs=[test, *_]):
             return [(node.ifs, 0, ast.UnaryOp(ast.Not(), test))]
-        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) not in ("None", "False"):
             return [(node, "value", ast.Constant(None))]
     return []
 

@@ -27,6 +27,7 @@ def load_records(paths: Any, op: str | None = None) -> pd.DataFrame:
     compact = dataset.load_records(paths, op, compact=True)
     for name in ("problem", "kernel", "status", "detail"):
         assert not isinstance(compact[name].dtype, pd.CategoricalDtype)
+    assert isinstance(compact["toolchain"].dtype, pd.CategoricalDtype) or not len(compact)
     pd.testing.assert_frame_equal(dataset.with_texts(compact), frame)
     return frame
 

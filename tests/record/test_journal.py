@@ -27,6 +27,7 @@ from tile_oracle.record.journal import (
     PART_GLOB,
     Journal,
     forget_lost,
+    left_unsealed,
     read_lines,
     seal_abandoned,
     write_part,
@@ -113,7 +114,12 @@ def test_a_dead_process_journal_becomes_a_part_without_its_torn_line(
     assert len(pd.read_parquet(tmp_path)) == 3
 
 
-@pytest.mark.parametrize("damage", [b"null", b"17", b"{}", b'{"op":"grouped_conv","prob', b"0" * 9])
+MISFIT = encode_line({"op": "grouped_conv", "problem": "p", "kernel": "k", "status": "ok", "samples": "many"})
+
+
+@pytest.mark.parametrize(
+    "damage", [b"null", b"17", b"{}", b'{"op":"grouped_conv","prob', b"0" * 9, MISFIT.rstrip(b"\n")]
+)
 def test_only_a_damaged_line_is_lost_and_it_is_set_aside(
     damage: bytes, tmp_path: Path, make_row: MakeRow
 ) -> None:
@@ -181,6 +187,9 @@ def test_sealing_again_after_a_death_duplicates_nothing(tmp_path: Path, make_row
     assert len(load_records(tmp_path)) == 1
     assert len(pd.read_parquet(tmp_path)) == 1
     assert not list(tmp_path.glob(JOURNAL_GLOB))
+    path.write_bytes(content + encode_line(make_row(1)))
+    seal_abandoned(tmp_path)
+    assert pd.read_parquet(tmp_path)["latency_ms"].tolist() == [0.5, 1.5]
 
 
 def test_leftovers_of_a_killed_sealer_are_overwritten(tmp_path: Path, make_row: MakeRow) -> None:
@@ -200,8 +209,12 @@ def test_a_live_process_journal_is_kept_and_read(tmp_path: Path, make_row: MakeR
     assert len(load_records(tmp_path)) == 1
     journal.append(make_row(1))
     assert len(load_records(tmp_path)) == 2
+    assert left_unsealed(tmp_path) == []
     journal.seal()
     assert len(pd.read_parquet(tmp_path)) == 2
+    journal.append(make_row(2))
+    path = die(journal)
+    assert left_unsealed(tmp_path) == [path]
 
 
 def test_a_journal_removed_before_its_lock_is_not_written(
@@ -302,6 +315,45 @@ def test_a_full_disk_gives_one_line_and_loses_no_acknowledged_row(
         assert message.endswith("free space and --resume")
     assert seal_abandoned(tmp_path) == 1
     assert pd.read_parquet(tmp_path)["check_points"].tolist() == list(range(written))
+
+
+def test_a_torn_row_that_stays_costs_no_other(
+    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    journal, write = Journal(tmp_path, "w"), os.write
+    journal.append(make_row(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, line: write(fd, line[:40]))
+        patch.setattr(os, "ftruncate", refuse)
+        with pytest.raises(RecordError, match="the disk is full; free space and --resume"):
+            journal.append(make_row(1))
+    journal.append(make_row(2))
+    journal.append(make_row(3))
+    assert [row["latency_ms"] for row in decode_lines(die(journal).read_bytes()).rows] == [0.5, 2.5, 3.5]
+
+
+def test_rows_are_flushed_to_the_disk_and_its_errors_reported(
+    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed = threading.Semaphore(0)
+
+    def refuse(fd: int) -> None:
+        flushed.release()
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(journal_module, "_SYNC_SECONDS", 0.0)
+    monkeypatch.setattr(os, "fsync", refuse)
+    journal = Journal(tmp_path, "w")
+    journal.append(make_row(0))
+    assert flushed.acquire(timeout=60)
+    with journal._flusher._at_disk:  # until it has taken note
+        pass
+    with pytest.raises(RecordError, match=r"flushing to disk failed \(Input/output error\); the rows are in"):
+        journal.append(make_row(1))
+    assert len(decode_lines(die(journal).read_bytes()).rows) == 2
 
 
 def test_an_unwritable_part_leaves_the_journal_readable(

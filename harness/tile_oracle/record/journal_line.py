@@ -68,9 +68,7 @@ def decode_lines(data: bytes, offset: int = 0) -> JournalLines:
 
 
 def _apart(line: bytes) -> tuple[bytes, ...]:
-    """The line, or the two lines that a damaged line break has joined."""
-    if decode_line(line) is not None:
-        return (line,)
+    """The damaged line, or the two lines that a damaged line break has joined."""
     text = line[_CHECKSUM_BYTES + 1 :].decode("latin-1")
     try:
         _, length = json.JSONDecoder().raw_decode(text)

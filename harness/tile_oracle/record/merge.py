@@ -93,7 +93,7 @@ class MergeSummary:
             if len(values) > 1:
                 lines.append(f"  several {column}, all kept:")
                 shown = sorted(values.items(), key=lambda item: (-item[1], item[0]))
-                lines += [f"    {rows:>9,} rows  {value or '(none named)'}" for value, rows in shown[:8]]
+                lines += [f"    {rows:>9,} rows  {value}" for value, rows in shown[:8]]
                 lines += [f"    and {len(shown) - 8} more"] if len(shown) > 8 else []
         if self.binaries:
             lines.append(
