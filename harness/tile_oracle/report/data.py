@@ -30,8 +30,9 @@ from tile_oracle.report.lost_time import lost_times, time_weighted_percent
 from tile_oracle.report.picker_figures import PickerFigures, picker_figures
 from tile_oracle.report.sources import sources_by_problem
 
-THROTTLED = "throttled"
-"""The key of RunInfo.environment for the number of throttled measurements; absent without any."""
+THROTTLED, TIME_WENT = "throttled", "where the time went"
+"""The keys of RunInfo.environment for the number of throttled measurements (absent without any), and for the
+shares of the session's time."""
 
 
 @dataclass(frozen=True)

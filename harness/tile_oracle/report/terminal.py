@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tile_oracle.pages import words
 from tile_oracle.report import wording
-from tile_oracle.report.data import THROTTLED, ReportData
+from tile_oracle.report.data import THROTTLED, TIME_WENT, ReportData
 from tile_oracle.report.figures import Group, figure_groups, source_groups
 from tile_oracle.report.kernel_views import slice_view
 from tile_oracle.report.picker_figures import picker_lines
@@ -55,14 +55,16 @@ def _head(data: ReportData) -> list[str]:
         wording.title(data),
         f"  {wording.pairs_sentence(data)}",
         f"  {words.one_line(data.ranked_by.sentence, 400)}",
-        *_throttled(data),
+        *_conditions(data),
     ]
 
 
-def _throttled(data: ReportData) -> list[str]:
-    """A warning about throttled clocks, which make measurements unrepresentative of the device."""
-    throttled = data.run.environment.get(THROTTLED)
-    return [f"  the GPU was throttled during {words.one_line(throttled, 200)}"] if throttled else []
+def _conditions(data: ReportData) -> list[str]:
+    """Where the time went, and a warning about throttled clocks, which make measurements unrepresentative of
+    the device."""
+    shown = ((TIME_WENT, "the time went into"), (THROTTLED, "the GPU was throttled during"))
+    texts = ((said, data.run.environment.get(key)) for key, said in shown)
+    return [f"  {said} {words.one_line(text, 200)}" for said, text in texts if text]
 
 
 def _figures(data: ReportData) -> list[str]:

@@ -35,6 +35,7 @@ from tile_oracle.record.journal import names_in
 from tile_oracle.record.not_built import not_built
 from tile_oracle.report.data import (
     THROTTLED,
+    TIME_WENT,
     Candidates,
     Extrapolating,
     ReportData,
@@ -162,6 +163,9 @@ def analyse_set(
         others += [one] if place else []
     assert data is not None
     data = replace(data, others=tuple(others), reasons=reasons_of_picks(choices[0], own, data))
+    if went := session.where_time_went(records):
+        run = replace(data.run, environment={**data.run.environment, TIME_WENT: went})
+        data = replace(data, run=run)
     plan = without(session.plan, session.lacking() | not_built(own))
     names = [choice.name for choice in choices]
     selections = {name: one.selection for name, one in zip(names, (data, *others), strict=True)}

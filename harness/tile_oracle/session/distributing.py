@@ -57,6 +57,7 @@ class DistributionHooks:
         # A killed worker has no output.
         output = getattr(node, "workeroutput", {})
         self.state.budget_spent |= output.get("tile_oracle_budget_spent", False)
+        self.session.pytest_s += output.get("tile_oracle_pytest_s", 0.0)
         self.state.device_missing |= output.get("tile_oracle_device_missing", False)
         self.state.worker_trouble |= output.get("tile_oracle_trouble", False)
         for note in output.get("tile_oracle_notes", ()):

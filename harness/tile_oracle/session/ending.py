@@ -63,6 +63,7 @@ class EndHooks:
         self.state.display.clear()
         if self.state.is_worker:
             output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
+            output["tile_oracle_pytest_s"] = self.session.pytest_s
             output["tile_oracle_budget_spent"] = self.session.budget_spent
             output["tile_oracle_device_missing"] = self.state.device_missing
             output["tile_oracle_trouble"] = Outcome.FAILED in self.state.outcomes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,6 +25,9 @@ from tile_oracle.session.live import LiveSession
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.targets import TargetOptions
 from tile_oracle.targets.base import DeviceInfo
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _CALIBRATION_KERNELS = 4
 
@@ -111,6 +114,11 @@ class FleetSession(LiveSession):
         super().close(interrupted=interrupted)
         if driver is not None:
             self._save(driver)
+
+    def where_time_went(self, records: pd.DataFrame) -> str:
+        if self._driver is not None:
+            self.workers = max(1, sum(one.joined for one in self._driver.progress.devices.values()))
+        return super().where_time_went(records)
 
     def conditions(self) -> dict[str, str]:
         return {} if self._driver is None else _conditions(self._driver)

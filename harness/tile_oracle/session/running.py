@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,12 +30,15 @@ class RunningHooks:
 
     def __init__(self, state: SessionState) -> None:
         self.config, self.session, self.state = state.config, state.session, state
+        self._left_s = 0.0
+        """Since when pytest itself has been at work."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         # Here, because some are only in place when all plugins are configured.
         check_companions(self.config, measures=self.session.remeasures)
         self._prepare_for_the_end()
+        self._left_s = time.monotonic()
         self.session.keep_samples = benchmark_bridge.wanted(self.config)
         if note := benchmark_bridge.why_not(self.config):
             self.state.notes.setdefault(note)
@@ -55,6 +59,8 @@ class RunningHooks:
         self.state.signals.install()
         if self.state.is_controller:
             from tile_oracle.session.stopped_workers import StoppedWorkers
+
+            self.session.workers = self.config.getoption("numprocesses", None) or 1
 
             self.state.stopped_workers = StoppedWorkers(lambda note: self.state.notes.setdefault(note))
 
@@ -82,6 +88,14 @@ class RunningHooks:
             self.state.progress.ended()
 
     def measure(self, node: pytest.Item, problem: Problem, kernel: Kernel) -> Measurement:
+        __tracebackhide__ = True
+        self.session.pytest_s += time.monotonic() - self._left_s
+        try:
+            return self._measure(node, problem, kernel)
+        finally:
+            self._left_s = time.monotonic()
+
+    def _measure(self, node: pytest.Item, problem: Problem, kernel: Kernel) -> Measurement:
         __tracebackhide__ = True
         try:
             if self.session.unrecorded(problem, (kernel,)):

@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, set_name
 from tile_oracle.session.readable_baselines import refuse_damaged_baselines
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, KERNEL_SOURCES
+from tile_oracle.session.time_spent import TimeSpent
 from tile_oracle.targets.target import Target
 
 if TYPE_CHECKING:
@@ -82,7 +84,9 @@ class Session(ABC):
         refuse_damaged_baselines(judged, options, self.target)
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False
-        self._began = time.monotonic()
+        self._began, self._began_at = time.monotonic(), datetime.now(UTC)
+        self.workers, self.pytest_s = 1, 0.0
+        """As TimeSpent has them."""
         self._run: Run | None = None
         if run_folder:
             self._run = join_run(Path(run_folder), run_owner, resumed=options.resume)
@@ -172,6 +176,10 @@ class Session(ABC):
     def elapsed_s(self) -> float:
         """Seconds since this session began."""
         return time.monotonic() - self._began
+
+    def where_time_went(self, records: pd.DataFrame) -> str:
+        """The session's time in words; "" where nothing was measured. records: of the run."""
+        return TimeSpent(self.elapsed_s, self.workers, self.pytest_s).describe(records, self._began_at)
 
     def _with_known_failure(self, measurement: Measurement) -> Measurement:
         known = self._known.get((measurement.problem.id, measurement.kernel.name), "")
