@@ -27,6 +27,7 @@ class MeasureService:
     watch: called with each new measurement, including leaders measured again.
     picks: the kernels that the model under test picks for a problem. They are measured again with the
     leaders.
+    finals: whether a problem's leaders are to be measured again at the end of its sweep.
     twins_once: whether kernels that are one binary are measured once (tile_oracle.measure.twins).
     """
 
@@ -39,11 +40,13 @@ class MeasureService:
         keep_samples: bool = False,
         watch: Callable[[Measurement], None] = lambda measurement: None,
         picks: Plan = lambda problem: (),
+        finals: Callable[[Problem], bool] = lambda problem: True,
         twins_once: bool = True,
     ) -> None:
         self._supervisor = supervisor
         self._sweeper = TwinSweeper(supervisor, once=twins_once)
         self._plan, self._log = plan, log
+        self._finals = finals
         self._keep_samples, self._watch, self._picks = keep_samples, watch, picks
         self._results = Results(supervisor.settings, log)
         self._sweep: Generator[Measurement, None, None] | None = None
@@ -65,6 +68,11 @@ class MeasureService:
         if problem.id == self._problem and not self._open:
             self.finish()
         return found
+
+    def begin_again(self) -> None:
+        """No problem has begun: further kernels of all of them are to come."""
+        self.finish()
+        self._begun.clear()
 
     def goes_on(self, problem: str) -> bool:
         """Whether a problem goes on although the time is over: it has begun."""
@@ -118,6 +126,7 @@ class MeasureService:
             self._results.of(problem.id),
             picks=self._picks(problem),
             keep_samples=self._keep_samples,
+            finals=lambda: self._finals(problem),
         )
 
     def _skip_deadly(self, problem: Problem, planned: Iterable[Kernel]) -> None:

@@ -90,6 +90,7 @@ class CollectionHooks:
         """Applies --shard, and in a replay -k to pairs: there a test covers all kernels of a problem."""
         self._keep_shard(items)
         self._order_as_fleet(items)
+        self._first_kernels_first(items)
         if not items or not all(map(is_replay, items)) or not self.state.pairs_by_name.chooses:
             return
         kept = [item for item in items if self.state.pairs_by_name.kernels(params_of(item)["problem"])]
@@ -117,6 +118,17 @@ class CollectionHooks:
         times = expected_times(Counter(problem for problem in problems if problem), None)
         order = sorted(range(len(items)), key=lambda place: -times.get(problems[place], 0.0))
         items[:] = [items[place] for place in order]
+
+    def _first_kernels_first(self, items: list[pytest.Item]) -> None:
+        """With --first, runs the tests of those kernels before all others."""
+        try:
+            first = self.session.choose_first()
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from None
+        if first is not None:
+            items.sort(key=lambda item: not first.has(pair_of_item(item)))
+            later = (item.nodeid for item in items if not first.has(pair_of_item(item)))
+            self.state.first_later = next(later, "")
 
     def _keep_shard(self, items: list[pytest.Item]) -> None:
         """Deselects the tests of other parts' problems. Tests without a problem stay in every part."""

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tile_oracle.compiling.kernel_source import NATIVE
 from tile_oracle.kernel import Kernel
@@ -34,6 +34,9 @@ from tile_oracle.session.suite_names import SUITE
 from tile_oracle.session.vendor_model import rankings_of
 from tile_oracle.targets import TargetOptions, resolve_target
 from tile_oracle.targets.target import Target
+
+if TYPE_CHECKING:
+    from tile_oracle.session.first import First
 
 _COLD_SAMPLES, _COLD_BATCH = 50, 10
 _NEVER = 1e9
@@ -78,6 +81,8 @@ class LiveSession(Session):
         target.sources += [Algorithms(one, target.arch) for one in self.offers.values()]
         super().__init__(options, target, reason, **process)
         self._engine: Engine | None = None
+        self._first: First | None = None
+        """The kernels of --first, while only they are measured."""
         self._closing = ExitStack()
         self._log: RunLog | None = None
 
@@ -219,6 +224,7 @@ class LiveSession(Session):
             log,
             keep_samples=self.keep_samples,
             picks=self._picks(device.name),
+            finals=self._wants_finals,
         )
 
     def _picks(self, device: str) -> Picks:
@@ -233,11 +239,39 @@ class LiveSession(Session):
         return f"{who}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}"
 
     def _planned(self, problem: Problem) -> Sequence[Kernel]:
-        return self._kernels_of.get(problem.id, ())
+        planned = self._kernels_of.get(problem.id, ())
+        if self._first is None:
+            return planned
+        return [kernel for kernel in planned if self._first.has((problem, kernel))]
+
+    def _wants_finals(self, problem: Problem) -> bool:
+        """Whether a problem's leaders are measured again: once its last kernels are."""
+        return len(self._planned(problem)) == len(self._kernels_of.get(problem.id, ()))
+
+    def choose_first(self) -> First | None:
+        if self.options.first is None:
+            return None
+        from tile_oracle.session.first import choose_first
+
+        self._first = choose_first(self, self.options.first)
+        return self._first
+
+    def end_first(self) -> list[str]:
+        from tile_oracle.session.first import first_verdict
+
+        first, self._first = self._first, None
+        if first is None or self._engine is None:
+            return []
+        assert isinstance(self._engine, MeasureService)
+        self._engine.begin_again()
+        return list(first_verdict(self, first))
 
     def build_ahead(self) -> None:
         """Starts compiling the kernels of the first problems in the background."""
         started = set()
+        for problem_id in self._kernels_of if self._first is not None else ():
+            for kernel in self._planned(problem_from_id(problem_id)):
+                self.target.build(kernel)
         for problem_id, kernels in self._kernels_of.items():
             problem = problem_from_id(problem_id)
             if problem.kind in started:

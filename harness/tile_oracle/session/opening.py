@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tile_oracle.errors import ModelError
+from tile_oracle.errors import HarnessError, ModelError
 from tile_oracle.session.models import AUTO, NONE
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.recording import replays
@@ -22,6 +22,8 @@ def open_session(options: SessionOptions, **process: Any) -> Session:
     if replays(options):
         from tile_oracle.session.replay_session import ReplaySession
 
+        if options.first is not None:
+            raise HarnessError("--first is for sessions that measure: a replay has all kernels at once")
         return ReplaySession(options, **process)
     if options.target == INTERPRET:
         if options.model not in (AUTO, NONE):

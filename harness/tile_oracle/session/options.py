@@ -294,6 +294,13 @@ class SessionOptions:
     budget_s: float | None = _option(
         "TIME", "stop cleanly after this time, e.g. 90s, 10m, 2h; --resume continues", read=duration_s
     )
+    first: int | None = _option(
+        "N",
+        "compile and measure the N kernels of each problem that the pickers (else a model that fits, or the "
+        "roofline) rank highest before all others, and say how the picks stand among them; then the rest",
+        read=_from(1, 100_000),
+        type=int,
+    )
     kernel_budget_s: float = _option(
         "TIME",
         "time for the samples of one kernel on one problem (default: 20ms)",
@@ -482,6 +489,8 @@ def read_options(config: pytest.Config) -> SessionOptions:
         raise HarnessError("--fleet-devices and --fleet-match are for sessions with --fleet")
     if found["fleet"] is not None and config.getoption("dist", "no") != "no":
         raise HarnessError("--fleet has workers of its own: leave -n out")
+    if found["first"] is not None and (found["fleet"] is not None or config.getoption("dist", "no") != "no"):
+        raise HarnessError("--first is for sessions of one process: leave -n and --fleet out")
     if found["models"]:
         if found["model"] != "auto":
             raise HarnessError(f"--model {found['model']} and --models {found['models']}: leave one out")

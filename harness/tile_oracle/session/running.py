@@ -66,6 +66,9 @@ class RunningHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        if item.nodeid == self.state.first_later:
+            for line in self.session.end_first():
+                self.state.display.line(line)
         problem = params_of(item).get("problem")
         if problem is None or not hasattr(problem, "op"):
             return None  # not about a problem, or `problem` is a fixture of the project's own

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tile_oracle.session.display import Text
+    from tile_oracle.session.first import First
 
 
 class Session(ABC):
@@ -204,6 +205,14 @@ class Session(ABC):
     @abstractmethod
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         """The number of these pairs that cannot be replayed, because they were never recorded."""
+
+    def choose_first(self) -> First | None:
+        """The kernels of --first; None without it. Raises ModelError."""
+        return None
+
+    def end_first(self) -> list[str]:
+        """Ends the phase of the kernels of --first; returns the verdict on them. Raises HarnessError."""
+        return []
 
     @abstractmethod
     def build_ahead(self) -> None:

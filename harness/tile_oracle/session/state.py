@@ -54,6 +54,8 @@ class SessionState:
         self.is_worker = hasattr(config, "workerinput")
         self.is_controller = not self.is_worker and config.getoption("dist", "no") != "no"
         self.planned = False
+        self.first_later = ""
+        """The first test after those of --first."""
         self.selected: Counter[str] = Counter()
         self.notes: dict[str, None] = {}
         self.record_warnings = RecordWarnings(self.notes.setdefault)
