@@ -232,6 +232,8 @@ FORMATS: tuple[Format, ...] = (
            (PROBLEMS, MODEL), entries=origami.ranking_entries),
     Format("a table of vLLM's or SGLang's fused experts",
            lambda head: _EXPERTS_FILE.match(head.path.name) is not None, why=_EXPERTS),
+    Format("a sweep of tile_engine's attention", _keys("trait_config", "mask"),
+           why="Composable Kernel's own generator makes its kernels; runs import takes its results"),
     Format("a list or a rule set of kernels", lambda head: any(map(head.has, _OF_KERNELS)), (KERNELS,)),
     Format("a list of problems in JSON", lambda head: head.has("problems") or head.has("M", "N", "K"),
            (PROBLEMS,)),

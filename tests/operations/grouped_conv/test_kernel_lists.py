@@ -68,6 +68,22 @@ def test_an_instance_without_stream_k_is_todays_kernel(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("direct_conv", "a direct convolution, not an implicit GEMM"),
+        ("wavelet", "waves that only load"),
+        ("new", "new"),
+    ],
+)
+def test_rows_of_another_kind_say_what_they_are(tmp_path: Path, kind: str, what: str) -> None:
+    listed = load_rule_set(write(tmp_path, instances({}, {"kind": kind, "config_idx": 3})))
+    ((place, why),) = listed.left_out
+    assert place == "list.json: instances[1]"
+    assert what in why
+    assert "kernels here are implicit GEMMs" in why
+
+
 def test_specializations_are_written_as_the_dispatcher_spells_them(tmp_path: Path) -> None:
     path = write(tmp_path, instances({"specialization": "filter1x1_stride1_pad0"}))
     kernels = kernel_pool("forward", "bf16", 2, "gfx950", rules_of(path, tmp_path))

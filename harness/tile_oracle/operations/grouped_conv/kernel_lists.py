@@ -23,6 +23,7 @@ from typing import Any
 from tile_oracle.arch import Arch, known_archs
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.files.json_tree import JsonTree
+from tile_oracle.kernel.other_kernels import other_kernel
 from tile_oracle.operation.descriptor import RuleBlock
 from tile_oracle.operation.kernel_lists import INSTANCES, TRAITS, KernelList
 from tile_oracle.operation.kind import Kind
@@ -142,6 +143,8 @@ def _read_instances(tree: JsonTree) -> KernelList:
 
 def _instance(tree: JsonTree, kind: Mapping[str, Any]) -> GroupedConvKernel:
     """The kernel of one instance. Raises RuleError or KernelError."""
+    if (tagged := tree.members().get("kind")) is not None:
+        raise tagged.error(f"it is {other_kernel(tagged.text()) or tagged}: kernels here are implicit GEMMs")
     rest = ("scheduler", "epilogue", "specialization", "id")
     options = (*_FLAGS, *rest, _MERGED, _GROUPS, _STREAM_K, *_OF_STREAM_K)
     part = tree.known_members((*_NUMBERS.values(), "pipeline"), options)
