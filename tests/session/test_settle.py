@@ -8,13 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.pytest_project import PROBLEMS, Project
 from tile_oracle.errors import RecordError
 from tile_oracle.judge.noise import Margin
+from tile_oracle.operation import operation_named
 from tile_oracle.record.run import Run
-from tile_oracle.session.conclusion import conclude
+from tile_oracle.session.conclusion import SUSPECTS, conclude, write_suspects
 from tile_oracle.session.settle import MOST_ROUNDS, _shown, rounds_ahead, settle, uncertain_picks
 
 JUDGED = ("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget", "1ms", "--samples", "5")
@@ -57,6 +59,51 @@ def test_a_baseline_spends_its_budget_on_the_largest_errors_first() -> None:
     margins = {name: Margin("pick", -0.1, sigma, 5.0, 2, 1.1, "o", 1.0) for name, sigma in errors.items()}
     assert uncertain_picks(margins) == ["most", "less"]
     assert uncertain_picks({"little": margins["little"]}) == ["little"]
+
+
+def judged(picks: dict[str, str], suspects: tuple[str, ...], accepted: dict[str, str]) -> Any:
+    selection = pd.DataFrame(
+        [{"problem": one, "pick_kernel": pick, "oracle_kernel": "best"} for one, pick in picks.items()]
+    )
+    before = {one: SimpleNamespace(pick=pick) for one, pick in accepted.items()}
+    return SimpleNamespace(
+        selection=selection,
+        verdict=SimpleNamespace(suspects=suspects),
+        baseline=SimpleNamespace(picks=before) if accepted else None,
+        others=(),
+    )
+
+
+def test_the_picks_of_every_picker_are_measured_to_settle_a_run(tmp_path: Path) -> None:
+    first = judged({"a": "x", "b": "x"}, ("a",), {})
+    first.others = (judged({"a": "y", "b": "z"}, ("a", "b"), {"b": "w"}), judged({"a": "v"}, (), {}))
+    write_suspects(tmp_path, first)
+    found = pd.read_csv(tmp_path / SUSPECTS).to_numpy().tolist()
+    assert found == [["a", "x"], ["a", "best"], ["a", "y"], ["b", "z"], ["b", "best"], ["b", "w"]]
+    write_suspects(tmp_path, judged({"a": "x"}, (), {}))
+    assert not (tmp_path / SUSPECTS).exists()
+
+
+@pytest.mark.slow
+def test_the_pick_of_a_second_picker_is_measured_again(project: Project) -> None:
+    """A slow kernel, which is no leader: only its own picker wants it."""
+    project.problem_set("four.csv", PROBLEMS)
+    swept = project.pytest(*JUDGED, "--model", "none", "--run-name=swept")
+    assert swept.status == 0, swept.output
+    records = project.records()
+    ok = records[records["status"] == "ok"].sort_values(["tflops", "kernel"])
+    slowest = ok.drop_duplicates("problem")[["problem", "kernel"]]
+    rows = ok.merge(slowest).drop_duplicates("problem")
+    dimensions = operation_named("grouped_conv").free_fields
+    rows[list(dimensions)].assign(kernel_name=rows["kernel"], predicted_tflops=1.0).to_csv(
+        project.folder / "slowest.csv", index=False
+    )
+    words = ("--models=single,slowest.csv", "--update-baseline", "--settle-budget", "6s", "--run-name=both")
+    finished = project.pytest(*JUDGED, *words)
+    assert finished.status == 0, finished.output
+    again = project.records(project.folder / "reports" / "both")
+    later = set(map(tuple, again.loc[again["round"] >= 2, ["problem", "kernel"]].to_numpy().tolist()))
+    assert later & set(map(tuple, slowest.to_numpy().tolist()))
 
 
 @pytest.mark.slow

@@ -247,22 +247,17 @@ def _extrapolating(data: ReportData, ranges: RangeOf, part: ProblemSet, *, absta
 
 
 def write_suspects(folder: Path, data: ReportData) -> None:
-    """Writes suspects.csv for --pairs: picks, oracles and the baseline's picks to measure again to decide
-    what is open; no file if nothing is. Raises RecordError."""
-    rows = data.selection[data.selection["problem"].isin(data.verdict.suspects)]
-    accepted = data.baseline.picks if data.baseline is not None else {}
-    before = [accepted[name].pick if name in accepted else None for name in rows["problem"]]
-    pairs = pd.DataFrame(
-        [
-            {"problem": problem, "kernel": kernel}
-            for problem, *named in zip(
-                rows["problem"], rows["pick_kernel"], rows["oracle_kernel"], before, strict=True
-            )
-            for kernel in dict.fromkeys(named)
-            if isinstance(kernel, str)
-        ],
-        columns=["problem", "kernel"],
-    )
+    """Writes suspects.csv for --pairs: the picks of every picker, oracles and the baselines' picks to measure
+    again to decide what is open; no file if nothing is. Raises RecordError."""
+    found: dict[tuple[str, str], None] = {}
+    for one in (data, *data.others):
+        accepted = one.baseline.picks if one.baseline is not None else {}
+        rows = one.selection[one.selection["problem"].isin(one.verdict.suspects)]
+        for row in rows.to_dict("records"):
+            before = accepted.get(row["problem"])
+            named = (row["pick_kernel"], row["oracle_kernel"], before and before.pick)
+            found |= dict.fromkeys((row["problem"], kernel) for kernel in named if isinstance(kernel, str))
+    pairs = pd.DataFrame(list(found), columns=["problem", "kernel"])
     path = folder / SUSPECTS
     with disk_errors_as(RecordError, f"{path} cannot be written"):
         if len(pairs):

@@ -1,11 +1,12 @@
 """Measuring suspects again at the end of a session, before a loss is reported.
 
-A suspect is a problem that an undecided criterion depends on, or whose own loss may be above or below the
-limit for one problem. Its pick, the baseline's pick, its oracle and the other leaders are timed again,
-interleaved, in rounds 2, 3, ... of the run's records. Every round has its own worker process with newly
-allocated inputs, so that effects that are constant within one process count as noise. After MOST_ROUNDS,
-only problems whose own loss is still undecided are measured, as long as the budget lasts. A run that becomes
-a baseline is measured until its picks are certain enough, because its noise enters every later verdict.
+A suspect is a problem that an undecided criterion of any picker depends on, or whose own loss may be above or
+below the limit for one problem. Its pick, the baseline's pick, its oracle and the other leaders are timed
+again, interleaved, in rounds 2, 3, ... of the run's records. Every round has its own worker process with
+newly allocated inputs, so that effects that are constant within one process count as noise. After
+MOST_ROUNDS, only problems whose own loss is still undecided are measured, as long as the budget lasts. A run
+that becomes a baseline is measured until its picks are certain enough, because its noise enters every later
+verdict.
 """
 
 from __future__ import annotations
@@ -82,11 +83,12 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
         for choices, part in zip(session.pickers, session.plan.sets, strict=True):
             data = analyse_set(session, records, choices, part, "", selected, analysed.get(part.name))
             analysed[part.name] = data
-            for name in _suspects(session, data):
-                timed = _leaders(session, by_id[name], data, in_turn.setdefault(name, set()))
-                more = rounds_ahead(rounds.get(name, 0), unsettled=name in data.verdict.unsettled)
-                if len(timed) > 1 and more:
-                    todo[name] = timed, more
+            for one in (data, *data.others):
+                for name in _suspects(session, one):
+                    timed = _leaders(session, by_id[name], one, in_turn.setdefault(name, set()))
+                    more = rounds_ahead(rounds.get(name, 0), unsettled=name in one.verdict.unsettled)
+                    if len(timed) > 1 and more:  # the leaders of one picker stay for the next
+                        todo[name] = timed, max(more, todo.get(name, (timed, 0))[1])
         if ends == math.inf:  # the first analysis is always needed and not part of the budget
             ends = time.monotonic() + budget
         if not todo or time.monotonic() >= ends:
