@@ -199,10 +199,10 @@ def load_rule_set(name_or_path: str) -> RuleSet:
     try:
         return _read(path, name_or_path, stat.st_mtime_ns, stat.st_size, checkout)
     except RuleError as error:
-        known = refusal(path, KERNEL_SET)
-        is_other = known and not known.endswith("of no known kind")
+        what = refusal(path, KERNEL_SET)
+        is_other = what and not what.endswith("of no known kind")
         said = f"kernel set {shown(name_or_path)} has no kernels" if is_other else error
-        raise RuleError(f"{said}{known}") from None
+        raise RuleError(f"{said}{what}") from None
 
 
 @lru_cache(maxsize=64)
