@@ -111,8 +111,15 @@ class TwinSweeper:
                 else:
                     later[identity] = []
                     first.append(kernel)
+            runs = {
+                twin: kernel
+                for kernel in first
+                if (identity := identities.get(kernel)) is not None
+                for twin in later[identity]
+            }
+            chosen = [runs.get(pick, pick) for pick in picks]
             for m in self._supervisor.sweep(
-                problem, first, own, picks=picks, keep_samples=keep_samples, finals=False, wanted=wanted
+                problem, first, own, picks=chosen, keep_samples=keep_samples, finals=False, wanted=wanted
             ):
                 own.append(m)
                 yield m
