@@ -61,10 +61,11 @@ def test_a_heading_sorts_its_table(report: Path, open_page: Open) -> None:
 def test_the_filter_hides_the_other_rows(report: Path, open_page: Open) -> None:
     page = open_page(report)
     before = _column(page, "all-problems", 1)
-    page.get_by_label("Filter problems").first.fill("f3x3")
-    shown = _column(page, "all-problems", 1)
-    assert 0 < len(shown) < len(before)
-    assert all("f3x3" in problem for problem in shown)
+    for words, title in (("3x3", "3x3,"), ("forward f3x3", "3x3,"), ("f1x1", "1x1,")):
+        page.get_by_label("Filter problems").first.fill(words)
+        shown = _column(page, "all-problems", 1)
+        assert 0 < len(shown) < len(before)
+        assert all(title in problem for problem in shown)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,11 @@ def test_a_click_opens_a_problem_and_next_is_the_next_row(report: Path, open_pag
     assert dialog.get_by_role("button", name="Previous").is_disabled()
     dialog.get_by_role("button", name="Next").click()
     assert dialog.locator("h2").inner_text() == rows.nth(1).inner_text()
+    dots, axis = dialog.locator("table .interval-dot circle"), 4.0
+    places = [float(dots.nth(n).get_attribute("cx")) for n in range(dots.count())]  # type: ignore[arg-type]
+    assert places[0] == axis
+    assert places == sorted(places)
+    assert places[-1] > axis
     dialog.get_by_role("button", name="Close").click()
     assert not dialog.is_visible()
 
@@ -154,7 +160,7 @@ def test_problems_are_chosen_by_kind_and_a_link_of_the_summary_chooses(report: P
     page.locator(".filter").get_by_label("kind").select_option("1x1")
     shown = _column(page, "all-problems", 1)
     assert shown
-    assert all("f1x1" in problem for problem in shown)
+    assert all(problem.startswith("1x1, ") for problem in shown)
     link = page.locator("#answers a[href^='#kind-']").first
     link.click()
     chosen = page.locator(".filter").get_by_label("kind").locator("option:checked")

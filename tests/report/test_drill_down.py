@@ -15,6 +15,7 @@ from tests.samples import slow
 from tile_oracle.judge.model import Origin
 from tile_oracle.model.feature_share import FeatureShare, PickReason
 from tile_oracle.pages.words import microseconds
+from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.drill_down import DrillDown, KernelRow, drill_data, drill_down_of
 from tile_oracle.report.html import report_html
@@ -123,6 +124,12 @@ def test_reasons_are_shown_in_percent_of_the_time_or_as_scores() -> None:
         ["outputs_per_wave", "3", "4.5", "+22.1 %", "accumulators of a wave, elements"],
         ["all others", "", "", "+10.5 %", ""],
     ]
+    coded = PickReason(0.30, (FeatureShare("pipeline", 7.0, 99.0, 0.30),))
+    assert _tables(dataclasses.replace(data, reasons={problem: coded}))[-1][2][0][:3] == [
+        "pipeline",
+        "comp_async",
+        "99",
+    ]
     scored = dataclasses.replace(data, ranked_by=Origin("folder", "x", order_only=True))
     caption, columns, _ = _tables(scored)[-1]
     assert caption == "Why the model ranks the pick above the oracle: by a score +0.300 higher"
@@ -147,8 +154,11 @@ def test_pick_and_oracle_are_compared_field_by_field() -> None:
 def test_the_most_costly_problems_are_written_out_for_readers_without_scripts() -> None:
     data = a_report(20, 6)
     costly = [row["problem"] for row in drill_down_of(data).problems[:15]]
-    written = re.findall(r'<details id="open=([^"]+)"><summary>.*?class="id">([^<]+)<', report_html(data))
-    assert written == [(problem, problem) for problem in costly]
+    written = re.findall(
+        r'<details id="open=([^"]+)"><summary>.*?class="id" title="([^"]+)">([^<]+)<', report_html(data)
+    )
+    assert [one[:2] for one in written] == [(problem, problem) for problem in costly]
+    assert [title for _, _, title in written] == wording.titles(costly)
 
 
 def test_a_problem_says_how_near_its_oracle_is_to_the_device_s_limit() -> None:

@@ -107,7 +107,13 @@ class Table:
         if not self.rows:
             return []
         head = [column.heading for column in self.columns]
-        body = [[words.one_line(cell.text, words.LONGEST) for cell in row] for row in self.rows[:most]]
+        body = [
+            [
+                words.one_line(_copied(cell, of.css), words.LONGEST)
+                for of, cell in zip(self.columns, row, strict=True)
+            ]
+            for row in self.rows[:most]
+        ]
         right = [place for place, column in enumerate(self.columns) if column.css == "num"]
         more = [f"and {len(self.rows) - most:,} more"] if len(self.rows) > most else []
         return [*text_table([head, *body], right_aligned=right), *more]
@@ -166,8 +172,13 @@ def code(foreign: object, limit: int = 400) -> str:
 
 
 def _markdown(cell: Cell, css: str) -> str:
-    shown = (code if css in ("id", "name") else text)(cell.text)
+    shown = (code if css in ("id", "name") else text)(_copied(cell, css))
     return ": ".join([shown, *([text(cell.note)] if cell.note else [])])
+
+
+def _copied(cell: Cell, css: str) -> object:
+    """The text of a cell where nothing can be hovered over: a problem by its id, which commands take."""
+    return cell.full if css == "id" and cell.full else cell.text
 
 
 def numbers(*headings: str) -> list[Column]:

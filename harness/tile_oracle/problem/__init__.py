@@ -62,6 +62,10 @@ class Problem(Protocol):
     def id(self) -> str:
         """Readable and reversible (`from_id`)."""
 
+    @property
+    def title(self) -> str:
+        """The size in words, for people; several problems may share it."""
+
     @classmethod
     def from_id(cls, text: str) -> Self:
         """The inverse of `id`. Raises ProblemError."""

@@ -63,6 +63,10 @@ class FlatProblem:
             """The data type of the operands."""
 
         @property
+        def id(self) -> str:
+            """A readable, reversible name."""
+
+        @property
         def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
             """Shapes of the operands and, last, of the result, outermost extent first."""
 
@@ -84,6 +88,11 @@ class FlatProblem:
     def kind(self) -> Kind:
         """The descriptor's `kind_fields`, which kernels share."""
         return operation_named(self.op).kind_of(self)
+
+    @property
+    def title(self) -> str:
+        """The size in words, for people; several problems may share it. By default the id."""
+        return self.id.removeprefix(f"{self.op}-")
 
     @property
     def result_dtype(self) -> str:

@@ -75,12 +75,13 @@ class KernelRow:
 class DrillDown:
     """Kernels of problems.
 
-    problems: rows of the selection, in the order of the page. rows: of each problem, fastest first. columns:
-    of a problem's kernels. kernels: short names. facts: texts of the last columns, of each kernel. limits: of
-    the device (pictures.limits).
+    problems: rows of the selection, in the order of the page. titles: of the problems. rows: of
+    each problem, fastest first. columns: of a problem's kernels. kernels: short names. facts: texts of the
+    last columns, of each kernel. limits: of the device (pictures.limits).
     """
 
     problems: Sequence[Mapping[str, Any]]
+    titles: Sequence[str]
     rows: Sequence[Sequence[KernelRow]]
     columns: Sequence[Column]
     kernels: Sequence[str]
@@ -112,6 +113,7 @@ class DrillDown:
         problems = wording.rows(selection)
         return cls(
             problems,
+            wording.titles([str(row["problem"]) for row in problems]),
             [
                 _kernel_rows(rows[start:end], problem, has_intervals)
                 for problem, start, end in zip(problems, starts, starts[1:], strict=False)
@@ -206,6 +208,7 @@ def about(data: ReportData, place: int) -> View:
     problem = problem_from_id(str(row["problem"]))
     covered, lost, speed = row["coverage"] == COVERED, row["lost_us"], row["oracle_tflops"]
     facts = {
+        "id": problem.id,
         "kinds": ", ".join(slices_of(problem)),
         "size": f"{words.amount(row['flops'], 'FLOP')}, {words.amount(problem.bytes, 'B')}",
         "efficiency": words.percent(100 * row["efficiency"]) if covered else row["coverage"],
@@ -214,9 +217,10 @@ def about(data: ReportData, place: int) -> View:
         "why": wording.why(row) if covered else "",
     }
     reason = data.reasons.get(str(row["problem"]))
-    tables = [] if reason is None else [_reason(reason, data.ranked_by.order_only, _meanings(problem.op))]
+    tables = [] if reason is None else [_reason(reason, data.ranked_by.order_only, problem.op)]
     return {
         "id": str(row["problem"]),
+        "title": down.titles[place],
         "facts": [(name, text) for name, text in facts.items() if text],
         "efficiency": facts["efficiency"],
         "lost": facts["lost time"],
@@ -233,13 +237,29 @@ def _meanings(op: str) -> Mapping[str, str]:
     return {feature.name: feature.meaning for schema in reversed(schemas) for feature in schema.features}
 
 
-def _reason(reason: PickReason, scores: bool, meanings: Mapping[str, str]) -> Table:
+@functools.cache
+def _words(op: str) -> Mapping[str, Mapping[float | None, str]]:
+    """Feature -> code -> the word that it stands for, of every schema of an operation."""
+    made = operation_named(op).features
+    schemas = () if made is None else made().all
+    coded = {name: codes for schema in reversed(schemas) for name, codes in schema.words.items()}
+    return {
+        name: {float(code): word for word, code in codes.items()}
+        for name, codes in coded.items()
+        if len(set(codes.values())) == len(codes)
+    }
+
+
+def _reason(reason: PickReason, scores: bool, op: str) -> Table:
     """The leading features: name, value for the pick, for the oracle, what it adds to the prediction, and
     what it is. scores: the model's predictions are no times."""
+    meanings, coded = _meanings(op), _words(op)
     rest = reason.advantage - sum(one.advantage for one in reason.features)
     rows = [
         (
-            *(one.name, _value(one.pick), _value(one.other), _share(one.advantage, scores)),
+            one.name,
+            *(coded.get(one.name, {}).get(value, _value(value)) for value in (one.pick, one.other)),
+            _share(one.advantage, scores),
             meanings.get(one.name, ""),
         )
         for one in reason.features

@@ -116,10 +116,12 @@ def _kernel(row: Mapping[str, Any], whose: str, *tags: tuple[str, object]) -> Ce
 
 def drill_cells(data: ReportData) -> dict[str, Cell]:
     """Problem -> the cell that opens its kernels."""
-    names, written = [str(row["problem"]) for row in drill_down_of(data).problems], set(_written(data))
+    down, written = drill_down_of(data), set(_written(data))
     return {
-        name: Cell(name, place=place, href=f"#{problem_anchor(name)}" if place in written else "")
-        for place, name in enumerate(names)
+        name: Cell(title, place=place, href=f"#{problem_anchor(name)}" if place in written else "", full=name)
+        for place, (name, title) in enumerate(
+            zip((str(row["problem"]) for row in down.problems), down.titles, strict=True)
+        )
     }
 
 

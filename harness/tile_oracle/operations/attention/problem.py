@@ -74,6 +74,14 @@ class AttentionProblem(FlatProblem):
         )
         return text + "-causal" * self.causal
 
+    @property
+    def title(self) -> str:
+        """`4,096 queries, 4,096 keys, 32 heads of 128 (8 of K, V), n1, causal`."""
+        shared = f" ({self.kv_heads} of K, V)" if self.kv_heads != self.heads else ""
+        heads = f"{self.heads} heads of {self.head_dim}{shared}"
+        causal = ", causal" if self.causal else ""
+        return f"{self.seq_q:,} queries, {self.seq_kv:,} keys, {heads}, n{self.batch}{causal}"
+
     @classmethod
     def from_id(cls, text: str) -> Self:
         """The inverse of `id`. Raises ProblemError."""

@@ -58,6 +58,12 @@ class GemmProblem(FlatProblem):
         split = f"-s{self.split_k}" if self.split_k != 1 else ""
         return f"{self.op}-{self.dtype}-{self.layout}-m{self.M}-n{self.N}-k{self.K}{split}"
 
+    @property
+    def title(self) -> str:
+        """`1 x 4,096 x 4,096, rcr`: M, N, K and the layout."""
+        split = f", split_k {self.split_k}" if self.split_k != 1 else ""
+        return f"{self.M:,} x {self.N:,} x {self.K:,}, {self.layout}{split}"
+
     @classmethod
     def from_id(cls, text: str) -> GemmProblem:
         """The inverse of `id`. Raises ProblemError for any text that `id` would not return."""

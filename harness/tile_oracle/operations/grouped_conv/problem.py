@@ -94,6 +94,23 @@ class GroupedConvProblem(FlatProblem):
                 parts.append(letter + (str(values[0]) if len(set(values)) == 1 else _extents(values)))
         return "-".join(parts)
 
+    @property
+    def title(self) -> str:
+        """`1x1, 192 to 388, 512 x 512, n4`: filter, channels, image, batch, and what is unlike a plain layer,
+        whose padding keeps the size of the image at stride 1."""
+        image = " x ".join(map(str, self.input_spatial))
+        parts = ["x".join(map(str, self.filter)), f"{self.C} to {self.K}", image, f"n{self.N}"]
+        same = tuple(d * (f - 1) // 2 for f, d in zip(self.filter, self.dilation, strict=True))
+        for name, values, plain in (
+            ("stride", self.stride, 1),
+            ("dilation", self.dilation, 1),
+            ("pad", self.pad, same),
+        ):
+            if values != plain and any(value != plain for value in values):
+                few = values[:1] if len(set(values)) == 1 else values
+                parts.append(f"{name} {'x'.join(map(str, few))}")
+        return ", ".join([*parts, *([f"{self.G} groups"] if self.G != 1 else [])])
+
     @classmethod
     def from_id(cls, text: str) -> GroupedConvProblem:
         """The inverse of `id`. Raises ProblemError for any text that `id` would not return."""

@@ -48,6 +48,11 @@ class RowProblem(FlatProblem):
         """`softmax-bf16-r64-c128`."""
         return f"{self.op}-{self.dtype}-r{self.height}-c{self.width}"
 
+    @property
+    def title(self) -> str:
+        """`64 rows of 128`."""
+        return f"{self.height:,} rows of {self.width:,}"
+
     @classmethod
     def from_id(cls, text: str) -> Self:
         """The inverse of `id`. Raises ProblemError."""

@@ -23,7 +23,8 @@ for (const filter of document.querySelectorAll(".filter")) {
   const input = filter.querySelector("input"), output = filter.querySelector("output");
   const chosen = [...filter.querySelectorAll("select")];
   const rows = [...document.getElementById(input.dataset.table).tBodies[0].rows];
-  const texts = rows.map(row => row.textContent.toLowerCase());
+  const whole = row => [row, ...row.querySelectorAll("[title]")].map(one => one.title + " " + (one === row ? one.textContent : "")).join(" ");
+  const texts = rows.map(row => whole(row).toLowerCase());
   const marks = rows.map(row => new Set(row.cells[0].dataset.g?.split(" ")));
   filter.hidden = false;
   filter.addEventListener("input", () => {
@@ -139,10 +140,30 @@ const smallTable = (caption, columns, rows) => {
   part.append(made("h3", caption), scroll);
   return part;
 };
+// A time as a dot with its interval, between the oracle's and twice that; slower ones have none.
+const dot = (ratio, interval) => {
+  const around = parseFloat(interval.replace(/[^0-9.]/g, "")) / 100 || 0, at = value => 4 + 72 * Math.max(0, Math.min(1, value - 1));
+  if (!(ratio < 2)) return [];
+  const shape = (name, css, values) => {
+    const one = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(values)) one.setAttribute(key, value);
+    one.classList.add(css);
+    return one;
+  };
+  const drawn = shape("svg", "interval-dot", {viewBox: "0 0 80 10", "aria-hidden": "true"});
+  drawn.append(
+    shape("line", "axis", {x1: 4, x2: 4, y1: 0, y2: 10}),
+    shape("line", "span", {x1: at(ratio * (1 - around)), x2: at(ratio * (1 + around)), y1: 5, y2: 5}),
+    shape("circle", "own", {cx: at(ratio), cy: 5, r: 2.5}));
+  return [drawn];
+};
+const column = heading => data.columns.findIndex(one => one[0] === heading) - 1;
 const kernelsOf = it => tableOf(`Kernels of ${it.id}`, data.columns, it.rows.map(([kernel, ...rest]) => {
   const texts = rest.slice(0, data.columns.length - data.facts[kernel].length - 1), [tags, note] = rest.slice(texts.length);
   const name = [breakable(data.kernels[kernel])], status = [texts.pop()];
   for (const tag of (tags ?? "").split(" ").filter(Boolean)) name.push(" ", made("span", tag, "tag"));
+  const ratio = column("/ oracle"), drawn = dot(parseFloat(texts[ratio]), texts[column("95 %")] ?? "");
+  if (drawn.length) texts[ratio] = [...drawn, texts[ratio]];
   if (note) status.push(document.createElement("br"), made("span", note, "note"));
   return [name, ...texts, status, ...data.facts[kernel]];
 }));
@@ -156,7 +177,7 @@ const beside = step => {
 const openProblem = place => {
   const it = data.problems[place], body = document.getElementById("drill-body"), facts = made("dl");
   shown = place;
-  document.getElementById("drill-title").replaceChildren(breakable(it.id));
+  document.getElementById("drill-title").replaceChildren(it.title);
   for (const [name, text] of it.facts) facts.append(made("dt", name), made("dd", text));
   body.replaceChildren(facts);
   const tables = made("div", null, "side-by-side");
