@@ -34,7 +34,7 @@ class Limits:
 
     def least_ms(self, problem: Problem) -> float:
         """Lower bound for one run in milliseconds; 0 if nothing is known."""
-        peak = self.flops_per_s.get(problem.dtype, 0.0) * MARGIN
+        peak = self.flops_per_s.get(problem.dtype.partition("_")[0], 0.0) * MARGIN
         operations, read = _least_work(cast("Hashable", problem))
         arithmetic = operations / peak if peak else 0.0
         speed = self.memory_bytes_per_s * MARGIN

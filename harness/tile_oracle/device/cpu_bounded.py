@@ -67,7 +67,7 @@ class BoundedCpuData:
     def __init__(self, problem: Problem, seed: int, rows: BoundedRows) -> None:
         self.problem, self.seed, self._rows = problem, seed, rows
         self.sets = [
-            self._set("normal deviates", self.operands(0, far=False), flush=True),
+            self._set("usual values", self.operands(0, far=False), flush=True),
             self._set("values of all sizes", self.operands(1, far=True), flush=False),
         ]
         self._timed: BoundedTimed | None = None
@@ -89,10 +89,10 @@ class BoundedCpuData:
             return self._rows.bounds(self.problem, first, others, np.arange(rows))
 
     def _set(self, name: str, operands: list[Array], *, flush: bool) -> BoundedCheck:
-        skew = 0 if flush else STORAGE[self.problem.dtype].itemsize
-        inputs = tuple(holding(one, flush=flush, skew=skew) for one in operands)
-        size = math.prod(self.problem.operand_shapes[-1]) * STORAGE[self.problem.result_dtype].itemsize
-        out = GuardedBuffer(size, flush=flush, skew=skew)
+        inputs = tuple(holding(one, flush=flush, skew=0 if flush else one.itemsize) for one in operands)
+        size = STORAGE[self.problem.result_dtype].itemsize
+        values = math.prod(self.problem.operand_shapes[-1])
+        out = GuardedBuffer(values * size, flush=flush, skew=0 if flush else size)
         where = "before a guard page" if flush else "skewed"
         return BoundedCheck(name, where, inputs, out, self.problem, self.bounds(operands))
 

@@ -67,7 +67,7 @@ class BoundedData(GpuData):
         size = count * self._width * self._result_size
         low_at, high_at = (self.buffer(size).address for _ in range(2))
         expected = Within(low_at, high_at, self._width, count, step)
-        self._put("normal deviates", [whole, *others], 0, expected)
+        self._put("usual values", [whole, *others], 0, expected)
         self._turn()
 
     def _repeating_set(self) -> None:
@@ -89,7 +89,7 @@ class BoundedData(GpuData):
         """Copies operands to the device. NaN around them spoils the result of a kernel that reads there."""
         inputs: list[Buffer] = []
         for operand in operands:
-            inputs.append(self.buffer(operand.size * self._size, POISON_BYTE, skew))
+            inputs.append(self.buffer(operand.size * operand.values.itemsize, POISON_BYTE, skew))
             self._fill(inputs[-1], operand)
         out = self.buffer(self._height * self._width * self._result_size, skew=skew)
         where = f"{skew} bytes beyond a 256-byte boundary" if skew else "at 256-byte boundaries"

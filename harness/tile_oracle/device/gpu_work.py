@@ -247,7 +247,7 @@ class DeviceWork:
         address: int,
     ) -> Launch:
         steps = (_FourLong(*axes.extents), _FourLong(*axes.one), _FourLong(*axes.other))
-        factors = _Factors(*steps, *seeds, *numbers, WORK_DTYPES.index(dtype))
+        factors = _Factors(*steps, *seeds, *numbers, WORK_DTYPES.index(dtype.partition("_")[0]))
         count = math.prod(axes.extents)
         geometry = Geometry((max(1, _blocks(count)), 1, 1), (_THREADS, 1, 1))
         return Launch(

@@ -44,6 +44,7 @@ _DTYPES = {
     "fp32": "float32",
     "i32": "int32",
     "fp8e4nv": "float8_e4m3fn",
+    "fp8e5": "float8_e5m2",
 }
 """Triton's name of a pointer's type -> the name that the interpreter reads from a tensor."""
 

@@ -62,8 +62,9 @@ def operation_names() -> tuple[str, ...]:
 
 
 def operation_of_columns(columns: Collection[str]) -> Operation:
-    """The operation of a table without a column `op`, judged by its columns."""
-    return next((one for one in operations() if set(one.marks) & set(columns)), _own(DEFAULT_OPERATION))
+    """The operation of a table without a column `op`, the one of which it has most marks."""
+    found = max(operations(), key=lambda one: len(set(one.marks) & set(columns)))
+    return found if set(found.marks) & set(columns) else _own(DEFAULT_OPERATION)
 
 
 def operation_of_prefix(text: str) -> Operation:

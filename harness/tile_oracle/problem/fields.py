@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_EXTENT = 2**31 - 1
 MAX_BYTES = 2**62
-ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4}
+ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp32": 4}
 """Data type -> bytes of an element."""
 
 

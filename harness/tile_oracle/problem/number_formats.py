@@ -14,29 +14,30 @@ STORAGE: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(np.uint16),
     "fp16": np.dtype(np.float16),
     "fp32": np.dtype(np.float32),
-    "fp8": np.dtype(np.uint8),
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2"), np.dtype(np.uint8)),
 }
-"""NumPy has no bf16 and no fp8 (OCP's e4m3): their bits are stored as integers."""
+"""NumPy has no bf16 and no fp8 (OCP's e4m3 and e5m2; fp8 alone is e4m3): their bits are stored as integers."""
 
 
 _NUMBERS: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
-    "fp8": np.dtype(ml_dtypes.float8_e4m3fn),
+    **dict.fromkeys(("fp8", "fp8_e4m3"), np.dtype(ml_dtypes.float8_e4m3fn)),
+    "fp8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
-_LARGEST_FP8 = 448.0
+_LARGEST = {"fp8": 448.0, "fp8_e4m3": 448.0, "fp8_e5m2": 57344.0}
 
 
 def encode(values: Array, dtype: str) -> Array:
-    """Converts values to the dtype's storage format, rounding to nearest even; fp8 saturates at 448."""
+    """Converts values to the dtype's storage format, rounding to nearest even; fp8 saturates."""
     exact = values.astype(np.float32)
     if dtype == "fp32":
         return exact
     if dtype == "fp16":
         with np.errstate(over="ignore"):
             return exact.astype(np.float16)
-    if dtype == "fp8":
-        # GPUs saturate; ml_dtypes alone converts values out of range to NaN.
-        exact = np.clip(exact, -_LARGEST_FP8, _LARGEST_FP8)
+    if (largest := _LARGEST.get(dtype)) is not None:
+        # GPUs saturate; ml_dtypes alone converts values out of range to NaN or infinity.
+        exact = np.clip(exact, -largest, largest)
     return exact.astype(_NUMBERS[dtype]).view(STORAGE[dtype])
 
 

@@ -10,17 +10,18 @@ from typing import Any, ClassVar
 from tile_oracle.errors import OperationError
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.problem import Problem
+from tile_oracle.problem.fields import ELEMENT_BYTES
 from tile_oracle.triton.expression import Expression, ExpressionError, Number, Tree, number
 
 COMPUTE_UNITS = "compute_units"
 """The number of the device's compute units (streaming multiprocessors)."""
 
-OPERANDS = (FIRST, SECOND, THIRD, _) = ("first", "second", "third", "fourth")
+OPERANDS = (FIRST, SECOND, THIRD, FOURTH) = ("first", "second", "third", "fourth")
 OUT, WORKSPACE = "out", "workspace"
 ROLES = (*OPERANDS, OUT, WORKSPACE)
 """The arrays of a run: the operands in their order, the result, and memory for intermediate results."""
 
-_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "int32": 4}
+_BYTES = {**ELEMENT_BYTES, "int32": 4}
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,10 @@ from typing import Any
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
-_LANGUAGE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8e4nv", "int32": "int32"}
+_LANGUAGE = {
+    **{"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "int32": "int32"},
+    **{"fp8": "float8e4nv", "fp8_e4m3": "float8e4nv", "fp8_e5m2": "float8e5"},
+}
 
 
 def kept(path: Path, arch: str, problem_ids: Sequence[str]) -> dict[str, object]:

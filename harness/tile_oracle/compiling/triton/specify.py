@@ -22,7 +22,10 @@ SOURCE = "triton"
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
 _NOT_IN_NAMES = {"num_ctas": 1, "maxnreg": None, "ir_override": None}
 """Options that a name leaves out when they have these values."""
-_POINTERS = {"bf16": "*bf16", "fp16": "*fp16", "fp32": "*fp32", "fp8": "*fp8e4nv", "int32": "*i32"}
+_POINTERS = {
+    **{"bf16": "*bf16", "fp16": "*fp16", "fp32": "*fp32", "int32": "*i32"},
+    **{"fp8": "*fp8e4nv", "fp8_e4m3": "*fp8e4nv", "fp8_e5m2": "*fp8e5"},
+}
 _ALIGNMENT = 16
 _NEAR_BYTES = 2**31
 """Arrays below this size can be addressed with 32-bit offsets, which AMD's buffer instructions need."""

@@ -1,0 +1,1 @@
+"""Products of fp8 matrices with scales."""

@@ -1,0 +1,76 @@
+"""Translation units of scaled products for the target cpu: `columns` columns of C at a time, sums in fp32."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tile_oracle.operations.rowwise.cpu_source import ELEMENTS, ENTRY_POINTS, element_macro
+from tile_oracle.operations.scaled_gemm.kernel import ScaledGemmKernel
+from tile_oracle.operations.scaled_gemm.problem import BLOCK, OPERAND_DTYPES, SCALES
+from tile_oracle.problem.number_formats import decode
+
+_PRODUCT = r"""
+struct Args {
+  const uint8_t *a, *b;
+  const float *scale_a, *scale_b;
+  Element *out;
+  void *workspace;
+  int64_t M, N, K;
+};
+
+enum { LANES = 16 };
+
+static inline float number(const float *values, int64_t at) {  /* which need not lie at a multiple of 4 */
+  float value;
+  __builtin_memcpy(&value, (const char *)(values + at), 4);
+  return value;
+}
+
+/* The product of one row of A and one of B from `first` to `end`. */
+static inline float sum_of(const uint8_t *a, const uint8_t *b, int64_t first, int64_t end) {
+  float part[LANES] = {0};
+  int64_t k = first;
+  for (; k + LANES <= end; k += LANES)
+    for (int i = 0; i < LANES; ++i) part[i] += OF_A[a[k + i]] * OF_B[b[k + i]];
+  for (; k < end; ++k) part[0] += OF_A[a[k]] * OF_B[b[k]];
+  for (int i = 1; i < LANES; ++i) part[0] += part[i];
+  return part[0];
+}
+
+VISIBLE int32_t to_launch(const Args *p) {
+  int64_t blocks = (p->K + BLOCK - 1) / BLOCK;
+  for (int64_t left = 0; left < p->N; left += COLUMNS)
+    for (int64_t m = 0; m < p->M; ++m)
+      for (int64_t n = left; n < p->N && n < left + COLUMNS; ++n) {
+        const uint8_t *a = p->a + m * p->K, *b = p->b + n * p->K;
+        float total = 0;
+        if (SCALE == 2) {
+          for (int64_t i = 0; i < blocks; ++i) {
+            int64_t end = (i + 1) * BLOCK < p->K ? (i + 1) * BLOCK : p->K;
+            total += sum_of(a, b, i * BLOCK, end) * number(p->scale_a, i * p->M + m) *
+                     number(p->scale_b, n / BLOCK * blocks + i);
+          }
+        } else {
+          total = sum_of(a, b, 0, p->K) * number(p->scale_a, m * SCALE) * number(p->scale_b, n * SCALE);
+        }
+        Element stored = store(total);
+        __builtin_memcpy((char *)(p->out + m * p->N + n), &stored, sizeof stored);
+      }
+  return 0;
+}
+"""
+
+
+def _table(name: str, dtype: str) -> str:
+    """The numbers of all 256 codes."""
+    values = decode(np.arange(256, dtype=np.uint8), dtype)
+    texts = (f"{one!r}f" if np.isfinite(one) else "__builtin_nanf(\"\")" for one in values.tolist())
+    return f"static const float {name}[256] = {{{', '.join(texts)}}};\n"
+
+
+def cpu_source(kernel: ScaledGemmKernel) -> str:
+    """The translation unit of a kernel."""
+    numbers = {"COLUMNS": kernel.columns, "SCALE": SCALES.index(kernel.scale), "BLOCK": BLOCK}
+    macros = "".join(f"#define {name} {value}\n" for name, value in numbers.items())
+    tables = "".join(map(_table, ("OF_A", "OF_B"), OPERAND_DTYPES[kernel.dtype]))
+    return element_macro("bf16") + macros + ELEMENTS + tables + _PRODUCT + ENTRY_POINTS

@@ -1,0 +1,165 @@
+"""Scaled products in a worker process: operands whose sums are exact, results, and calls.
+
+docs/scaled_gemm.md derives the sizes. All values are integers times powers of two. The integers are so small
+that the products of any 128 depths sum up to less than 2^14, which Hopper's fp8 instructions hold exactly, and
+all products to less than 2^24, which fp32 does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.device.bounded_rows import Repeated, Rows
+from tile_oracle.device.cpu_bounded import BoundedCpuData
+from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
+from tile_oracle.device.gpu_work import DeviceWork
+from tile_oracle.device.guarded_memory import GuardedBuffer
+from tile_oracle.device.runtime.driver import Driver
+from tile_oracle.operations.scaled_gemm.problem import BLOCK, OPERAND_DTYPES, ScaledGemmProblem
+from tile_oracle.problem.number_formats import Array, decode, encode
+
+_LARGEST = {"fp8_e4m3": (15, 8), "fp8_e5m2": (7, 15)}
+"""dtype -> largest integers of A and B: full significands of A, 128 products of both below 2^14."""
+_ROWS, _DEPTHS = (-4, 2), (-2, 2)
+"""Exponents of the factors of rows and of depths: no value is subnormal or above 448."""
+_SCALE, _FAR_SCALE = 3, 20
+"""Largest exponent of a scale, and of one of the far operands. A block adds 0 or 1."""
+_PERIODS = (251, 127, 61, 31, 13, 7, 3)
+_SAMPLE = 64
+_MOST_PRODUCTS = 1 << 34
+"""Most products of a reference on the host, for a GPU."""
+_MOST_VALUES = 1 << 22
+"""Larger operands repeat rows."""
+
+Integers = npt.NDArray[np.int32]
+
+
+class _Args(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("a", "b", "scale_a", "scale_b", "out", "workspace")),
+        *((name, ctypes.c_int64) for name in ("M", "N", "K")),
+    )
+
+
+def _half(problem: ScaledGemmProblem) -> int:
+    """How many depths the far operands have twice, with opposite signs: whole blocks if there are two."""
+    return problem.K // (2 * BLOCK) * BLOCK or problem.K // 2
+
+
+def _folded(values: Array, half: int, sign: int = 1) -> Array:
+    """Repeat the first `half` along the last axis, times `sign`."""
+    values[..., half : 2 * half] = sign * values[..., :half]
+    return values
+
+
+def _powers_of_depths(problem: ScaledGemmProblem) -> Integers:
+    """The exponents of the depths in A; in B they are negated."""
+    random = np.random.default_rng(zlib.crc32(problem.id.encode()))
+    return _folded(_integers(random, _DEPTHS, problem.K), _half(problem))
+
+
+def _integers(random: np.random.Generator, ends: tuple[int, int], shape: int | tuple[int, ...]) -> Integers:
+    return random.integers(ends[0], ends[1] + 1, shape, dtype=np.int32)
+
+
+def _signs(random: np.random.Generator, rows: int) -> Integers:
+    return 2 * _integers(random, (0, 1), (rows, 1)) - 1
+
+
+class ScaledGemmInWorker:
+    """See OnDevice, OnGpu and BoundedRows. The bounds of a value are equal: results are exact."""
+
+    def cpu_data(self, problem: ScaledGemmProblem, seed: int) -> BoundedCpuData:
+        """Operands and results for the target cpu."""
+        return BoundedCpuData(problem, seed, self)
+
+    def gpu_data(
+        self, driver: Driver, work: DeviceWork, problem: ScaledGemmProblem, seed: int
+    ) -> BoundedData:
+        """A problem's operands and results on a GPU."""
+        return BoundedData(driver, work, problem, seed, self)
+
+    def gpu_memory_bytes(self, problem: ScaledGemmProblem) -> int:
+        """Device memory that `gpu_data` needs."""
+        return bounded_memory_bytes(problem)
+
+    def first(
+        self, problem: ScaledGemmProblem, random: np.random.Generator, rows: int, *, far: bool
+    ) -> Array:
+        """Rows of A: uniform integers; far: a row's have one sign and are large, and the depths repeat."""
+        most, _ = _LARGEST[problem.dtype]
+        if far:
+            values = _integers(random, (most // 2 + 1, most), (rows, problem.K)) * _signs(random, rows)
+            _folded(values, _half(problem))
+        else:
+            values = _integers(random, (-most, most), (rows, problem.K))
+        powers = _integers(random, _ROWS, (rows, 1)) + _powers_of_depths(problem)
+        return encode(np.ldexp(values.astype(np.float32), powers), OPERAND_DTYPES[problem.dtype][0])
+
+    def others(
+        self, problem: ScaledGemmProblem, random: np.random.Generator, rows: int | None, *, far: bool
+    ) -> list[Repeated]:
+        """B and the scales; far: the repeated depths have opposite signs, and cancel up to -1, 0 or 1 each."""
+        shape, of_a, of_b = problem.operand_shapes[1:-1]
+        count, (_, most), half = min(problem.N, (_MOST_VALUES // problem.K) | 1), _LARGEST[problem.dtype], 0
+        values = _integers(random, (-most, most), (count, problem.K))
+        if far:
+            half = _half(problem)
+            signs = _signs(random, count)
+            values[:, :half] = _integers(random, (2, most - 1), (count, half)) * signs
+            rest = _integers(random, (-1, 1), (count, half))
+            _folded(values, half, -1)[:, half : 2 * half] += rest
+        powers = _integers(random, _ROWS, (count, 1)) - _powers_of_depths(problem)
+        b = encode(np.ldexp(values.astype(np.float32), powers), OPERAND_DTYPES[problem.dtype][1])
+        largest = _FAR_SCALE if far else _SCALE
+        made = [Repeated(b, shape)]
+        for one, count, axis in ((of_a, min(rows or problem.M, of_a[-1]), 0), (of_b, of_b[0], -1)):
+            exponents = _integers(random, (-largest, largest), count)
+            if problem.scale == "block":
+                more = _folded(_integers(random, (0, 1), (count, one[axis])), half // BLOCK)
+                exponents = exponents[:, None] + more
+                if axis == 0:
+                    exponents = exponents[np.arange(one[1]) % count].T
+            made.append(Repeated(np.ldexp(np.float32(1), exponents), one))
+        return made
+
+    def bounds(
+        self, problem: ScaledGemmProblem, first: Array, others: Sequence[Repeated], rows: Rows
+    ) -> tuple[Array, Array]:
+        """The exact values of some rows, rounded once, as both bounds."""
+        of_a, of_b = OPERAND_DTYPES[problem.dtype]
+        scale_a, scale_b = (one.whole() for one in others[1:])
+        if problem.scale == "block":
+            scale_a = np.repeat(scale_a.T[rows], BLOCK, axis=1)[:, : problem.K]
+            scale_b = np.repeat(np.repeat(scale_b, BLOCK, axis=0)[: problem.N], BLOCK, axis=1)
+            scale_b = scale_b[:, : problem.K]
+        else:
+            scale_a = scale_a[rows % len(scale_a), None]
+            scale_b = scale_b[:, None]
+        a = decode(first, of_a) * scale_a
+        b = np.resize(decode(others[0].values, of_b), others[0].shape) * scale_b
+        exact = encode(a @ b.T, problem.result_dtype)
+        return exact, exact
+
+    def period(self, problem: ScaledGemmProblem) -> int:
+        """A prime number of rows, so that a kernel that reads another row is seen."""
+        return next((one for one in _PERIODS if one * problem.N * problem.K <= _MOST_PRODUCTS), 1)
+
+    def sample(self, problem: ScaledGemmProblem) -> int:
+        """The number of rows whose values are computed for timed runs."""
+        return max(1, min(_SAMPLE, _MOST_PRODUCTS // (problem.N * problem.K)))
+
+    def cpu_arguments(
+        self, problem: ScaledGemmProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
+    ) -> ctypes.Structure:
+        """The argument of `to_launch`."""
+        addresses = (one.address for one in operands)
+        return _Args(*addresses, out.address, None, *problem.gemm_shape)
+
+
+WORKER = ScaledGemmInWorker()

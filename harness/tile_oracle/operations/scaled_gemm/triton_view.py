@@ -1,0 +1,51 @@
+"""What a declaration of a Triton kernel sees of a scaled product."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from tile_oracle.operation import Kind
+from tile_oracle.operations.scaled_gemm.problem import BLOCK, OPERAND_DTYPES, SCALES
+from tile_oracle.triton.expression import Number, cdiv, number
+from tile_oracle.triton.views import FIRST, FOURTH, OUT, SECOND, THIRD, Pointer, ProblemView
+
+
+class ScaledGemmView(ProblemView):
+    """C = (A scale_a) (B scale_b)^T. M, N, K: extents. scale: tensor, row or block.
+
+    a (M, K), b (N, K), c (M, N): arrays by rows. scale_a, scale_b: fp32 arrays, for blocks of the shapes
+    (K / 128, M) and (N / 128, K / 128).
+    """
+
+    op = "scaled_gemm"
+    numbers = ("M", "N", "K")
+    kinds = MappingProxyType({"dtype": tuple(OPERAND_DTYPES), "scale": SCALES})
+
+    def __init__(self, kind: Kind, arch: str) -> None:
+        super().__init__(kind, arch)
+        self.result_dtype = "bf16"
+        self.scale = str(kind.words["scale"])
+        self.M, self.N, self.K = (number(name) for name in self.numbers)
+        of_a, of_b = OPERAND_DTYPES[self.dtype]
+        depth = cdiv(self.K, BLOCK)
+        scales: dict[str, tuple[Number, Number]] = {
+            "tensor": (1, 1),
+            "row": (self.M, self.N),
+            "block": (self.M * depth, cdiv(self.N, BLOCK) * depth),
+        }
+        self.a = Pointer(FIRST, of_a, self.M * self.K)
+        self.b = Pointer(SECOND, of_b, self.N * self.K)
+        self.scale_a, self.scale_b = (
+            Pointer(role, "fp32", count)
+            for role, count in zip((THIRD, FOURTH), scales[self.scale], strict=True)
+        )
+        self.c = Pointer(OUT, self.result_dtype, self.M * self.N)
+
+    def usual_arguments(self) -> dict[str, object]:
+        """a_ptr, b_ptr, scale_a_ptr, scale_b_ptr, c_ptr, M, N, K, and the constant SCALE."""
+        arrays = {f"{name}_ptr": getattr(self, name) for name in ("a", "b", "scale_a", "scale_b", "c")}
+        return arrays | {"M": self.M, "N": self.N, "K": self.K, "SCALE": self.scale}
+
+    def contiguous(self) -> tuple[str, ...]:
+        """The extents of the contiguous axes."""
+        return ("K", "N")
