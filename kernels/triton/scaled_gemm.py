@@ -32,10 +32,7 @@ def step_of_product(
     sums, x, y, scale_a_ptr, scale_b_ptr, m, n, k, M, N, K, SCALE: tl.constexpr, SWAPPED: tl.constexpr
 ):
     """The sums with the product of a step. x: rows of A, y: rows of B."""
-    if SWAPPED:
-        part = tl.dot(y, x.T)
-    else:
-        part = tl.dot(x, y.T)
+    part = tl.dot(y, x.T) if SWAPPED else tl.dot(x, y.T)
     if SCALE == "block":
         of_rows, of_columns = scales_of_step(scale_a_ptr, scale_b_ptr, m, n, k, M, N, K)
         if SWAPPED:
@@ -82,9 +79,7 @@ def product(
         there = (k < end - depth)[None, :]
         x = tl.load(a + a_at, mask=there, other=0.0)
         y = tl.load(b + b_at, mask=there, other=0.0)
-        sums = step_of_product(
-            sums, x, y, scale_a_ptr, scale_b_ptr, m, n, depth, M, N, K, SCALE, SWAPPED
-        )
+        sums = step_of_product(sums, x, y, scale_a_ptr, scale_b_ptr, m, n, depth, M, N, K, SCALE, SWAPPED)
         a += BLOCK_K
         b += BLOCK_K
     return scaled(sums, scale_a_ptr, scale_b_ptr, m, n, M, N, SCALE, SWAPPED), m, n
@@ -101,16 +96,19 @@ def store(c_ptr, sums, m, n, M, N):
 
 # BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages
 HOPPER = (
-    *((128, 128, 128, 8, 3), (128, 128, 128, 8, 4), (128, 256, 128, 8, 3), (64, 256, 128, 8, 3)),
-    *((128, 64, 128, 4, 3), (64, 128, 128, 4, 3), (64, 128, 128, 4, 4), (64, 64, 128, 4, 4)),
-    *((128, 128, 64, 8, 4), (64, 128, 64, 4, 4)),
+    *((128, 128, 128, 8, 3), (128, 128, 128, 8, 4), (64, 256, 128, 8, 3), (128, 64, 128, 4, 3)),
+    *((64, 128, 128, 4, 3), (64, 128, 128, 4, 4), (64, 64, 128, 4, 4), (64, 64, 128, 4, 6)),
+    *((64, 32, 128, 4, 5), (128, 32, 128, 4, 4), (128, 128, 64, 8, 4), (64, 128, 64, 4, 4)),
 )
 HOPPER_SWAPPED = (
     *((16, 64, 128, 4, 5), (16, 128, 128, 4, 4), (32, 64, 128, 4, 5), (32, 128, 128, 4, 4)),
-    *((64, 64, 128, 4, 4), (64, 128, 128, 4, 4), (128, 128, 128, 8, 3)),
+    *((64, 64, 128, 4, 4), (64, 128, 128, 4, 4), (128, 128, 128, 8, 3), (16, 64, 128, 4, 8)),
+    *((16, 256, 128, 8, 4), (32, 256, 128, 8, 3)),
 )
 HOPPER_SPLIT = ((64, 64, 128, 4, 4), (64, 128, 128, 4, 4), (128, 128, 128, 8, 3))
-HOPPER_SPLIT_SWAPPED = ((16, 64, 128, 4, 5), (32, 64, 128, 4, 5), (64, 64, 128, 4, 4))
+HOPPER_SPLIT_SWAPPED = (
+    *((16, 64, 128, 4, 5), (16, 128, 128, 4, 4), (32, 64, 128, 4, 5), (64, 64, 128, 4, 4)),
+)
 CDNA = (
     *((256, 256, 128, 8, 2), (256, 128, 128, 8, 2), (128, 256, 128, 8, 2), (128, 128, 128, 8, 2)),
     *((128, 128, 128, 4, 2), (128, 64, 128, 4, 2), (64, 128, 128, 4, 2), (64, 64, 128, 4, 2)),
@@ -120,11 +118,14 @@ CDNA_SPLIT = ((128, 128, 128, 4, 2), (64, 64, 128, 4, 2), (32, 64, 128, 4, 2), (
 SPLITS = (2, 4, 8)
 # With RESIDENT programs a compute unit
 TMA = (
-    *((128, 128, 128, 8, 3, 1), (128, 128, 128, 8, 4, 1), (128, 256, 128, 8, 3, 1), (64, 256, 128, 8, 3, 1)),
-    *((64, 128, 128, 4, 3, 2), (64, 128, 128, 4, 4, 2), (128, 64, 128, 4, 4, 2), (64, 128, 128, 4, 3, 3)),
-    *((64, 64, 128, 4, 4, 3), (64, 64, 128, 4, 4, 2)),
+    *((128, 128, 128, 8, 3, 1), (128, 128, 128, 8, 4, 1), (64, 256, 128, 8, 3, 1), (128, 64, 128, 4, 4, 2)),
+    *((64, 128, 128, 4, 3, 2), (64, 128, 128, 4, 4, 2), (64, 128, 128, 4, 3, 3), (64, 64, 128, 4, 4, 3)),
+    *((64, 64, 128, 4, 4, 2), (64, 128, 128, 4, 6, 1)),
 )
-TMA_SWAPPED = ((16, 128, 128, 4, 4, 2), (32, 128, 128, 4, 4, 2), (64, 128, 128, 4, 4, 2), (16, 64, 128, 4, 6, 2))
+TMA_SWAPPED = (
+    *((16, 128, 128, 4, 4, 2), (32, 128, 128, 4, 4, 2), (64, 128, 128, 4, 4, 2), (16, 64, 128, 4, 6, 2)),
+    *((64, 128, 128, 4, 3, 3), (32, 64, 128, 4, 6, 2), (128, 128, 128, 8, 3, 1)),
+)
 NAMES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages")
 
 
@@ -160,7 +161,7 @@ def _rows_of_16_bytes(p: ScaledGemmView, meta):
 
 def small(p: ScaledGemmView, meta):
     """Whether to compile for unaligned problems, too: large tiles would take long, and are slow there."""
-    return meta["BLOCK_M"] * meta["BLOCK_N"] <= 64 * 64
+    return meta["BLOCK_M"] * meta["BLOCK_N"] <= 32 * 64
 
 
 def _tma(p: ScaledGemmView):
@@ -267,8 +268,6 @@ def scaled_tma(
             sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
             x, y = a.load([row * BLOCK_M, k]), b.load([column * BLOCK_N, k])
-            sums = step_of_product(
-                sums, x, y, scale_a_ptr, scale_b_ptr, m, n, k, M, N, K, SCALE, SWAPPED
-            )
+            sums = step_of_product(sums, x, y, scale_a_ptr, scale_b_ptr, m, n, k, M, N, K, SCALE, SWAPPED)
         sums = scaled(sums, scale_a_ptr, scale_b_ptr, m, n, M, N, SCALE, SWAPPED)
         c.store([row * BLOCK_M, column * BLOCK_N], sums.to(c_ptr.dtype.element_ty))

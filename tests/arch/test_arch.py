@@ -136,7 +136,7 @@ REFUSALS = [
     (
         "gfx1200",
         gpu_kernel(kind="forward_fp32_2d"),
-        ("dtype: gfx1200 does not multiply fp32, only bf16, fp16",),
+        ("dtype: gfx1200 has kernels for bf16, fp16, not for fp32",),
     ),
     (
         "gfx908",

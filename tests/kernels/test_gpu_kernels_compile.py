@@ -301,7 +301,7 @@ def test_unimplemented_options_do_not_compile_and_say_why(change: dict[str, Any]
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"dtype": "fp32"}, "dtype: sm_90 does not multiply fp32"),
+        ({"dtype": "fp32"}, "dtype: sm_90 has kernels for bf16, fp16, not for fp32"),
         ({"pipeline": "compv4"}, "double_smem_buffer: compv4 on sm_90 has two buffers"),
         ({"scheduler": "interwave"}, "scheduler: compv3 on sm_90 is intrawave"),
         ({"direction": "bwd_data", "split_image": True}, "split_image: sm_90 has no bwd_data kernels"),

@@ -50,6 +50,8 @@ class Arch:
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]] = field(default_factory=dict)
     fp8_format: Literal["", "ocp", "fnuz"] = ""
     """The encoding of e4m3 that the matrix unit reads: ocp or fnuz; "" if the table does not state it."""
+    fp8_sum_bits: Positive = 24
+    """Bits of the significand in which instructions for fp8 add up products."""
     most_threads: Positive = 1024
     listed_only: bool = True
     """Whether convolutions are limited to tile-oracle's family: listed waves and warp tiles, whole loads."""

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from tile_oracle.arch.table import load_arch
 
+_SUM_BITS = 24
+"""Of fp32, in which the check of the operation gemm lets products of fp8 add up."""
 
-def fp8_refusal(arch: str) -> str | None:
-    """Why fp8 cannot be checked on the architecture, or None: operands and references are OCP's e4m3."""
-    found = load_arch(arch).fp8_format
-    if found == "ocp":
+
+def fp8_refusal(dtype: str, arch: str) -> str | None:
+    """Why products of a data type cannot be checked on the architecture, or None: fp8 is OCP's."""
+    if not dtype.startswith("fp8"):
         return None
-    has = f"reads e4m3 as {found}, in which the same bits are different numbers" if found else "has none"
-    return f"dtype 'fp8' has no code for {arch}: operands are OCP's e4m3, and its matrix unit {has}"
+    found = load_arch(arch)
+    why = f"dtype {dtype!r} has no code for {arch}: "
+    if found.fp8_format == "fnuz":
+        return (
+            f"{why}operands are OCP's e4m3 or e5m2, and its matrix unit reads e4m3 as fnuz, in which the "
+            "same bits are different numbers"
+        )
+    if not found.fp8_format:
+        return f"{why}kernels/arch_specs.json states no fp8 format of its matrix unit"
+    if dtype == "fp8" and found.fp8_sum_bits < _SUM_BITS:
+        return (
+            f"{why}its matrix unit multiplies fp8 and adds up in {found.fp8_sum_bits} bits, but gemm's check "
+            f"demands {_SUM_BITS}; the operation scaled_gemm has a check and kernels for it"
+        )
+    return None

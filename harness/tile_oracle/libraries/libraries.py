@@ -35,7 +35,7 @@ class Library:
 
     def takes(self, problem: Problem, arch: str) -> bool:
         """Whether the library computes problems of this operation on this target."""
-        if problem.dtype == "fp8" and fp8_refusal(arch) is not None:
+        if fp8_refusal(problem.dtype, arch) is not None:
             return False
         return problem.op in self.ops and arch in self.archs
 
@@ -44,7 +44,7 @@ _ALL = (
     Library(
         "cublaslt",
         "cuBLASLt",
-        ("gemm",),
+        ("gemm", "scaled_gemm"),
         ("sm_90",),
         ("libcublasLt.so.13", "libcublasLt.so.12"),
         ("nvidia/cu13/lib", "nvidia/cublas/lib", "torch/lib"),
@@ -53,7 +53,7 @@ _ALL = (
     Library(
         "hipblaslt",
         "hipBLASLt",
-        ("gemm",),
+        ("gemm", "scaled_gemm"),
         AMD_ARCHS,
         ("libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"),
         ("torch/lib",),

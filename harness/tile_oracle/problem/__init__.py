@@ -47,6 +47,10 @@ class Problem(Protocol):
         """The data type of the result."""
 
     @property
+    def operand_dtypes(self) -> tuple[str, str]:
+        """The data types of the first two operands."""
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """The fields that identify the problem. Join by this, never by an index."""
 

@@ -99,6 +99,11 @@ class FlatProblem:
         """The data type of the result."""
         return self.dtype
 
+    @property
+    def operand_dtypes(self) -> tuple[str, str]:
+        """The data types of the first two operands."""
+        return (self.dtype, self.dtype)
+
     @cached_property
     def bytes(self) -> int:
         """Bytes of the operands and the result, each moved once."""

@@ -16,7 +16,7 @@ STORAGE: dict[str, np.dtype[Any]] = {
     "fp32": np.dtype(np.float32),
     **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2"), np.dtype(np.uint8)),
 }
-"""NumPy has no bf16 and no fp8 (OCP's e4m3 and e5m2; fp8 alone is e4m3): their bits are stored as integers."""
+"""NumPy has no bf16 and no fp8 (OCP's e4m3, which fp8 alone means, and e5m2): their bits are integers."""
 
 
 _NUMBERS: dict[str, np.dtype[Any]] = {

@@ -83,7 +83,7 @@ def test_b_is_shuffled_only_for_rcr_with_its_own_warp_tiles() -> None:
 def test_what_is_refused_is_counted_with_its_reason() -> None:
     explained = explain_gemm_pool("fp8", "rcr", "cpu")
     assert explained.accepted == ()
-    assert list(explained.reasons) == ["dtype: cpu does not multiply fp8, only bf16, fp16, fp32"]
+    assert list(explained.reasons) == ["dtype: cpu has kernels for bf16, fp16, fp32, not for fp8"]
     refused = explain_gemm_pool("bf16", "rcr", "gfx950").rules
     assert set(refused) == {"scheduler", "LDS"}
 

@@ -15,8 +15,17 @@ from tile_oracle.device.library.calls import Calls, LibraryFailure, Prepare
 from tile_oracle.problem import Problem
 
 R_32F = 0
-TYPES: Mapping[str, int] = MappingProxyType({"bf16": 14, "fp16": 2, "fp32": R_32F, "fp8": 28})
-"""cudaDataType_t and hipDataType. fp8 is OCP's E4M3."""
+TYPES: Mapping[str, int] = MappingProxyType(
+    {"bf16": 14, "fp16": 2, "fp32": R_32F, "fp8": 28, "fp8_e4m3": 28, "fp8_e5m2": 29}
+)
+"""cudaDataType_t and hipDataType, of OCP's formats. fp8 is E4M3."""
+_SCALE_MODES: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"tensor": (0, 0), "row": (3, 3), "block": (5, 4)}
+)
+"""...MatmulMatrixScale_t of the library's operands: of B and A."""
+_BLOCK, _BLOCKS_OF_ROW = 128, 4
+_SOME_ADDRESS = 256
+"""A heuristic is asked before there are scales."""
 
 _V, _I, _S = c_void_p, c_int, c_size_t
 _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
@@ -47,6 +56,10 @@ class Interface:
     transpose: int
     desc_trans: tuple[int, int]
     """The attributes of a product that say whether its operands are transposed."""
+    scales: tuple[int, int]
+    """Those of the addresses of its operands' scales."""
+    scale_modes: tuple[int, int]
+    """Those of what has a scale of its own."""
     not_supported: int
     statuses: Mapping[int, str]
     result: type[ctypes.Structure]
@@ -112,23 +125,49 @@ class Product:
     def __init__(self, library: BlasLt, problem: Problem) -> None:
         """Raises Unlaunchable for a problem that the library cannot be asked for, LibraryFailure."""
         row, interface = problem.as_row(), library.interface
-        if row["split_k"] != 1:
+        if row.get("split_k", 1) != 1:
             raise Unlaunchable(
                 f"split_k: the library chooses its own splits, split_k = {row['split_k']} must be 1"
             )
         self._library = library
         self._desc = library.made("MatmulDescCreate", interface.compute_32f, R_32F)
-        for attribute, layout in zip(interface.desc_trans, (row["layout"][1], row["layout"][0]), strict=True):
+        layouts = row.get("layout", "rcr")
+        for attribute, layout in zip(interface.desc_trans, (layouts[1], layouts[0]), strict=True):
             value = c_int32(interface.transpose if layout == "c" else interface.keep)
             library.attribute("MatmulDesc", self._desc, attribute, value)
-        first, second, out = problem.operand_shapes
-        operand, result = TYPES[problem.dtype], TYPES[problem.result_dtype]
-        self.types = (operand, operand, result, result)
+        (first, second, *scales), out = problem.operand_shapes[:-1], problem.operand_shapes[-1]
+        of_a, of_b = (TYPES[one] for one in problem.operand_dtypes)
+        result = TYPES[problem.result_dtype]
+        self.types = (of_b, of_a, result, result)
+        self._scales = interface.scales if scales else ()
+        if scales:
+            self._demand_scales(row["scale"], row["K"])
         # In memory order a matrix of R rows is a column-major matrix of R columns.
         self._layouts = [
             library.made("MatrixLayoutCreate", kind, inner, outer, inner)
-            for kind, (outer, inner) in ((operand, second), (operand, first), (result, out))
+            for kind, (outer, inner) in ((of_b, second), (of_a, first), (result, out))
         ]
+
+    def _demand_scales(self, scale: str, depth: int) -> None:
+        """Says what has a scale of its own. Raises Unlaunchable where the library's version has no such."""
+        library, interface, blocks = self._library, self._library.interface, -(-depth // _BLOCK)
+        if scale == "block" and blocks % _BLOCKS_OF_ROW:
+            raise Unlaunchable(
+                f"the library's scales of 128 x 128 have rows of multiples of {_BLOCKS_OF_ROW}: "
+                f"K = {depth} has {blocks} blocks"
+            )
+        for attribute, mode in zip(interface.scale_modes, _SCALE_MODES[scale], strict=True):
+            value = c_int32(mode)
+            asked = (self._desc, attribute, byref(value), ctypes.sizeof(value))
+            if mode and (code := library.status("MatmulDescSetAttribute", *asked)):
+                raise Unlaunchable(
+                    f"version {library.version} has no scales of {scale}s: {library.calls.name_of(code)}"
+                )
+        self._put_scales((_SOME_ADDRESS, _SOME_ADDRESS))
+
+    def _put_scales(self, addresses: Sequence[int]) -> None:
+        for attribute, address in zip(self._scales, reversed(addresses), strict=True):
+            self._library.attribute("MatmulDesc", self._desc, attribute, c_void_p(address))
 
     def close(self) -> None:
         """Frees the descriptors."""
@@ -165,11 +204,15 @@ class Product:
         first, second, out = self._layouts
         one, zero = c_float(1.0), c_float(0.0)
 
-        def prepare(a: int, b: int, c: int, workspace: int) -> Callable[[int], None]:
+        def prepare(*addresses: int) -> Callable[[int], None]:
+            a, b, *scales, c, workspace = addresses
             product = (self._desc, byref(one), b, first, a, second, byref(zero), c, out, c, out)
             chosen = (byref(algorithm), workspace or None, workspace_bytes)
-            return lambda stream: self._library.call(
-                "Matmul", self._library.handle, *product, *chosen, stream
-            )
+
+            def start(stream: int) -> None:
+                self._put_scales(scales)
+                self._library.call("Matmul", self._library.handle, *product, *chosen, stream)
+
+            return start
 
         return prepare

@@ -21,7 +21,8 @@ _CPU = "cpu"
 def refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
     """All reasons against the kernel, in the order in which they are checked."""
     if kernel.dtype not in arch.warp_tiles:
-        yield f"dtype: {arch.name} does not multiply {kernel.dtype}, only {', '.join(arch.dtypes(kernel.op))}"
+        known = ", ".join(arch.dtypes(kernel.op))
+        yield f"dtype: {arch.name} has kernels for {known}, not for {kernel.dtype}"
         return
     yield from _pipeline_refusals(arch, kernel)
     yield from _tile_refusals(arch, kernel)

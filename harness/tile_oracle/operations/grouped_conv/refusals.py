@@ -26,7 +26,8 @@ GEMM axis that these channels lie on."""
 def refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
     """All reasons against the kernel, in the order in which they are checked."""
     if kernel.dtype not in arch.warp_tiles:
-        yield f"dtype: {arch.name} does not multiply {kernel.dtype}, only {', '.join(arch.dtypes(kernel.op))}"
+        known = ", ".join(arch.dtypes(kernel.op))
+        yield f"dtype: {arch.name} has kernels for {known}, not for {kernel.dtype}"
         return
     yield from _pipeline_refusals(arch, kernel)
     yield from _tile_refusals(arch, kernel)

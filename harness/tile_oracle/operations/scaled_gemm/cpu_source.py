@@ -64,7 +64,7 @@ VISIBLE int32_t to_launch(const Args *p) {
 def _table(name: str, dtype: str) -> str:
     """The numbers of all 256 codes."""
     values = decode(np.arange(256, dtype=np.uint8), dtype)
-    texts = (f"{one!r}f" if np.isfinite(one) else "__builtin_nanf(\"\")" for one in values.tolist())
+    texts = (f"{one!r}f" if np.isfinite(one) else '__builtin_nanf("")' for one in values.tolist())
     return f"static const float {name}[256] = {{{', '.join(texts)}}};\n"
 
 

@@ -38,7 +38,7 @@ _OWN = FeatureSchema(
         *_PROBLEM,
         given("columns", "columns of C that are computed at a time"),
         Feature("rest", lambda t: np.mod(t.N, t.columns), "columns of the last time if they are fewer"),
-        Feature("blocks", lambda t: ceil_div(t.K, float(BLOCK)), "blocks of the depth"),
+        Feature("blocks", lambda t: np.ceil(t.K / BLOCK), "blocks of the depth"),
     ),
     (),
     _WORDS,

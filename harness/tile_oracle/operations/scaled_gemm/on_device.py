@@ -1,8 +1,8 @@
 """Scaled products in a worker process: operands whose sums are exact, results, and calls.
 
-docs/scaled_gemm.md derives the sizes. All values are integers times powers of two. The integers are so small
-that the products of any 128 depths sum up to less than 2^14, which Hopper's fp8 instructions hold exactly, and
-all products to less than 2^24, which fp32 does.
+docs/scaled_gemm.md derives the sizes. All values are integers times powers of two, so small
+that the products of any 128 depths sum up to less than 2^14, which Hopper's fp8 instructions hold exactly,
+and all products to less than 2^24, which fp32 does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
 from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.runtime.driver import Driver
-from tile_oracle.operations.scaled_gemm.problem import BLOCK, OPERAND_DTYPES, ScaledGemmProblem
+from tile_oracle.operations.scaled_gemm.problem import BLOCK, ScaledGemmProblem
 from tile_oracle.problem.number_formats import Array, decode, encode
 
 _LARGEST = {"fp8_e4m3": (15, 8), "fp8_e5m2": (7, 15)}
@@ -99,14 +99,15 @@ class ScaledGemmInWorker:
         else:
             values = _integers(random, (-most, most), (rows, problem.K))
         powers = _integers(random, _ROWS, (rows, 1)) + _powers_of_depths(problem)
-        return encode(np.ldexp(values.astype(np.float32), powers), OPERAND_DTYPES[problem.dtype][0])
+        return encode(np.ldexp(values.astype(np.float32), powers), problem.operand_dtypes[0])
 
     def others(
         self, problem: ScaledGemmProblem, random: np.random.Generator, rows: int | None, *, far: bool
     ) -> list[Repeated]:
-        """B and the scales; far: the repeated depths have opposite signs, and cancel up to -1, 0 or 1 each."""
+        """B and the scales; far: repeated depths have opposite signs, and cancel up to -1, 0 or 1 each."""
         shape, of_a, of_b = problem.operand_shapes[1:-1]
-        count, (_, most), half = min(problem.N, (_MOST_VALUES // problem.K) | 1), _LARGEST[problem.dtype], 0
+        count, half = min(problem.N, (_MOST_VALUES // problem.K) | 1), 0
+        _, most = _LARGEST[problem.dtype]
         values = _integers(random, (-most, most), (count, problem.K))
         if far:
             half = _half(problem)
@@ -115,7 +116,7 @@ class ScaledGemmInWorker:
             rest = _integers(random, (-1, 1), (count, half))
             _folded(values, half, -1)[:, half : 2 * half] += rest
         powers = _integers(random, _ROWS, (count, 1)) - _powers_of_depths(problem)
-        b = encode(np.ldexp(values.astype(np.float32), powers), OPERAND_DTYPES[problem.dtype][1])
+        b = encode(np.ldexp(values.astype(np.float32), powers), problem.operand_dtypes[1])
         largest = _FAR_SCALE if far else _SCALE
         made = [Repeated(b, shape)]
         for one, count, axis in ((of_a, min(rows or problem.M, of_a[-1]), 0), (of_b, of_b[0], -1)):
@@ -132,7 +133,7 @@ class ScaledGemmInWorker:
         self, problem: ScaledGemmProblem, first: Array, others: Sequence[Repeated], rows: Rows
     ) -> tuple[Array, Array]:
         """The exact values of some rows, rounded once, as both bounds."""
-        of_a, of_b = OPERAND_DTYPES[problem.dtype]
+        of_a, of_b = problem.operand_dtypes
         scale_a, scale_b = (one.whole() for one in others[1:])
         if problem.scale == "block":
             scale_a = np.repeat(scale_a.T[rows], BLOCK, axis=1)[:, : problem.K]

@@ -23,7 +23,8 @@ BLOCK = 128
 """Elements of a block along each of its axes: 1 x 128 of A, 128 x 128 of B."""
 MOST_K = 65_536
 """The deepest product whose sums fp32 holds exactly in each pattern of the check."""
-_ID = re.compile(r"scaled_gemm-(fp8_e[45]m[23])-(tensor|row|block)-m([0-9]{1,10})-n([0-9]{1,10})-k([0-9]{1,10})")
+_N = "([0-9]{1,10})"
+_ID = re.compile(f"scaled_gemm-(fp8_e[45]m[23])-(tensor|row|block)-m{_N}-n{_N}-k{_N}")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,11 @@ class ScaledGemmProblem(FlatProblem):
     def gemm_shape(self) -> tuple[int, int, int]:
         """(M, N, K)."""
         return (self.M, self.N, self.K)
+
+    @property
+    def operand_dtypes(self) -> tuple[str, str]:
+        """Data types of A and B."""
+        return OPERAND_DTYPES[self.dtype]
 
     @property
     def result_dtype(self) -> str:
