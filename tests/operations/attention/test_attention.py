@@ -150,7 +150,7 @@ def test_heads_repeat_with_the_rows() -> None:
     problem = AttentionProblem("bf16", 2, 6, 3, 4, 10, 64)
     period = WORKER.period(problem)
     assert period == 5 * problem.group * problem.seq_q
-    k = WORKER.others(problem, np.random.default_rng(1), period)[0].whole().reshape(6, 10, 64)
+    k = WORKER.others(problem, np.random.default_rng(1), period, far=True)[0].whole().reshape(6, 10, 64)
     assert (k[5] == k[0]).all()
     assert not any((k[number] == k[0]).all() for number in range(1, 5))
 

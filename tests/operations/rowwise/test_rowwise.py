@@ -113,7 +113,7 @@ def test_rms_norm_is_checked_with_values_of_many_sizes(dtype: str, fault: str) -
     problem = RmsNormProblem(dtype, 40, 300)
     random = np.random.default_rng(3)
     first = rms_norm.WORKER.first(problem, random, 40, far=True)
-    others = rms_norm.WORKER.others(problem, random, None)
+    others = rms_norm.WORKER.others(problem, random, None, far=True)
     low, high = rms_norm.WORKER.bounds(problem, first, others, np.arange(40))
     x = decode(first, dtype)
     if fault == "flushed":
