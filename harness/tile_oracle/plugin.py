@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError
+from tile_oracle.session.asked_devices import devices_of, take_devices
 from tile_oracle.session.command_line import decide_status, final_status, is_decided
 from tile_oracle.session.option_names import OptionNames, is_session, register_all_now
 from tile_oracle.session.options import option_value, read_options
@@ -53,7 +54,10 @@ def pytest_load_initial_conftests(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
-    """The last word on the exit status: whatever else ended pytest with 0, the gate stays closed."""
+    """Makes -n the number of devices, and has the last word on the exit status: whatever else ended pytest
+    with 0, the gate stays closed."""
+    if is_session(config) and not hasattr(config, "workerinput"):
+        take_devices(config)
     status = yield
     if status != 0 or not is_session(config) or hasattr(config, "workerinput"):
         return status
@@ -97,6 +101,8 @@ def pytest_configure(config: pytest.Config) -> None:
                 run_folder=worker_input.get("tile_oracle_run"),
                 run_owner=worker_input.get("tile_oracle_owner", ""),
                 offers_folder=worker_input.get("tile_oracle_run"),
+                devices=devices_of(config),
+                channel=worker_input.get("tile_oracle_measure"),
             )
     except DeviceMissingError as error:
         _end_without_device(config, str(error))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evil_target import EvilTarget, evil_builder, evil_kernel, small_problem
 
-from tile_oracle.measure.service import MeasureService
+from tests.measure.own_driver import own_driver
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
@@ -30,11 +30,11 @@ def main(evil_folder: Path, reports: Path, problem_count: int, kernel_count: int
     log = RunLog(run, f"main-{os.getpid()}-{time.time_ns()}")
     with evil_builder(evil_folder) as builder:
         supervisor = Supervisor(EvilTarget(builder), SETTINGS, run.measurements)
-        service = MeasureService(supervisor, lambda problem: kernels, log)
-        for n in range(problem_count):
-            problem = small_problem(Hi=5 + n % 16, Wi=5 + n // 16)
+        problems = [small_problem(Hi=5 + n % 16, Wi=5 + n // 16) for n in range(problem_count)]
+        driver = own_driver(supervisor, problems, kernels, log)
+        for problem in problems:
             for kernel in kernels:
-                m = service.measure(problem, kernel)
+                m = driver.measure(problem, kernel)
                 facts = [problem.id, kernel.name, m.status, m.latency_ms, m.resumed, supervisor.worker_pid]
                 print(json.dumps(facts), flush=True)
         log.close()  # before the worker quits: it would seal if this process died here

@@ -24,6 +24,7 @@ from tile_oracle.measure.assignments import (
 )
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_runner import DeviceRunner, Shipments
+from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_id
@@ -147,13 +148,14 @@ def test_a_straggler_leaves_kernels_that_are_taken_over_and_the_leaders(
     runner: DeviceRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner.open()
-    measured = runner._measured
+    assert runner._measuring is not None
+    measurements = runner._measuring._measurements
 
-    def withdrawn_once_it_has_begun(work: Work, *rest: Any) -> Ended:
+    def withdrawn_once_it_has_begun(work: Work, problem: Problem) -> Iterator[Measurement]:
         runner.withdraw(work.number, [TWO[0].name])
-        return measured(work, *rest)
+        return measurements(work, problem)
 
-    monkeypatch.setattr(runner, "_measured", withdrawn_once_it_has_begun)
+    monkeypatch.setattr(runner._measuring, "_measurements", withdrawn_once_it_has_begun)
     runner.assign(Work(10, PROBLEM.id, tuple(kernel.name for kernel in TWO)))
     *rows, ended = messages(runner)
     assert ended == Ended(10)

@@ -306,7 +306,7 @@ def test_a_pair_that_was_not_planned_is_measured_when_it_is_asked_for() -> None:
     assert fleet.driver.measure(fleet.tasks[0].problem, KERNELS[7]).status == "ok"
     assert fleet.driver.measure(problem_from_id(PROBLEMS[9]), KERNELS[0]).status == "ok"
     fleet.driver.abandon()
-    with pytest.raises(HarnessError, match="the fleet was closed"):
+    with pytest.raises(HarnessError, match="the session's devices were closed"):
         fleet.driver.measure(problem_from_id(PROBLEMS[8]), KERNELS[0])
 
 

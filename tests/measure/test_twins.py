@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from evil_target import NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
+from tests.measure.own_driver import own_driver
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.service import MeasureService
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
@@ -71,15 +71,15 @@ class Session:
         self.log = RunLog(run, f"w{len(list(run.folder.rglob('*')))}")
         self.target = Refusing(builder)
         self.supervisor = Counting(self.target, SETTINGS, run.measurements)
-        self.service = MeasureService(self.supervisor, lambda problem: plan, self.log, **options)
+        self.driver = own_driver(self.supervisor, [PROBLEM], plan, self.log, **options)
         self.plan = plan
 
     def measure(self) -> dict[str, Measurement]:
-        return {kernel.name: self.service.measure(PROBLEM, kernel) for kernel in self.plan}
+        return {kernel.name: self.driver.measure(PROBLEM, kernel) for kernel in self.plan}
 
     def close(self) -> pd.DataFrame:
+        self.driver.abandon()
         self.log.close()
-        self.supervisor.close()
         table = pd.read_parquet(self.run.measurements)
         assert not table.duplicated(IDENTITY).any()
         return table.set_index(["kernel", "round"]).sort_index()
@@ -155,8 +155,8 @@ def test_a_twin_of_an_earlier_session_is_not_measured_again(open_session: Callab
 
 def test_what_a_killed_session_left_out_is_copied_on_resume(open_session: Callable[..., Session]) -> None:
     first = open_session(GOOD, twin(GOOD), OTHER)
-    first.service.measure(PROBLEM, GOOD)
-    first.service.abandon()  # before the copy was recorded
+    first.driver.measure(PROBLEM, GOOD)
+    first.driver.abandon()  # before the copy was recorded
     assert len(first.close()) == 1
     resumed = open_session(GOOD, twin(GOOD), OTHER)
     resumed.measure()
@@ -181,8 +181,8 @@ def test_later_rounds_are_copied_too(open_session: Callable[..., Session]) -> No
     session = open_session(GOOD, twin(GOOD), OTHER)
     found = session.measure()
     session.close()
-    settling = open_session()  # as the controller of pytest-xdist: it has planned nothing
-    settling.service.remeasure_all([(PROBLEM, [found[GOOD.name], found[OTHER.name]], 2)], math.inf)
+    settling = open_session()  # it has planned nothing
+    settling.driver.remeasure_all([(PROBLEM, [found[GOOD.name], found[OTHER.name]], 2)], math.inf)
     table = settling.close()
     later = table.xs(2, level="round")
     assert later["latency_ms"][twin(GOOD).name] == later["latency_ms"][GOOD.name]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from evil_target import small_problem
 
+from tests.measure.own_driver import own_driver
 from tests.misbehaviour.families import INNOCENT
 from tests.misbehaviour.family_library import FamilyTarget
 from tests.misbehaviour.runner import AFTER, BEFORE, SETTINGS, Seen, as_json
 from tests.misbehaviour.tables import FAMILIES
-from tile_oracle.measure.service import MeasureService
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.record.run import RunLog, open_run
 
@@ -27,10 +27,10 @@ def main(folder: Path, reports: Path, name: str) -> None:
     kernels = [*innocent[:BEFORE], target.kernel(family), *innocent[BEFORE:]]
     supervisor = Supervisor(target, SETTINGS, run.measurements)
     # The kernels are copies of one library that ask for their file name.
-    service = MeasureService(supervisor, lambda problem: kernels, log, twins_once=False)
     problem, seen = small_problem(Hi=6), []
+    driver = own_driver(supervisor, [problem], kernels, log, twins_once=False)
     for kernel in kernels:
-        m = service.measure(problem, kernel)
+        m = driver.measure(problem, kernel)
         seen.append(
             Seen(target.families[kernel.tile_m - 1].name, kernel.tile_n, m.status, m.detail, final=False)
         )

@@ -342,7 +342,7 @@ def test_measured_kernels_are_ranked_by_their_last_round() -> None:
 def test_the_oracles_of_a_run_become_tuned_results(
     make_registry: Callable[..., Registry], evil_builder: Builder, tmp_path: Path
 ) -> None:
-    from tile_oracle.measure.service import MeasureService
+    from tests.measure.own_driver import own_driver
 
     good, slow = evil_kernel("good"), evil_kernel("slow")
     registry = make_registry(
@@ -350,9 +350,9 @@ def test_the_oracles_of_a_run_become_tuned_results(
     )
     run = open_run(tmp_path, {"a": 1}, stem="s", name="mine", resume=False)
     log = RunLog(run, "w")
-    service = MeasureService(registry._machine.supervisor(), lambda problem: [slow, good], log)
-    service.measure(EVIL, good)
-    service.finish()
+    driver = own_driver(registry._machine.supervisor(), [EVIL], [slow, good], log)
+    driver.measure(EVIL, good)
+    driver.wait()
     log.close()
     records = load_records(run.folder)
     unknown = records.assign(problem=small_problem(N=3).id, N=3, device=None)

@@ -1,16 +1,16 @@
-"""Sessions with workers of pytest-xdist."""
+"""Sessions with -n: several devices, and a project's own tests in workers of pytest-xdist."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.pytest_project import PROBLEMS, TWO_KERNELS, Finished, Project, junit_properties, twice
+from tile_oracle.problem import problem_from_id
 
 
 @pytest.fixture(scope="module")
@@ -35,25 +35,45 @@ def distributed(make_project: Callable[[], Project]) -> tuple[Project, Finished]
     return project, finished
 
 
-@pytest.mark.slow
-def test_the_tests_of_one_problem_stay_on_one_worker(distributed: tuple[Project, Finished]) -> None:
-    _, finished = distributed
-    workers = defaultdict(set)
-    for worker, nodeid in re.findall(r"^\[(gw\d)\] .*PASSED (\S+)", finished.output, re.MULTILINE):
-        workers[nodeid.partition("[")[2].partition("-16x16x64")[0].rstrip("]")].add(worker)
-    assert set(workers) == set(PROBLEMS)
-    assert all(len(names) == 1 for names in workers.values())
-    assert {name for names in workers.values() for name in names} == {"gw0", "gw1"}
+@pytest.fixture(scope="module")
+def on_two_devices(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
+    project = make_project()
+    project.problem_set("four.csv", PROBLEMS)
+    finished = project.pytest("--problem-set", "four.csv", *TWO_KERNELS, "-n2")
+    assert finished.status == 0, finished.output
+    return project, finished
 
 
-def test_every_pair_is_recorded_once_by_one_of_the_workers(distributed: tuple[Project, Finished]) -> None:
+def test_the_suite_runs_on_two_devices_without_workers(on_two_devices: tuple[Project, Finished]) -> None:
+    project, finished = on_two_devices
+    assert "devices: 2, each with a process of its own" in finished.lines
+    assert "gw0" not in finished.output
+    records = project.records()
+    assert len(records[records["round"] == 0]) == 8
+    assert twice(records).empty
+    assert "8 passed" in finished.output
+
+
+def test_long_problems_begin_and_are_shown_first(on_two_devices: tuple[Project, Finished]) -> None:
+    _, finished = on_two_devices
+    shown = re.findall(r"^\[\d/4\] (\S+)  2 ok", finished.output, re.MULTILINE)
+    assert shown == sorted(PROBLEMS, key=lambda name: -problem_from_id(name).flops)
+
+
+def test_workers_of_pytest_xdist_run_the_tests_and_measure_nothing(
+    distributed: tuple[Project, Finished],
+) -> None:
+    project, finished = distributed
+    assert set(re.findall(r"^\[(gw\d)\] .*PASSED", finished.output, re.MULTILINE)) == {"gw0", "gw1"}
+    parts = sorted(path.name for path in (project.runs[0] / "measurements").glob("part-*.parquet"))
+    assert {name.split("-")[1] for name in parts} == {"main"}
+
+
+def test_every_pair_is_recorded_once(distributed: tuple[Project, Finished]) -> None:
     project, _ = distributed
     records = project.records()
     assert len(records[records["round"] == 0]) == 8
     assert twice(records).empty
-    (run,) = project.runs
-    parts = sorted(path.name for path in (run / "measurements").glob("part-*.parquet"))
-    assert {name.split("-")[1] for name in parts} == {"gw0", "gw1"}
 
 
 def test_one_verdict_covers_the_records_of_all_workers(distributed: tuple[Project, Finished]) -> None:
@@ -83,7 +103,7 @@ def test_a_note_says_that_pytest_benchmark_is_off(distributed: tuple[Project, Fi
 
 
 @pytest.mark.slow
-def test_x_stops_all_workers(project: Project) -> None:
+def test_x_stops_all_devices(project: Project) -> None:
     compiler = project.compiler("bad-clang", {"TO_DIRECT": "wrong", "TO_PACK_AB": "wrong"})
     asked = ("--problem-set", "small.csv", *TWO_KERNELS, "--toolchain", compiler)
     finished = project.pytest(*asked, "-n2", "--dist", "loadgroup", "-x")
@@ -94,10 +114,10 @@ def test_x_stops_all_workers(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_an_error_in_a_worker_ends_the_session_with_one_message(project: Project) -> None:
+def test_an_error_of_a_device_ends_the_session_with_one_message(project: Project) -> None:
     project.write("a-file", "")
     asked = ("--problem-set", "small.csv", *TWO_KERNELS, "--build-dir", "a-file/below")
-    finished = project.pytest(*asked, "-n1", "--tb=line")
+    finished = project.pytest(*asked, "-n2", "--tb=line")
     assert finished.status == 2
     assert "a-file/below cannot be written" in finished.output
     assert "Traceback" not in finished.output

@@ -1,4 +1,5 @@
-"""Workers of pytest-xdist that are killed: the session ends, and every pair is measured once."""
+"""Processes of devices (-n), and workers of pytest-xdist, that are killed: the session ends, and every pair is
+measured once."""
 
 from __future__ import annotations
 
@@ -15,53 +16,51 @@ PAIRS = 32
 """Four problems and the eight kernels of the set tiny."""
 
 
-def worker_pids(process: subprocess.Popen[str]) -> list[int]:
-    return [pid for pid, command in children(process.pid).items() if "sys.stdin.readline" in command]
-
-
-def kill_a_worker_after(process: subprocess.Popen[str], tests: int) -> str:
-    """Kills the worker that reports the test with this number; returns the output until then."""
+def kill_after(process: subprocess.Popen[str], tests: int, kind: str) -> str:
+    """Kills one of the children with `kind` in their command line, once so many tests are reported; returns
+    the output until then."""
     assert process.stdout is not None
     seen, finished = [], 0
     while finished < tests and (line := process.stdout.readline()):
         seen.append(line)
-        finished += bool(re.search(r"^\[gw\d\].* (PASSED|SKIPPED|XFAIL) ", line))
+        finished += bool(re.search(r"\b(PASSED|SKIPPED|XFAIL)\b", line))
     assert finished == tests, "".join(seen)
-    os.kill(max(worker_pids(process)), signal.SIGKILL)
+    os.kill(max(pid for pid, command in children(process.pid).items() if kind in command), signal.SIGKILL)
     return "".join(seen)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "after"), [(1, 29), (2, 31)])
-def test_a_session_ends_although_a_worker_was_killed(workers: int, after: int, project: Project) -> None:
+@pytest.mark.parametrize("after", [1, 20])
+def test_another_device_measures_what_a_killed_one_had(after: int, project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
-    process = project.start("--problem-set", "four.csv", *QUICK, f"-n{workers}", "-v")
-    begin = kill_a_worker_after(process, after)
+    process = project.start("--problem-set", "four.csv", *QUICK, "-n2", "-v")
+    begin = kill_after(process, after, "device_process")
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, begin + output
+    records = project.records()
+    assert len(records[records["round"] == 0]) == PAIRS
+    assert set(records["status"]) <= {"ok", "noisy"}
+    assert twice(records).empty
+    assert not list(project.runs[0].glob("measurements/.*"))
+    assert not list(project.runs[0].glob(".attempt-*"))
+
+
+@pytest.mark.slow
+def test_a_killed_worker_of_pytest_xdist_loses_no_measurement(project: Project) -> None:
+    """Beside a project's own tests, all tests run in its workers."""
+    project.write("test_own.py", "def test_own():\n    pass\n")
+    process = project.start("test_own.py", "--problem-set", "small.csv", *QUICK, "-n2", "-v")
+    begin = kill_after(process, 4, "sys.stdin.readline")
     output, _ = process.communicate(timeout=120)
     finished = Finished(process.returncode, begin + output)
     assert "INTERNALERROR" not in finished.output
-    assert "node down: Not properly terminated" in finished.output
     # A worker killed between two tests, or after its last, fails no test.
     assert (
         finished.counts().get("failed", 0) == len(re.findall("^worker .* crashed while", output, re.M)) <= 1
     )
     records = project.records()
-    # The pair of the failed test may be unmeasured: resuming measures it.
-    measured = len(records[records["round"] == 0])
-    assert PAIRS - finished.counts().get("failed", 0) <= measured <= PAIRS
+    assert (
+        len(records[records["round"] == 0])
+        == finished.counts()["passed"] + finished.counts().get("failed", 0) - 1
+    )
     assert twice(records).empty
-    assert not list(project.runs[0].glob("measurements/.*"))
-    # A note of an unmeasured pair stays for the session that resumes the run.
-    assert len(list(project.runs[0].glob(".attempt-*"))) <= PAIRS - measured
-
-
-@pytest.mark.slow
-def test_a_session_without_replacement_workers_fails_and_counts_the_tests_left(project: Project) -> None:
-    process = project.start("--problem-set", "small.csv", *QUICK, "-n1", "-v", "--max-worker-restart=0")
-    begin = kill_a_worker_after(process, 4)
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 1, begin + output
-    # The line wraps at the width of the terminal.
-    said = " ".join(output.split())
-    assert re.search(r"stopped early: the workers of pytest-xdist died, and \d+ tests were not run", said)
-    assert "INTERNALERROR" not in output

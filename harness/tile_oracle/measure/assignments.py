@@ -14,6 +14,7 @@ from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem
 from tile_oracle.targets.base import TargetOptions
+from tile_oracle.targets.device_state import DeviceState
 
 
 class Result(NamedTuple):
@@ -30,15 +31,19 @@ class Result(NamedTuple):
     check_points: int
     at_least_ms: float = math.nan
     sample_ms: tuple[float, ...] = ()
+    busy_ms: float = math.nan
+    precision: float | None = None
+    sampling: str = ""
+    state: DeviceState = DeviceState()
 
     @classmethod
     def of(cls, one: Measurement) -> Result:
         """The result of a measurement."""
         return cls._make(_FIELDS(one))
 
-    def measurement(self, problem: Problem, kernel: Kernel, *, resumed: bool = False) -> Measurement:
+    def measurement(self, problem: Problem, kernel: Kernel) -> Measurement:
         """The measurement of the pair."""
-        return Measurement(problem, kernel, **self._asdict(), resumed=resumed)
+        return Measurement(problem, kernel, **self._asdict())
 
 
 _FIELDS = attrgetter(*Result._fields)
@@ -49,7 +54,8 @@ class DeviceSettings:
     """How a device measures; the same for all devices of a session.
 
     run: name of the run, for its rows. offers: what the libraries of --kernels offer. problems: ids of the
-    session's problems, which some sources ask for.
+    session's problems, which some sources ask for. journals: the session's journal folder where it is on the
+    devices' machine, "" elsewhere.
     """
 
     target: str
@@ -59,6 +65,7 @@ class DeviceSettings:
     keep_samples: bool = False
     offers: tuple[Offers, ...] = ()
     problems: tuple[str, ...] = ()
+    journals: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,15 +111,13 @@ class Work:
 
 
 class Row(NamedTuple):
-    """A device's result of a pair. line: the row, as a line of a journal. throttled: what held the clocks
-    back, "" for nothing."""
+    """A device's result of a pair. line: the row, as a line of a journal."""
 
     number: int
     problem: str
     kernel: str
     result: Result
     line: bytes
-    throttled: str = ""
 
 
 class Ended(NamedTuple):

@@ -174,6 +174,13 @@ class Child:
             self.kill()
         self._close()
 
+    def interrupt(self) -> None:
+        """Lets the guardian kill the process. `kill` follows, in the thread that owns it."""
+        with suppress(OSError):
+            # The guardian kills all of it. A kernel may have stopped the guardian, hence SIGCONT.
+            os.write(self._control, b"k")
+            os.kill(self._process.pid, signal.SIGCONT)
+
     def kill(self, because: str = "") -> None:
         """Kills the process and all its descendants. Safe to call twice. because: the result of `death`.
 
@@ -181,10 +188,7 @@ class Child:
         """
         if not self._killed:
             self._killed, self._killed_because = True, because
-            with suppress(OSError):
-                # The guardian kills all of it. A kernel may have stopped the guardian, hence SIGCONT.
-                os.write(self._control, b"k")
-                os.kill(self._process.pid, signal.SIGCONT)
+            self.interrupt()
             try:
                 self._process.wait(timeout=_DIES_WITHIN_S)
             except subprocess.TimeoutExpired:

@@ -13,30 +13,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.errors import HarnessError, first_line
-from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.measure.assignments import (
-    Binaries,
-    DeviceSettings,
-    Ended,
-    Message,
-    Opened,
-    Result,
-    Row,
-    Shipment,
-    Work,
-)
-from tile_oracle.measure.measurement import Measurement
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.assignments import Binaries, DeviceSettings, Ended, Message, Opened, Shipment, Work
+from tile_oracle.measure.measuring import Measuring
 from tile_oracle.measure.shipments import keep
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.target_of_settings import open_target
-from tile_oracle.measure.twins import TwinSweeper
-from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.record.journal_line import encode_line
 from tile_oracle.targets.target import Target
 
 Fetch = Callable[[Any], Shipment | None]
@@ -82,9 +69,7 @@ class DeviceRunner:
         self._state = threading.Condition()
         self._work: deque[Work] = deque()
         self._messages: list[Message] = []
-        self._number = 0
-        self._withdrawn: frozenset[str] = frozenset()
-        self._finals = False
+        self._measuring: Measuring | None = None
         self._ends = False
         self._opened: Future[Opened] = Future()
         self._thread = threading.Thread(target=self._run, name="fleet device", daemon=True)
@@ -102,10 +87,8 @@ class DeviceRunner:
 
     def withdraw(self, number: int, kernels: Iterable[str]) -> None:
         """Leaves kernels of an assignment, and its leaders, to others."""
-        with self._state:
-            if number == self._number:
-                self._withdrawn |= frozenset(kernels)
-                self._finals = False
+        if self._measuring is not None:
+            self._measuring.withdraw(number, kernels)
 
     def take(self, wait_s: float, batch_s: float) -> list[Message]:
         """The messages since the last call: waits `wait_s` seconds for the first, and `batch_s` for more of
@@ -120,31 +103,42 @@ class DeviceRunner:
         """Ends the device's worker, whatever it is doing."""
         with self._state:
             self._ends = True
-            self._withdrawn, self._finals = frozenset(), False
             self._state.notify_all()
+        if self._measuring is not None:
+            self._measuring.end()
         self._thread.join(timeout=20.0)
 
     # ---- in the device's thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
         supervisor = target = None
+        number = 0
         try:
             target = open_target(self._settings)
             shipments = Shipments(target, self._fetch)
-            supervisor = Supervisor(target, self._settings.sweep)
-            sweeper = TwinSweeper(supervisor)
+            journals = Path(self._settings.journals) if self._settings.journals else None
+            supervisor = Supervisor(target, self._settings.sweep, journals)
+            measuring = self._measuring = Measuring(
+                supervisor, self._settings.run, keep_samples=self._settings.keep_samples
+            )
             device = supervisor.open()
             cache = "" if target.builder is None else str(target.builder.cache.folder)
             self._opened.set_result(
                 Opened(device.name, device.driver, socket.gethostname(), os.getpid(), cache)
             )
             while (work := self._next()) is not None:
-                self._tell(self._measured(work, shipments, supervisor, sweeper))
+                number = work.number
+                shipments.take(work.binaries)
+                try:
+                    for message in measuring.messages(work):
+                        self._tell(message)
+                except HarnessError as error:
+                    self._tell(Ended(number, failed=str(error)))
         except BaseException as error:
             if not self._opened.done():
                 self._opened.set_exception(error)
             else:
-                self._tell(Ended(self._number, lost=first_line(RuntimeError(repr(error)))))
+                self._tell(Ended(number, lost=first_line(RuntimeError(repr(error)))))
         finally:
             if supervisor is not None:
                 supervisor.close()
@@ -154,60 +148,9 @@ class DeviceRunner:
     def _next(self) -> Work | None:
         with self._state:
             self._state.wait_for(lambda: self._work or self._ends)
-            if self._ends:
-                return None
-            work = self._work.popleft()
-            self._number, self._withdrawn, self._finals = work.number, frozenset(), work.finals
-        return work
+            return None if self._ends else self._work.popleft()
 
     def _tell(self, message: Message) -> None:
         with self._state:
             self._messages.append(message)
             self._state.notify_all()
-
-    def _measured(
-        self, work: Work, shipments: Shipments, supervisor: Supervisor, sweeper: TwinSweeper
-    ) -> Ended:
-        """Measures an assignment."""
-        shipments.take(work.binaries)
-        problem = problem_from_id(work.problem)
-        try:
-            for one in self._measurements(work, problem, sweeper):
-                if one.status == "device_lost":
-                    continue  # it is measured elsewhere
-                row = {
-                    "run": self._settings.run,
-                    "time": datetime.now(UTC).isoformat(),
-                    **supervisor.row_of(one),
-                }
-                self._tell(
-                    Row(
-                        work.number,
-                        problem.id,
-                        one.kernel.name,
-                        Result.of(one),
-                        encode_line(row),
-                        one.state.throttled or "",
-                    )
-                )
-                if self._ends:
-                    return Ended(work.number, lost="closed")
-        except HarnessError as error:
-            return Ended(work.number, failed=str(error))
-        return Ended(work.number, lost=supervisor.lost or "")
-
-    def _measurements(self, work: Work, problem: Problem, sweeper: TwinSweeper) -> Iterable[Measurement]:
-        known = [result.measurement(problem, parse_kernel_name(name)) for name, result in work.known]
-        if work.again:
-            timed = [result.measurement(problem, parse_kernel_name(name)) for name, result in work.again]
-            yield from sweeper.remeasure(problem, timed, work.again_round, known)
-            return
-        yield from sweeper.sweep(
-            problem,
-            [parse_kernel_name(name) for name in work.kernels],
-            known,
-            picks=[parse_kernel_name(name) for name in work.picks],
-            keep_samples=self._settings.keep_samples,
-            wanted=lambda kernel: not self._ends and kernel.name not in self._withdrawn,
-            finals=lambda: self._finals,
-        )

@@ -56,11 +56,13 @@ class Log(Recorded, Protocol):
 
 @dataclass(frozen=True)
 class ProblemTask:
-    """A problem and the kernels that a session wants of it. weight: expected time, in any unit."""
+    """A problem and the kernels that a session wants of it. weight: expected time, in any unit. finals:
+    whether the problem's leaders are measured again afterwards."""
 
     problem: Problem
     kernels: Sequence[Kernel]
     weight: float
+    finals: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class _Problem:
     problem: Problem
     kernels: dict[str, Kernel]
     weight: float
+    finals: bool = True
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,10 @@ class Driver:
         calibration: tuple[Problem, Sequence[Kernel]] | None = None,
         patience: Patience | None = None,
         no_device_s: float = _NO_DEVICE_S,
+        in_turn: bool = False,
     ) -> None:
-        """match: the kind of the devices that are used, a name or a pattern with * and ?; "" for all.
+        """in_turn: the engine measures in the caller's thread, and a problem begins when one of its pairs is
+        asked for. match: the kind of the devices that are used, a name or a pattern with * and ?; "" for all.
         in_order: problems begin in the order in which they are given, not the longest first. deadline: no
         problem begins after this time on the monotonic clock. calibration: kernels that every device measures
         on this problem before it gets work."""
@@ -118,6 +123,9 @@ class Driver:
         self._match, self._deadline = match, deadline
         self._dispatcher = Dispatcher((), in_order=in_order, patience=patience)
         self._no_device_s = no_device_s
+        self._in_turn = in_turn
+        self._later: dict[str, ProblemTask] = {}
+        """The tasks of problems that begin when they are asked for."""
         self._state = threading.Condition()
         self._results = Results(settings, log)
         self._picks: Picks | None = None
@@ -157,10 +165,19 @@ class Driver:
     # ---- for the session --------------------------------------------------------------------------------
 
     def start(self, tasks: Iterable[ProblemTask]) -> None:
-        """Begins to measure, in a thread."""
+        """Begins to measure, in a thread unless `in_turn`."""
+        if self._in_turn:
+            self._later = {task.problem.id: task for task in tasks}
+            return
         self.plan(tasks)
         self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
         self._thread.start()
+
+    def begin_again(self, tasks: Iterable[ProblemTask]) -> None:
+        """Finishes what has begun, and begins with further kernels of its problems. Only `in_turn`."""
+        self.wait()
+        self._begun.clear()
+        self.start(tasks)
 
     def plan(self, tasks: Iterable[ProblemTask]) -> None:
         """Takes the tasks. `start` does this, too; a caller that calls `step` itself calls only this."""
@@ -176,19 +193,34 @@ class Driver:
         Raises KernelError when the kernel is of another operation, direction, dtype or rank, NotBegunError
         for a problem that will not begin any more."""
         with self._state:
+            self._check()  # what could not be recorded is no result
+            if (task := self._later.pop(problem.id, None)) is not None:
+                self._take_task(task)
             there = self._problems.get(problem.id)
             if self._results.find(problem, kernel) is None and (
                 there is None or kernel.name not in there.kernels
             ):
                 self._asked.append((problem, kernel))
-            self._check()  # what could not be recorded is no result
             while self._picks is None or (found := self._results.find(problem, kernel)) is None:
                 if self._stops_new and problem.id not in self._begun:
                     raise NotBegunError(f"{problem.id} was not begun before the time was over")
-                self._state.wait(1.0)
+                self._wait()
                 self.on_wait(self.progress.snapshot.line())
-                self._check()
+            planned = self._problems[problem.id].kernels.values()
+            if self._in_turn and not self._results.missing(problem.id, planned):
+                self.wait()  # for the leaders
             return found
+
+    def _wait(self) -> None:
+        """Waits for something to happen. Raises what has ended the driver."""
+        if not self._in_turn:
+            self._state.wait(1.0)
+        else:
+            try:
+                self.step(self._engine.events(0.0), time.monotonic())
+            except Exception as error:
+                self._error = error
+        self._check()
 
     def settled(self) -> bool:
         """Whether everything that was asked for has been measured."""
@@ -200,8 +232,7 @@ class Driver:
         """Waits until everything that was asked for, and that may still begin, has been measured."""
         with self._state:
             while not self._is_complete():
-                self._check()
-                self._state.wait(1.0)
+                self._wait()
 
     def remeasure_all(
         self, asked: Sequence[tuple[Problem, Sequence[Measurement], int]], ends_s: float
@@ -214,16 +245,17 @@ class Driver:
             for one in asked:
                 self._numbers -= 1
                 job = _Again(*one)
+                self._results.resume(job.problem)
+                self._problems.setdefault(job.problem.id, _Problem(job.problem, {}, 1.0))
                 jobs[label := f"{job.problem.id} again {-self._numbers}"] = job
                 self._again[label] = job
                 self._dispatcher.add(Task(label, (), again_of=job.problem.id))
             while waits := self._again.keys() & jobs.keys():
-                self._check()
                 if time.monotonic() >= ends_s:
                     for label in waits:
                         if self._dispatcher.forget(label):
                             del self._again[label]
-                self._state.wait(0.2)
+                self._wait()
         return [job.problem for label, job in jobs.items() if label in self._timed_again]
 
     def goes_on(self, problem: str) -> bool:
@@ -264,7 +296,7 @@ class Driver:
         if self._error is not None:
             raise self._error
         if self._ends:
-            raise HarnessError("the fleet was closed")
+            raise HarnessError("the session's devices were closed")
 
     # ---- the thread -------------------------------------------------------------------------------------
 
@@ -387,7 +419,7 @@ class Driver:
         elif self._dispatcher.finished(device, row.number, row.kernel):
             self._take(row)
             self.progress.pair(device, row.result)
-            self.health.measured(device, row.throttled)
+            self.health.measured(device, row.result.state.throttled or "")
 
     def _end(self, device: str, message: Ended, now: float) -> None:
         if device in self._uncalibrated and not (message.lost or message.failed):
@@ -437,10 +469,11 @@ class Driver:
         problem = task.problem
         there = self._problems.setdefault(problem.id, _Problem(problem, {}, task.weight))
         there.kernels |= {kernel.name: kernel for kernel in task.kernels}
+        there.finals = task.finals
         self._results.resume(problem)
         missing = self._results.missing(problem.id, task.kernels)
         picks = () if self._picks is None else self._picks(problem)
-        if not missing and not self._results.leaders_left(problem.id, picks):
+        if not missing and not (task.finals and self._results.leaders_left(problem.id, picks)):
             self._begun.add(problem.id)
             if self._picks is None:
                 self._resumed.append(task)
@@ -491,7 +524,7 @@ class Driver:
                 order.number,
                 there.problem.id,
                 order.kernels,
-                order.finals,
+                order.finals and there.finals,
                 _told(known),
                 tuple(kernel.name for kernel in picks),
                 binaries=self._builds.binaries([*kernels, *leaders], remote=remote),

@@ -112,6 +112,10 @@ class Supervisor:
         """Ends the worker, whatever it is doing."""
         self._link.close()
 
+    def interrupt(self) -> None:
+        """Ends what is measured; nothing can be measured any more. May be called from another thread."""
+        self._link.interrupt()
+
     @property
     def device(self) -> DeviceInfo | None:
         """The worker's device; None before a worker has opened it."""

@@ -133,6 +133,13 @@ class WorkerLink:
         if self.attempts is not None:
             self.attempts.close()
 
+    def interrupt(self) -> None:
+        """Kills the worker, and starts no other. May be called from another thread."""
+        self.lost = self.lost or "the session has ended"
+        worker = self._worker
+        if worker is not None:
+            worker.child.interrupt()
+
     @property
     def pid(self) -> int | None:
         return self._worker.child.pid if self._worker is not None else None

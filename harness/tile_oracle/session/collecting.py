@@ -89,7 +89,7 @@ class CollectionHooks:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Applies --shard, and in a replay -k to pairs: there a test covers all kernels of a problem."""
         self._keep_shard(items)
-        self._order_as_fleet(items)
+        self._order_as_devices(items)
         self._first_kernels_first(items)
         if not items or not all(map(is_replay, items)) or not self.state.pairs_by_name.chooses:
             return
@@ -103,14 +103,10 @@ class CollectionHooks:
         # Applied here: pytest would match the expression against problem tests, whose names have no kernel.
         self.config.option.keyword = ""
 
-    def _order_as_fleet(self, items: list[pytest.Item]) -> None:
-        """Runs the suite's tests in the order in which a fleet begins their problems, so that the terminal
+    def _order_as_devices(self, items: list[pytest.Item]) -> None:
+        """Runs the suite's tests in the order in which devices begin their problems, so that the terminal
         shows what is finished. With a budget, both keep the order of the set."""
-        if (
-            self.session.options.fleet is None
-            or not self.state.only_suite
-            or self.session.deadline is not None
-        ):
+        if self.session.in_turn or not self.state.only_suite or self.session.deadline is not None:
             return
         from tile_oracle.session.expected_time import expected_times
 
@@ -159,7 +155,6 @@ class CollectionHooks:
             self.state.open_run()
             try:
                 self.session.build_ahead()
-                self.state.tell_builds()
             except HarnessError as error:
                 raise pytest.UsageError(str(error)) from None
 

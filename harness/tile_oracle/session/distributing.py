@@ -1,13 +1,24 @@
-"""One session spread over the workers of pytest-xdist."""
+"""-n of pytest-xdist: the number of devices that measure at once.
+
+The suite's own tests only wait for results, so where nothing else is asked for they run in this process, and
+-n starts that many devices. Beside them, a project's own tests run in pytest-xdist's workers, as pytest-xdist
+deals them out; the devices belong to its controller, and `measure` in a worker asks for results through a
+channel of execnet.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tile_oracle.errors import HarnessError
 from tile_oracle.session.state import SessionState
 from tile_oracle.session.suite_names import replayed_problems
+
+if TYPE_CHECKING:
+    from tile_oracle.session.asking import Answers
 
 
 class DistributionHooks:
@@ -15,31 +26,25 @@ class DistributionHooks:
 
     def __init__(self, state: SessionState) -> None:
         self.config, self.session, self.state = state.config, state.session, state
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        from tile_oracle.session.expected_time import expected_times
-        from tile_oracle.session.scheduler import ProblemScheduling
-
-        # With a budget, the first problems of the set are measured first.
-        by_time = self.session.deadline is None
-        self.state.scheduler = ProblemScheduling(
-            config, log, (lambda counts: expected_times(counts, self.session.run)) if by_time else None
-        )
-        return self.state.scheduler
+        self._answers: Answers | None = None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         from tile_oracle.record.owner import name_of_owner
-        from tile_oracle.session.build_counts import CHANNEL
 
         node.workerinput["tile_oracle_run"] = str(self.state.open_run().folder)
         node.workerinput["tile_oracle_owner"] = name_of_owner()
         node.workerinput["tile_oracle_deadline"] = self.session.deadline
-        node.workerinput[CHANNEL] = self.state.build_counts.channel_from(node.gateway)
+        if self.session.remeasures:
+            from tile_oracle.session.asking import Answers
+            from tile_oracle.session.live import LiveSession
+
+            assert isinstance(self.session, LiveSession)
+            self._answers = self._answers or Answers(self.session)
+            node.workerinput["tile_oracle_measure"] = self._answers.channel_from(node.gateway)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
         from tile_oracle.session.pair_id import pair_of
 
         if self.state.planned:
@@ -48,9 +53,17 @@ class DistributionHooks:
         if replayed := replayed_problems(ids):
             named = {problem.id: problem for problem in self.session.plan.problems}
             self.state.select_problems(named[problem] for problem in replayed if problem in named)
-        pairs = dict.fromkeys(map(pair_of, ids))
-        self.state.plan_pairs((problem, kernel) for problem, kernel in pairs if problem and kernel)
+        asked = dict.fromkeys(map(pair_of, ids))
+        self.state.plan_pairs((problem, kernel) for problem, kernel in asked if problem and kernel)
+        self.session.select(
+            pair for pair in self.session.plan.pairs() if (pair[0].id, pair[1].short_name) in asked
+        )
         self.state.display.line(self.session.describe_run(self.state.open_run()))
+        if self._answers is not None:
+            try:
+                self.session.build_ahead()
+            except HarnessError as error:
+                raise pytest.UsageError(str(error)) from None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:

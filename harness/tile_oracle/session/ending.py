@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,7 +32,6 @@ class EndHooks:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         interrupted = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
-        self.state.builds_told()
         try:
             if interrupted and self.state.is_controller:
                 self._stop_workers()
@@ -125,8 +121,7 @@ class EndHooks:
             session.exitstatus = session.exitstatus or Outcome.FAILED
 
     def _settle(self, session: pytest.Session, interrupted: bool) -> None:
-        """Measures suspects again, before the worker closes. pytest-xdist's controller starts a worker for
-        it."""
+        """Measures suspects again, before the devices close."""
         if self.state.is_worker or self.config.getoption("collectonly") or self.state.signals.received:
             return
         if self._stopped(session, interrupted) or not self.session.remeasures:
@@ -157,8 +152,6 @@ class EndHooks:
             self.state.conclusions = conclude(self.session, stopped, self.state.selected, self.state.analysed)
         self._tell_junit()
         self.state.outcomes = frozenset().union(*(one.outcomes for one in self.state.conclusions))
-        if self._left_behind() > 0:
-            self.state.outcomes |= {Outcome.FAILED}
         if stopped and not self.state.conclusions and not interrupted:
             # A session without any measurement must not pass.
             self.state.trouble = f"nothing was measured: {stopped}"
@@ -175,20 +168,10 @@ class EndHooks:
 
     def _stop_workers(self) -> None:
         """Ends the workers now. pytest-xdist would do so after the report, which needs their last results."""
+        self.session.close(interrupted=True)  # so that no worker waits for a device
         controller = self.config.pluginmanager.get_plugin("dsession")
         if controller is not None:
-            if self.state.signals.received:
-                # Ctrl-C also reaches the workers; a signal to the controller does not.
-                from tile_oracle.session.worker_processes import worker_processes
-
-                for pid in worker_processes():
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGINT)
             controller.pytest_sessionfinish()
-
-    def _left_behind(self) -> int:
-        """Number of tests that were not run because pytest-xdist's workers died."""
-        return 0 if self.state.scheduler is None else self.state.scheduler.unfinished
 
     def _how_to_resume(self, why: str) -> str:
         """The message of a session that ends without a report."""
@@ -207,8 +190,6 @@ class EndHooks:
             return str(reason or "interrupted")
         if self.session.budget_spent or self.state.budget_spent:
             return f"the budget of {option_value(self.config, '--budget')} is spent"
-        if left := self._left_behind():
-            return f"the workers of pytest-xdist died, and {left:,} tests were not run; --resume continues"
         return ""
 
     def _tell_junit(self) -> None:
@@ -279,8 +260,6 @@ class EndHooks:
         finally:
             self.state.record_warnings.stop()
             self.session.release()
-        if self.state.stopped_workers is not None:
-            self.state.stopped_workers.close()
         self.state.signals.remove()
 
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from tile_oracle.fleet.fleet_file import FLEET_FILE, add_session
 from tile_oracle.fleet.ray_engine import RayEngine, import_ray
 from tile_oracle.kernel import Kernel
-from tile_oracle.measure.assignments import DeviceSettings
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_progress import ASIDE
-from tile_oracle.measure.driver import Driver, NotBegunError, ProblemTask, Questions
-from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.row import row_of
+from tile_oracle.measure.driver import Driver
 from tile_oracle.pages.words import count
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.run import Run, RunLog
-from tile_oracle.session.expected_time import expected_times
 from tile_oracle.session.live import LiveSession
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.targets import TargetOptions
-from tile_oracle.targets.base import DeviceInfo
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,65 +32,24 @@ class FleetSession(LiveSession):
         """process: see Session. Raises HarnessError."""
         import_ray()  # before anything is written
         super().__init__(options, **process)
-        self._driver: Driver | None = None
 
     def _target_options(self, options: SessionOptions) -> TargetOptions:
         return replace(super()._target_options(options), elsewhere=True)
 
-    def build_ahead(self) -> None:
-        """Starts the fleet: the kernels compile in the background, and devices begin as soon as they can."""
-        self.engine()
-
-    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        try:
-            return super().measure(problem, kernel)
-        except NotBegunError as error:
-            self.budget_spent = True
-            pytest.skip(str(error))
-
-    def _open_engine(self, run: Run, log: RunLog) -> Driver:
+    def _open_driver(self, run: Run, log: RunLog) -> Driver:
         assert self.options.fleet is not None
-        options = replace(super()._target_options(self.options), jobs=1)
-        settings = DeviceSettings(
-            self.target.name,
-            options,
-            self._settings,
-            run.name,
-            self.keep_samples,
-            tuple(self.offers.values()),
-            tuple(problem.id for problem in self.plan.problems),
-        )
         builder = self.target.builder
         engine = RayEngine(
             self.options.fleet,
-            settings,
+            replace(self._device_settings(run), journals=""),
             self.target.arch,
             self.options.fleet_devices,
             "" if builder is None else str(builder.cache.folder),
         )
-        self._driver = driver = Driver(
-            engine,
-            Builds(self.target, engine.ship, engine.compilers(self.target.source_identity())),
-            log,
-            Questions(self._picks, self._row_of),
-            self._settings,
-            match=self.options.fleet_match,
-            in_order=self.deadline is not None,
-            deadline=self.deadline,
-            calibration=self._calibration(),
+        builds = Builds(self.target, engine.ship, engine.compilers(self.target.source_identity()))
+        return self._driver_of(
+            engine, builds, log, match=self.options.fleet_match, calibration=self._calibration()
         )
-        driver.on_wait = self.show
-        driver.start(self._tasks())
-        return driver
-
-    def _tasks(self) -> Iterable[ProblemTask]:
-        times = expected_times({name: len(kernels) for name, kernels in self._kernels_of.items()}, self.run)
-        for name, kernels in self._kernels_of.items():
-            yield ProblemTask(problem_from_id(name), kernels, times.get(name, 1.0))
-
-    def _row_of(self, measurement: Measurement) -> Mapping[str, Any]:
-        assert self._driver is not None
-        return row_of(measurement, self.target, self._settings, DeviceInfo(self._driver.kind, ""))
 
     def _calibration(self) -> tuple[Problem, Sequence[Kernel]] | None:
         """The problem of median size, and some of its kernels; None if nothing is to be measured."""
@@ -110,7 +62,7 @@ class FleetSession(LiveSession):
         return (problem, able[::step][:_CALIBRATION_KERNELS]) if able else None
 
     def close(self, *, interrupted: bool) -> None:
-        driver = self._driver if self._engine is not None else None
+        driver = self._driver
         super().close(interrupted=interrupted)
         if driver is not None:
             self._save(driver)

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from tile_oracle.compiling.kernel_source import NATIVE
 from tile_oracle.kernel import Kernel
 from tile_oracle.libraries.algorithms import Algorithms
 from tile_oracle.libraries.ask import ask_library
 from tile_oracle.libraries.offers import Offers, load_offers, offers_file, save_offers
+from tile_oracle.measure.assignments import DeviceSettings
+from tile_oracle.measure.builds import Builds, BuiltThere
+from tile_oracle.measure.driver import Driver, NotBegunError, ProblemTask, Questions
+from tile_oracle.measure.engine import Engine
+from tile_oracle.measure.host_devices import HostDevices
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.service import MeasureService
+from tile_oracle.measure.own_device import OwnDevice
+from tile_oracle.measure.row import row_of
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.problem_set import load_problem_sets
-from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.run import Run, RunLog
 from tile_oracle.session.command_line import CommandLine
+from tile_oracle.session.expected_time import expected_times
 from tile_oracle.session.models import Picks, picks_of
 from tile_oracle.session.options import AUTO_SAMPLING, SEQUENTIAL, SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, without
@@ -33,6 +41,7 @@ from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import SUITE
 from tile_oracle.session.vendor_model import rankings_of
 from tile_oracle.targets import TargetOptions, resolve_target
+from tile_oracle.targets.base import DeviceInfo
 from tile_oracle.targets.target import Target
 
 if TYPE_CHECKING:
@@ -45,29 +54,8 @@ _LONGER = ("--settle-budget", "10m")
 _MORE_BUDGET = ("--budget", "1h")
 
 
-class Engine(Protocol):
-    """What measures and records for a session: MeasureService on a device of this process, Driver on
-    those of a fleet. All methods raise HarnessError when nothing can be measured or recorded any more."""
-
-    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """The result of a pair: new, from the problem's sweep, or from the resumed run. Raises KernelError
-        for a kernel that is not for the problem."""
-
-    def remeasure_all(
-        self, jobs: Sequence[tuple[Problem, Sequence[Measurement], int]], ends_s: float
-    ) -> list[Problem]:
-        """Times measured kernels of each job again, interleaved, as rows of its round, as long as the
-        monotonic time is before `ends_s`. Returns the problems that were measured."""
-
-    def goes_on(self, problem: str) -> bool:
-        """Whether a problem goes on although the time is over, because it has begun."""
-
-    def abandon(self) -> None:
-        """Stops measuring. What has been measured is recorded; the rest is left for another run."""
-
-
 class LiveSession(Session):
-    """Builds each problem's kernels, and has them run, checked, timed and recorded by an engine."""
+    """Builds each problem's kernels, and has them run, checked, timed and recorded on devices."""
 
     suite = SUITE
     remeasures = True
@@ -80,7 +68,9 @@ class LiveSession(Session):
         self.offers = self._offers(options, target, offers_folder)
         target.sources += [Algorithms(one, target.arch) for one in self.offers.values()]
         super().__init__(options, target, reason, **process)
-        self._engine: Engine | None = None
+        self._driver: Driver | None = None
+        self.in_turn = self.devices is None and options.fleet is None
+        self.workers = self.devices or 1
         self._first: First | None = None
         """The kernels of --first, while only they are measured."""
         self._closing = ExitStack()
@@ -90,7 +80,7 @@ class LiveSession(Session):
         return TargetOptions(
             options.toolchain,
             options.build_dir,
-            _build_jobs(options),
+            options.build_jobs,
             options.isa,
             options.kernels.sources or (NATIVE,),
         )
@@ -148,18 +138,29 @@ class LiveSession(Session):
         Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
         be measured or recorded any more.
         """
-        return self._with_known_failure(self.engine().measure(problem, kernel))
+        try:
+            return self.result(problem, kernel)
+        except NotBegunError as error:
+            self.budget_spent = True
+            pytest.skip(str(error))
 
-    def engine(self) -> Engine:
-        """What measures, opened at the first call. Raises HarnessError."""
-        if self._engine is None:
+    def result(self, problem: Problem, kernel: Kernel) -> Measurement:
+        """As `measure`. Raises NotBegunError for a problem that begins no more."""
+        return self._with_known_failure(self.driver().measure(problem, kernel))
+
+    def driver(self) -> Driver:
+        """What measures, begun at the first call. Raises HarnessError."""
+        if self._driver is None:
             run = self.open_run()
-            self._log = RunLog(run, self._writer())
-            self._engine = self._open_engine(run, self._log)
-        return self._engine
+            self._log = RunLog(run, f"main-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}")
+            driver = self._driver = self._open_driver(run, self._log)
+            self._closing.callback(driver.abandon)
+            driver.on_wait = self.show
+            driver.start(self._tasks())
+        return self._driver
 
-    def _goes_on(self, problem: str) -> bool:
-        return self._engine is not None and self._engine.goes_on(problem)
+    def goes_on(self, problem: str) -> bool:
+        return self._driver is not None and self._driver.goes_on(problem)
 
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         return 0
@@ -214,39 +215,64 @@ class LiveSession(Session):
             return self.target.name != "cpu"
         return self.options.sampling == SEQUENTIAL
 
-    def _open_engine(self, run: Run, log: RunLog) -> Engine:
+    def _open_driver(self, run: Run, log: RunLog) -> Driver:
+        if self.devices is not None:
+            devices = HostDevices(self._device_settings(run), self.devices)
+            return self._driver_of(devices, Builds(self.target), log)
         supervisor = Supervisor(self.target, self._settings, run.measurements)
-        self._closing.callback(supervisor.close)
-        device = supervisor.open()
-        return MeasureService(
-            supervisor,
-            self._planned,
+        own = OwnDevice(supervisor, run.name, keep_samples=self.keep_samples)
+        return self._driver_of(own, BuiltThere(self.target), log)
+
+    def _driver_of(self, engine: Engine, builds: Builds, log: RunLog, **more: Any) -> Driver:
+        return Driver(
+            engine,
+            builds,
             log,
-            keep_samples=self.keep_samples,
-            picks=self._picks(device.name),
-            finals=self._wants_finals,
+            Questions(self._picks, self._row_of),
+            self._settings,
+            in_order=self.in_turn or self.deadline is not None,
+            in_turn=self.in_turn,
+            # In turn, a problem that a test has asked for begins.
+            deadline=None if self.in_turn else self.deadline,
+            **more,
         )
 
-    def _picks(self, device: str) -> Picks:
-        """What the models under test pick, once it is known on which device."""
-        self._learn_known_failures(device)
-        return picks_of(self.pickers, without(self.plan, self.lacking()), self._held, self.target)
+    def _device_settings(self, run: Run) -> DeviceSettings:
+        """How devices in other processes measure."""
+        return DeviceSettings(
+            self.target.name,
+            replace(LiveSession._target_options(self, self.options), jobs=1),
+            self._settings,
+            run.name,
+            self.keep_samples,
+            tuple(self.offers.values()),
+            tuple(problem.id for problem in self.plan.problems),
+            str(run.measurements),
+        )
 
-    @staticmethod
-    def _writer() -> str:
-        """The name of this process's journals."""
-        who = os.environ.get("PYTEST_XDIST_WORKER", "main")
-        return f"{who}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}"
+    def _row_of(self, measurement: Measurement) -> Mapping[str, Any]:
+        assert self._driver is not None
+        return row_of(measurement, self.target, self._settings, DeviceInfo(self._driver.kind, ""))
 
-    def _planned(self, problem: Problem) -> Sequence[Kernel]:
+    def _tasks(self) -> Iterable[ProblemTask]:
+        counts = {name: len(kernels) for name, kernels in self._kernels_of.items()}
+        times = {} if self.in_turn else expected_times(counts, self.run)
+        for name, kernels in self._kernels_of.items():
+            problem = problem_from_id(name)
+            first = self._first_of(problem)
+            yield ProblemTask(problem, first, times.get(name, 1.0), finals=len(first) == len(kernels))
+
+    def _first_of(self, problem: Problem) -> Sequence[Kernel]:
+        """The kernels of a problem that are measured now."""
         planned = self._kernels_of.get(problem.id, ())
         if self._first is None:
             return planned
         return [kernel for kernel in planned if self._first.has((problem, kernel))]
 
-    def _wants_finals(self, problem: Problem) -> bool:
-        """Whether a problem's leaders are measured again: once its last kernels are."""
-        return len(self._planned(problem)) == len(self._kernels_of.get(problem.id, ()))
+    def _picks(self, device: str) -> Picks:
+        """What the models under test pick, once it is known on which device."""
+        self._learn_known_failures(device)
+        return picks_of(self.pickers, without(self.plan, self.lacking()), self._held, self.target)
 
     def choose_first(self) -> First | None:
         if self.options.first is None:
@@ -260,17 +286,20 @@ class LiveSession(Session):
         from tile_oracle.session.first import first_verdict
 
         first, self._first = self._first, None
-        if first is None or self._engine is None:
+        if first is None or self._driver is None:
             return []
-        assert isinstance(self._engine, MeasureService)
-        self._engine.begin_again()
+        self._driver.begin_again(self._tasks())
         return list(first_verdict(self, first))
 
     def build_ahead(self) -> None:
-        """Starts compiling the kernels of the first problems in the background."""
+        """Starts devices in other processes. For one in this process, starts compiling the kernels of the
+        first problems."""
+        if not self.in_turn:
+            self.driver()
+            return
         started = set()
         for problem_id in self._kernels_of if self._first is not None else ():
-            for kernel in self._planned(problem_from_id(problem_id)):
+            for kernel in self._first_of(problem_from_id(problem_id)):
                 self.target.build(kernel)
         for problem_id, kernels in self._kernels_of.items():
             problem = problem_from_id(problem_id)
@@ -295,21 +324,22 @@ class LiveSession(Session):
 
     def close(self, *, interrupted: bool) -> None:
         """Stop the engine and the compilers and seal the journals. Raises RecordError."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.abandon()
+        self._closing.close()
         try:
             # First, so that a kill during the rest leaves no unsealed journal.
             if self._log is not None:
                 log, self._log = self._log, None
                 log.close()
         finally:
-            self._closing.close()
             self.target.close()
 
     def header(self) -> list[str]:
         how = "; ".join(dict.fromkeys(one.builder.describe() for one in self.target.compiled))
-        return [f"target: {self.target.name} ({self.target_reason}), {how}"]
+        several = f"devices: {self.devices}, each with a process of its own"
+        return [
+            f"target: {self.target.name} ({self.target_reason}), {how}",
+            *([several] if self.devices is not None else []),
+        ]
 
     def settling_command(self, run: Run, suspects: Path) -> str:
         # The session's own options: without its folders and kernels, run and baseline would not be found.
@@ -319,11 +349,3 @@ class LiveSession(Session):
     @property
     def notes(self) -> list[str]:
         return [*super().notes, *(note for one in self.target.compiled for note in one.builder.notes)]
-
-
-def _build_jobs(options: SessionOptions) -> int | None:
-    """Number of parallel compilers in this process; pytest-xdist's workers share the machine's cores."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if options.build_jobs is not None or workers == 1:
-        return options.build_jobs
-    return max(1, (usable_cores() - 1) // workers)

@@ -19,6 +19,7 @@ def open_session(options: SessionOptions, **process: Any) -> Session:
 
     process: the keyword arguments of Session that a worker of pytest-xdist is given. Raises HarnessError.
     """
+    channel = process.pop("channel")
     if replays(options):
         from tile_oracle.session.replay_session import ReplaySession
 
@@ -35,6 +36,10 @@ def open_session(options: SessionOptions, **process: Any) -> Session:
         from tile_oracle.session.fleet_session import FleetSession
 
         return FleetSession(options, **process)
+    if channel is not None:
+        from tile_oracle.session.asking import AskingSession
+
+        return AskingSession(options, channel=channel, **process)
     from tile_oracle.session.live import LiveSession
 
     return LiveSession(options, **process)

@@ -45,9 +45,7 @@ class RunningHooks:
         if self.state.only_suite:
             self.state.display.take_over()
         self.session.show = self.state.display.status
-        self.state.progress.builds = (
-            self.state.build_counts if self.state.is_controller else self.session.builds
-        )
+        self.state.progress.builds = self.session.builds
 
     def _prepare_for_the_end(self) -> None:
         """Makes this session end in order when its controller or its workers die."""
@@ -57,12 +55,6 @@ class RunningHooks:
             end_with_parent()
             return
         self.state.signals.install()
-        if self.state.is_controller:
-            from tile_oracle.session.stopped_workers import StoppedWorkers
-
-            self.session.workers = self.config.getoption("numprocesses", None) or 1
-
-            self.state.stopped_workers = StoppedWorkers(lambda note: self.state.notes.setdefault(note))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
@@ -78,15 +70,11 @@ class RunningHooks:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         from tile_oracle.session.pair_id import pair_of
 
-        if self.state.scheduler is not None:
-            self.state.scheduler.begun(nodeid)
         if not nodeid.startswith(f"{SUITE_ID}::verdict["):
             subject = pair_of(nodeid)[0] or nodeid
             self.state.display.status(lambda columns: self.state.progress.status(subject, columns))
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        if self.state.scheduler is not None:
-            self.state.scheduler.ended(nodeid)
         if nodeid.startswith(f"{SUITE_ID}::test_problem["):
             self.state.progress.ended()
 
@@ -104,7 +92,6 @@ class RunningHooks:
             if self.session.unrecorded(problem, (kernel,)):
                 pytest.skip("this pair was never recorded")
             measurement = self.session.measure(problem, kernel)
-            self.state.builds_told()
         except KernelError:
             raise  # an error of the test itself
         except HarnessError as error:

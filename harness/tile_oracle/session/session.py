@@ -54,6 +54,8 @@ class Session(ABC):
     suite: Path
     remeasures: bool
     sources: tuple[Path, ...] = ()
+    in_turn = True
+    """Whether pairs are measured, or read, in this process, when tests ask for them."""
 
     def __init__(
         self,
@@ -64,15 +66,17 @@ class Session(ABC):
         deadline: float | None = None,
         run_folder: str | None = None,
         run_owner: str = "",
+        devices: int | None = None,
     ) -> None:
         """target_reason: why this target. deadline: the end of the budget on the monotonic clock. run_folder,
-        run_owner: for a worker, the controller's run and the controller (record.owner).
+        run_owner: for a worker, the controller's run and the controller (record.owner). devices: how many
+        measure at once, each in a process of its own; None for the one of this process.
 
         Raises HarnessError for options that cannot be used.
         """
         self.criteria = Criteria(**options.tolerances, rule=options.criteria)
         self.target, self.target_reason = target, target_reason
-        self.options = options
+        self.options, self.devices = options, devices
         self.plan = self._make_plan()
         self.pickers: tuple[tuple[ModelChoice, ...], ...] = tuple(
             tuple(choose_model(one, part, self.target, self.plan) for one in options.of_each_model())
@@ -246,12 +250,12 @@ class Session(ABC):
 
     def over_budget(self, problem: Problem) -> bool:
         """Whether the budget ended before this problem began; a problem that has begun is finished."""
-        if self.deadline is None or time.monotonic() < self.deadline or self._goes_on(problem.id):
+        if self.deadline is None or time.monotonic() < self.deadline or self.goes_on(problem.id):
             return False
         self.budget_spent = True
         return True
 
-    def _goes_on(self, problem: str) -> bool:
+    def goes_on(self, problem: str) -> bool:
         """Whether a problem is finished although the time is over, because it has begun."""
         return problem in self._begun
 

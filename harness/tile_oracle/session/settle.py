@@ -99,7 +99,7 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
             (by_id[name], todo[name][0], max(int(latest.get(name, 0)), ROUND_FINAL) + 1 + turn)
             for name, turn in _in_turn(todo)
         ]
-        for problem in session.engine().remeasure_all(jobs, ends):
+        for problem in session.driver().remeasure_all(jobs, ends):
             rounds[problem.id] = rounds.get(problem.id, 0) + 1
     if not rounds:
         return Settlement(analysed)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tile_oracle.errors import HarnessError
-from tile_oracle.session.build_counts import CHANNEL, BuildCounts, BuildTeller
 from tile_oracle.session.display import Display
 from tile_oracle.session.pairs_by_name import PairsByName
 from tile_oracle.session.progress import Progress
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
     from tile_oracle.report.data import ReportData
     from tile_oracle.session.conclusion import Conclusion
     from tile_oracle.session.outcome import Outcome
-    from tile_oracle.session.scheduler import ProblemScheduling
     from tile_oracle.session.session import Session
-    from tile_oracle.session.stopped_workers import StoppedWorkers
 
 
 class SessionState:
@@ -46,10 +43,6 @@ class SessionState:
         self.progress = Progress()
         self.display = Display(config)
         self.signals = StopSignals()
-        self.stopped_workers: StoppedWorkers | None = None
-        self.build_counts = BuildCounts()
-        self.build_teller: BuildTeller | None = None
-        self.scheduler: ProblemScheduling | None = None
         self.pairs_by_name = PairsByName(session.plan, str(config.getoption("keyword", "") or ""))
         self.is_worker = hasattr(config, "workerinput")
         self.is_controller = not self.is_worker and config.getoption("dist", "no") != "no"
@@ -84,17 +77,6 @@ class SessionState:
             from tile_oracle.problem import problem_from_id
 
             self.progress.plan(listed, {name: problem_from_id(name).flops for name in self.selected})
-
-    def tell_builds(self) -> None:
-        """In a worker: sends the number of built kernels to the controller, until `builds_told`."""
-        if self.is_worker and self.build_teller is None:
-            channel = self.config.workerinput[CHANNEL]  # type: ignore[attr-defined]
-            self.build_teller = BuildTeller(channel, self.session.built, self.session.to_build())
-
-    def builds_told(self) -> None:
-        """Stop sending the number of built kernels: the first pair is being measured."""
-        if self.build_teller is not None:
-            self.build_teller.end()
 
     def open_run(self) -> Run:
         """The run's folder, made or found at the first call. Raises UsageError."""

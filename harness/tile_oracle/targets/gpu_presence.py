@@ -99,6 +99,8 @@ def _kfd_archs() -> list[str]:
     return archs
 
 
+DEVICE_NUMBER = "TILE_ORACLE_DEVICE_NUMBER"
+"""The environment variable with the number of a process's device, from 0."""
 _VERSION = re.compile(r"^gfx_target_version (\d+)$", re.MULTILINE)
 
 
@@ -116,11 +118,12 @@ def _arch_of(properties: Path) -> str:
 def visible_device(variable: str, devices: int) -> str:
     """The value of `variable` (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) for this process's worker.
 
-    Under pytest-xdist, its workers get one device each, in turn; otherwise "", which leaves the variable as
-    it is.
+    Several devices of a session, and workers of pytest-xdist, get one each, in turn; otherwise "", which
+    leaves the variable as it is.
     """
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-    if not worker.startswith("gw") or not worker[2:].isdigit():
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    number = os.environ.get(DEVICE_NUMBER, worker)
+    if not number.isdigit():
         return ""
     allowed = _listed(variable)
     if variable == "HIP_VISIBLE_DEVICES":
@@ -128,7 +131,7 @@ def visible_device(variable: str, devices: int) -> str:
         allowed = allowed or _listed("CUDA_VISIBLE_DEVICES")
         devices = len(_listed("ROCR_VISIBLE_DEVICES")) or devices
     choices = allowed or [str(number) for number in range(devices)]
-    return choices[int(worker[2:]) % len(choices)] if len(choices) > 1 else ""
+    return choices[int(number) % len(choices)] if len(choices) > 1 else ""
 
 
 def _listed(variable: str) -> list[str]:

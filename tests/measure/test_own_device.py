@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 from evil_target import NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
+from tests.measure.own_driver import own_driver
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.errors import KernelError, RecordError
-from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.service import MeasureService
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
@@ -41,14 +40,15 @@ class Session:
         self.run = open_run(reports, {"a": 1}, stem="s", name="mine", resume=True)
         self.log = RunLog(self.run, f"w{len(list(self.run.folder.rglob('*')))}")
         self.supervisor = Supervisor(EvilTarget(builder), SETTINGS, self.run.measurements)
-        self.seen: list[Measurement] = []
-        self.service = MeasureService(
-            self.supervisor, lambda problem: plan, self.log, watch=self.seen.append, **options
-        )
+        self.driver = own_driver(self.supervisor, [PROBLEM, OTHER], plan, self.log, **options)
+
+    def rows(self) -> list[str]:
+        """The problems of the rows that are recorded so far."""
+        return [row["problem"] for row in RunLog(self.run, "reader").known(PROBLEM.id)]
 
     def close(self) -> pd.DataFrame:
+        self.driver.abandon()
         self.log.close()
-        self.supervisor.close()
         return pd.read_parquet(self.run.measurements)
 
 
@@ -75,12 +75,12 @@ def rounds(table: pd.DataFrame) -> dict[int, int]:
 @pytest.mark.slow
 def test_each_pair_is_measured_once_and_the_leaders_again(open_session: Callable[..., Session]) -> None:
     session = open_session()
-    first = [session.service.measure(PROBLEM, kernel) for kernel in KERNELS]
-    again = [session.service.measure(PROBLEM, kernel) for kernel in reversed(KERNELS)]
+    first = [session.driver.measure(PROBLEM, kernel) for kernel in KERNELS]
+    again = [session.driver.measure(PROBLEM, kernel) for kernel in reversed(KERNELS)]
     assert first == again[::-1]
     assert [m.kernel for m in first] == KERNELS
     assert all(m.ok and not m.resumed and m.sample_ms == () for m in first)
-    assert len(session.seen) == 6
+    assert len(session.rows()) == 6
     table = session.close()
     assert rounds(table) == {0: 3, 1: 3}
     row = table[(table["kernel"] == KERNELS[1].name) & (table["round"] == 0)].iloc[0]
@@ -99,20 +99,20 @@ def test_a_kernel_asked_for_out_of_order_comes_from_the_same_sweep(
     open_session: Callable[..., Session],
 ) -> None:
     session = open_session()
-    last = session.service.measure(PROBLEM, KERNELS[2])
-    assert session.service.measure(PROBLEM, KERNELS[0]).ok
-    assert session.service.measure(PROBLEM, KERNELS[2]) is last
+    last = session.driver.measure(PROBLEM, KERNELS[2])
+    assert session.driver.measure(PROBLEM, KERNELS[0]).ok
+    assert session.driver.measure(PROBLEM, KERNELS[2]) is last
     assert rounds(session.close()) == {0: 3, 1: 3}
 
 
 def test_moving_to_another_problem_finishes_the_current_one(open_session: Callable[..., Session]) -> None:
     session = open_session()
-    session.service.measure(PROBLEM, KERNELS[0])
-    assert len(session.seen) < 6
-    session.service.measure(OTHER, KERNELS[0])
-    assert [m.problem for m in session.seen[:6]] == [PROBLEM] * 6
-    assert session.service.measure(PROBLEM, KERNELS[1]).ok  # done by then
-    session.service.finish()
+    session.driver.measure(PROBLEM, KERNELS[0])
+    assert len(session.rows()) < 6
+    session.driver.measure(OTHER, KERNELS[0])
+    assert len(session.rows()) == 6
+    assert session.driver.measure(PROBLEM, KERNELS[1]).ok  # done by then
+    session.driver.wait()
     assert rounds(session.close()) == {0: 6, 1: 6}
 
 
@@ -120,28 +120,28 @@ def test_unplanned_kernels_are_measured_once(open_session: Callable[..., Session
     """As in a user's own test with a kernel of its own."""
     session = open_session(plan=[])
     for kernel in (*KERNELS, *KERNELS):
-        assert session.service.measure(PROBLEM, kernel).ok
+        assert session.driver.measure(PROBLEM, kernel).ok
     assert rounds(session.close()) == {0: 3, 1: 3}
     resumed = open_session(plan=[])
     for kernel in KERNELS:
-        assert resumed.service.measure(PROBLEM, kernel).resumed
+        assert resumed.driver.measure(PROBLEM, kernel).resumed
     assert rounds(resumed.close()) == {0: 3, 1: 3}
 
 
 @pytest.mark.slow
 def test_a_resumed_run_measures_only_missing_pairs(open_session: Callable[..., Session]) -> None:
     session = open_session(plan=[*KERNELS[:2], evil_kernel("wrong")])
-    before = {k: session.service.measure(PROBLEM, k) for k in (*KERNELS[:2], evil_kernel("wrong"))}
+    before = {k: session.driver.measure(PROBLEM, k) for k in (*KERNELS[:2], evil_kernel("wrong"))}
     session.close()
     resumed = open_session(plan=[*KERNELS, evil_kernel("wrong")])
     for kernel, measurement in before.items():
-        known = resumed.service.measure(PROBLEM, kernel)
+        known = resumed.driver.measure(PROBLEM, kernel)
         assert known.resumed
         for name in ("status", "detail", "round", "samples", "check", "check_points"):
             assert getattr(known, name) == getattr(measurement, name)
         for name in ("latency_ms", "latency_min_ms", "spread", "tflops"):
             assert getattr(known, name) == pytest.approx(getattr(measurement, name), nan_ok=True)
-    assert not resumed.service.measure(PROBLEM, KERNELS[2]).resumed
+    assert not resumed.driver.measure(PROBLEM, KERNELS[2]).resumed
     assert rounds(resumed.close()) == {0: 4, 1: 3}
 
 
@@ -150,14 +150,13 @@ def test_resume_measures_leaders_that_a_killed_run_missed(
     open_session: Callable[..., Session],
 ) -> None:
     session = open_session()
-    session.service.measure(PROBLEM, KERNELS[0])
-    for kernel in KERNELS:
-        if session.service._results.find(PROBLEM, kernel) is None:
-            session.service._take_next()
-    session.service.abandon()  # before the final round
+    session.driver.measure(PROBLEM, KERNELS[0])
+    while session.driver._results.missing(PROBLEM.id, KERNELS):
+        session.driver._wait()
+    session.driver.abandon()  # before the final round
     assert rounds(session.close()) == {0: 3}
     resumed = open_session()
-    assert all(resumed.service.measure(PROBLEM, kernel).resumed for kernel in KERNELS)
+    assert all(resumed.driver.measure(PROBLEM, kernel).resumed for kernel in KERNELS)
     assert rounds(resumed.close()) == {0: 3, 1: 3}
 
 
@@ -165,25 +164,14 @@ def test_resume_measures_leaders_that_a_killed_run_missed(
 def test_pairs_of_a_lost_device_are_measured_again_on_resume(open_session: Callable[..., Session]) -> None:
     session = open_session()
     session.supervisor._link.lost = "unplugged"
-    lost = [session.service.measure(PROBLEM, kernel).status for kernel in KERNELS]
+    lost = [session.driver.measure(PROBLEM, kernel).status for kernel in KERNELS]
     assert lost == ["device_lost"] * 3
     assert session.close()["status"].tolist() == ["device_lost"] * 3
     resumed = open_session()
-    assert all(resumed.service.measure(PROBLEM, kernel).ok for kernel in KERNELS)
+    assert all(resumed.driver.measure(PROBLEM, kernel).ok for kernel in KERNELS)
     table = resumed.close()
     assert rounds(table) == {0: 3, 1: 3}
     assert set(table["status"]) == {"ok"}
-
-
-@pytest.mark.slow
-def test_after_abandoning_the_rest_can_still_be_measured(open_session: Callable[..., Session]) -> None:
-    session = open_session()
-    session.service.measure(PROBLEM, KERNELS[0])
-    session.service.abandon()
-    assert session.service.measure(OTHER, KERNELS[1]).ok
-    assert session.service.measure(PROBLEM, KERNELS[2]).ok
-    session.service.finish()
-    assert rounds(session.close()) == {0: 6, 1: 6}
 
 
 @pytest.mark.slow
@@ -192,15 +180,18 @@ def test_a_result_that_cannot_be_recorded_is_an_error_and_is_measured_again(
 ) -> None:
     session = open_session()
 
-    def refuse(row: object) -> None:
+    def refuse(lines: object) -> None:
         raise RecordError("cannot record: the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(session.log, "append", refuse)
-        with pytest.raises(RecordError, match="the disk is full"):
-            session.service.measure(PROBLEM, KERNELS[0])
-    assert [session.service.measure(PROBLEM, kernel).ok for kernel in KERNELS] == [True] * 3
-    assert rounds(session.close()) == {0: 3, 1: 3}
+        patch.setattr(session.log, "append_lines", refuse)
+        for _ in range(2):  # what could not be recorded is no result
+            with pytest.raises(RecordError, match="the disk is full"):
+                session.driver.measure(PROBLEM, KERNELS[0])
+    assert session.close().empty
+    resumed = open_session()
+    assert [resumed.driver.measure(PROBLEM, kernel).resumed for kernel in KERNELS] == [False] * 3
+    assert rounds(resumed.close()) == {0: 3, 1: 3}
 
 
 def test_a_kernel_of_another_kind_is_refused(open_session: Callable[..., Session]) -> None:
@@ -209,12 +200,12 @@ def test_a_kernel_of_another_kind_is_refused(open_session: Callable[..., Session
     with pytest.raises(
         KernelError, match=r"is not for bwd_data-fp32-.*: direction, dtype and rank must be equal"
     ):
-        session.service.measure(problem, KERNELS[0])
+        session.driver.measure(problem, KERNELS[0])
 
 
 def test_samples_are_kept_when_asked_for(open_session: Callable[..., Session]) -> None:
     session = open_session(keep_samples=True)
-    measurement = session.service.measure(PROBLEM, KERNELS[0])
+    measurement = session.driver.measure(PROBLEM, KERNELS[0])
     assert len(measurement.sample_ms) == measurement.samples > 0
 
 
@@ -225,7 +216,7 @@ def test_statuses_other_than_ok_are_recorded_with_their_detail_and_no_times(
     kernels = [evil_kernel(mode) for mode in ("segfault", "wrong", "refuses", "compile_error")]
     session = open_session(plan=[KERNELS[0], *kernels])
     for kernel in kernels:
-        session.service.measure(PROBLEM, kernel)
+        session.driver.measure(PROBLEM, kernel)
     table = session.close().set_index("kernel")
     failed = table.loc[[kernel.name for kernel in kernels]]
     assert failed["status"].tolist() == ["crash", "wrong", "unsupported", "build_error"]

@@ -1,0 +1,67 @@
+"""The device of this process: it measures while it is asked for events, and so needs no thread."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from tile_oracle.measure.assignments import Ended, Message, Opened, Shipment, Work
+from tile_oracle.measure.device_progress import DeviceProgress, Snapshot
+from tile_oracle.measure.engine import Event, Joined, Told
+from tile_oracle.measure.measuring import Measuring
+from tile_oracle.measure.supervisor import Supervisor
+
+_NAME = "this process"
+
+
+class OwnDevice:
+    """See tile_oracle.measure.engine.Engine."""
+
+    def __init__(
+        self, supervisor: Supervisor, run: str, *, keep_samples: bool = False, twins_once: bool = True
+    ) -> None:
+        """run, keep_samples, twins_once: see Measuring."""
+        self._supervisor = supervisor
+        self._measuring = Measuring(
+            supervisor, run, keep_samples=keep_samples, twins_once=twins_once, elsewhere=False
+        )
+        self._is_open = False
+        self._going: Iterator[Message] | None = None
+
+    def events(self, wait_s: float) -> list[Event]:
+        """The next row of the assignment. Raises HarnessError when nothing can be measured."""
+        if not self._is_open:
+            device = self._supervisor.open()
+            self._is_open = True
+            return [Joined(_NAME, Opened(device.name, device.driver, socket.gethostname(), os.getpid()))]
+        if self._going is None:
+            return []
+        going, self._going = self._going, None
+        message = next(going)
+        if not isinstance(message, Ended):
+            self._going = going
+        return [Told(_NAME, [message])]
+
+    def assign(self, device: str, work: Work) -> None:
+        self._going = self._measuring.messages(work)
+
+    def withdraw(self, device: str, number: int, kernels: Sequence[str]) -> None:
+        self._measuring.withdraw(number, kernels)
+
+    def drop(self, device: str, *, again: bool) -> None:
+        self._is_open = self._is_open and not again
+
+    def ship(self, shipment: Shipment) -> Any:
+        return None
+
+    def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
+        return
+
+    def waiting(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        self._going = None
+        self._supervisor.close()
