@@ -43,7 +43,8 @@ class Measuring:
     complete: bool = False
 
     def __post_init__(self) -> None:
-        search = [str(Path(tile_oracle.__file__).parent.parent), str(Path(evil_target.__file__).parent)]
+        packages = (Path(tile_oracle.__file__).parent.parent, Path(evil_target.__file__).parent)
+        search = [*map(str, packages), str(SCRIPT.parents[2])]
         self.process = subprocess.Popen(
             [sys.executable, SCRIPT, self.evil_folder, self.reports, str(self.problems), str(KERNELS)],
             stdin=subprocess.DEVNULL,
