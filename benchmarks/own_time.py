@@ -70,7 +70,7 @@ def measure(problem_count: int, build_dir: Path) -> dict[str, float]:
         problem_type("forward", "fp32", 2, 1, 8, 8, 1, 4 + i % 16, 4 + i // 16, 3, 3, pad_h=1, pad_w=1)
         for i in range(problem_count + 1)
     ]
-    targets, run = _module("target"), _module("record.run")
+    targets, run = _module("targets"), _module("record.run")
     target, _ = targets.resolve_target("cpu", targets.TargetOptions(build_dir=build_dir))
     kernels = _module("pool").kernel_pool("forward", "fp32", 2, arch="cpu", rules="tiny")
     with tempfile.TemporaryDirectory() as reports:
@@ -80,20 +80,36 @@ def measure(problem_count: int, build_dir: Path) -> dict[str, float]:
         settings = _module("measure.sweep_settings").SweepSettings(timing=timing)
         supervisor_type = _module("measure.supervisor").Supervisor
         supervisor = supervisor_type(target, settings, opened.measurements)
-        service = _module("measure.service").MeasureService(supervisor, lambda problem: kernels, log)
+        pair = _measure(supervisor, problems, kernels, log)
         importlib.import_module("pandas")  # as in a session; pyarrow would import it in the first part
         for kernel in kernels:  # compiles, starts the worker and loads the kernels
-            assert service.measure(problems[0], kernel).status in ("ok", "noisy")
+            assert pair(problems[0], kernel).status in ("ok", "noisy")
         before = _cpu_s()
         for problem in problems[1:]:
             for kernel in kernels:
-                service.measure(problem, kernel)
+                pair(problem, kernel)
         spent = _cpu_s() - before
         log.close()
         supervisor.close()
         target.close()
     pairs = problem_count * len(kernels)
     return {"own_ms_a_pair": 1e3 * spent / pairs, "clock_check_us": _clock_check_us(), "pairs": pairs}
+
+
+def _measure(supervisor: Any, problems: Any, kernels: Any, log: Any) -> Any:
+    """`measure(problem, kernel)` of the version: its driver, or in earlier ones its service."""
+    try:
+        engine = _module("measure.own_device").OwnDevice(supervisor, log.run.name)
+    except ModuleNotFoundError:
+        return _module("measure.service").MeasureService(supervisor, lambda problem: kernels, log).measure
+    driver_of, builds = _module("measure.driver"), _module("measure.builds")
+    questions = driver_of.Questions(lambda kind: lambda problem: (), supervisor.row_of)
+    builds = builds.BuiltThere(supervisor.target)
+    driver = driver_of.Driver(
+        engine, builds, log, questions, supervisor.settings, in_order=True, in_turn=True
+    )
+    driver.start(driver_of.ProblemTask(problem, kernels, 1.0) for problem in problems)
+    return driver.measure
 
 
 def _clock_check_us() -> float:

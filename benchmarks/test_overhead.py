@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tile_oracle.measure.service import MeasureService
+from tests.measure.own_driver import own_driver
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
@@ -127,8 +127,8 @@ def test_own_time_a_pair_of_a_session(benchmark: Any, tmp_path: Path) -> None:
     }
 
 
-def test_own_time_a_pair_of_the_service(benchmark: Any, tmp_path: Path) -> None:
-    """MeasureService without pytest: worker, protocol, check, record."""
+def test_own_time_a_pair_of_the_driver(benchmark: Any, tmp_path: Path) -> None:
+    """The driver without pytest: worker, protocol, check, record."""
     target, _ = resolve_target("cpu", TargetOptions(build_dir=tmp_path / "build"))
     kernels = kernel_pool("forward", "fp32", 2, arch="cpu", rules="default")
     for kernel in kernels:
@@ -136,16 +136,16 @@ def test_own_time_a_pair_of_the_service(benchmark: Any, tmp_path: Path) -> None:
     run = open_run(tmp_path / "reports", {}, stem="overhead", name=None, resume=False)
     log = RunLog(run, "main")
     supervisor = Supervisor(target, SweepSettings(timing=TimingPlan(budget_ms=20.0)), run.measurements)
-    service = MeasureService(supervisor, lambda problem: kernels, log)
     warm, *problems = tiny_problems(61)
+    driver = own_driver(supervisor, [warm, *problems], kernels, log)
     for kernel in kernels:
-        assert service.measure(warm, kernel).status in ("ok", "noisy")
+        assert driver.measure(warm, kernel).status in ("ok", "noisy")
     before = supervisor.kernel_seconds
 
     def sweep() -> None:
         for problem in problems:
             for kernel in kernels:
-                service.measure(problem, kernel)
+                driver.measure(problem, kernel)
 
     began = time.monotonic()
     benchmark.pedantic(sweep, rounds=1)

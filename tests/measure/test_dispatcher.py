@@ -315,33 +315,6 @@ def test_a_problem_is_added_once() -> None:
         fleet.dispatcher.add(Task("p0", ["k"]))
 
 
-def test_a_device_that_asks_ahead_has_two_parts_and_the_rest_of_both_goes_on_when_it_dies() -> None:
-    fleet = Fleet(tasks(3, 2))
-    fleet.join("a")
-    first, second = (fleet.dispatcher.ahead("a", 0.0) for _ in range(2))
-    assert first is not None
-    assert second is not None
-    assert (first.problem, second.problem) == ("p0", "p1")
-    assert fleet.dispatcher.ahead("a", 0.0) is None
-    assert not fleet.dispatcher.waiting
-    assert fleet.dispatcher.finished("a", first.number, "k0")
-    fleet.dispatcher.gone("a", 0.0, died=False)
-    assert fleet.dispatcher.waiting
-    fleet.join("b")
-    parts = [fleet.dispatcher.ahead("b", 0.0) for _ in range(2)]
-    assert [(one.problem, one.kernels) for one in parts if one] == [
-        ("p0", ("k1", "k2")),
-        ("p1", ("k0", "k1")),
-    ]
-    for one in parts:
-        assert one is not None
-        for kernel in one.kernels:
-            assert fleet.dispatcher.finished("b", one.number, kernel)
-        assert fleet.dispatcher.ended("b", one.number, 0.0)
-    assert fleet.dispatcher.complete
-    assert fleet.dispatcher.orders(0.0) == []
-
-
 def test_leaders_are_timed_again_by_the_device_that_measured_the_problem() -> None:
     fleet = Fleet(tasks(2, 2))
     fleet.join("a")

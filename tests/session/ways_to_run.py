@@ -132,7 +132,6 @@ WAYS = (
     ),
     Way("Ctrl-C in one of the project's tests", 2, "nothing-measured", "tests", own=STOPS),
     Way("a path that is not there", 4, "nothing-measured", "no_such_tests"),
-    Way("`--benchmark-only -n 2`", 4, "", "--benchmark-only -n 2"),
     Way("`--dist each -n 2`", 4, "", "--dist each -n 2"),
     Way("`-p no:tile_oracle`", 4, "", "-p no:tile_oracle"),
     # ---- no verdict ----
@@ -171,7 +170,7 @@ WAYS = (
     ),
     Way("`tests`, which measure one problem themselves", 12, "incomplete", "tests -k PROBLEM", own=MEASURES),
     # ---- nothing ----
-    Way("`--benchmark-only`", 16, "nothing-measured", "--benchmark-only", is_quick=True),
+    Way("`--benchmark-only -n 2`", 16, "nothing-measured", "--benchmark-only -n 2", is_quick=True),
     Way(
         "`PYTEST_ADDOPTS=--benchmark-only`",
         16,

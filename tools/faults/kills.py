@@ -1,4 +1,4 @@
-"""Kills or stops processes at random moments: pytest, xdist workers, the measuring worker, compilers, merge.
+"""Kills or stops processes at random moments: pytest, devices, xdist workers, measuring workers, compilers.
 
 A trial is one run of a small session. Some of its processes are killed (SIGKILL) or stopped (SIGSTOP, later
 continued or killed), and the run is resumed until it completes. The run's records are copied before each
@@ -48,8 +48,8 @@ SESSION = (
 )
 ONE_KERNEL = ("--kernel-filter", "tile_m == 16 and pipeline == 'basic_v1'")
 """For the sessions that compile, because compilation dominates their time."""
-WORKERS = (0, 0, 1, 2)
-"""Number of xdist workers, drawn for each trial; 0: without xdist."""
+WAYS: tuple[tuple[str, ...], ...] = ((), (), ("-n2",), ("test_own.py", "-n2", "--max-worker-restart=40"))
+"""Drawn for each trial: the device of the session's process, two devices, workers of pytest-xdist beside."""
 COMPILING = 0.03
 """Fraction of the trials that begin with an empty kernel cache."""
 MERGES = 0.15
@@ -62,7 +62,7 @@ ORPHAN_LIMIT_S = 60.0
 """A process that outlives its session by more than this is an orphan."""
 MARK = "TILE_ORACLE_FAULTS"
 """Environment variable that all processes of a trial inherit."""
-_WEIGHTS = {"pytest": 2, "worker": 8, "guardian": 8, "measuring": 8, "compiler": 8, "all": 1}
+_WEIGHTS = {"pytest": 2, "device": 8, "worker": 8, "guardian": 8, "measuring": 8, "compiler": 8, "all": 1}
 """Relative frequency of each kind of victim. A fault of pytest or of "all" at once usually ends a session."""
 
 
@@ -86,15 +86,15 @@ class Trial:
         self.mark = uuid.uuid4().hex
         self.measured_all = False
         self.compiles = self.chance.random() < COMPILING
-        workers = self.chance.choice(WORKERS)
         self.arguments = [
             *plugin_options(),
             *SESSION,
             *(ONE_KERNEL if self.compiles else ()),
-            *([f"-n{workers}", "--max-worker-restart=40"] if workers else ()),
+            *self.chance.choice(WAYS),
         ]
         self.folder.mkdir(parents=True)
         (self.folder / "pytest.ini").write_text("[pytest]\n")
+        (self.folder / "test_own.py").write_text("def test_own():\n    pass\n")
         (self.folder / "small.csv").write_text("\n".join(["N,C,K,Hi,Wi,Y,X,dtype", *PROBLEMS, ""]))
         (self.folder / "tmp").mkdir()
         if self.compiles:
@@ -324,6 +324,8 @@ def _kind(command: bytes) -> str:
         return "guardian"
     if b"tile_oracle.device.worker" in command:
         return "measuring"
+    if b"tile_oracle.measure.device_process" in command:
+        return "device"
     if b"sys.stdin.readline" in command:
         return "worker"
     if b"\0pytest\0" in command:

@@ -1,9 +1,7 @@
 """Which device measures what: a state machine without clocks, threads or devices of its own.
 
-A device is whatever measures: a device of a fleet, or a worker of pytest-xdist, whose kernels are tests.
-
 Work comes in parts: some or all kernels of one problem. The part that a device has is its assignment. It has
-one at a time, unless it asks for the next one ahead. The part of a device that dies goes on elsewhere,
+one at a time. The part of a device that dies goes on elsewhere,
 without the pairs that it has finished. An idle device takes over half of the kernels that a straggler has
 left. A problem's leaders are measured again by one device: by the one that swept it, or, if several did, by
 one of them once all kernels have been swept.
@@ -128,7 +126,6 @@ class _Assignment:
 class _Device:
     name: str
     kind: str
-    assignments: dict[int, _Assignment] = field(default_factory=dict)
     usable: bool = True
     busy_s: float = 0.0
     pairs: int = 0
@@ -194,11 +191,6 @@ class Dispatcher:
     @property
     def pairs_left(self) -> int:
         return self._pairs_left
-
-    @property
-    def waiting(self) -> bool:
-        """Whether parts wait for a device."""
-        return any(queue.heap for queue in (*self._queues.values(), *self._near.values()))
 
     @property
     def problems_left(self) -> int:
@@ -268,7 +260,7 @@ class Dispatcher:
         one.usable = False
         self._usable[one.kind] -= 1
         self._kind_seen_s[one.kind] = now
-        for assignment in [*one.assignments.values()]:
+        for assignment in [held for held in self._assignments.values() if held.device == device]:
             self._release(assignment, now)
             self._go_on(assignment.part, died=died)
         self._idle.pop(device, None)
@@ -331,12 +323,6 @@ class Dispatcher:
                     no_straggler.add(device.kind)
         return orders
 
-    def ahead(self, device: str, now: float) -> Assign | None:
-        """An order for a device that has not ended its assignments yet; None if no part waits."""
-        one = self._devices[device]
-        part = self._next(one)
-        return None if part is None else self._assign(one, part, now)
-
     def _next(self, device: _Device) -> _Part | None:
         """The most urgent part that waits for the device, its kind, or any device."""
         own = (self._near.get(device.name), self._queues.get(device.kind), self._queues[None])
@@ -356,7 +342,7 @@ class Dispatcher:
         problem.kind, problem.home, problem.near, problem.fresh = device.kind, device.name, "", False
         finals = problem.open_parts == 1
         assignment = _Assignment(self._number(), part, device.name, finals, now)
-        device.assignments[assignment.number] = self._assignments[assignment.number] = assignment
+        self._assignments[assignment.number] = assignment
         self._idle.pop(device.name, None)
         return Assign(device.name, assignment.number, problem.name, tuple(part.remaining), finals)
 
@@ -451,9 +437,8 @@ class Dispatcher:
 
     def _release(self, assignment: _Assignment, now: float) -> None:
         device = self._devices[assignment.device]
-        del device.assignments[assignment.number], self._assignments[assignment.number]
-        if not device.assignments:
-            self._idle[device.name] = device
+        del self._assignments[assignment.number]
+        self._idle[device.name] = device
         device.busy_s += now - assignment.begun_s
 
     def _complete(self, problem: _Problem) -> None:

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import tile_oracle
-from tile_oracle.errors import HarnessError
+from tile_oracle.errors import DeviceMissingError, HarnessError
 from tile_oracle.measure.assignments import DeviceSettings, Message, Opened, Shipment, Work
 from tile_oracle.measure.device_progress import DeviceProgress, Snapshot
 from tile_oracle.measure.engine import Event, Gone, Joined, Told
@@ -115,13 +115,19 @@ class HostDevices:
 
     def __init__(self, settings: DeviceSettings, count: int) -> None:
         self._settings = settings
+        self._why: HarnessError = DeviceMissingError(
+            "no device of this machine is left; what was measured is recorded: --resume continues"
+        )
+        """Why the last device was given up."""
         self._slots = {one.name: one for one in map(_Slot, range(count))}
         self._told: SimpleQueue[tuple[_Process, str, Opened | list[Message] | str | HarnessError]] = (
             SimpleQueue()
         )
 
     def events(self, wait_s: float) -> list[Event]:
-        """Raises HarnessError when no device can be opened any more."""
+        """Raises HarnessError when every device was given up."""
+        if all(slot.given_up for slot in self._slots.values()):
+            raise self._why
         for slot in self._slots.values():
             if slot.process is None and not slot.given_up and time.monotonic() >= slot.restart_s:
                 slot.process = _Process(slot.number, self._settings)
@@ -157,9 +163,8 @@ class HostDevices:
             slot.deaths = 0 if told else slot.deaths
             return [Told(name, told)] if told else []
         slot.deaths += 1
+        self._why = told if isinstance(told, HarnessError) else DeviceMissingError(f"{name}: {told}")
         self.drop(name, again=isinstance(told, str) and slot.deaths < _SUCCESSIVE_DEATHS)
-        if isinstance(told, HarnessError) and all(one.given_up for one in self._slots.values()):
-            raise told
         return [Gone(name, str(told), died=isinstance(told, str))]
 
     def assign(self, device: str, work: Work) -> None:

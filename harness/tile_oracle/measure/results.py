@@ -1,6 +1,6 @@
 """What a run has of its problems: results of earlier sessions, new ones, and which leaders are left.
 
-The one book of everything that measures: a session's own device, a worker of pytest-xdist, a fleet's driver.
+The book of the driver.
 """
 
 from __future__ import annotations
