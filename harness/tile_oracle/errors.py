@@ -49,6 +49,10 @@ class TargetError(HarnessError):
     """A target is unknown, or this machine cannot run it."""
 
 
+class NotBegunError(HarnessError):
+    """The time was over before a device could begin the problem."""
+
+
 class DeviceMissingError(TargetError):
     """The target's device is missing or cannot be opened."""
 

@@ -149,13 +149,14 @@ def test_a_straggler_leaves_kernels_that_are_taken_over_and_the_leaders(
 ) -> None:
     runner.open()
     assert runner._measuring is not None
-    measurements = runner._measuring._measurements
+    sweeper = runner._measuring._sweeper
+    sweep = sweeper.sweep
 
-    def withdrawn_once_it_has_begun(work: Work, problem: Problem) -> Iterator[Measurement]:
-        runner.withdraw(work.number, [TWO[0].name])
-        return measurements(work, problem)
+    def withdrawn_once_it_has_begun(*given: Any, **options: Any) -> Iterator[Measurement]:
+        runner.withdraw(10, [TWO[0].name])
+        return sweep(*given, **options)
 
-    monkeypatch.setattr(runner._measuring, "_measurements", withdrawn_once_it_has_begun)
+    monkeypatch.setattr(sweeper, "sweep", withdrawn_once_it_has_begun)
     runner.assign(Work(10, PROBLEM.id, tuple(kernel.name for kernel in TWO)))
     *rows, ended = messages(runner)
     assert ended == Ended(10)

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.measure.simulated_engine import KERNELS, PROBLEMS, SimulatedFleet, result
-from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError, RecordError
+from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError, NotBegunError, RecordError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.assignments import Ended
-from tile_oracle.measure.driver import NotBegunError
 from tile_oracle.measure.engine import Gone, Told
 from tile_oracle.problem import problem_from_id
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from tile_oracle.errors import DeviceMissingError, HarnessError
+from tile_oracle.errors import DeviceMissingError, HarnessError, NotBegunError
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.assignments import Ended, Result, Row, Work
 from tile_oracle.measure.builds import Builds
@@ -38,10 +38,6 @@ _MOST_LOSSES = 3
 
 Picks = Callable[[Problem], Collection[Kernel]]
 """The kernels that are measured again with a problem's leaders."""
-
-
-class NotBegunError(HarnessError):
-    """The time was over before a device could begin the problem."""
 
 
 class Log(Recorded, Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import chain
 
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.measure.assignments import Ended, Message, Result, Row, Work
@@ -11,7 +12,7 @@ from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.results import not_run_again
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.twins import TwinSweeper
-from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.problem import problem_from_id
 from tile_oracle.record.journal_line import encode_line
 from tile_oracle.record.schema import ROUND_FINAL
 
@@ -53,7 +54,29 @@ class Measuring:
         """The rows of an assignment, and its end. Raises HarnessError when nothing can be measured."""
         self._work, self._withdrawn = work, frozenset()
         problem, attempts = problem_from_id(work.problem), self._supervisor.attempts
-        for one in self._measurements(work, problem):
+        known = [result.measurement(problem, parse_kernel_name(name)) for name, result in work.known]
+        kernels = [parse_kernel_name(name) for name in work.kernels]
+        deadly: list[Measurement] = []
+        if attempts is not None and attempts.careful(problem.id):
+            dead = [kernel for kernel in kernels if attempts.blamed(problem.id, kernel.name)]
+            deadly = [
+                not_run_again(problem, kernel, "the session died twice while it ran") for kernel in dead
+            ]
+            kernels = [kernel for kernel in kernels if kernel not in dead]
+        if work.again:
+            timed = [result.measurement(problem, parse_kernel_name(name)) for name, result in work.again]
+            found: Iterator[Measurement] = self._sweeper.remeasure(problem, timed, work.again_round, known)
+        else:
+            found = self._sweeper.sweep(
+                problem,
+                kernels,
+                [*known, *deadly],
+                picks=[parse_kernel_name(name) for name in work.picks],
+                keep_samples=self._keep_samples,
+                wanted=lambda kernel: not self._ends and kernel.name not in self._withdrawn,
+                finals=lambda: work.finals and not self._ends and not self._withdrawn,
+            )
+        for one in chain(deadly, found):
             if self._ends:
                 yield Ended(work.number, lost="closed")
                 return
@@ -70,27 +93,3 @@ class Measuring:
         if attempts is not None and work.finals and not (work.again or self._withdrawn):
             attempts.finished(problem.id)
         yield Ended(work.number, lost=(self._supervisor.lost or "") if self._elsewhere else "")
-
-    def _measurements(self, work: Work, problem: Problem) -> Iterator[Measurement]:
-        known = [result.measurement(problem, parse_kernel_name(name)) for name, result in work.known]
-        if work.again:
-            timed = [result.measurement(problem, parse_kernel_name(name)) for name, result in work.again]
-            yield from self._sweeper.remeasure(problem, timed, work.again_round, known)
-            return
-        kernels, attempts = [parse_kernel_name(name) for name in work.kernels], self._supervisor.attempts
-        if attempts is not None and attempts.careful(problem.id):
-            deadly = [kernel for kernel in kernels if attempts.blamed(problem.id, kernel.name)]
-            for kernel in deadly:
-                one = not_run_again(problem, kernel, "the session died twice while it ran")
-                known.append(one)
-                yield one
-            kernels = [kernel for kernel in kernels if kernel not in deadly]
-        yield from self._sweeper.sweep(
-            problem,
-            kernels,
-            known,
-            picks=[parse_kernel_name(name) for name in work.picks],
-            keep_samples=self._keep_samples,
-            wanted=lambda kernel: not self._ends and kernel.name not in self._withdrawn,
-            finals=lambda: work.finals and not self._ends and not self._withdrawn,
-        )

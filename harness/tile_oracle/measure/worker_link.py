@@ -16,7 +16,7 @@ from tile_oracle.errors import DeviceMissingError
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.measure.answer import has_spoilt_its_worker
 from tile_oracle.measure.child import Child
-from tile_oracle.measure.commands import Load, Open, Run, RunsKernels
+from tile_oracle.measure.commands import Load, Open, Run
 from tile_oracle.measure.containment import Containment, containment_for
 from tile_oracle.measure.live_worker import QUIET_LIMIT_S, LiveWorker, Silence
 from tile_oracle.measure.protocol import ChannelClosed, ChannelGarbled, Message
@@ -259,7 +259,7 @@ class WorkerLink:
         """How a known-good kernel fails now, or None."""
         try:
             self._load(problem)
-            self.send(Run(_PROBE, str(binary)))
+            self.worker.run(Run(_PROBE, str(binary)))
             answer = self.next_result(problem)
             if has_spoilt_its_worker(answer):
                 self.drop()
@@ -269,10 +269,11 @@ class WorkerLink:
             None if answer["status"] in ("ok", "noisy") else f"is now {answer['status']}: {answer['detail']}"
         )
 
-    def send(self, command: RunsKernels) -> None:
-        """Sends the worker a command that it answers with results."""
+    @property
+    def worker(self) -> LiveWorker:
+        """The worker, which `ready` has ensured."""
         assert self._worker is not None
-        self._worker.run(command)
+        return self._worker
 
     def next_result(self, problem: Problem) -> Message:
         """The result of the next finished kernel.

@@ -25,8 +25,8 @@ class AskingSession(LiveSession):
         super().__init__(*given, **process)
         self._channel = channel
 
-    def result(self, problem: Problem, kernel: Kernel) -> Measurement:
-        return cast(Measurement, self._ask("result", problem.id, kernel.name))
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
+        return cast(Measurement, self._ask("measure", problem.id, kernel.name))
 
     def goes_on(self, problem: str) -> bool:
         return bool(self._ask("goes_on", problem))
@@ -62,7 +62,7 @@ class Answers:
             if what == "goes_on":
                 answer = self._session.goes_on(problem)
             else:
-                answer = self._session.result(problem_from_id(problem), parse_kernel_name(*kernel))
+                answer = self._session.measure(problem_from_id(problem), parse_kernel_name(*kernel))
         except HarnessError as error:
             answer = error
         with suppress(OSError):  # the worker has died

@@ -11,8 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tile_oracle.compiling.kernel_source import NATIVE
 from tile_oracle.kernel import Kernel
 from tile_oracle.libraries.algorithms import Algorithms
@@ -20,7 +18,7 @@ from tile_oracle.libraries.ask import ask_library
 from tile_oracle.libraries.offers import Offers, load_offers, offers_file, save_offers
 from tile_oracle.measure.assignments import DeviceSettings
 from tile_oracle.measure.builds import Builds, BuiltThere
-from tile_oracle.measure.driver import Driver, NotBegunError, ProblemTask, Questions
+from tile_oracle.measure.driver import Driver, ProblemTask, Questions
 from tile_oracle.measure.engine import Engine
 from tile_oracle.measure.host_devices import HostDevices
 from tile_oracle.measure.measurement import Measurement
@@ -133,19 +131,8 @@ class LiveSession(Session):
         return run
 
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """The pair's measurement: new, from the problem's sweep, or from the resumed run.
-
-        Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
-        be measured or recorded any more.
-        """
-        try:
-            return self.result(problem, kernel)
-        except NotBegunError as error:
-            self.budget_spent = True
-            pytest.skip(str(error))
-
-    def result(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """As `measure`. Raises NotBegunError for a problem that begins no more."""
+        """The pair's measurement: new, from the problem's sweep, or from the resumed run. Raises what
+        Driver.measure raises, and other HarnessErrors when nothing can be measured or recorded any more."""
         return self._with_known_failure(self.driver().measure(problem, kernel))
 
     def driver(self) -> Driver:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError
+from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError, NotBegunError
 from tile_oracle.session import benchmark_bridge
 from tile_oracle.session.companions import check_companions
 from tile_oracle.session.items import params_of
@@ -49,12 +49,8 @@ class RunningHooks:
 
     def _prepare_for_the_end(self) -> None:
         """Makes this session end in order when its controller or its workers die."""
-        if self.state.is_worker:
-            from tile_oracle.session.signals import end_with_parent
-
-            end_with_parent()
-            return
-        self.state.signals.install()
+        if not self.state.is_worker:
+            self.state.signals.install()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
@@ -94,6 +90,9 @@ class RunningHooks:
             measurement = self.session.measure(problem, kernel)
         except KernelError:
             raise  # an error of the test itself
+        except NotBegunError as error:
+            self.session.budget_spent = True
+            pytest.skip(str(error))
         except HarnessError as error:
             self.state.device_missing |= isinstance(error, DeviceMissingError)
             # Nothing can be measured or recorded any more: all other tests would fail in the same way.

@@ -7,14 +7,10 @@ out, because SIGKILL usually follows SIGTERM after ten seconds.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import signal
 import threading
-from contextlib import suppress
 from types import FrameType
 
-_PR_SET_PDEATHSIG = 1
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -52,19 +48,3 @@ class StopSignals:
             return
         self.received = signal.Signals(number).name
         raise Stopped(f"stopped by {self.received}")
-
-
-def end_with_parent() -> None:
-    """Makes the kernel interrupt this process when its parent dies, for whatever reason.
-
-    Otherwise a worker of pytest-xdist would measure for up to 15 s more, while the run may already be
-    resumed.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell starts background jobs with SIGINT ignored.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    parent = os.getppid()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
-    if os.getppid() != parent:
-        raise Stopped("the pytest that started this worker has died")
