@@ -86,6 +86,21 @@ def test_long_problems_are_expected_to_take_longer(monkeypatch: pytest.MonkeyPat
     assert progress.time_left() == "0:02"
 
 
+def test_while_larger_problems_are_left_the_time_is_a_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its upper end: they reach half of the rate of the best kernel so far, and run five times."""
+    now = iter(range(1000))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
+    progress = Progress()
+    flops = {"short": 1e9, "long": 1e13}
+    progress.plan([(name, kernel) for name in flops for kernel in "abcd"], flops)
+    progress.finished(fact("short", "a", tflops=0.5), 1.0)
+    assert progress.time_left() == "0:06 to 13:25", "four times 200 s"
+    for kernel in "bcd":
+        progress.finished(fact("short", kernel, tflops=2.0), 1.0)
+    progress.finished(fact("long", "a", tflops=2.0), 1.0)
+    assert "to" not in progress.time_left()
+
+
 def test_what_other_workers_took_before_the_first_pair_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tile_oracle.session.time_left import Measured, Work, fit_pair_time, time_left_s
+from tile_oracle.session.time_left import Measured, Work, beyond_s, fit_pair_time, time_left_s
 from tile_oracle.terminal.progress_line import clock
 
 _NOT_GOOD = ("build_error", "wrong", "flaky", "crash", "timeout", "device_lost")
+_MUCH_LONGER = 1.2
+"""A time left is a range where its ends are this much apart."""
 _LEAST_SUBJECT = 12
 """A problem's name that is cut shorter tells nothing."""
 
@@ -172,11 +174,18 @@ class Progress:
         return self._paced_pairs / max(1e-9, last_s - self._started)
 
     def time_left(self) -> str:
-        """Estimated from the measured pairs, as m:ss or h:mm:ss. Does not grow while a pair takes its
-        time."""
+        """Estimated from the measured pairs, as m:ss or h:mm:ss, or as a range while larger problems are left
+        than were measured. Does not grow while a pair takes its time."""
         last_s = self._started if self._last_s is None else self._last_s
         problems = self._problems.values()
-        done = (Work(one.paced, one.flops) for one in problems if one.paced)
-        left = (Work(len(one.waiting), one.flops) for one in problems if one.waiting)
-        expected_s = time_left_s(self._expected, done, left, last_s - self._started)
-        return clock(max(0.0, expected_s - (time.monotonic() - last_s)))
+        done = [Work(one.paced, one.flops) for one in problems if one.paced]
+        left = [Work(len(one.waiting), one.flops) for one in problems if one.waiting]
+        elapsed_s, since_s = last_s - self._started, time.monotonic() - last_s
+        least_s = max(0.0, time_left_s(self._expected, done, left, elapsed_s) - since_s)
+        largest = max((one for one in problems if one.paced), key=lambda one: one.flops, default=None)
+        if largest is None:
+            return clock(least_s)
+        # Several workers share the time that the pairs took.
+        shared = min(1.0, elapsed_s / max(1e-9, sum(one.paced_s for one in problems)))
+        most_s = least_s + shared * beyond_s(left, largest.flops, largest.best_tflops)
+        return clock(least_s) if most_s <= _MUCH_LONGER * least_s else f"{clock(least_s)} to {clock(most_s)}"

@@ -154,6 +154,7 @@ class RunningHooks:
             f"tile-oracle: {sets} x {session.options.pool_name} ({kernels} kernels) = "
             f"{plan.pair_count} pairs{listed}",
             *session.header(),
+            *session.forecast(),
         ]
         chosen = [
             line

@@ -301,6 +301,10 @@ class Session(ABC):
         if self._run is not None and self._run.lock is not None:
             self._run.lock.release()
 
+    def forecast(self) -> list[str]:
+        """How long the session may take, and what is shorter, where that is long."""
+        return []
+
     # ---- description ------------------------------------------------------------------------
 
     @abstractmethod

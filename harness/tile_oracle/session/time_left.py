@@ -11,6 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+RUNS_OF_LONG = 5.0
+"""Runs of a kernel that takes longer than its budget of samples: checks, and two timed ones."""
+_TYPICAL = 0.5
+"""Of the best kernel's rate, that of the others of its pool in the mean."""
 _REWEIGHTINGS = 8
 _EXACT = 1e-6
 """A residual, relative to the median time of a pair, that counts as none."""
@@ -76,6 +80,15 @@ def time_left_s(expected: PairTime, done: Iterable[Work], left: Iterable[Work], 
     if of_done > 0:
         return elapsed_s * expected.of_all(left) / of_done
     return elapsed_s * sum(one.pairs for one in left) / max(1, sum(one.pairs for one in done))
+
+
+def beyond_s(left: Iterable[Work], most_flops: float, best_tflops: float) -> float:
+    """What work may take that is larger than all that was measured, more than the largest measured one: at
+    the rate of that one's kernels, which larger problems usually exceed. best_tflops: of its fastest."""
+    if not best_tflops > 0:
+        return 0.0
+    flops = sum(one.pairs * max(0.0, one.flops - most_flops) for one in left)
+    return RUNS_OF_LONG * flops / (_TYPICAL * best_tflops * 1e12)
 
 
 def _least_squares(measured: Sequence[Measured], weights: Sequence[float]) -> tuple[float, float]:
