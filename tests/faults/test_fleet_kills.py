@@ -19,6 +19,6 @@ def test_a_fleet_that_is_killed_loses_and_doubles_nothing(
 ) -> None:
     cache = Path(make_project().environment["TILE_ORACLE_CACHE"])
     monkeypatch.setenv("RAY_TMPDIR", "/tmp")  # pytest's own folders are too long for Ray's sockets
-    outcome = fleet_kills.run_in(tmp_path, cache, 4, 2)
+    outcome, _ = fleet_kills.run_in(tmp_path, cache, 4, 2)
     assert outcome.faults == 4
     assert not outcome.failures
