@@ -11,7 +11,7 @@ constexpr float leak = 0.01f;  // LEAK of harness/tile_oracle/model/network.py
 constexpr std::uint32_t largest_layer = 1u << 12, most_layers = 8;
 
 #if defined(__GNUC__) && !defined(TILE_ORACLE_PLAIN_LANES)
-typedef float Floats __attribute__((vector_size(4 * Network::block), aligned(4), may_alias));
+typedef float Floats __attribute__((vector_size(4 * Network::block), may_alias));
 #define TILE_ORACLE_LARGER(a, b) ((a) > (b) ? (a) : (b))
 #else
 // The same for compilers without vector types.
@@ -35,7 +35,7 @@ struct Floats {
     float& operator[](std::uint32_t i) { return at[i]; }
 };
 Floats TILE_ORACLE_LARGER(Floats a, const Floats& b) {
-    for (std::uint32_t i = 0; i < Network::block; ++i) a[i] = std::max(a[i], b[i]);
+    for (std::uint32_t i = 0; i < Network::block; ++i) a.at[i] = std::max(a.at[i], b.at[i]);
     return a;
 }
 #endif
@@ -82,17 +82,17 @@ const Floats* vectors(const float* at) { return reinterpret_cast<const Floats*>(
 Floats* vectors(float* at) { return reinterpret_cast<Floats*>(at); }
 
 /// Values of units, with zeros behind those of each row up to whole vectors.
-std::vector<float> in_vectors(const std::vector<float>& values, std::uint32_t units) {
+Aligned<float> in_vectors(const Aligned<float>& values, std::uint32_t units) {
     const std::size_t width = (units + Network::block - 1) / Network::block * Network::block;
-    std::vector<float> found(values.size() / units * width);
+    Aligned<float> found(values.size() / units * width);
     for (std::size_t i = 0; i < values.size(); ++i) found[i / units * width + i % units] = values[i];
     return found;
 }
 
-std::vector<float> finite(std::vector<float> values, std::size_t count) {
+Aligned<float> finite(const std::vector<float>& values, std::size_t count) {
     const bool good = std::all_of(values.begin(), values.end(), [](float v) { return v * 0.0f == 0.0f; });
     if (values.size() != count || !good) throw BadSelector("a network lacks weights");
-    return values;
+    return {values.begin(), values.end()};
 }
 
 }  // namespace
@@ -134,16 +134,19 @@ Network::Network(ByteReader& from, const Program& program) {
     if (n_layers == 2) layers[1].weights.resize(std::size_t(n_vectors) * block);
 }
 
-void Network::scores(const Program& program, const double* memory, std::vector<float>& work, double* out) const {
+void Network::scores(const Program& program, const double* memory, std::span<const std::uint32_t> rows,
+                     Aligned<float>& work, double* out) const {
+    static thread_local std::vector<std::uint8_t> summed;  // of each class
     static const Sums of = of_this_processor();
     const std::uint32_t first = n_vectors * block, n_joint = static_cast<std::uint32_t>(joint.size());
-    const std::size_t needed = std::size_t(first) * (n_classes + 1) + n_joint + 2 * std::size_t(block) * most_units;
+    const std::size_t of_blocks = std::size_t(block) * most_units;
+    const std::size_t needed = std::size_t(first) * (n_classes + 1) + 2 * of_blocks + std::size_t(n_joint) * n_classes;
     if (work.size() < needed) work.resize(needed);
     float* problem_sums = work.data();
     float* class_sums = problem_sums + first;  // (classes, first)
-    float* inputs = class_sums + std::size_t(first) * n_classes;
-    float* sums = inputs + n_joint;  // of a block of rows, (units, block)
-    float* next = sums + std::size_t(block) * most_units;
+    float* sums = class_sums + std::size_t(first) * n_classes;  // of a block of rows, (units, block)
+    float* next = sums + of_blocks;
+    float* inputs = next + of_blocks;  // (classes, joint)
 
     std::fill_n(problem_sums, first, 0.0f);
     for (std::size_t p = 0; p < of_problem.size(); ++p) {
@@ -151,26 +154,35 @@ void Network::scores(const Program& program, const double* memory, std::vector<f
         const float* weights = problem_weights.data() + p * first;
         for (std::uint32_t unit = 0; unit < first; ++unit) problem_sums[unit] += x * weights[unit];
     }
-    for (std::uint32_t c = 0; c < n_classes; ++c) {
-        for (std::uint32_t j = 0; j < n_joint; ++j)
-            inputs[j] = static_cast<float>(program.value(joint[j].operand, memory)[joint[j].class_of[c]]);
-        of.first_sums(inputs, n_joint, vectors(joint_weights.data()), n_vectors, vectors(problem_sums),
-                      vectors(class_sums + std::size_t(c) * first));
+    for (std::uint32_t j = 0; j < n_joint; ++j) {
+        const double* values = program.value(joint[j].operand, memory);
+        const std::uint32_t* class_of_class = joint[j].class_of.data();
+        for (std::uint32_t c = 0; c < n_classes; ++c)
+            inputs[std::size_t(c) * n_joint + j] = static_cast<float>(values[class_of_class[c]]);
     }
-    const auto of_class = [&](std::uint32_t row) { return class_sums + std::size_t(class_of[row]) * first; };
+    summed.assign(n_classes, 0);
+    const auto of_class = [&](std::uint32_t row) {
+        const std::size_t c = class_of[row];
+        if (!summed[c])
+            of.first_sums(inputs + c * n_joint, n_joint, vectors(joint_weights.data()), n_vectors, vectors(problem_sums),
+                          vectors(class_sums + c * first));
+        summed[c] = 1;
+        return class_sums + c * first;
+    };
     const auto of_kernel = [&](std::uint32_t row) { return kernel_sums.data() + std::size_t(row) * first; };
     if (layers.size() == 2) {
-        for (std::uint32_t row = 0; row < n_rows; ++row)
+        for (const std::uint32_t row : rows)
             out[row] += layers[1].bias[0] + of.output(vectors(of_kernel(row)), vectors(of_class(row)),
                                                       vectors(layers[1].weights.data()), n_vectors);
         return;
     }
-    for (std::uint32_t begin = 0; begin < n_rows; begin += block) {
-        const std::uint32_t rows = std::min(block, n_rows - begin), n_units = layers[0].units;
-        if (rows < block) std::fill_n(sums, std::size_t(block) * n_units, 0.0f);
-        for (std::uint32_t row = 0; row < rows; ++row) {
-            const float *one = of_kernel(begin + row), *other = of_class(begin + row);
-            for (std::uint32_t i = 0; i < n_units; ++i) sums[i * block + row] = one[i] + other[i];
+    for (std::size_t begin = 0; begin < rows.size(); begin += block) {
+        const auto some = rows.subspan(begin, std::min<std::size_t>(block, rows.size() - begin));
+        const std::uint32_t n_units = layers[0].units;
+        if (some.size() < block) std::fill_n(sums, std::size_t(block) * n_units, 0.0f);
+        for (std::uint32_t place = 0; place < some.size(); ++place) {
+            const float *one = of_kernel(some[place]), *other = of_class(some[place]);
+            for (std::uint32_t i = 0; i < n_units; ++i) sums[i * block + place] = one[i] + other[i];
         }
         float *from = sums, *to = next;
         for (std::size_t i = 1; i < layers.size(); ++i) {
@@ -180,7 +192,7 @@ void Network::scores(const Program& program, const double* memory, std::vector<f
             of.add_inputs(from, n_inputs, layers[i].weights.data(), n_outputs, to);
             std::swap(from, to);
         }
-        for (std::uint32_t row = 0; row < rows; ++row) out[begin + row] += from[row];
+        for (std::uint32_t place = 0; place < some.size(); ++place) out[some[place]] += from[place];
     }
 }
 

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "aligned.hpp"
 #include "column.hpp"
 
 namespace tile_oracle {
@@ -14,7 +16,7 @@ struct Network {
     /// One layer. weights: of the first input for all units, then of the second, ...
     struct Layer {
         std::uint32_t units;
-        std::vector<float> weights, bias;
+        Aligned<float> weights, bias;
     };
     /// Floats of a vector: rows that are scored together; the units of the first layer are filled up to whole vectors.
     static constexpr std::uint32_t block = 16;
@@ -22,13 +24,14 @@ struct Network {
     std::uint32_t n_rows, n_classes, n_vectors;
     std::vector<Column> of_problem, joint;
     std::vector<std::uint32_t> class_of;  // of each row
-    std::vector<float> kernel_sums, problem_weights, joint_weights;  // (rows or columns, units)
-    std::vector<Layer> layers;                                       // the first has no weights here
+    Aligned<float> kernel_sums, problem_weights, joint_weights;  // (rows or columns, units)
+    std::vector<Layer> layers;                                   // the first has no weights here
     std::uint32_t most_units;
 
     Network(ByteReader& from, const Program& program);
-    /// Adds the scores to `out`, which has room for n_rows. `work` grows to what it needs.
-    void scores(const Program& program, const double* memory, std::vector<float>& work, double* out) const;
+    /// Adds the scores of these rows to `out`, which has room for n_rows. `work` grows to what it needs.
+    void scores(const Program& program, const double* memory, std::span<const std::uint32_t> rows, Aligned<float>& work,
+                double* out) const;
     std::size_t bytes() const noexcept;
 };
 

@@ -18,31 +18,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <type_traits>
 #include <vector>
 
+#include "aligned.hpp"
 #include "tile_oracle/scorer.hpp"
 
 namespace tile_oracle {
-
-constexpr std::size_t alignment = 64;
-
-template <class T>
-struct AlignedAllocator {
-    using value_type = T;
-    AlignedAllocator() = default;
-    template <class U>
-    AlignedAllocator(const AlignedAllocator<U>&) noexcept {}
-    T* allocate(std::size_t n) {
-        return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{alignment}));
-    }
-    void deallocate(T* p, std::size_t) noexcept { ::operator delete(p, std::align_val_t{alignment}); }
-    friend bool operator==(const AlignedAllocator&, const AlignedAllocator&) { return true; }
-};
-
-template <class T>
-using Aligned = std::vector<T, AlignedAllocator<T>>;
 
 /// The first masks of every block: no candidate, every candidate.
 constexpr std::uint32_t mask_none = 0;

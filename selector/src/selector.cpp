@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -137,9 +138,11 @@ struct NetworkMember {
         if (n_rows == 0 || prior.size() > 1) throw BadSelector("networks correct one column");
     }
 
-    void log_times(const Program& program, const double* memory, std::vector<float>& work, double* out) const {
+    /// Of these rows; those of the others are of no use.
+    void log_times(const Program& program, const double* memory, std::span<const std::uint32_t> rows,
+                   Aligned<float>& work, double* out) const {
         std::fill_n(out, n_rows, 0.0);
-        for (const Network& one : networks) one.scores(program, memory, work, out);
+        for (const Network& one : networks) one.scores(program, memory, rows, work, out);
         for (std::uint32_t row = 0; row < n_rows; ++row) out[row] /= double(networks.size());
         for (const Column& one : prior) {
             const double* values = program.value(one.operand, memory);
@@ -172,10 +175,11 @@ enum class Level : std::uint32_t { as_it_is, least_is_zero, mean_of_absolute };
 /// Where a thread computes; grows to the largest selector that it has used.
 struct Workspace {
     std::vector<double> memory, raw, physical, network, constants, score, kernel_log_time;
-    std::vector<float> of_network;
+    Aligned<float> of_network;
     std::vector<std::vector<double>> trees, members;
     std::vector<const double*> class_values;
     std::vector<std::pair<double, std::uint32_t>> order;
+    std::vector<std::uint32_t> rows;
 };
 
 Workspace& workspace() {
@@ -219,6 +223,7 @@ struct Selector::Loaded {
     std::uint32_t n_distinct;
     std::vector<std::uint32_t> distinct_of;  // of each candidate
     std::vector<double> offsets;             // of each candidate, or none
+    std::vector<std::uint32_t> all;          // candidates
 
     explicit Loaded(ByteReader from) {
         operation = from.text();
@@ -245,6 +250,8 @@ struct Selector::Loaded {
         distinct_of = from.u32s();
         offsets = from.f64s();
         from.expect_end();
+        all.resize(names.size());
+        std::iota(all.begin(), all.end(), 0u);
         const auto under = [](const auto& values, std::size_t end) {
             return std::all_of(values.begin(), values.end(), [&](auto v) { return v < end; });
         };
@@ -255,8 +262,8 @@ struct Selector::Loaded {
             throw BadSelector("its members cannot be added up");
     }
 
-    /// ln(time) of every distinct kernel, in the thread's workspace.
-    const double* distinct_log_times(const double* values) const {
+    /// ln(time) of the distinct kernels of these candidates, in the thread's workspace.
+    const double* distinct_log_times(const double* values, std::span<const std::uint32_t> among) const {
         Workspace& w = workspace();
         double* memory = sized(w.memory, program->memory_size());
         std::copy_n(values, fields.size(), memory);
@@ -265,7 +272,11 @@ struct Selector::Loaded {
         if (w.trees.size() < trees.size()) w.trees.resize(trees.size());
         for (std::size_t i = 0; i < trees.size(); ++i) tree_scores(trees[i], memory, w, w.trees[i]);
         if (physical) physical->log_times(*program, memory, sized(w.physical, physical->n_rows));
-        if (network) network->log_times(*program, memory, w.of_network, sized(w.network, network->n_rows));
+        if (network) {
+            for (const Member& one : members)
+                if (one.network) rows_of(one, among, w.rows);
+            network->log_times(*program, memory, w.rows, w.of_network, sized(w.network, network->n_rows));
+        }
         if (w.members.size() < members.size()) w.members.resize(members.size());
         for (std::size_t i = 0; i < members.size(); ++i) member_scores(members[i], w, sized(w.members[i], n_distinct));
         double* score = sized(w.score, n_distinct);
@@ -274,18 +285,17 @@ struct Selector::Loaded {
             const double* one = w.members[weighed[i]].data();
             for (std::uint32_t k = 0; k < n_distinct; ++k) score[k] += weights[i] * one[k];
         }
-        put_at_level(w, score);
+        put_at_level(w, score, among);
         return score;
     }
 
     template <class Use>
-    void each_log_time(const double* values, Use&& use) const {
-        const double* score = distinct_log_times(values);
-        const std::uint32_t n = static_cast<std::uint32_t>(names.size());
+    void each_log_time(const double* values, std::span<const std::uint32_t> among, Use&& use) const {
+        const double* score = distinct_log_times(values, among);
         if (offsets.empty())
-            for (std::uint32_t i = 0; i < n; ++i) use(i, score[distinct_of[i]]);
+            for (const std::uint32_t i : among) use(i, score[distinct_of[i]]);
         else
-            for (std::uint32_t i = 0; i < n; ++i) use(i, score[distinct_of[i]] + offsets[i]);
+            for (const std::uint32_t i : among) use(i, score[distinct_of[i]] + offsets[i]);
     }
 
     /// Floating-point operations of the problem that this thread asked about last.
@@ -316,6 +326,15 @@ private:
         if (one.network) good = good && network && rows(one.network_row_of, network->n_rows);
         if (!good) throw BadSelector("a member cannot be right");
         return one;
+    }
+
+    /// The network's rows of these candidates, each once.
+    void rows_of(const Member& one, std::span<const std::uint32_t> among, std::vector<std::uint32_t>& rows) const {
+        rows.clear();
+        for (const std::uint32_t i : among) rows.push_back(one.network_row_of[distinct_of[i]]);
+        if (offsets.empty() && rows.size() == network->n_rows) return;
+        std::sort(rows.begin(), rows.end());
+        rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
     }
 
     void check_finite(const double* memory) const {
@@ -390,12 +409,12 @@ private:
     }
 
     /// Where only the order is predicted, the candidates' level; over candidates, as Ranker.log_time does.
-    void put_at_level(Workspace& w, double* score) const {
+    void put_at_level(Workspace& w, double* score, std::span<const std::uint32_t> among) const {
         if (level == Level::as_it_is) return;
         double shift = 0.0;
         if (level == Level::least_is_zero) {
             double least = std::numeric_limits<double>::infinity();
-            for (const std::uint32_t k : distinct_of) least = std::min(least, score[k]);
+            for (const std::uint32_t i : among) least = std::min(least, score[distinct_of[i]]);
             for (std::uint32_t k = 0; k < n_distinct; ++k) score[k] -= least;
             return;
         }
@@ -404,8 +423,8 @@ private:
         for (const std::uint32_t i : absolute)
             for (std::uint32_t k = 0; k < n_distinct; ++k) mean[k] += w.members[i][k];
         for (std::uint32_t k = 0; k < n_distinct; ++k) mean[k] = mean[k] / double(absolute.size()) - score[k];
-        for (const std::uint32_t k : distinct_of) shift += mean[k];
-        shift /= double(distinct_of.size());
+        for (const std::uint32_t i : among) shift += mean[distinct_of[i]];
+        shift /= double(among.size());
         for (std::uint32_t k = 0; k < n_distinct; ++k) score[k] += shift;
     }
 };
@@ -514,7 +533,7 @@ std::uint32_t Selector::pick(std::span<const double> values) const {
     want(values.size() == loaded_->fields.size(), "a problem has one value for each of its fields");
     std::uint32_t best = 0;
     double least = std::numeric_limits<double>::infinity();
-    loaded_->each_log_time(values.data(), [&](std::uint32_t kernel, double log_time) {
+    loaded_->each_log_time(values.data(), loaded_->all, [&](std::uint32_t kernel, double log_time) {
         if (log_time < least) {
             least = log_time;
             best = kernel;
@@ -526,7 +545,20 @@ std::uint32_t Selector::pick(std::span<const double> values) const {
 void Selector::log_times(std::span<const double> values, std::span<double> out) const {
     want(values.size() == loaded_->fields.size(), "a problem has one value for each of its fields");
     want(out.size() == size(), "there must be room for one value a candidate");
-    loaded_->each_log_time(values.data(), [&](std::uint32_t kernel, double log_time) { out[kernel] = log_time; });
+    loaded_->each_log_time(values.data(), loaded_->all,
+                           [&](std::uint32_t kernel, double log_time) { out[kernel] = log_time; });
+}
+
+void Selector::tflops(std::span<const double> values, std::span<const std::uint32_t> among,
+                      std::span<double> out) const {
+    want(values.size() == loaded_->fields.size(), "a problem has one value for each of its fields");
+    want(out.size() == among.size(), "there must be room for one value a candidate");
+    want(!among.empty() && std::all_of(among.begin(), among.end(), [&](auto one) { return one < size(); }),
+         "a candidate's number is not that of one");
+    std::size_t place = 0;
+    loaded_->each_log_time(values.data(), among, [&](std::uint32_t, double log_time) { out[place++] = log_time; });
+    const double flops = loaded_->last_flops();
+    for (double& value : out) value = Loaded::tflops_of(flops, value);
 }
 
 void Selector::tflops(std::span<const double> values, std::span<double> out) const {
@@ -540,7 +572,7 @@ std::vector<Ranked> Selector::rank(std::span<const double> values, std::uint32_t
     if (k == 0 || k > size()) k = size();
     auto& order = workspace().order;  // of equal times the first candidate is less
     order.resize(size());
-    loaded_->each_log_time(values.data(), [&](std::uint32_t kernel, double log_time) {
+    loaded_->each_log_time(values.data(), loaded_->all, [&](std::uint32_t kernel, double log_time) {
         order[kernel] = {log_time, kernel};
     });
     if (k < size()) std::nth_element(order.begin(), order.begin() + k, order.end());

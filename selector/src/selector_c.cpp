@@ -58,5 +58,9 @@ int to_selector_log_times(const to_selector* selector, const double* problem, do
 int to_selector_tflops(const to_selector* selector, const double* problem, double* out) {
     return done([&] { selector->selector.tflops(problem_at(selector, problem), {out, selector->selector.size()}); });
 }
+int to_selector_tflops_among(const to_selector* selector, const double* problem, const uint32_t* among, uint32_t n,
+                             double* out) {
+    return done([&] { selector->selector.tflops(problem_at(selector, problem), {among, n}, {out, n}); });
+}
 
 }  // extern "C"

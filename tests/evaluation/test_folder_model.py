@@ -12,11 +12,13 @@ import pytest
 
 from tile_oracle.evaluation import folder_model
 from tile_oracle.evaluation.folder_model import WORTH_COMPILING, FolderModel, pool_of
+from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import shipped_models
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import problem_from_id
+from tile_oracle.selector.ranker import NativeRanker
 
 FOLDER = shipped_models() / "grouped_conv_forward_bf16_gfx950"
 PROBLEMS = [
@@ -58,15 +60,35 @@ def test_a_machine_without_a_compiler_predicts_with_lightgbm(monkeypatch: pytest
     assert predicted(WORTH_COMPILING, kernels) == expected.ravel().tolist()
 
 
-def test_a_model_that_ranks_named_kernels_is_not_read_for_native_code(
+def test_kernels_by_name_are_read_once_for_all_problems_and_ranked_among_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Native code has no features of such kernels. To find that out for each problem's own pool, the whole
-    model was read again for each problem."""
-    monkeypatch.setattr(folder_model.NativeRanker, "load", None)
+    """A library offers other kernels for each problem: the level of a problem's scores is that of its own
+    pool. A later problem with kernels that were not read is no reason to read the model again."""
     kernels = pool_of_kind(GEMMS[0].kind, "sm_90", "tiny")
-    expected = Predictor.load(GEMM_FOLDER).predict(GEMMS, kernels)
-    assert predicted(WORTH_COMPILING, kernels, GEMM_FOLDER) == expected.ravel().tolist()
+    pools = {problem: kernels[place:-1] for place, problem in enumerate(GEMMS)}
+    predictor = Predictor.load(GEMM_FOLDER)
+    expected = np.concatenate(predictor.predict_each(GEMMS, list(pools.values())))
+    load, loaded = folder_model.NativeRanker.load, list[int]()
+    folder_model.native_library.load()
+
+    def counted(folder: Path, read: Sequence[Kernel], code: CodeTable) -> NativeRanker:
+        loaded.append(len(read))
+        return load(folder, read, code)
+
+    monkeypatch.setattr(folder_model.NativeRanker, "load", counted)
+    model = FolderModel(GEMM_FOLDER, 1)
+    for _ in range(2):
+        with monkeypatch.context() as only_native:
+            only_native.setattr(Predictor, "predict_each", None)
+            ranked, _ = model.rank(GEMMS, pools.__getitem__)
+        assert ranked is not None
+        assert ranked["predicted_tflops"].to_numpy() == pytest.approx(expected, rel=5e-5)
+    further = kernels[-1:]
+    ranked, _ = model.rank(GEMMS[:1], lambda _: further)
+    assert ranked is not None
+    assert ranked["predicted_tflops"].tolist() == predictor.predict(GEMMS[0], further).tolist()
+    assert loaded == [len(kernels) - 1]
 
 
 def test_predictions_of_own_pools_are_those_of_one_problem_after_the_other() -> None:
@@ -87,19 +109,6 @@ def test_predictions_of_own_pools_are_those_of_one_problem_after_the_other() -> 
     assert [len(one) for one in found] == [len(pool) for pool in pools]
     for problem, pool, predicted in zip(problems, pools, found, strict=True):
         assert np.array_equal(predicted, predictor.predict(problem, pool))
-
-
-def test_native_code_scores_features_that_only_python_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The features of a model over several sources of kernels are Python's; LightGBM took a third of the
-    processor time of a replay with such a model."""
-    kernels = pool_of_kind(GEMMS[0].kind, "sm_90", "tiny")
-    pools = {problem: kernels[place:] for place, problem in enumerate(GEMMS)}
-    expected = np.concatenate(Predictor.load(GEMM_FOLDER).predict_each(GEMMS, list(pools.values())))
-    folder_model.native_library.load()
-    monkeypatch.setattr("tile_oracle.model.ranker.mean_predictions", None)
-    ranked, _ = FolderModel(GEMM_FOLDER, 1).rank(GEMMS, pools.__getitem__)
-    assert ranked is not None
-    assert ranked["predicted_tflops"].tolist() == expected.tolist()
 
 
 def test_without_native_code_lightgbm_scores_features_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +140,7 @@ from pathlib import Path
 from tile_oracle.evaluation.folder_model import FolderModel, pool_of
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import problem_from_id
+from tile_oracle.selector.ranker import NativeRanker
 problem = problem_from_id({PROBLEMS[0].id!r})
 model = FolderModel(Path({str(FOLDER)!r}), 1)
 kernels = pool_of_kind(problem.kind, "gfx950", "tiny")

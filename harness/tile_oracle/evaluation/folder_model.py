@@ -34,9 +34,6 @@ from tile_oracle.selector.selector_file import NativeModel
 from tile_oracle.terminal.progress_line import steps
 from tile_oracle.training.neighbours import CONSTRAINT
 
-Same = tuple[int, ...]
-"""Identities of the kernels of a pool."""
-
 _log = logging.getLogger(__name__)
 
 WORTH_COMPILING = 50_000
@@ -70,7 +67,7 @@ def _may_be_native(pairs: int) -> bool:
 
 @dataclass(eq=False)
 class FolderModel:
-    """The model in a folder. All engines give the same numbers, bit for bit.
+    """The model in a folder. All engines give the same numbers, bit for bit; of networks to single precision.
 
     pairs: how many pairs will be predicted in all; for few, native code is used only if the library is
     compiled already. code: facts of further kernels' binaries.
@@ -80,7 +77,7 @@ class FolderModel:
     pairs: int = 0
     code: CodeTable = field(default_factory=CodeTable)
     threads: int = 1
-    _natives: dict[Same, NativeRanker | None] = field(default_factory=dict, init=False, repr=False)
+    _natives: dict[Kind, NativeRanker | None] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def judged_by(cls, folder: Path, records: pd.DataFrame) -> FolderModel:
@@ -104,33 +101,29 @@ class FolderModel:
 
     def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
         """Predicted TFLOPS of the candidates that have features. Raises ModelError like Predictor.predict."""
-        # Problems with the same kernels are predicted together; a library offers other ones for each.
-        alike: dict[tuple[Kind, Same], list[tuple[Problem, Sequence[Kernel]]]] = {}
+        by_kind: dict[Kind, list[tuple[Problem, Sequence[Kernel]]]] = {}
         for problem in problems:
             kernels = pool(problem)
             if not self.ranks_named:
                 kernels = [kernel for kernel in kernels if not lacks_fields(kernel)]
             if kernels:
-                same = () if self.ranks_named else tuple(map(id, kernels))
-                alike.setdefault((problem.kind, same), []).append((problem, kernels))
+                by_kind.setdefault(problem.kind, []).append((problem, kernels))
+        for kind, several in by_kind.items():
+            self._load_native(kind, several)
         parts = [
-            (same, several[first : first + PROBLEMS_AT_ONCE])
-            for (_, same), several in alike.items()
+            (kind, several[first : first + PROBLEMS_AT_ONCE])
+            for kind, several in by_kind.items()
             for first in range(0, len(several), PROBLEMS_AT_ONCE)
         ]
         sizes = [float(sum(len(kernels) for _, kernels in part)) for _, part in parts]
         frames, spent_us = [], []
-        for same, part in steps("ranking the kernels", parts, sizes):
+        for kind, part in steps("ranking the kernels", parts, sizes):
             some, pools = [problem for problem, _ in part], [kernels for _, kernels in part]
-            if self.ranks_named:
+            native = self._natives.get(kind)
+            if native is None:
                 self.predictor  # noqa: B018  loading it is no part of a pick
-            elif same not in self._natives:
-                self._natives[same] = self._native(pools[0])
             began = time.perf_counter()
-            if self.ranks_named:
-                predicted = np.concatenate(self.predictor.predict_each(some, pools))
-            else:
-                predicted = self._tflops(some, pools[0], self._natives[same])
+            predicted = self._tflops(some, pools, native)
             spent_us.append(1e6 * (time.perf_counter() - began) / len(some))
             names = [kernel.name for kernels in pools for kernel in kernels]
             ids = np.repeat([problem.id for problem in some], [len(kernels) for kernels in pools])
@@ -142,24 +135,33 @@ class FolderModel:
         return table, Origin(FOLDER, self.folder.name, order_only=self.orders_only, us_per_pick=us)
 
     def _tflops(
-        self, problems: Sequence[Problem], kernels: Sequence[Kernel], native: NativeRanker | None
+        self, problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]], native: NativeRanker | None
     ) -> Array:
-        """Predicted TFLOPS, (problems x kernels,)."""
-        if native is not None:
+        """Predicted TFLOPS of each problem's own kernels, one problem after the other."""
+        if native is not None and all(native.knows(kernels) for kernels in pools):
             try:
-                return np.concatenate([native.tflops(problem) for problem in problems])
+                return np.concatenate(
+                    [native.tflops_among(one, kernels) for one, kernels in zip(problems, pools, strict=True)]
+                )
             except ModelError as error:
                 _log.debug("native predictions of %s: %s", self.folder, error)
-        return self.predictor.predict(problems, kernels).reshape(-1)
+        return np.concatenate(self.predictor.predict_each(problems, pools))
 
-    def _native(self, kernels: Sequence[Kernel]) -> NativeRanker | None:
+    def _load_native(self, kind: Kind, asked: Sequence[tuple[Problem, Sequence[Kernel]]]) -> None:
+        """Loads native code for the kernels of all these problems. A library offers other kernels for each
+        problem: a single one, after others, is no reason to load the model again."""
+        loaded = self._natives.get(kind)
+        if kind in self._natives and (
+            loaded is None or len(asked) == 1 or all(loaded.knows(kernels) for _, kernels in asked)
+        ):
+            return
+        kernels = list({kernel.name: kernel for _, pool in asked for kernel in pool}.values())
+        self._natives[kind] = None
         try:
-            if not _may_be_native(self.pairs):
-                return None
-            return NativeRanker.load(self.folder, kernels, self.code)
+            if _may_be_native(self.pairs):
+                self._natives[kind] = NativeRanker.load(self.folder, kernels, self.code)
         except (BuildError, ModelError, TargetError) as error:
             _log.debug("no native predictions of %s: %s", self.folder, error)
-            return None
 
 
 @dataclass(frozen=True)

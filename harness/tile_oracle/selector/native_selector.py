@@ -32,6 +32,7 @@ class _Functions:
     rank: Any
     log_times: Any
     tflops: Any
+    tflops_among: Any
     memory_bytes: Any
 
 
@@ -42,6 +43,8 @@ def _functions(sources: Path | None) -> _Functions:
 
     def declared(name: str, result: Any, *arguments: Any) -> Any:
         function = getattr(library, f"to_selector_{name}", None)
+        if function is None and name == "tflops_among":
+            return None  # of an older export
         if function is None:
             raise ModelError(f"the selector of {sources} has no to_selector_{name}: export the model again")
         function.restype, function.argtypes = result, arguments
@@ -58,6 +61,7 @@ def _functions(sources: Path | None) -> _Functions:
         declared("rank", status, pointer, pointer, number, pointer, pointer),
         declared("log_times", status, pointer, pointer, pointer),
         declared("tflops", status, pointer, pointer, pointer),
+        declared("tflops_among", status, pointer, pointer, pointer, number, pointer),
         declared("memory_bytes", size, pointer),
     )
 
@@ -123,6 +127,13 @@ class NativeSelector:
         """Predicted TFLOPS of every kernel, (size,)."""
         found = np.empty(self.size)
         self._check(self._functions.tflops(self._address, self._problem(values), found.ctypes.data))
+        return found
+
+    def tflops_among(self, values: Sequence[float], among: npt.NDArray[np.uint32]) -> Array:
+        """Predicted TFLOPS of the kernels of these indices, as if there were no others, (among,)."""
+        found = np.empty(len(among))
+        places = (among.ctypes.data, len(among), found.ctypes.data)
+        self._check(self._functions.tflops_among(self._address, self._problem(values), *places))
         return found
 
     def _problem(self, values: Sequence[float]) -> Any:

@@ -5,8 +5,9 @@ Its results are bit-identical to those of tile_oracle.model.predictor.Predictor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -102,6 +103,23 @@ class NativeRanker:
         """Predicted TFLOPS of every kernel, (kernels,)."""
         values = self._values(problem)
         return np.zeros(0) if self._selector is None else self._selector.tflops(values)
+
+    def tflops_among(self, problem: Problem, kernels: Sequence[Kernel]) -> Array:
+        """Predicted TFLOPS of some of the kernels, as if there were no others, (kernels,)."""
+        values = self._values(problem)
+        if self._selector is None or not kernels:
+            return np.zeros(0)
+        return self._selector.tflops_among(
+            values, np.array([self._place[k.name] for k in kernels], dtype=np.uint32)
+        )
+
+    def knows(self, kernels: Iterable[Kernel]) -> bool:
+        """Whether all of these are among the candidates."""
+        return all(kernel.name in self._place for kernel in kernels)
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {kernel.name: place for place, kernel in enumerate(self.kernels)}
 
     def _values(self, problem: Problem) -> tuple[int, ...]:
         first = self.kernels[0] if self.kernels else None

@@ -100,6 +100,8 @@ public:
     void log_times(std::span<const double> values, std::span<double> out) const;
     /// Every candidate's predicted TFLOPS.
     void tflops(std::span<const double> values, std::span<double> out) const;
+    /// Those of the candidates of these numbers, as if there were no others; `out` has room for as many values.
+    void tflops(std::span<const double> values, std::span<const std::uint32_t> among, std::span<double> out) const;
 
 private:
     struct Loaded;

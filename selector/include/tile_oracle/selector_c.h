@@ -38,6 +38,9 @@ TILE_ORACLE_API int to_selector_rank(const to_selector* selector, const double* 
 /* Every candidate's predicted ln(time in ms), or TFLOPS. */
 TILE_ORACLE_API int to_selector_log_times(const to_selector* selector, const double* problem, double* out);
 TILE_ORACLE_API int to_selector_tflops(const to_selector* selector, const double* problem, double* out);
+/* TFLOPS of the `n` candidates of these numbers, as if there were no others. */
+TILE_ORACLE_API int to_selector_tflops_among(const to_selector* selector, const double* problem,
+                                             const uint32_t* among, uint32_t n, double* out);
 
 #ifdef __cplusplus
 }
