@@ -35,14 +35,14 @@ PUBLISHED_VOLUME = {"forward": 48_845, "bwd_data": 18_773, "bwd_weight": 34_900}
 """Measurements behind the published models."""
 
 FIGURES = {
-    "forward_unseen_300": (98.95, 100.0, 97.06),
-    "bwd_data_validation_300": (99.02, 100.0, 96.96),
+    "forward_unseen_300": (98.91, 100.0, 96.77),
+    "bwd_data_validation_300": (99.02, 100.0, 97.05),
     "bwd_weight_validation_300": (98.76, 100.0, 97.18),
 }
 """Mean, median and P10 over a validation set, in percent."""
 
 
-NVCC_FIGURES = {"forward": (97.88, 93.99), "bwd_data": (98.58, 94.70), "bwd_weight": (98.70, 96.60)}
+NVCC_FIGURES = {"forward": (98.39, 95.70), "bwd_data": (98.61, 94.87), "bwd_weight": (98.70, 96.60)}
 """Mean and P10 over problems that no training has seen, of kernels built by nvcc on an H100, in percent."""
 
 
@@ -154,12 +154,16 @@ def test_training_on_the_records_reproduces_the_model_byte_for_byte(
     code = CodeTable.of(held_out)
     again = train(training[direction], recipe_named("launch"), n_splits=2, also=others, code=code)
     again.save(tmp_path / "first")
+    paths = [data_folder("models") / folder_name(name) / "other_builds.parquet" for name in DIRECTIONS]
+    builds = merge_records([read_rows(path) for path in paths])[0]
+    # A folder that was grown earlier than another one knows fewer of the measurements.
+    builds = builds[builds["time"] <= pd.Timestamp(manifest["timestamp"])].reset_index(drop=True)
     grown = train(
         training[direction],
         code=CodeTable.of(held_out).over(CodeTable.of(training[direction])),
         warm_start=tmp_path / "first",
         warm_trees=300,
-        also=merge_records([read_rows(folder / "other_builds.parquet")])[0],
+        also=not_of_shapes(builds, held_out),
     )
     grown.save(tmp_path / "again")
     for number in range(2):
