@@ -16,15 +16,14 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import tomllib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -163,13 +162,15 @@ class Task:
     room: str
     mutant: Mutant | None = None
     tests: frozenset[str] = frozenset()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 class _Lines:
-    """Pytest plugin: which lines of the rooms each test runs, in this process."""
+    """Pytest plugin: which lines of the rooms each test runs, in this process, and how long it takes."""
 
     def __init__(self) -> None:
         self.tests: dict[str, set[str]] = {}
+        self.seconds: dict[str, float] = defaultdict(float)
         self._now: str | None = None
         self._base = str(Path.cwd() / PACKAGE) + os.sep
         sys.settrace(self._enter)
@@ -177,6 +178,9 @@ class _Lines:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._now = nodeid
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid] += report.duration
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -199,27 +203,25 @@ class _Lines:
 
 
 class _Chosen:
-    """Pytest plugin: leaves the other tests out."""
+    """Pytest plugin: leaves the other tests out, and runs the short ones first."""
 
-    def __init__(self, tests: frozenset[str]) -> None:
-        self.tests = tests
+    def __init__(self, tests: frozenset[str], seconds: Mapping[str, float]) -> None:
+        self.tests, self.seconds = tests, seconds
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if self.tests & {item.nodeid, item.nodeid.split("::")[0]}]
+        chosen = [item for item in items if self.tests & {item.nodeid, item.nodeid.split("::")[0], ""}]
+        items[:] = sorted(chosen, key=lambda item: self.seconds.get(item.nodeid, 0.0))
 
 
 class Runner:
     """Runs tests in copies of the checkout, each in a forked process that has the libraries loaded."""
 
     def __init__(self, folder: Path, jobs: int) -> None:
-        command = ("git", "ls-files", "-co", "--exclude-standard", *_COPIED)
-        names = subprocess.check_output(command, cwd=ROOT, text=True)
         self._free = [folder / str(job) for job in range(jobs)]
         self._stamp = 2_000_000_000  # s: no two texts of a file have the same time, so no bytecode is stale
         for copy in self._free:
-            for name in names.splitlines():
-                (copy / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, copy / name)
+            for name in _COPIED:
+                shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
             for path in ROOT.iterdir():
                 if path.name not in _COPIED and not path.name.startswith("."):
                     (copy / path.name).symlink_to(path)
@@ -276,10 +278,11 @@ def _in_fork(copy: Path, task: Task) -> int:
     words = f"-n0 -p no:cacheprovider -q --tb=line -x --hypothesis-seed=0 {' '.join(files)} -m".split()
     words.append("not slow")
     if task.mutant is not None:
-        return int(pytest.main(words, plugins=[_Chosen(task.tests)] if task.tests else []))
+        return int(pytest.main(words, plugins=[_Chosen(task.tests or frozenset({""}), task.seconds)]))
     status = pytest.main(words, plugins=[lines := _Lines()])
     sys.settrace(None)
-    Path("lines.json").write_text(json.dumps({place: sorted(found) for place, found in lines.tests.items()}))
+    found = {place: sorted(tests) for place, tests in lines.tests.items()}
+    Path("lines.json").write_text(json.dumps({"lines": found, "seconds": lines.seconds}), "utf-8")
     return int(status)
 
 
@@ -287,13 +290,15 @@ def _judge(mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[Mutant, str]]
     """Yield each mutant with the first test that failed, or with "" where all passed."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         runner = Runner(Path(folder), jobs)
-        lines: dict[str, dict[str, list[str]]] = {}
+        known: dict[str, Any] = {}
         for task, passed, copy in runner.run([Task(room) for room in sorted({one.room for one in mutants})]):
             if not passed:
                 raise HarnessError(f"the tests of {task.room} fail without a mutant:\n{_end(copy)}")
-            lines[task.room] = json.loads((copy / "lines.json").read_text("utf-8"))
-        places = ((one, lines[one.room].get(f"{one.file}:{one.line}", ())) for one in mutants)
-        tasks = [Task(one.room, one, frozenset(tests)) for one, tests in places]
+            known[task.room] = json.loads((copy / "lines.json").read_text("utf-8"))
+        tasks = []
+        for one in mutants:
+            tests = known[one.room]["lines"].get(f"{one.file}:{one.line}", ())
+            tasks.append(Task(one.room, one, frozenset(tests), known[one.room]["seconds"]))
         for task, passed, copy in runner.run(tasks):
             if task.mutant:
                 yield task.mutant, "" if passed else _end(copy)

@@ -8,6 +8,19 @@ from tile_oracle.measure.device_progress import DevicesProgress
 from tile_oracle.measure.dispatcher import Dispatcher, Task
 
 
+def test_the_rate_is_that_of_the_last_minute() -> None:
+    dispatcher = Dispatcher([Task("p", [f"k{k}" for k in range(1000)], 1.0)])
+    progress = DevicesProgress()
+    progress.plan(1000)
+    progress.joined("d", Opened("H200", "driver", "host", 1))
+    assert not progress.update(dispatcher, 0.9, 0)
+    for now, pairs, rate in ((1.0, 0, 0.0), (11.0, 100, 10.0), (61.0, 100, 200 / 60), (111.0, 50, 1.0)):
+        progress.pairs += pairs
+        assert progress.update(dispatcher, now, 0)
+        assert progress.snapshot.pairs_per_s == rate
+    assert progress.snapshot.left_s == 1000
+
+
 def test_three_hundred_devices_fit_on_a_line() -> None:
     dispatcher = Dispatcher([Task(f"p{n}", [f"k{k}" for k in range(400)], 400.0) for n in range(296)])
     progress = DevicesProgress()

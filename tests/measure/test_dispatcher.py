@@ -204,6 +204,7 @@ def test_the_part_of_a_dead_device_goes_on_without_its_finished_pairs() -> None:
     fleet.give_orders()
     assert fleet.work["b"].kernels == ("k2", "k3", "k4")
     assert fleet.work["b"].finals
+    assert [(name, pairs) for name, _, pairs, _ in fleet.dispatcher.devices()] == [("a", 2), ("b", 0)]
 
 
 def test_an_idle_device_takes_half_of_a_stragglers_kernels_and_one_measures_the_leaders() -> None:
@@ -241,10 +242,10 @@ def test_a_problem_stays_with_the_kind_that_began_it_until_that_kind_is_gone() -
     fleet.finish_one("a")
     fleet.join("b", "MI355X")
     fleet.die("a")
-    fleet.now += 30
+    fleet.now += 60
     fleet.give_orders()
     assert not fleet.work
-    fleet.now += 31
+    fleet.now += 1
     fleet.give_orders()
     assert fleet.work["b"].kernels == ("k1", "k2", "k3", "k4")
 
@@ -280,6 +281,16 @@ def test_leaders_that_kill_devices_are_given_up() -> None:
         fleet.give_orders()
     assert fleet.dispatcher.complete
     assert fleet.dispatcher.without_finals == ["p0"]
+
+
+def test_a_device_that_comes_back_unseen_has_died_at_its_kernel() -> None:
+    fleet = Fleet(tasks(1))
+    for _ in range(DEATHS_TO_BLAME):
+        fleet.join("a")
+        fleet.give_orders()
+    fleet.join("a")
+    fleet.give_orders()
+    assert fleet.blamed == [("p0", "k0")]
 
 
 def test_a_device_that_is_set_aside_is_not_a_death_of_its_kernels() -> None:

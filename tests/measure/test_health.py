@@ -28,7 +28,8 @@ def test_equal_devices_are_healthy_and_have_a_spread() -> None:
 
 
 def test_the_slow_device_among_three_is_sick() -> None:
-    assert fleet(1.0, 1.3, 1.0).sick() == {"d1": "it takes 30 % more time than the others of its kind"}
+    assert fleet(1.0, 3.0, 1.0).sick() == {"d1": "it takes 200 % more time than the others of its kind"}
+    assert fleet(1.0, 1.2, 1.0).sick() == {}
 
 
 def test_of_two_devices_none_is_known_to_be_the_slow_one() -> None:
@@ -63,6 +64,9 @@ def test_hardware_throttling_of_one_device_is_found_and_a_power_cap_is_not() -> 
         health.measured("d2", "")
     assert list(health.sick()) == ["d1"]
     assert "in 64 of the last 64 measurements" in health.sick()["d1"]
+    for _ in range(32):
+        health.measured("d1", "")
+    assert health.sick() == {}, "a half is not most"
 
 
 def test_a_device_that_is_gone_is_forgotten_but_not_its_calibration() -> None:

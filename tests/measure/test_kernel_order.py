@@ -8,7 +8,7 @@ from dataclasses import replace
 from evil_target import evil_kernel, small_problem
 
 from tile_oracle.measure.kernel_order import KernelOrder
-from tile_oracle.measure.leaders import may_win_yet
+from tile_oracle.measure.leaders import choose_leaders, final_passes, may_win_yet, samples_a_pass
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 
@@ -51,6 +51,30 @@ def test_failures_teach_nothing() -> None:
     order.learn([])
     order.learn([replace(m, status="noisy") for m in timed(1.0, 2.0)])
     assert order.ordered(KERNELS) == KernelOrder().ordered(KERNELS)
+
+
+def test_at_most_six_leaders_are_within_a_tenth_of_the_best_and_there_are_two() -> None:
+    def leaders(*latencies_ms: float) -> list[float]:
+        return [m.latency_ms for m in choose_leaders(timed(*latencies_ms), (), SweepSettings())]
+
+    assert leaders(1.11, 1.0, 1.1, 5.0) == [1.0, 1.1]
+    assert leaders(2.0, 9.0, 1.0) == [1.0, 2.0]
+    assert leaders(*[1.0 + 0.01 * number for number in range(8)]) == [1.0, 1.01, 1.02, 1.03, 1.04, 1.05]
+    failed = [replace(m, status="wrong") for m in timed(0.5)]
+    noisy = [replace(m, status="noisy", latency_min_ms=m.latency_ms) for m in timed(0.7)]
+    assert choose_leaders([*failed, *noisy], (), SweepSettings()) == noisy
+
+
+def test_long_kernels_are_measured_again_in_fewer_passes_with_fewer_samples() -> None:
+    settings = SweepSettings()
+    assert [final_passes(timed(*ms), settings) for ms in ((1.0, 399.0), (500.0,), (1000.0, 900.0))] == [
+        5,
+        4,
+        1,
+    ]
+    assert final_passes(timed(9000.0), settings) == 1
+    assert [samples_a_pass(m, settings) for m in timed(0.001, 0.5, 4.0, 5.0)] == [100, 8, 1, 1]
+    assert [samples_a_pass(replace(m, status="noisy"), settings) for m in timed(0.5, 4.0)] == [8, 2]
 
 
 def test_kernels_that_have_lost_may_win_once_the_fastest_are_no_good() -> None:

@@ -6,15 +6,16 @@ import itertools
 import json
 import os
 import resource
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.measure import protocol
-from tile_oracle.measure.protocol import Channel, ChannelClosed, ChannelGarbled
+from tile_oracle.measure.protocol import Channel, ChannelClosed, ChannelGarbled, OwnChannel, WatchedChannel
 
 
 class Line:
@@ -137,6 +138,7 @@ def test_messages_before_the_end_are_received(line: Line) -> None:
 
 def test_closing_twice_does_not_close_another_file(line: Line) -> None:
     line.channel.close()
+    assert (line.channel.read_fd, line.channel.write_fd) == (-1, -1)
     taken = os.pipe()  # the freed numbers
     line.channel.close()
     os.write(taken[1], b"still open")
@@ -145,6 +147,39 @@ def test_closing_twice_does_not_close_another_file(line: Line) -> None:
         os.close(fd)
     with pytest.raises(ChannelClosed):
         line.channel.send({})
+
+
+def test_a_watched_channel_that_is_closed_sends_nothing() -> None:
+    ours, theirs = socket.socketpair()
+    channel = WatchedChannel(ours)
+    channel.close()
+    channel.close()
+    assert channel.read_fd == channel.write_fd == -1
+    with pytest.raises(ChannelClosed):
+        channel.send({})
+    assert theirs.recv(100) == b""
+    theirs.close()
+
+
+def test_a_copy_of_the_worker_neither_reads_commands_nor_answers() -> None:
+    does: tuple[Callable[[OwnChannel], object], ...] = (
+        lambda own: own.send({"a": 1}),
+        lambda own: own.receive(5),
+    )
+    for act in does:
+        (there, write_fd), (read_fd, here) = os.pipe(), os.pipe()
+        channel = OwnChannel(there, here)
+        os.write(write_fd, b'{"command":1}\n')
+        if (copy := os.fork()) == 0:
+            act(channel)
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) == 0
+        assert channel.receive(5) == {"command": 1}
+        channel.send({"b": 2})
+        assert os.read(read_fd, 100) == b'{"b":2}\n'
+        channel.close()
+        os.close(write_fd)
+        os.close(read_fd)
 
 
 def test_descriptors_above_1023_work() -> None:
