@@ -28,7 +28,7 @@ from tile_oracle.record.journal import (
     Journal,
     forget_lost,
     left_unsealed,
-    read_lines,
+    read_journal,
     seal_abandoned,
     write_part,
 )
@@ -164,11 +164,9 @@ def test_a_truncated_journal_gives_its_complete_lines(cut: int, tmp_path_factory
     whole = 0
     while sum(map(len, lines[: whole + 1])) <= cut and whole < len(lines):
         whole += 1
-    rows, offset = read_lines(path)
-    assert [row["n"] for row in rows] == list(range(whole))
-    assert offset == sum(map(len, lines[:whole]))
-    path.write_bytes(b"".join(lines))
-    assert [row["n"] for row in read_lines(path, offset)[0]] == list(range(whole, 40))
+    found = read_journal(path)
+    assert [row["n"] for row in found.rows] == list(range(whole))
+    assert found.torn == b"".join(lines)[:cut][sum(map(len, lines[:whole])) :]
 
 
 def test_an_empty_journal_of_a_dead_process_is_removed(tmp_path: Path) -> None:

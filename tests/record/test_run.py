@@ -157,32 +157,18 @@ def test_rows_get_the_runs_name_and_the_time(run: Run, make_row: MakeRow) -> Non
     assert abs(table["time"].iloc[0] - pd.Timestamp.now("UTC")) < pd.Timedelta(minutes=5)
 
 
-def test_siblings_see_each_others_rows_alive_or_dead(run: Run, make_row: MakeRow) -> None:
-    """Names with a common prefix are different writers."""
-    one, two = RunLog(run, "gw1-5"), RunLog(run, "gw1-5-5")
+def test_a_session_knows_the_rows_of_earlier_ones_sealed_or_not(run: Run, make_row: MakeRow) -> None:
     first, second, third = make_row(0), make_row(1), make_row(2)
     assert first["problem"] == second["problem"] == third["problem"]
-    one.append(first)
-    assert latencies(two, first) == [0.5]
-    assert latencies(one, first) == []  # own rows are not returned
-    two.append(second)
-    one.append(third)
-    assert latencies(one, first) == [1.5]
-    assert latencies(two, first) == [0.5, 2.5]
-    one.close()
-    assert latencies(two, first) == [0.5, 2.5]
-    assert latencies(RunLog(run, "late"), first) == [0.5, 1.5, 2.5]
-    two.close()
-    assert latencies(RunLog(run, "later"), first) == [0.5, 1.5, 2.5]
-
-
-def test_a_newer_row_of_a_sibling_replaces_the_older(run: Run, make_row: MakeRow) -> None:
-    one, two = RunLog(run, "one"), RunLog(run, "two")
-    one.append(make_row(0, status="device_lost", latency_ms=None))
-    assert two.known(make_row(0)["problem"])[0]["status"] == "device_lost"
-    one.append(make_row(0))
-    (known,) = two.known(make_row(0)["problem"])
-    assert (known["status"], known["latency_ms"]) == ("ok", 0.5)
+    sealed, full = RunLog(run, "sealed"), RunLog(run, "disk-full")
+    sealed.append(first)
+    sealed.close()
+    full.append(second)
+    now = RunLog(run, "now")
+    assert latencies(now, first) == [0.5, 1.5]
+    now.append(third)
+    now.close()
+    assert latencies(now, first) == [0.5, 1.5]
 
 
 def test_problems_and_rounds_are_distinguished(run: Run, make_row: MakeRow) -> None:

@@ -301,26 +301,17 @@ def _is_held(path: Path) -> bool:
         os.close(fd)
 
 
-def read_journal(path: Path, offset: int = 0) -> JournalLines:
-    """The content of a journal from a byte offset; empty if another process has sealed it.
-
-    Raises RecordError if it cannot be read.
-    """
+def read_journal(path: Path) -> JournalLines:
+    """The content of a journal; empty if another process has sealed it. Raises RecordError if it cannot be
+    read."""
     try:
         with open_regular(path) as file:
-            file.seek(offset)
             data = file.read()
     except FileNotFoundError:
-        return JournalLines((), (), offset)
+        return JournalLines((), ())
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}; its rows are still in it") from None
-    return decode_lines(data, offset)
-
-
-def read_lines(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """The complete rows of a journal from a byte offset, and the offset after them; see `read_journal`."""
-    lines = read_journal(path, offset)
-    return list(lines.rows), lines.end
+    return decode_lines(data)
 
 
 def _part_of(journal: Path) -> Path:

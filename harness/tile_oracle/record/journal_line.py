@@ -38,17 +38,16 @@ def _parsed(text: bytes) -> Any:
 
 @dataclass(frozen=True)
 class JournalLines:
-    """The content of a range of a journal. damaged: complete lines that are not rows. end: byte offset after
-    the last complete line. torn: the data after that."""
+    """The content of a journal. damaged: complete lines that are not rows. torn: the data after the last
+    complete line."""
 
     rows: tuple[dict[str, Any], ...]
     damaged: tuple[bytes, ...]
-    end: int
     torn: bytes = b""
 
 
-def decode_lines(data: bytes, offset: int = 0) -> JournalLines:
-    """Parses the lines of a journal from a byte offset. An incomplete last line is not among the rows: it is
+def decode_lines(data: bytes) -> JournalLines:
+    """Parses the lines of a journal. An incomplete last line is not among the rows: it is
     being written, or its process died."""
     whole, _, torn = data.rpartition(b"\n")
     rows: list[dict[str, Any]] = []
@@ -64,7 +63,7 @@ def decode_lines(data: bytes, offset: int = 0) -> JournalLines:
                 damaged.append(piece)
             else:
                 rows.append(row)
-    return JournalLines(tuple(rows), tuple(damaged), offset + len(data) - len(torn), torn)
+    return JournalLines(tuple(rows), tuple(damaged), torn)
 
 
 def _apart(line: bytes) -> tuple[bytes, ...]:

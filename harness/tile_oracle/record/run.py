@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tile_oracle.record.journal import (
     journals_in,
     names_in,
     parts_in,
-    read_lines,
+    read_journal,
     seal_abandoned,
     set_damaged_aside,
     tell_in_log,
@@ -229,15 +230,11 @@ def _make(reports: Path, base: str, *, exact: bool, take_empty: bool) -> Path:
 
 
 class RunLog:
-    """The rows that one process records in a run, and those that others have recorded in it."""
+    """The rows that a session records in a run, and those of earlier sessions."""
 
     def __init__(self, run: Run, writer: str) -> None:
         self.run = run
         self._journal = Journal(run.measurements, writer)
-        self._own = {f".journal-{writer}", f"part-{writer}"}
-        self._known: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
-        self._read_parts: set[str] = set()
-        self._offsets: dict[str, int] = {}
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Records one measurement durably; the run's name and the time are filled in."""
@@ -252,30 +249,19 @@ class RunLog:
         self._journal.seal()
 
     def known(self, problem_id: str) -> list[dict[str, Any]]:
-        """The rows of a problem from others: earlier sessions and sibling processes, dead or alive."""
-        self._refresh()
+        """The rows of a problem that were there when this was first asked. Raises RecordError."""
         return list(self._known[problem_id].values())
 
-    def _refresh(self) -> None:
-        # Journals before parts: a row that is sealed meanwhile is read twice, never missed.
-        for path in journals_in(self.run.measurements):
-            if self._is_own(path):
-                continue
-            rows, self._offsets[path.name] = read_lines(path, self._offsets.get(path.name, 0))
-            for row in rows:
-                self._learn(row)
+    @cached_property
+    def _known(self) -> dict[str, dict[tuple[str, int], dict[str, Any]]]:
+        known: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
+        # A journal is there if its session's disk was full.
+        rows = [row for path in journals_in(self.run.measurements) for row in read_journal(path).rows]
         for path in parts_in(self.run.measurements):
-            if path.name in self._read_parts or self._is_own(path):
-                continue
-            for row in _read_known(path):
-                self._learn(row)
-            self._read_parts.add(path.name)
-
-    def _is_own(self, path: Path) -> bool:
-        return path.name.rpartition("-")[0] in self._own
-
-    def _learn(self, row: dict[str, Any]) -> None:
-        self._known[row["problem"]][row["kernel"], row["round"]] = row
+            rows += _read_known(path)
+        for row in rows:
+            known[row["problem"]][row["kernel"], row["round"]] = row
+        return known
 
 
 def _read_known(path: Path) -> list[dict[str, Any]]:
