@@ -20,7 +20,7 @@ void *dlsym(void *, const char *);
 
 #define API __attribute__((visibility("default")))
 static void *zeroed(size_t bytes) { return memset(malloc(bytes), 0, bytes); }
-enum { R_32F = 0, R_16F = 2, R_16BF = 14 }; /* cudaDataType_t */
+enum { R_32F = 0, R_16F = 2, R_16BF = 14, R_8F_E4M3 = 28, R_8F_E5M2 = 29 }; /* cudaDataType_t */
 
 static void note(const char *name, int a, int b) {
   static int record = -1;
@@ -68,8 +68,13 @@ static u16 float_to_half(float f) { /* the nearest of all, ties to even, by look
   double above = (high == 0x7c00 ? 65536.0 : (double)half_to_float(high)) - positive;
   return sign | (above < below || (above == below && low % 2) ? high : low);
 }
+static float byte_to_float(u8 byte, int type) { /* e4m3's exponents are 7 + 8 below those of 16 bits, e5m2's are theirs */
+  if (type == R_8F_E5M2) return half_to_float((u16)byte << 8);
+  return 256 * half_to_float((u16)(byte & 0x80) << 8 | (byte & 0x7f) << 7);
+}
 static float load(const void *from, u64 at, int type) {
   if (type == R_32F) return ((const float *)from)[at];
+  if (type == R_8F_E4M3 || type == R_8F_E5M2) return byte_to_float(((const u8 *)from)[at], type);
   u16 bits = ((const u16 *)from)[at];
   return type == R_16F ? half_to_float(bits) : as_float((u32)bits << 16);
 }

@@ -91,7 +91,7 @@ def test_sums_that_leave_the_registers_every_128_depths_are_exact(dtype: str, sc
     assert outside(computed(p, operands, bits=24), low, high, "bf16") is None
 
 
-@pytest.mark.parametrize(("depth", "right"), [(256, True), (2048, False)])
+@pytest.mark.parametrize(("depth", "right"), [(512, True), (768, False), (2048, False)])
 @pytest.mark.parametrize("scale", ["tensor", "row"])
 def test_sums_that_stay_in_hoppers_registers_are_found(scale: str, depth: int, right: bool) -> None:
     p = ScaledGemmProblem("fp8_e4m3", scale, 9, 40, depth)
