@@ -23,6 +23,7 @@ from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.operations.rms_norm.problem import RmsNormProblem
+from tile_oracle.operations.scaled_gemm.problem import ScaledGemmProblem
 from tile_oracle.operations.softmax.problem import SoftmaxProblem
 from tile_oracle.problem import Problem
 from tile_oracle.targets import TargetOptions, resolve_target
@@ -42,6 +43,13 @@ SHAPES = (
     (200, 336, 144),
     (40, 72, 200),
     (200, 330, 136),
+)
+SCALED = (
+    ("fp8_e4m3", "tensor", (33, 144, 528)),
+    ("fp8_e4m3", "row", (70, 48, 528)),
+    ("fp8_e4m3", "block", (9, 144, 512)),
+    ("fp8_e5m2", "block", (40, 200, 304)),
+    ("fp8_e4m3", "block", (5, 17, 300)),
 )
 
 
@@ -318,6 +326,19 @@ def test_attention_is_right(hopper: TritonSource, tmp_path: Path, function: str)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("function", ["scaled_tiles", "scaled_split_k", "scaled_tma"])
+def test_scaled_products_are_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
+    told: list[Case] = []
+    for dtype, scale, shape in SCALED:
+        problem = ScaledGemmProblem(dtype, scale, *shape)
+        pool = (one for one in hopper.pool(problem.kind) if isinstance(one, NamedKernel))
+        found = cases(hopper, (one for one in pool if one.function == function and small(one)), [problem])
+        told += [(kernel, problem) for kernel in smallest_of_each_way([kernel for kernel, _ in found])]
+    assert len(told) >= 4
+    assert not wrong_in_the_interpreter(told, tmp_path)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
 def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch: str) -> None:
     source = open_triton(arch, "")
@@ -333,7 +354,8 @@ def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch:
     products = [
         one for layout in ("rrr", "rcr") for one in source.pool(Kind.of("gemm", dtype="bf16", layout=layout))
     ]
-    pool = (*products, *conv, *rows, *heads)
+    scaled = source.pool(Kind.of("scaled_gemm", dtype="fp8_e5m2", scale="block"))
+    pool = (*products, *conv, *rows, *heads, *scaled)
     of_function = {
         kernel.function: kernel for kernel in pool if isinstance(kernel, NamedKernel) and small(kernel)
     }
