@@ -32,7 +32,13 @@ from tile_oracle.kernel import Kernel, source_of
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.store import MANY_DEVICES, model_folders, shipped_models
+from tile_oracle.model.store import (
+    IMITATED_KEY,
+    MANY_DEVICES,
+    model_folders,
+    read_manifest,
+    shipped_models,
+)
 from tile_oracle.model.tree_targets import target_named
 from tile_oracle.model.trees import TreeData, TreeSettings, grow, mean_predictions
 from tile_oracle.operation import operation_named
@@ -286,7 +292,8 @@ class ColdStart:
 
 
 def transferable(problems: Sequence[Problem], arch: str) -> list[Predictor]:
-    """The shipped models of other GPUs for these kinds of problem; none for a CPU, whose kernels differ."""
+    """The shipped models of other GPUs for these kinds of problem, but those that imitate one of them; none
+    for a CPU, whose kernels differ."""
     if arch == MANY_DEVICES:
         return []
     found = []
@@ -298,7 +305,7 @@ def transferable(problems: Sequence[Problem], arch: str) -> list[Predictor]:
             and spec.direction in (None, kind.words.get("direction"))
             for kind in {problem.kind for problem in problems}
         )
-        if fits and spec.arch not in (arch, MANY_DEVICES):
+        if fits and spec.arch not in (arch, MANY_DEVICES) and IMITATED_KEY not in read_manifest(folder):
             found.append(Predictor.load(folder))
     return found
 
