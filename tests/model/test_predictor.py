@@ -154,7 +154,9 @@ def test_problems_of_a_folder_are_reported(records: pd.DataFrame, tmp_path: Path
             "targets": ["latency", "bandwidth"]
         },
         "feature_encoding_version: expected `int` <= 1": {"feature_encoding_version": 2},
-        "a model of operation 'fmha_fwd' cannot be used: the names and codes": {"op_type": "fmha_fwd"},
+        "a model of operation 'fmha_fwd' cannot be used: its 68 columns have no names": {
+            "op_type": "fmha_fwd"
+        },
         "no target 'joy'": {"targets": ["joy"]},
         "do not name members": {"picks": {"latency": 1.0}},
         "NaN is no number of JSON": {"picks": {"tflops": float("nan")}},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.night.action_steps import defaults_of, filled, steps_of
-from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, TWO_KERNELS, Project
+from tests.pytest_project import CLOCK_THAT_JUMPS, KERNELS, PROBLEMS, TWO_KERNELS, Project
 from tile_oracle.night.state import NightState, Unfinished
+from tile_oracle.operation import operation_named
+from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,6 +191,26 @@ def test_nights_in_a_row(runner: Runner) -> None:
     ]
     assert [row["status"] for row in rows] == ["10", "0", "12", "", "0", "1"]
     assert {row["problems"] for row in rows} == {"4", ""}
+
+
+@pytest.mark.slow
+def test_a_night_of_two_pickers_says_what_one_changes_against_the_other(runner: Runner) -> None:
+    """The paragraph that a pull request gets: faster and slower problems, intervals, regret."""
+    picks = runner.project.folder / "picks.csv"
+    problems = load_problem_set(str(runner.project.folder / "set.csv")).problems
+    names = operation_named("grouped_conv").free_fields
+    rows = [[str(getattr(one, name)) for name in names] for one in problems]
+    kernel = f"grouped_conv_forward_fp32_2d_{KERNELS[1]}"
+    lines = [[*names, "kernel_name", "predicted_tflops"], *([*row, kernel, "1"] for row in rows)]
+    picks.write_text("".join(",".join(line) + "\n" for line in lines))
+    night = runner.night(f"--models=single,{picks}", update_baseline="true")
+    assert night.green, night.output
+    assert "| picks |" in night.summary
+    said = re.search(r"\*\*single\*\* against \*\*picks\*\* on the same measurements of 4 .*", night.summary)
+    assert said, night.summary
+    assert re.search(r"faster on \d, slower on \d \(5 % false .*, the same on \d, \d cannot be told", said[0])
+    assert re.search(r"Efficiency: mean [+-][\d.]+ \[[-+\d.]+, [-+\d.]+\], P10 .* \(95 % intervals", said[0])
+    assert "Regret, the time above the oracles'" in said[0]
 
 
 @pytest.mark.slow

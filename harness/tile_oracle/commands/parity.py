@@ -18,6 +18,7 @@ from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.selector.c_predictor import c_predictor_parity, what_is_read
 from tile_oracle.selector.ck_tile_parity import HEADER, ck_tile_parity
 from tile_oracle.selector.export import export_model
+from tile_oracle.selector.fmha_parity import fmha_parity, is_fmha
 from tile_oracle.selector.parity import MOST_PROBLEMS, Parity, own_export, problems_like
 
 EXAMPLES = f"""\
@@ -26,6 +27,7 @@ examples:
   tile-oracle model parity models/mine --export selector        against a folder that was exported before
   tile-oracle model parity models/mine forward_validation_300 --export selector/forward_bf16_2d.selector
   tile-oracle model parity gemm_universal_fp8_gfx950 --ck-tile ~/composablekernel --kernel-set default
+  tile-oracle model parity models/fmha_fwd_gfx950/model_tflops.lgbm --ck-tile ~/composablekernel
   tile-oracle model parity models/fmha_bf16_gfx950 --c-predictor model_tflops_bf16.c
 
 Every score and pick of the whole pool is compared; the first that differ are named with both values.
@@ -46,7 +48,8 @@ ARGUMENTS = (
     argument(
         "--ck-tile",
         "DIR",
-        "compare with the dispatcher's C++ heuristic (ml_heuristic.hpp) in a checkout of Composable Kernel",
+        "compare with the dispatcher's C++ heuristic (ml_heuristic.hpp, or that of attention) in a checkout "
+        "of Composable Kernel",
         type=Path,
     ),
     argument(
@@ -68,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     folder, problems = folder_of_model(args.model), problems_of_arguments(args.problems)
     if args.c_predictor is not None:
         found = [c_predictor_parity(folder, args.c_predictor)]
+    elif args.ck_tile is not None and is_fmha(folder):
+        found = [fmha_parity(folder, args.ck_tile, problems)]
     elif folder.is_file():
         raise ModelError(
             f"{folder} holds {what_is_read(folder)}; without a folder its features are unknown here, so only "

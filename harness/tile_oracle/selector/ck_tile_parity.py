@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,7 +45,7 @@ _TOLD = 4
 
 
 @dataclass(frozen=True)
-class _Said:
+class Said:
     """What the driver wrote. known: which kernels have a KernelKey. rows: problem id -> (kernels, values) of
     those, orders: problem id -> their numbers, best first. log: what the program printed."""
 
@@ -60,13 +60,14 @@ class _Said:
         rows, order = self.rows[problem.id], self.orders[problem.id]
         count = min(int(rows[0, 3]), self.width)
         if sorted(order) != list(range(len(rows))):
-            raise BuildError(f"{HEADER.name} does not rank each kernel once for {problem.id}")
+            raise BuildError(f"the C++ heuristic does not rank each kernel once for {problem.id}")
         return Answers(rows[:, 0], order, rows[:, _TOLD : _TOLD + count])
 
     def faults(self, problem: Problem, expected: Array) -> list[str]:
-        """What is wrong with the calls of LightGBM. expected: the first kernel's features for a problem."""
+        """What is wrong with the calls of LightGBM. expected: the first kernel's features for a problem, or
+        the first of them."""
         row, found = self.rows[problem.id][0], []
-        as_doubles = row[_TOLD + self.width :][: min(int(row[3]), self.width) // 2]
+        as_doubles = row[_TOLD + self.width :][: min(int(row[3]) // 2, self.width, len(expected))]
         if row[2] == 0 and np.isclose(as_doubles, expected[: len(as_doubles)]).mean() > 0.9:
             found.append(
                 "LightGBM is told FLOAT32 (data_type 0) of an array of doubles, and reads each of them as "
@@ -89,11 +90,7 @@ def ck_tile_parity(
 ) -> Parity:
     """Compares features, scores and picks over the pool. Raises ModelError for a model that the header
     does not read, BuildError where it does not compile or run."""
-    include = next((checkout / one for one in _PLACES if (checkout / one / HEADER).is_file()), None)
-    if include is None:
-        raise BuildError(
-            f"{checkout} has no dispatcher/include/{HEADER}: give a checkout of Composable Kernel"
-        )
+    include = include_folder(checkout, HEADER)
     predictor = Predictor.load(model)
     member = next((one for one in predictor.ranker.members if one.name == "tflops"), None)
     one_model = isinstance(member, TreeMember) and len(member.boosters) == 1
@@ -108,11 +105,13 @@ def ck_tile_parity(
         assert isinstance(member, TreeMember)
         return member.schema.compute(pair_columns([problem], pool), hardware, member.feature_names)
 
+    lines = {p.id: f"{p.M} {p.N} {p.K} {p.split_k}" for p in problems}  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as work:
-        program = _compiled(include, predictor.spec.arch, Path(work))
+        program = compiled(include, HEADER, "driver.cpp", predictor.spec.arch, Path(work))
         text = read_booster_text(model, "tflops")[1]
-        asked = _run(program, text, logged, kernels, problems, width)
-        probed = _run(program, text, logged, probes, problems[:1], width)
+        asked = answers_of(program, text, logged, [*map(_kernel_line, kernels)], lines, width)
+        first = {problems[0].id: lines[problems[0].id]}
+        probed = answers_of(program, text, logged, [*map(_kernel_line, probes)], first, width)
     have = [kernel for kernel, known in zip(kernels, asked.known, strict=True) if known]
     parity = Parity(f"{include / HEADER}", len(have))
     if lacking := [kernel for kernel in kernels if kernel not in have]:
@@ -141,8 +140,18 @@ def ck_tile_parity(
     return parity
 
 
-def _compiled(include: Path, arch: str, work: Path) -> Path:
-    """The driver's program. Raises BuildError with the compiler's first error."""
+def include_folder(checkout: Path, header: Path) -> Path:
+    """The folder of a checkout that has a header of the dispatcher. Raises BuildError."""
+    found = next((checkout / one for one in _PLACES if (checkout / one / header).is_file()), None)
+    if found is None:
+        raise BuildError(
+            f"{checkout} has no dispatcher/include/{header}: give a checkout of Composable Kernel"
+        )
+    return found
+
+
+def compiled(include: Path, header: Path, driver: str, arch: str, work: Path) -> Path:
+    """The program of a driver. Raises BuildError with the compiler's first error."""
     found = load_arch(arch)
     device = {
         "CUS": found.hardware.num_cus,
@@ -156,42 +165,36 @@ def _compiled(include: Path, arch: str, work: Path) -> Path:
     options = (
         *("-std=c++20", "-O1", "-w", "-ffp-contract=off", *(f"-I{one}" for one in folders)),
         *(f"-DTO_HIP_{name}={value}" for name, value in device.items()),
-        *(str(_DRIVER / name) for name in ("driver.cpp", "lightgbm_calls.cpp")),
+        *(str(_DRIVER / name) for name in (driver, "lightgbm_calls.cpp")),
     )
-    compile_in(work, str(include / HEADER), (*options, "-o", "driver", "-ldl", "-pthread"))
+    compile_in(work, str(include / header), (*options, "-o", "driver", "-ldl", "-pthread"))
     return work / "driver"
 
 
-def _run(
-    program: Path,
-    model: str,
-    logged: bool,
-    kernels: Sequence[GemmKernel],
-    problems: Sequence[Problem],
-    width: int,
-) -> _Said:
-    """Raises BuildError if the program fails."""
+def answers_of(
+    program: Path, model: str, logged: bool, kernels: Sequence[str], problems: Mapping[str, str], width: int
+) -> Said:
+    """What a driver says of kernels and problems, each a line of its input. Raises BuildError."""
     work = program.parent
     (work / "model.lgbm").write_text(model)
-    lines = [str(len(kernels)), *map(_kernel_line, kernels), str(len(problems))]
-    lines += [f"{p.M} {p.N} {p.K} {p.split_k}" for p in problems]  # type: ignore[attr-defined]
+    lines = [str(len(kernels)), *kernels, str(len(problems)), *problems.values()]
     command = (str(program), str(_lightgbm()), "model.lgbm", str(int(logged)), str(width), "said")
-    with wait(f"asking {HEADER.name}"):
+    with wait("asking the C++ heuristic"):
         done = subprocess.run(
             command, input="\n".join(lines), cwd=work, env={"OMP_NUM_THREADS": "1"}, capture_output=True,
             text=True, errors="replace", check=False, timeout=_TIMEOUT_S,
         )  # fmt: skip
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
-        raise BuildError(f"{HEADER.name} ended with status {done.returncode}, and said: {last[:300]}")
+        raise BuildError(f"the C++ heuristic ended with status {done.returncode}, and said: {last[:300]}")
     values = np.fromfile(work / "said")
     known = [bool(one) for one in values[: len(kernels)]]
     count, columns = sum(known), _TOLD + 2 * width
     blocks = values[len(kernels) :].reshape(len(problems), count * columns + count)
-    ids, end = [problem.id for problem in problems], count * columns
-    rows = {one: block[:end].reshape(count, columns) for one, block in zip(ids, blocks, strict=True)}
-    orders = {one: block[end:].astype(int).tolist() for one, block in zip(ids, blocks, strict=True)}
-    return _Said(known, rows, orders, width, done.stderr)
+    end = count * columns
+    rows = {one: block[:end].reshape(count, columns) for one, block in zip(problems, blocks, strict=True)}
+    orders = {one: block[end:].astype(int).tolist() for one, block in zip(problems, blocks, strict=True)}
+    return Said(known, rows, orders, width, done.stderr)
 
 
 def _kernel_line(kernel: GemmKernel) -> str:

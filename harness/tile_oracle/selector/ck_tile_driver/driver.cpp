@@ -3,10 +3,7 @@
 //     driver LIB_LIGHTGBM MODEL LOG WIDTH OUTPUT < kernels and problems
 //
 // Input: the number of kernels, their fields, the number of problems, their sizes (ck_tile_parity.py writes it).
-// Output, doubles: for each kernel whether it has a KernelKey; then for each problem, for each kernel that has one:
-// score, status of LightGBM, its data type and number of features, WIDTH features as LightGBM reads them, and WIDTH
-// as doubles; then the kernels' numbers, best first, -1 for an identifier that is no kernel's.
-#include <cstdio>
+// Output, doubles: for each kernel whether it has a KernelKey; then for each problem its `answer` (answers.hpp).
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -14,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "answers.hpp"
 #include "ck_tile/dispatcher/ml_heuristic.hpp"
-#include "lightgbm_calls.hpp"
 
 namespace ckd = ck_tile::dispatcher;
 
@@ -87,21 +84,7 @@ int main(int, char** argv) {
     for (std::size_t p = 0; p < problems; ++p) {
         ckd::Problem problem;
         std::cin >> problem.M >> problem.N >> problem.K >> problem.k_batch;
-        for (const auto& one : registry.all) {
-            lightgbm_calls::last = {};
-            out.push_back(heuristic.predict_tflops(problem, one->get_key()));
-            const auto& call = lightgbm_calls::last;
-            out.insert(out.end(), {double(call.status), double(call.data_type), double(call.columns)});
-            for (const auto* values : {&call.features, &call.doubles})
-                for (int i = 0; i < width; ++i) out.push_back(i < int(values->size()) ? (*values)[i] : 0.0);
-        }
-        const auto order = heuristic(problem);
-        for (std::size_t i = 0; i < registry.all.size(); ++i) {
-            const auto found = i < order.size() ? number_of.find(order[i]) : number_of.end();
-            out.push_back(found == number_of.end() ? -1 : found->second);
-        }
+        answer(heuristic, registry, problem, number_of, width, out);
     }
-    std::FILE* file = std::fopen(argv[5], "wb");
-    const bool written = file && std::fwrite(out.data(), sizeof(double), out.size(), file) == out.size();
-    return file && std::fclose(file) == 0 && written ? 0 : 1;
+    return written(out, argv[5]);
 }
