@@ -157,7 +157,7 @@ def sample(count: int, seed: str) -> list[Mutant]:
 
 @dataclass(frozen=True)
 class Task:
-    """The named tests of a room (none: all) with a mutant; without one, also which lines they run."""
+    """The named tests of a room (none: all), perhaps with a mutant. seconds: how long each takes; none: find out."""
 
     room: str
     mutant: Mutant | None = None
@@ -203,14 +203,17 @@ class _Lines:
 
 
 class _Chosen:
-    """Pytest plugin: leaves the other tests out, and runs the short ones first."""
+    """Pytest plugin: leaves the other tests out, and runs files with short ones first."""
 
     def __init__(self, tests: frozenset[str], seconds: Mapping[str, float]) -> None:
         self.tests, self.seconds = tests, seconds
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         chosen = [item for item in items if self.tests & {item.nodeid, item.nodeid.split("::")[0], ""}]
-        items[:] = sorted(chosen, key=lambda item: self.seconds.get(item.nodeid, 0.0))
+        of_file = Counter[str]()
+        for item in chosen:
+            of_file[item.nodeid.split("::")[0]] += int(1e6 * self.seconds[item.nodeid])
+        items[:] = sorted(chosen, key=lambda item: of_file[item.nodeid.split("::")[0]])
 
 
 class Runner:
@@ -277,7 +280,7 @@ def _in_fork(copy: Path, task: Task) -> int:
     files = sorted({test.split("::")[0] for test in task.tests}) or [f"tests/{task.room}"]
     words = f"-n0 -p no:cacheprovider -q --tb=line -x --hypothesis-seed=0 {' '.join(files)} -m".split()
     words.append("not slow")
-    if task.mutant is not None:
+    if task.seconds:
         return int(pytest.main(words, plugins=[_Chosen(task.tests or frozenset({""}), task.seconds)]))
     status = pytest.main(words, plugins=[lines := _Lines()])
     sys.settrace(None)
@@ -295,13 +298,15 @@ def _judge(mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[Mutant, str]]
             if not passed:
                 raise HarnessError(f"the tests of {task.room} fail without a mutant:\n{_end(copy)}")
             known[task.room] = json.loads((copy / "lines.json").read_text("utf-8"))
-        tasks = []
+        tasks = [Task(room, seconds=found["seconds"]) for room, found in known.items()]
         for one in mutants:
             tests = known[one.room]["lines"].get(f"{one.file}:{one.line}", ())
             tasks.append(Task(one.room, one, frozenset(tests), known[one.room]["seconds"]))
         for task, passed, copy in runner.run(tasks):
             if task.mutant:
                 yield task.mutant, "" if passed else _end(copy)
+            elif not passed:
+                raise HarnessError(f"the tests of {task.room} fail in another order:\n{_end(copy)}")
 
 
 def _end(copy: Path) -> str:

@@ -189,12 +189,6 @@ def test_a_loss_that_noise_could_hide_is_measured_again_before_others() -> None:
     assert (again, unsettled) == ((IDS[0],), (IDS[0],))
 
 
-def rounds(*latencies_ms: tuple[float, ...]) -> dict[str, float]:
-    """The margins' sigma of one problem a tuple: of the pick, round after round; the best takes 1 ms."""
-    problems = [((1.0,) * len(several), several) for several in latencies_ms]
-    return {problem: one.sigma for problem, one in margins_of(*problems).items()}
-
-
 def margins_of(
     *problems: tuple[tuple[float, ...], ...], spread: float | None = None, samples: int | None = None
 ) -> dict[str, Margin]:
@@ -289,19 +283,3 @@ def test_leaders_with_nothing_in_common_correct_nothing_and_add_their_drift() ->
     for one in found.values():
         assert (one.drift, one.dof) == (0.0, 2.0)
         assert one.sigma == pytest.approx(math.hypot(typical, drift))
-
-
-def test_the_scatter_of_a_run_is_that_between_interleaved_rounds_where_most_problems_have_them() -> None:
-    """The sweep is not interleaved: its move of 30 % counts only where nothing else is known."""
-    twice = rounds((1.3, 1.01, 1.03), (1.3, 1.02, 1.04))
-    moved = math.log(1.03 / 1.01)
-    assert twice[PROBLEMS[0].id] < 0.1
-    assert twice[PROBLEMS[0].id] == pytest.approx(twice[PROBLEMS[1].id], rel=0.5)
-    once = rounds((1.3, 1.01), (1.3, 1.02))
-    assert once[PROBLEMS[0].id] > 3 * twice[PROBLEMS[0].id] > SCATTER * moved
-
-
-def test_few_problems_with_further_rounds_do_not_speak_for_the_run() -> None:
-    """Suspects are noisier than the others."""
-    sigma = rounds((1.001, 1.001), (1.001, 1.001), (1.001, 1.001), (1.0, 1.0, 1.4))
-    assert sigma[PROBLEMS[0].id] < 0.01

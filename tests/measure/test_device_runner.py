@@ -105,6 +105,9 @@ def runner(cache: Path) -> Iterator[DeviceRunner]:
     one = DeviceRunner(DeviceSettings("cpu", TargetOptions(build_dir=cache), sweep, "the-run"))
     yield one
     one.close()
+    assert not one._thread.is_alive()
+    assert one._measuring is not None
+    assert one._measuring._supervisor.worker_pid is None
 
 
 def messages(runner: DeviceRunner) -> list[Message]:

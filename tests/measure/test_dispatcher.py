@@ -241,6 +241,7 @@ def test_a_problem_stays_with_the_kind_that_began_it_until_that_kind_is_gone() -
     fleet.give_orders()
     fleet.finish_one("a")
     fleet.join("b", "MI355X")
+    fleet.now = 100
     fleet.die("a")
     fleet.now += 60
     fleet.give_orders()
