@@ -157,7 +157,7 @@ def sample(count: int, seed: str) -> list[Mutant]:
 
 @dataclass(frozen=True)
 class Task:
-    """The named tests of a room (none: all), perhaps with a mutant. seconds: how long each takes; none: find out."""
+    """The named tests of a room (none: all), with a mutant or none. seconds: of each; empty: find out."""
 
     room: str
     mutant: Mutant | None = None
@@ -212,7 +212,7 @@ class _Chosen:
         chosen = [item for item in items if self.tests & {item.nodeid, item.nodeid.split("::")[0], ""}]
         of_file = Counter[str]()
         for item in chosen:
-            of_file[item.nodeid.split("::")[0]] += int(1e6 * self.seconds[item.nodeid])
+            of_file[item.nodeid.split("::")[0]] += int(1e6 * self.seconds.get(item.nodeid, 0))
         items[:] = sorted(chosen, key=lambda item: of_file[item.nodeid.split("::")[0]])
 
 
