@@ -173,6 +173,8 @@ FORMATS: tuple[Format, ...] = (
            why="it is code; print its problems as a CSV table (docs/problem_lists.md)"),
     Format("a CK Builder config file", _ending(".conf"), (KERNELS,)),
     Format("a model of tilewright", _ending(".tilewright.bin"), why="it ranks hipBLASLt's solutions alone"),
+    Format("a TunaNet model of MIOpen", _ending(".tn.model"),
+           why="it ranks MIOpen's solvers, which a find-db has the times of"),
     Format("a tree model without its feature_spec.json", lambda head: head.begin.startswith("tree\n"),
            why="--model takes a folder with both"),
     Format("a log of tilewright's picks", lambda head: "[TILEWRIGHT_PICK]" in head.begin, (MODEL,),
