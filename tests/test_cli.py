@@ -41,7 +41,7 @@ def test_a_group_s_help_shows_its_commands(group: str, capsys: pytest.CaptureFix
 
 def test_scripts_may_use_the_earlier_names() -> None:
     earlier = "kernels portfolio search report history compare merge oracle import export-records suggest"
-    for name in f"{earlier} train evaluate features ship seal export predict cache".split():
+    for name in f"{earlier} train evaluate features ship seal export predict".split():
         assert named_command(called_today([name, "--help"])) is not None, name
     assert called_today(["kernels", "kernels"]) == ["pool", "list", "kernels"]
     assert called_today(["problems", "train"]) == ["problems", "train"]
@@ -197,8 +197,8 @@ def test_errors_of_the_harness_and_no_others_are_caught(
         (["model", "trian"], "there is no command 'trian': did you mean train?"),
         (["model", "xyzzy"], "`tile-oracle model --help` lists the commands"),
         (
-            ["doctor", "--unused-four", "3d"],
-            "unrecognized arguments: --unused-four 3d; did you mean --unused-for?",
+            ["doctor", "--ck-tyle", "3d"],
+            "unrecognized arguments: --ck-tyle 3d; did you mean --ck-tile?",
         ),
         (["doctor", "3d"], "unrecognized arguments: 3d"),
     ],
@@ -217,7 +217,7 @@ def test_a_misspelt_command_or_option_gets_a_suggestion(
     [
         (["prob"], "problems"),
         (["pool", "por"], "portfolio"),
-        (["doctor", "--pru"], "--prune"),
+        (["doctor", "--sea"], "--seal"),
         (["pool", "list", "--ver"], "--verify"),
     ],
 )

@@ -24,7 +24,6 @@ COMMANDS = [
     "--help",
     "--version",
     "--print-completion bash",
-    "cache --json",
     "predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --json",
     "predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1",
     "pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950 --engine python",

@@ -32,6 +32,13 @@ def test_added_entries_are_found_by_any_session(tmp_path: Path) -> None:
     assert path.read_bytes() == b"code"
 
 
+def test_a_lookup_counts_as_use(tmp_path: Path) -> None:
+    entry = put(BuildCache(tmp_path), KEY).parent
+    os.utime(entry, (0, 0))
+    assert BuildCache(tmp_path).find(KEY) is not None
+    assert entry.stat().st_mtime > 0
+
+
 def test_lookups_write_nothing(tmp_path: Path) -> None:
     assert BuildCache(tmp_path / "cache").find(KEY) is None
     assert not (tmp_path / "cache").exists()

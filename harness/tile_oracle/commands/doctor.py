@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.commands.arguments import BUILD_DIR, argument, json_flag
-from tile_oracle.commands.cache import CACHE_ARGUMENTS, show_cache
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.seal import SEAL, seal
 from tile_oracle.compiling.cache import check_runs_code, default_cache_folder
@@ -55,12 +54,9 @@ examples:
   tile-oracle doctor                         every target: device, compiler, what is missing
   tile-oracle doctor --ck-tile /opt/rocm     the same, and what can be measured of this CK Tile
   tile-oracle doctor --json                  for programs
-  tile-oracle doctor --cache                 what the cache of compiled kernels holds, when it was last used
-  tile-oracle doctor --prune --unused-for 30d        remove what no session has used for 30 days
-  tile-oracle doctor --prune --keep 2GiB --dry-run   what would be removed, least recently used first
   tile-oracle doctor --seal models/mine      a model folder whose files were changed by hand
 
-Exit status: 0 if a target can run here, else 1. A removed kernel is compiled again when it is needed.
+Exit status: 0 if a target can run here, else 1.
 """
 
 GOOD, BAD, NOTE = "ok", "missing", "note"
@@ -108,7 +104,6 @@ ARGUMENTS = (
     ),
     json_flag("the findings"),
     SEAL,
-    CACHE_ARGUMENTS,
 )
 
 
@@ -116,8 +111,6 @@ def run(args: argparse.Namespace) -> int:
     """Prints what was found; returns 1 when no target can run here."""
     if args.seal:
         return seal(args.seal)
-    if args.cache or args.prune or args.unused_for or args.keep or args.dry_run:
-        return show_cache(args)
     targets = examine_targets(args.build_dir)
     ck_tile = {str(folder): examine_ck_tile(folder) for folder in _ck_tile_folders(args.ck_tile)}
     installation, contained = examine_installation(args.build_dir), examine_containment()

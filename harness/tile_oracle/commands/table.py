@@ -112,7 +112,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
 COMMANDS = {one.name: one for group in GROUPS.values() for one in group}
 
 _EARLIER = {name.split()[-1]: name for name in COMMANDS} | {
-    "cache": "doctor --cache",
     "export": "model export",
     "export-records": "runs merge",
     "features": "pool list --features",

@@ -121,7 +121,7 @@ class BuildCache:
             return None
         if not good:
             return None
-        # The folder's mtime is the time of last use (to the hour), which pruning reads.
+        # The folder's mtime is the time of last use (to the hour), for removing old ones.
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > _USE_NOTED_S:
                 os.utime(folder)
