@@ -19,7 +19,6 @@ from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
 from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.final import problems_of
-from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 
@@ -208,14 +207,3 @@ def test_picks_are_joined_by_dimensions_and_never_by_index(records: pd.DataFrame
     (tmp_path / "empty.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ModelError, match="not a file of picks"):
         read_picks(tmp_path / "empty.csv", problems)
-
-
-def test_a_trained_models_baseline_is_its_cross_validation(records: pd.DataFrame, tmp_path: Path) -> None:
-    model = train(records, recipe_named("physical"), n_splits=3)
-    model.save(tmp_path / "m")
-    baseline = out_of_fold_baseline(model, "m", records, "made")
-    path = save_beside(baseline, tmp_path / "m")
-    assert path == tmp_path / "m" / "gfx950" / "made" / "measured.json"
-    assert np.mean([v or 0.0 for v in baseline.efficiencies.values()]) == pytest.approx(
-        (model.checks[0].efficiency.mean_percent or 0) / 100
-    )

@@ -22,7 +22,6 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.record.dataset import load_records
 from tile_oracle.training.fit import Effort
-from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
 from tile_oracle.training.recipe import RECIPES, SUITED
 from tile_oracle.training.train import TrainedModel, train
 
@@ -105,11 +104,6 @@ ARGUMENTS = (
         "kernels that the records have not measured",
     ),
     argument("--warm-trees", "N", "trees to add to each booster", type=int, default=200),
-    argument(
-        "--baseline",
-        "SET",
-        "also write the cross-validated efficiencies as a baseline for the records under this set name",
-    ),
     flag("--quiet", "no progress, only the summary"),
     json_flag("the summary"),
     Group(
@@ -171,9 +165,6 @@ def run(args: argparse.Namespace) -> int:
     )
     model.save(args.out)
     out = Path(args.out)
-    if args.baseline:
-        path = save_beside(out_of_fold_baseline(model, out.name, records, args.baseline), out)
-        effort.say(f"baseline: {path}")
     seconds = time.monotonic() - started
     if args.json:
         print_json(_document(model, out, seconds))
@@ -194,7 +185,6 @@ def _ship(args: argparse.Namespace) -> int:
         "adapt",
         "imitate",
         "build_dir",
-        "baseline",
     )
     if given := [name for name in (*others, "quiet", "json") if getattr(args, name)]:
         raise ModelError(f"--{given[0].replace('_', '-')} is not for --problem-set: leave one of them out")
