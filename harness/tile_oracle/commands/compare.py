@@ -19,15 +19,9 @@ examples:
   tile-oracle runs compare driver_1.parquet driver_2.parquet --html compare.html --markdown compare.md
   tile-oracle runs compare models/old models/new --records measured.parquet --html models.html
 
-Without --records, OLD and NEW are measurements: a run's folder, an oracle file or other records, or a
-baseline. Every problem that both have is faster, slower, the same or cannot be told; intervals are 95 %.
-Exit status: 0, or 1 if --fail-on names something that was found.
-
-With --records, OLD and NEW are pickers: model folders, files of picks, nvmatmul and others (docs/pickers.md);
---markdown begins with a paragraph for a pull request. Both rank the kernels of the same
-records, and the gate's criteria are applied with the old model as the baseline: mean and median within 0.5
-points, P10 within 2, no problem more than 10 points worse, coverage not lower. Problems that either model was
-trained on do not count. Exit status: 0 passed, 1 failed, else that of a session (13: in-sample).
+Exit status: 0, or 1 if --fail-on names something that was found. With --records, OLD and NEW are pickers
+(docs/pickers.md), judged by the gate's criteria with the old one as the baseline, and the exit status is that
+of a session. docs/compare.md has the outcomes and their statistics.
 """
 
 

@@ -25,32 +25,17 @@ examples:
   tile-oracle runs import a.csv b.json run.log --arch gfx950 -o all.parquet
   tile-oracle runs import benchmark.csv --arch gfx950 --trust-unverified -o as_published.parquet
 
-required in each row: a kernel name (kernel, kernel_name or name), the dimensions N C K Hi Wi Y X (and, where
-they are not 1 or 0, G, strides, pads, dilations), and latency_ms (or latency_us, time(ns), ...).
-GEMM rows have the dimensions M N K (and split_k where it is not 1). One call imports one operation.
-Everything else that a row states must hold: verified, is_valid, error, status, max_rel decide its status;
-architecture, device, types, layouts, strides, batch, scales must be those of --arch and of the kernel; tflops
-and bandwidth must agree with the time; no time is faster than the device can be. Rows of several devices
-need --device. Fields that no format knows are listed.
-Kernel Tuner's cache files and T4 results, and NVBench's --json output are recognized: the kernel is a
-parameter or axis `kernel` with one of our names, or all of a kernel's fields; the problem is a parameter or
-axis `problem` with an id, or its dimensions.
-What hipblaslt-bench and rocblas-bench print is recognized, too: the kernel is the library's solution
-(gemm_bf16_rcr_hipblaslt.s300662), so run hipblaslt-bench with --print_kernel_info. Batches, beta, padded
-matrices and other types are refused and counted.
-So are AITER's tuned tables, TunableOp's results, CUTLASS's profiler, Triton's autotune.json (with --layout),
-Inductor's logs, MIOpen's find-db and traces of flashinfer-bench; docs/formats.md lists all formats.
-Sweeps of CK DSL name a kernel by tile and pipeline. Tiles other than the published ones need warp_m, ...,
-warp_tile_k as well.
+A row has a kernel's name (kernel, kernel_name or name), the dimensions of its problem (N C K Hi Wi Y X, or
+M N K) and latency_ms (or latency_us, time(ns), ...). All that it states besides must hold: its status,
+device, types, layouts, throughput. Fields that no format knows are listed. One call imports one operation.
+Files of other programs are recognized; docs/formats.md lists all formats.
 """
 
 
 ABOUT = (
-    "Reads published benchmark CSV, JSON and parquet results, raw benchmark logs (JSON among other "
-    "lines), files of Kernel Tuner and NVBench, what hipblaslt-bench and rocblas-bench print, "
-    "and tile-oracle's records. Rows that contradict themselves, their kernel or the device are refused "
-    "and counted, with the first of each reason. Rows that say that their result is not right, or whose "
-    "non_zero count shows that the kernel did not write its output, get the status wrong."
+    "Reads published benchmark results, raw logs, files of other tuners and libraries, and tile-oracle's "
+    "records. Rows that contradict themselves, their kernel or the device are refused and counted, with the "
+    "first of each reason. Rows that say that their result is not right get the status wrong."
 )
 ARGUMENTS = (
     argument("files", "FILE", "CSV, JSON, log, parquet file, or a run's folder", nargs="+"),

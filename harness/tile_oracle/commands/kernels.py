@@ -51,12 +51,8 @@ examples:
                                                            compile them: registers, LDS, spills, occupancy
   tile-oracle pool list --arch gfx950 --kernel-filter "tile_m==16 and pipeline=='compv4'" --verify
                                                            compile them, and verify the waits in their code
-  tile-oracle pool list --arch gfx950 --kernel-set full --dtype fp16 --verify --sample 3
-                                                           the same for some kernels of a large set
-  tile-oracle pool list --kernels my_kernels.py --arch gfx950 --facts
-                                                           kernels written in Triton: compile them, resources
   tile-oracle pool list --kernels my_kernels.py --arch gfx950 --verify --sample 20
-                                                           and their waits
+                                                           the same for 20 kernels written in Triton
   tile-oracle pool list --verify kernel.s   the same for a compiler's assembly or a code object
   tile-oracle pool list --diff kernels-old kernels-new       what changed between two folders of tile-oracle
                                                            build, build caches or lists of names

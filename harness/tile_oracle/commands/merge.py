@@ -19,17 +19,12 @@ examples:
   tile-oracle runs merge measured.parquet --format oracle --model models/mine --problem-set forward_smoke
   tile-oracle runs merge reports/my_run --format kernel-tuner -o caches            for other tuners
 
-parquet: a measurement that is given twice is kept once. A pair that several runs measured keeps all its
-rows. A device_lost row is dropped if the same run measured the pair later. Different runs with the same name
-are renamed (NAME~2). Differing devices, toolchains and binaries are kept, counted and shown.
+parquet: all rows of all runs, each measurement once. Different runs with the same name are renamed (NAME~2).
 
-oracle: all rounds and statuses of one device, with the newest binary of each kernel, without busy_ms and
-tflops. With --model the file goes where `pytest --target replay` looks for it: beside the baseline, in
-MODEL/DEVICE/PROBLEM SET/KERNEL SET.parquet.
+oracle: all rounds and statuses of one device, with the newest binary of each kernel. With --model the file
+goes where `pytest --target replay` looks for it: MODEL/DEVICE/PROBLEM SET/KERNEL SET.parquet.
 
-kernel-tuner, t4: a file for each problem. A configuration is the values of a kernel's fields; the kernel's
-name stands beside them. Times of compilation, verification, search and framework are not recorded: the
-files state 0. `tile-oracle runs import` reads them again.
+kernel-tuner, t4: a file for each problem, which `tile-oracle runs import` reads again.
 """
 
 _FORMATS = ("parquet", "oracle", "kernel-tuner", "t4")

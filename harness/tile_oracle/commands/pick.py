@@ -38,12 +38,8 @@ examples:
 A tuned result (`tile-oracle tune`) takes precedence over a model's prediction. With --arch, for an
 architecture that this machine need not have, only models pick.
 
---predictions: on gfx950 unless --arch or the model says otherwise. The kernels are those that the model was
-trained on (without the algorithms of libraries, since only the library says which of them a problem has),
-unless --kernel-set or --kernels (a list, or a file of names, one per line) names others. A kernel that the
-architecture's rules refuse for the problem is still listed, with the reason. With --build-dir, a model that
-reads metrics of binaries reads those of prebuilt kernels (`tile-oracle build`) instead of those in its
-folder.
+--predictions lists the kernels that the model was trained on, on gfx950 unless --arch or the model says
+otherwise; --kernel-set or --kernels names others. Those that the architecture refuses have the reason.
 """
 
 

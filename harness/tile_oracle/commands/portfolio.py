@@ -25,10 +25,8 @@ examples:
   tile-oracle build -o few --arch sm_90 --kernels few.json       build these kernels only
   pytest --problem-set forward_validation_300 --kernels few.json
 
-Every kind of problem (convolution: direction, data type and 2D or 3D) has kernels of its own, so each has
-its own sets. A problem's efficiency is that of the fastest kernel of the set, as a share of the fastest
-recorded one. A pair that was not measured counts as 0, so with incomplete records the figures are lower
-bounds. "none ok" counts problems on which no kernel of the set was measured ok.
+Every kind of problem has sets of its own. A problem's efficiency is that of the fastest kernel of the set, as
+a share of the fastest recorded one; a pair that was not measured counts as 0. docs/pool.md has more.
 """
 
 _SIZES = "4,8,16,32,64"
