@@ -229,8 +229,8 @@ def evaluate(model: Judged, records: pd.DataFrame) -> Evaluation:
 def compare(old: Judged, new: Judged, records: pd.DataFrame) -> Comparison:
     """Judge two models, or picks, by the same records: efficiencies and their differences, with intervals.
 
-    >>> to.compare("models/mine", "models/mine", to.load("measured.parquet")).regressions().empty
-    True
+    >>> to.compare("models/mine", "models/mine", to.load("measured.parquet")).verdict.failed
+    False
     """
     folders = [str(one) for one in (old, new) if not isinstance(one, pd.DataFrame)]
     known = overlaps(folders, records).values()

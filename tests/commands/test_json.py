@@ -61,7 +61,10 @@ FAST = [
     Case("portfolio measured.parquet --sizes 1,2"),
     Case("evaluate models/made_up measured.parquet"),
     Case("compare measured.parquet measured.parquet"),
-    Case("compare models/made_up models/made_up --records measured.parquet", "agreement verdict"),
+    Case(
+        "compare models/made_up models/made_up --records measured.parquet",
+        "picks_changed efficiency_percent verdict",
+    ),
     Case("suggest part.parquet --model models/made_up --budget 3", "problem kernel rank"),
     Case(f"search {PROBLEM} --model models/made_up --budget 40 --top 2", "best kernels rounds"),
     Case(f"predict {PROBLEM} --model models/made_up --top 2", "problem picks", lines=True),

@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
+from tile_oracle.comparison.compare import FASTER, SLOWER
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.compare import compare
 from tile_oracle.evaluation.evaluate import evaluate
@@ -162,13 +163,14 @@ def test_a_pick_that_is_wrong_has_no_efficiency_and_says_so(records: pd.DataFram
 def test_comparison_counts_and_verdict(records: pd.DataFrame) -> None:
     good, bad = evaluate("good", records, perfect(records)), evaluate("bad", records, second_best(records))
     worse = compare(records, good, bad)
-    assert (worse.agreement, worse.improved, worse.same + worse.degraded) == (0, 0, 40)
-    assert worse.deltas["mean"].value == pytest.approx(bad.headlines["mean"].value - 100.0)
+    assert (len(worse.changes.picks_changed), worse.changes.counts[FASTER]) == (40, 0)
+    assert worse.efficiency["mean"].old == pytest.approx(100.0)
+    assert worse.efficiency["mean"].change.value == pytest.approx(bad.headlines["mean"].value - 100.0)
     assert worse.verdict.failed
-    assert len(worse.regressions()) == worse.degraded > 0
+    assert worse.changes.counts[SLOWER] > 0
     better = compare(records, bad, good)
     assert not better.verdict.failed
-    assert better.improved == worse.degraded
+    assert better.changes.counts[FASTER] == worse.changes.counts[SLOWER]
     assert not compare(records, good, good).verdict.failed
     json.dumps(better.as_json(), default=str)
 

@@ -8,7 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from tile_oracle.comparison.compare import FASTER, PICK, SAME, SLOWER, UNKNOWN, Comparison, compare_sides
+from tile_oracle.comparison.compare import (
+    FASTER,
+    MARGIN_PERCENT,
+    PICK,
+    SAME,
+    SLOWER,
+    UNKNOWN,
+    Comparison,
+    compare_sides,
+)
 from tile_oracle.comparison.side import Side, side_of_records
 from tile_oracle.comparison.wording import changed_table
 from tile_oracle.judge.bootstrap import Interval, mean, p10, paired_interval
@@ -20,7 +29,10 @@ WORST = 5
 
 
 def compared_picks(
-    both: Side, old: tuple[str, pd.DataFrame], new: tuple[str, pd.DataFrame]
+    both: Side,
+    old: tuple[str, pd.DataFrame],
+    new: tuple[str, pd.DataFrame],
+    margin_percent: float = MARGIN_PERCENT,
 ) -> Comparison | None:
     """The times of two pickers' picks on the same measurements; None without a problem in common. old, new:
     their names and selections (judge.selection.select)."""
@@ -31,7 +43,7 @@ def compared_picks(
         sides.append(replace(both, name=name, kind="model", picks=picks))
     if not sides[0].picks.keys() & sides[1].picks.keys():
         return None
-    return compare_sides(*sides, by=PICK)
+    return compare_sides(*sides, by=PICK, margin_percent=margin_percent)
 
 
 def paragraph(found: Comparison, old: pd.DataFrame, new: pd.DataFrame, settle: str = "") -> str:
