@@ -20,6 +20,7 @@ from tile_oracle.features.feature_table import (
 )
 from tile_oracle.features.schemas.gemm_published import WORD_CODES
 from tile_oracle.features.schemas.own_columns import (
+    LOADS,
     PIPELINES,
     ROUNDS,
     TILE,
@@ -100,19 +101,7 @@ _FEATURES = (
     given("split_k", "parts that the depth is split into"),
     Feature("log2_tiles_m", _log2("tiles_m"), "log2 of the tiles along M"),
     Feature("log2_tiles_n", _log2("tiles_n"), "log2 of the tiles along N"),
-    Feature("log2_tiles_k", _log2("tiles_k"), "log2 of the K steps of a tile"),
-    Feature("log2_tiles", _log2("tiles"), "log2 of the output tiles"),
-    Feature("log2_cu_loads", lambda t: log2(t.cu_loads), "log2 of the tiles per compute unit"),
-    Feature("log2_rounds", _log2("rounds"), "log2 of the rounds of tiles"),
-    Feature("tail", lambda t: t.cu_loads / t.rounds, "utilization of the rounds, 0 to 1"),
-    Feature("log2_steps", _log2("steps"), "log2 of the serial K steps"),
-    Feature("log2_compute", lambda t: log2(t.steps * t.tile_flops), "log2 of a compute unit's operations"),
-    Feature("log2_traffic", lambda t: log2(t.traffic_bytes), "log2 of the operand bytes that tiles load"),
-    Feature(
-        "log2_cu_traffic",
-        lambda t: log2(t.steps * t.tile_bytes),
-        "log2 of the bytes one compute unit loads",
-    ),
+    *LOADS,
     Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is useful work"),
     Feature("fill_n", _fill("N", "tiles_n", "tile_n"), "share of the tiles along N that is useful work"),
     Feature(

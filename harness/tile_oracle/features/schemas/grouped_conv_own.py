@@ -25,6 +25,7 @@ from tile_oracle.features.feature_table import (
     ratio,
 )
 from tile_oracle.features.schemas.own_columns import (
+    LOADS,
     PIPELINES,
     ROUNDS,
     TILE,
@@ -95,23 +96,7 @@ _FEATURES = (
     Feature("log2_G", _log2("G"), "log2 of the groups"),
     Feature("log2_tiles_m", _log2("tiles_m"), "log2 of the tiles along M"),
     Feature("log2_tiles_n", _log2("tiles_n"), "log2 of the tiles along N of a group"),
-    Feature("log2_tiles_k", _log2("tiles_k"), "log2 of the K steps of a tile"),
-    Feature("log2_tiles", _log2("tiles"), "log2 of the output tiles"),
-    Feature("log2_cu_loads", lambda t: log2(t.cu_loads), "log2 of the tiles per compute unit"),
-    Feature("log2_rounds", _log2("rounds"), "log2 of the rounds of tiles"),
-    Feature("tail", lambda t: t.cu_loads / t.rounds, "utilization of the rounds, 0 to 1"),
-    Feature("log2_steps", _log2("steps"), "log2 of the serial K steps"),
-    Feature(
-        "log2_compute",
-        lambda t: log2(t.steps * t.tile_flops),
-        "log2 of a compute unit's operations in all",
-    ),
-    Feature("log2_traffic", lambda t: log2(t.traffic_bytes), "log2 of the operand bytes that tiles load"),
-    Feature(
-        "log2_cu_traffic",
-        lambda t: log2(t.steps * t.tile_bytes),
-        "log2 of the bytes one compute unit loads",
-    ),
+    *LOADS,
     Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is useful work"),
     Feature("fill_n", _fill("Ng", "tiles_n", "tile_n"), "share of the tiles along N that is useful work"),
     Feature("fill_k", _fill("Kg", "tiles_k", "tile_k"), "share of the steps along K that is useful work"),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Array, Feature, FeatureTable, given, log2_of
+from tile_oracle.features.feature_table import Array, Feature, FeatureTable, given, log2, log2_of
 from tile_oracle.features.schemas.grouped_conv_published import PIPELINE_CODES
 
 PIPELINES = {**PIPELINE_CODES, "comp_async": 7, "basic_async_v1": 8}
@@ -60,6 +60,23 @@ ROUNDS: tuple[Feature, ...] = (
     Feature("traffic_bytes", lambda t: t.tiles * t.tiles_k * t.tile_bytes, "operand bytes that tiles load"),
 )
 """Intermediates: the distribution of the tiles, and the cost of one K step."""
+
+LOADS: tuple[Feature, ...] = (
+    Feature("log2_tiles_k", log2_column("tiles_k"), "log2 of the K steps of a tile"),
+    Feature("log2_tiles", log2_column("tiles"), "log2 of the output tiles"),
+    Feature("log2_cu_loads", lambda t: log2(t.cu_loads), "log2 of the tiles per compute unit"),
+    Feature("log2_rounds", log2_column("rounds"), "log2 of the rounds of tiles"),
+    Feature("tail", lambda t: t.cu_loads / t.rounds, "utilization of the rounds, 0 to 1"),
+    Feature("log2_steps", log2_column("steps"), "log2 of the serial K steps"),
+    Feature("log2_compute", lambda t: log2(t.steps * t.tile_flops), "log2 of a compute unit's operations"),
+    Feature("log2_traffic", lambda t: log2(t.traffic_bytes), "log2 of the operand bytes that tiles load"),
+    Feature(
+        "log2_cu_traffic",
+        lambda t: log2(t.steps * t.tile_bytes),
+        "log2 of the bytes one compute unit loads",
+    ),
+)
+"""Of `ROUNDS`."""
 
 TILE: tuple[Feature, ...] = (
     given("tile_m", "rows of a workgroup's tile"),
