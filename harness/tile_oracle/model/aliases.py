@@ -7,7 +7,7 @@ unmeasured kernel can have a twin among the measured ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,11 +137,6 @@ class Aliases:
 def own_fields(kernel: Kernel) -> tuple[str, ...]:
     """The fields of a kernel that are not fields of its problem."""
     return kernel_columns(kernel.op)
-
-
-def no_aliases(kernels: Iterable[str]) -> Aliases:
-    """Every name is its own kernel."""
-    return Aliases({name: name for name in sorted(set(kernels))})
 
 
 def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases:

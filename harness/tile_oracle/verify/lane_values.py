@@ -146,14 +146,6 @@ def _high_product(a: Any, b: Any) -> Any:
     return (product >> np.uint64(32)).astype(np.int64)
 
 
-def _least(a: Any, b: Any) -> Any:
-    return np.minimum(a, b)
-
-
-def _most(a: Any, b: Any) -> Any:
-    return np.maximum(a, b)
-
-
 def _select(mask: Any, a: Any, b: Any) -> Any:
     return (mask & a) | (~mask & b)
 
@@ -172,13 +164,11 @@ _SIMPLE: Mapping[str, _Compute] = MappingProxyType(
         "subrev": lambda a, b: b - a, "and": operator.and_, "or": operator.or_, "xor": operator.xor,
         "not": operator.invert, "andn2": _and_not, "orn2": lambda a, b: a | ~b,
         "xnor": lambda a, b: ~(a ^ b), "nand": lambda a, b: ~(a & b), "nor": lambda a, b: ~(a | b),
-        "min_u": _least, "max_u": _most, "min_i": lambda a, b: _least(_signed(a), _signed(b)),
-        "max_i": lambda a, b: _most(_signed(a), _signed(b)), "mul_hi": _high_product,
+        "min_u": np.minimum, "max_u": np.maximum, "min_i": lambda a, b: np.minimum(_signed(a), _signed(b)),
+        "max_i": lambda a, b: np.maximum(_signed(a), _signed(b)), "mul_hi": _high_product,
         "abs": lambda a: abs(_signed(a)),
     }
 )  # fmt: skip
-
-_LOW = frozenset({"add", "sub", "subrev", "mul"})
 
 _SCALAR: Mapping[str, tuple[str, _Compute]] = MappingProxyType(
     {f"s_{name}_{kind}": ("32", _SIMPLE[name]) for name in ("add", "sub") for kind in ("i32", "u32")}

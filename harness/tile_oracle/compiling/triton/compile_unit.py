@@ -18,8 +18,6 @@ os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
 # With them the binary would depend on the name of the work folder.
 os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
 
-_WAVE = {"gfx": 64, "sm_": 32}
-
 
 def target(arch: str) -> Any:
     """Triton's name of an architecture."""
