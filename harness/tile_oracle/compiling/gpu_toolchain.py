@@ -70,17 +70,11 @@ class GpuToolchain(Toolchain):
     machine: str
     compiler: tuple[str, ...]
     """The start of the command line."""
-    wheel: ZigWheel | None = None
-    """The ziglang wheel that has the compiler; it has neither its own headers nor a linker beside it."""
     ptxas: Path | None = None
     """NVIDIA's assembler; when None, the driver assembles the PTX."""
 
     def _flags(self, isa: Isa) -> tuple[str, ...]:
         return (*(word.format(arch=self.arch) for word in _LANGUAGE[self.machine]), *_COMMON)
-
-    def prepare(self, work: Path) -> None:
-        if self.wheel is not None:
-            self.wheel.prepare(work)
 
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
         return (*self._compile(flags), "-S", source, "-o", output)
@@ -131,13 +125,18 @@ def gpu_toolchain_names(machine: str) -> tuple[str, ...]:
 
 
 def _named(name: str, arch: str, machine: str) -> GpuToolchain | NvccToolchain | None:
-    if name == "ziglang":
-        folder = zig_folder()
-        return None if folder is None else _zig(folder, arch, machine, find_ptxas(machine))
     if is_nvcc(name):
         return find_nvcc(name, arch)
+    ptxas = find_ptxas(machine)
+    if name == "ziglang":
+        folder = zig_folder()
+        if folder is None:
+            return None
+        wheel = zig_wheel(folder)
+        compiler, known = (wheel.zig, "clang"), (wheel.version, wheel.identity, wheel.first_line)
+        return _made(name, arch, compiler, *known, ptxas, wheel)
     path = _rocm_clang() if name == "rocm" else _which(name)
-    return None if path is None else _clang(path, name, arch, machine, find_ptxas(machine))
+    return None if path is None else _clang(path, name, arch, ptxas)
 
 
 def _which(name: str) -> Path | None:
@@ -167,15 +166,8 @@ def find_ptxas(machine: str = "nvptx") -> Path | None:
     return find_cuda_program("ptxas") if machine == "nvptx" else None
 
 
-def _zig(folder: Path, arch: str, machine: str, ptxas: Path | None) -> GpuToolchain:
-    wheel = zig_wheel(folder)
-    identity = wheel.identity + _assembler(ptxas)
-    compiler, version = (wheel.zig, "clang"), wheel.version
-    return _made("ziglang", arch, machine, compiler, version, identity, wheel.first_line, ptxas, wheel)
-
-
 @lru_cache(maxsize=16)
-def _clang(path: Path, name: str, arch: str, machine: str, ptxas: Path | None) -> GpuToolchain:
+def _clang(path: Path, name: str, arch: str, ptxas: Path | None) -> GpuToolchain:
     lines = [line.strip() for line in ask_compiler(str(path), "--version").splitlines()]
     first = next((line for line in lines if "clang version" in line), "")
     if not first:
@@ -184,14 +176,12 @@ def _clang(path: Path, name: str, arch: str, machine: str, ptxas: Path | None) -
     version = version_number(first.partition("clang version")[2], name)
     kind = next((line for line in lines if line.startswith("HIP version")), "")
     identity = f"{'AMD clang' if 'AMD' in first else 'clang'} {version}{f' ({kind})' if kind else ''}"
-    identity += _assembler(ptxas)
-    return _made(name, arch, machine, (str(path),), version, identity, first, ptxas)
+    return _made(name, arch, (str(path),), version, identity, first, ptxas)
 
 
 def _made(
     name: str,
     arch: str,
-    machine: str,
     compiler: tuple[str, ...],
     version: str,
     identity: str,
@@ -199,17 +189,18 @@ def _made(
     ptxas: Path | None,
     wheel: ZigWheel | None = None,
 ) -> GpuToolchain:
-    suffix = ".cubin" if ptxas is not None else ".ptx"
+    machine = GPU_MACHINES[arch]
+    identity += _assembler(ptxas)
     return GpuToolchain(
         name=name,
         version=version,
         identity=identity,
         fingerprint=f"{identity}; {first_line}",
         arch=arch,
-        suffix=".hsaco" if machine == "amdgcn" else suffix,
+        suffix=".hsaco" if machine == "amdgcn" else ".ptx" if ptxas is None else ".cubin",
+        wheel=wheel,
         machine=machine,
         compiler=compiler,
-        wheel=wheel,
         ptxas=ptxas,
     )
 

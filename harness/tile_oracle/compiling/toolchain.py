@@ -60,6 +60,8 @@ class Toolchain(ABC):
     """The architecture that it was found for."""
     suffix: str = ".so"
     """File name suffix of a binary: .so, .hsaco, .ptx, .cubin."""
+    wheel: ZigWheel | None = None
+    """The ziglang wheel that has the compiler; it has neither its own headers nor a linker beside it."""
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
         """The flags that affect the code. Raises BuildError when this toolchain cannot build for `isa`."""
@@ -72,7 +74,8 @@ class Toolchain(ABC):
 
     def prepare(self, work: Path) -> None:
         """Adds to a fresh work folder what the commands need besides the source and its headers."""
-        return
+        if self.wheel is not None:
+            self.wheel.prepare(work)
 
     @abstractmethod
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
@@ -133,9 +136,6 @@ class ZigToolchain(Toolchain):
         # By default the wheel's clang targets the machine it runs on.
         return (f"--target={isa.machine}-unknown-linux-musl", *_cpu_flags(isa))
 
-    def prepare(self, work: Path) -> None:
-        self.wheel.prepare(work)
-
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         compile_ = (*self.wheel.clang, "-nostdlibinc", *flags)
         return (
@@ -183,28 +183,19 @@ def find_toolchain(name: str = "auto") -> Toolchain:
     auto tries ziglang, clang++ and g++ in this order. Raises BuildError, which says how to get a compiler,
     when none is found or the named one does not run.
     """
-    if name == "auto":
-        return _first_there_is()
-    if name in ("ziglang", "zig"):
-        folder = zig_folder()
-        if folder is None:
-            raise BuildError("toolchain ziglang is not installed in this Python: pip install ziglang")
-        return _zig_toolchain(folder)
-    path = shutil.which(name)
-    if path is None:
-        raise BuildError(f"toolchain {name!r} is not a program on this machine: {_HOW_TO_GET_ONE}")
-    return _system_toolchain(Path(path).absolute(), name)
-
-
-def _first_there_is() -> Toolchain:
-    folder = zig_folder()
-    if folder is not None:
-        return _zig_toolchain(folder)
-    for name in ("clang++", "g++"):
-        path = shutil.which(name)
-        if path is not None:
-            return _system_toolchain(Path(path).absolute(), name)
-    raise BuildError(f"no C++ compiler was found: {_HOW_TO_GET_ONE}")
+    for one in ("ziglang", "clang++", "g++") if name == "auto" else (name,):
+        if one in ("ziglang", "zig"):
+            folder = zig_folder()
+            if folder is not None:
+                return _zig_toolchain(folder)
+        elif path := shutil.which(one):
+            return _system_toolchain(Path(path).absolute(), one)
+    what = (
+        "no C++ compiler was found"
+        if name == "auto"
+        else f"toolchain {name!r} is not a program on this machine"
+    )
+    raise BuildError(f"{what}: {_HOW_TO_GET_ONE}")
 
 
 def zig_folder() -> Path | None:

@@ -104,9 +104,6 @@ class WheelToolchain(CkTileToolchain):
         defines = ("-D__HIP_PLATFORM_AMD__", "-D__HIP_ROCclr__", "-D__AMDGCN_WAVEFRONT_SIZE=64")
         return (f"--offload-arch={self.arch}", "-nogpulib", "-nogpuinc", *defines, *_COMMON)
 
-    def prepare(self, work: Path) -> None:
-        self.wheel.prepare(work)
-
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         compile_ = self._compile(flags)
         bundle = (sys.executable, "-I", str(Path(offload_bundle.__file__).resolve()))
