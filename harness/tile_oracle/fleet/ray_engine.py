@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -16,15 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.errors import HarnessError, TargetError, first_line
-from tile_oracle.fleet import local_ray
 from tile_oracle.fleet.ray_compilers import RayCompilers
 from tile_oracle.measure.assignments import DeviceSettings, Shipment, Work
 from tile_oracle.measure.device_progress import ASIDE, DeviceProgress, Snapshot
 from tile_oracle.measure.device_runner import DeviceRunner
 from tile_oracle.measure.engine import Event, Gone, Joined, Told
 
-LOCAL = "local"
-"""The address of a Ray of this session's own."""
 _LOOK_S = 1.0
 """How often nodes are looked for."""
 _POLL_S = 1.0
@@ -38,7 +34,6 @@ _OPEN_S = 180.0
 _SUCCESSIVE_FAILURES = 4
 """Times that a device may fail without a result in between before it is given up."""
 _RESTART_S = 0.5
-_OBJECT_STORE_BYTES = 256 << 20
 
 
 class RayMissingError(HarnessError):
@@ -69,7 +64,7 @@ def _answers(node: dict[str, Any]) -> bool:
 def token_hint(address: str) -> str:
     """What to try if an address does not answer. Ray shows a token only to clusters that it finds itself."""
     token = os.environ.get("RAY_AUTH_TOKEN_PATH") or Path("~/.ray/auth_token").expanduser()
-    if address in (LOCAL, "auto") or os.environ.get("RAY_AUTH_MODE") or not Path(token).is_file():
+    if address == "auto" or os.environ.get("RAY_AUTH_MODE") or not Path(token).is_file():
         return ""
     return f"; if the cluster asks for the token in {token}, set RAY_AUTH_MODE=token"
 
@@ -130,14 +125,12 @@ class _Slot:
 
 
 class RayEngine:
-    """See tile_oracle.measure.engine.Engine. Must be made in the main thread: a Ray of this session's own
-    ends with the thread that started it."""
+    """See tile_oracle.measure.engine.Engine."""
 
     def __init__(
         self, address: str, settings: DeviceSettings, arch: str, devices: int | None, cache: str = ""
     ) -> None:
-        """address: of a Ray cluster; LOCAL starts one on this machine. devices: the most that are used.
-        cache: the driver's folder of binaries.
+        """address: of a Ray cluster. devices: the most that are used. cache: the driver's folder of binaries.
 
         Raises RayMissingError.
         """
@@ -145,11 +138,9 @@ class RayEngine:
         self._settings, self._arch, self._limit = settings, arch, devices
         self._cache = cache
         self._slots: dict[str, _Slot] = {}
-        self._is_local = address == LOCAL
         self._gauges: _Gauges | None = None
         self._looked_s = 0.0
         self._stepped_s = time.monotonic()
-        self._watcher: subprocess.Popen[bytes] | None = None
         self._owns = not ray.is_initialized()
         if self._owns:
             self._connect(address)
@@ -161,19 +152,7 @@ class RayEngine:
         quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
         handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            if address == LOCAL:
-                with local_ray.of_this_session(ray) as self._watcher:
-                    ray.init(
-                        address="local",
-                        include_dashboard=False,
-                        num_cpus=self._limit if self._arch == "cpu" else None,
-                        num_gpus=None if self._arch == "cpu" or self._limit is None else self._limit,
-                        object_store_memory=_OBJECT_STORE_BYTES,
-                        _temp_dir=local_ray.short_folder(),
-                        **quiet,
-                    )
-            else:
-                ray.init(address=address, **quiet)
+            ray.init(address=address, **quiet)
         except Exception as error:
             why = f"{first_line(error)}{token_hint(address)}"
             raise RayMissingError(f"--fleet {address}: Ray cannot be used: {why}") from None
@@ -183,10 +162,9 @@ class RayEngine:
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
 
-    def compilers(self, identity: str) -> RayCompilers | None:
-        """The cluster's compilers. None for a Ray of this session's own: its machine is the driver's.
-        identity: `Target.source_identity` of the session."""
-        return None if self._is_local else RayCompilers(self._ray, self._settings, self._arch, identity)
+    def compilers(self, identity: str) -> RayCompilers:
+        """The cluster's compilers. identity: `Target.source_identity` of the session."""
+        return RayCompilers(self._ray, self._settings, self._arch, identity)
 
     # ---- what happens -----------------------------------------------------------------------------------
 
@@ -376,10 +354,7 @@ class RayEngine:
         if opening:
             in_use = sum(slot.actor is not None for slot in self._slots.values())
             return f"{opening} of {in_use} are still opening"
-        if self._slots:
-            return ""
-        here = "; --fleet-devices N says how many this machine has" if self._is_local else ""
-        return f"the cluster has no {self._arch} device{here}"
+        return "" if self._slots else f"the cluster has no {self._arch} device"
 
     def close(self) -> None:
         calls = []
@@ -396,5 +371,3 @@ class RayEngine:
         if self._owns:
             with suppress(Exception):
                 self._ray.shutdown()
-        if self._watcher is not None:
-            local_ray.end(self._watcher)

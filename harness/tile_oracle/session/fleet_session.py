@@ -12,6 +12,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_progress import ASIDE
 from tile_oracle.measure.driver import Driver
+from tile_oracle.measure.host_devices import HostDevices
 from tile_oracle.pages.words import count
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.run import Run, RunLog
@@ -22,6 +23,8 @@ from tile_oracle.targets import TargetOptions
 if TYPE_CHECKING:
     import pandas as pd
 
+LOCAL = "local"
+"""--fleet for the devices of this machine, which need no Ray."""
 _CALIBRATION_KERNELS = 4
 
 
@@ -30,14 +33,19 @@ class FleetSession(LiveSession):
 
     def __init__(self, options: SessionOptions, **process: Any) -> None:
         """process: see Session. Raises HarnessError."""
-        import_ray()  # before anything is written
+        if options.fleet != LOCAL:
+            import_ray()  # before anything is written
         super().__init__(options, **process)
 
     def _target_options(self, options: SessionOptions) -> TargetOptions:
-        return replace(super()._target_options(options), elsewhere=True)
+        return replace(super()._target_options(options), elsewhere=options.fleet != LOCAL)
 
     def _open_driver(self, run: Run, log: RunLog) -> Driver:
         assert self.options.fleet is not None
+        asked = {"match": self.options.fleet_match, "calibration": self._calibration()}
+        if self.options.fleet == LOCAL:
+            here = HostDevices(self._device_settings(run), self.options.fleet_devices or self.target.devices)
+            return self._driver_of(here, Builds(self.target), log, **asked)
         builder = self.target.builder
         engine = RayEngine(
             self.options.fleet,
@@ -47,9 +55,7 @@ class FleetSession(LiveSession):
             "" if builder is None else str(builder.cache.folder),
         )
         builds = Builds(self.target, engine.ship, engine.compilers(self.target.source_identity()))
-        return self._driver_of(
-            engine, builds, log, match=self.options.fleet_match, calibration=self._calibration()
-        )
+        return self._driver_of(engine, builds, log, **asked)
 
     def _calibration(self) -> tuple[Problem, Sequence[Kernel]] | None:
         """The problem of median size, and some of its kernels; None if nothing is to be measured."""
@@ -82,7 +88,7 @@ class FleetSession(LiveSession):
             add_session(path, driver.progress.devices.values(), driver.health, driver.places)
 
     def header(self) -> list[str]:
-        where = "this machine" if self.options.fleet == "local" else f"Ray at {self.options.fleet}"
+        where = "this machine" if self.options.fleet == LOCAL else f"Ray at {self.options.fleet}"
         of_kind = f", devices {self.options.fleet_match}" if self.options.fleet_match else ""
         return [*super().header(), f"fleet: {where}{of_kind}"]
 

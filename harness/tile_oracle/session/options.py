@@ -217,8 +217,8 @@ class SessionOptions:
     fleet: str | None = _option(
         "ADDRESS",
         "measure on all devices of a Ray cluster: its address, auto (the cluster that this machine "
-        "belongs to), or local (default): a Ray of the session's own over this machine's GPUs, or its cores "
-        "for --target cpu (docs/fleet.md)",
+        "belongs to), or local (default): this machine's GPUs, or its cores for --target cpu, without Ray "
+        "(docs/fleet.md)",
         nargs="?",
         const="local",
     )

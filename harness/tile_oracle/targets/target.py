@@ -12,6 +12,7 @@ from tile_oracle.compiling.isa import AMD_ARCHS, GPU_MACHINES
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
+from tile_oracle.process.cores import usable_cores
 from tile_oracle.targets.gpu_presence import Presence, visible_device
 from tile_oracle.targets.sources import Compiled, Source, finished
 
@@ -100,6 +101,11 @@ class Target:
         variable = "HIP_VISIBLE_DEVICES" if self.arch in AMD_ARCHS else "CUDA_VISIBLE_DEVICES"
         visible = visible_device(variable, self._presence.devices)
         return {"arch": self.arch, "work": work, "visible": visible, "library": self._presence.library}
+
+    @property
+    def devices(self) -> int:
+        """How many devices this machine has, at least 1: GPUs, or cores."""
+        return usable_cores() if self._presence is None else max(1, self._presence.devices)
 
     def timeout_s(self, problem: Problem) -> float:
         """Time limit for one kernel on a problem, including check and samples, in seconds."""
