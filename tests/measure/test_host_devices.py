@@ -1,0 +1,102 @@
+"""Devices of this host in processes of their own: they join, die, are replaced and given up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tile_oracle.errors import DeviceMissingError, HarnessError
+from tile_oracle.measure import host_devices
+from tile_oracle.measure.assignments import DeviceSettings
+from tile_oracle.measure.engine import Event, Gone, Joined
+from tile_oracle.measure.host_devices import HostDevices
+from tile_oracle.measure.sweep_settings import SweepSettings
+from tile_oracle.targets import TargetOptions
+
+NAME = "device 0"
+
+
+@pytest.fixture
+def open_devices() -> Iterator[Callable[..., HostDevices]]:
+    opened: list[HostDevices] = []
+
+    def make(target: str = "cpu", count: int = 1) -> HostDevices:
+        opened.append(
+            HostDevices(DeviceSettings(target, TargetOptions(jobs=1), SweepSettings(), "it"), count)
+        )
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+
+
+def event(devices: HostDevices, limit_s: float = 120.0) -> Event:
+    """What happens next."""
+    end = time.monotonic() + limit_s
+    while not (found := devices.events(0.1)):
+        assert time.monotonic() < end
+    (one,) = found
+    return one
+
+
+def pid(devices: HostDevices) -> int:
+    process = devices._slots[NAME].process
+    assert process is not None
+    return process._process.pid
+
+
+def test_a_killed_device_joins_again_until_it_is_given_up(
+    open_devices: Callable[..., HostDevices], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_devices, "_SUCCESSIVE_DEATHS", 2)
+    monkeypatch.setattr(host_devices, "_RESTART_S", 0.0)
+    devices = open_devices()
+    for _ in range(2):
+        joined = event(devices)
+        assert isinstance(joined, Joined)
+        assert joined.opened.pid == pid(devices)
+        os.kill(joined.opened.pid, signal.SIGKILL)
+        assert event(devices) == Gone(NAME, "its process has died", died=True)
+    with pytest.raises(DeviceMissingError, match="device 0: its process has died"):
+        devices.events(0.0)
+
+
+def test_a_stopped_device_is_killed_and_replaced(
+    open_devices: Callable[..., HostDevices], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = open_devices()
+    event(devices)
+    monkeypatch.setattr(host_devices, "_LOOK_S", 0.2)
+    stopped = pid(devices)
+    os.kill(stopped, signal.SIGSTOP)
+    gone = event(devices)
+    assert isinstance(gone, Gone)
+    assert "was stopped for 1 s and has been killed" in gone.why
+    with pytest.raises(ProcessLookupError):
+        os.kill(stopped, 0)
+    assert isinstance(event(devices), Joined)
+
+
+def test_what_keeps_a_device_from_opening_is_the_sessions_error(
+    open_devices: Callable[..., HostDevices],
+) -> None:
+    devices = open_devices("nowhere")
+    gone = event(devices)
+    assert isinstance(gone, Gone)
+    assert not gone.died
+    with pytest.raises(HarnessError, match="nowhere"):
+        devices.events(0.0)
+
+
+def test_devices_end_with_their_session(open_devices: Callable[..., HostDevices]) -> None:
+    devices = open_devices()
+    event(devices)
+    process = devices._slots[NAME].process
+    assert process is not None
+    process._pipe.close()  # as when the session's process is killed
+    assert process._process.wait(20) == 0
