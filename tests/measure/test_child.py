@@ -91,9 +91,10 @@ def test_an_unresponsive_process_is_killed(
     start: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = start("import signal, threading; signal.signal(15, signal.SIG_IGN); threading.Event().wait()")
-    real = child._process.wait
-    monkeypatch.setattr(child._process, "wait", lambda timeout=None: real(0.1 if timeout == 3 else timeout))
+    real, waited = child._process.wait, list[float | None]()
+    monkeypatch.setattr(child._process, "wait", lambda timeout=None: waited.append(timeout) or real(0.1))
     child.quit()
+    assert waited[0] == 3
     assert child.ended
     assert "signal 9" in child._verdict_lines()
 
