@@ -16,7 +16,12 @@ _FIELDS = {
     "ndim": "rank of a convolution: 2, 3",
 }
 KIND_ARGUMENTS = (
-    argument("--op", None, f"operation (default: {operation_names()[0]})", choices=operation_names()),
+    argument(
+        "--op",
+        "OP",
+        f"operation: {', '.join(operation_names())} (default: {operation_names()[0]})",
+        choices=operation_names(),
+    ),
     *(argument(f"--{name}", "WORDS", f"{text} (several: with commas)") for name, text in _FIELDS.items()),
 )
 
