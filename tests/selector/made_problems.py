@@ -10,6 +10,7 @@ from tile_oracle.errors import ProblemError
 from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.scaled_gemm.problem import ScaledGemmProblem
 from tile_oracle.problem import Kind, Problem
 
 
@@ -51,6 +52,11 @@ def _gemm(kind: Kind, random: np.random.Generator) -> Problem:
     )
 
 
+def _scaled(kind: Kind, random: np.random.Generator) -> Problem:
+    m, n, k = (int(2 ** random.uniform(0, 14)) for _ in range(3))
+    return ScaledGemmProblem(kind.dtype, str(kind.words["scale"]), m, n, k)
+
+
 def _attention(kind: Kind, random: np.random.Generator) -> Problem:
     keys = int(2 ** random.uniform(0, 14))
     heads = int(random.choice([1, 2, 4, 8]))
@@ -61,4 +67,4 @@ def _attention(kind: Kind, random: np.random.Generator) -> Problem:
     )  # fmt: skip
 
 
-_MAKERS = {GemmProblem.op: _gemm, AttentionProblem.op: _attention}
+_MAKERS = {GemmProblem.op: _gemm, AttentionProblem.op: _attention, ScaledGemmProblem.op: _scaled}
