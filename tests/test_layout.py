@@ -71,3 +71,14 @@ def test_no_two_packages_import_each_other() -> None:
     assert ("operations", "compiling") in between
     both = {pair: between[pair] | between[pair[::-1]] for pair in between if pair[::-1] in between}
     assert not both
+
+
+def test_no_room_asks_whether_a_kernel_is_one_by_name() -> None:
+    """All kernels have `source`, `function` and `configuration`."""
+    asking = {
+        module
+        for module, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node).endswith((", NamedKernel)", ".NamedKernel)"))
+    }
+    assert asking == {"kernel.named"}
