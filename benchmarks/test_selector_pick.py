@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from tests.selector.made_problems import random_problems
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.fitting_model import models_for, pool_of_model
 from tile_oracle.model.model_folder import read_booster_text, read_spec
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.store import folder_of_model, kernels_trained_on
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.selector import native_library
@@ -66,19 +67,25 @@ def test_pick_of_the_shipped_model(benchmark: Any, count: int, limit_us: float) 
 
 
 @pytest.mark.parametrize(
-    ("kind", "limit_us"),
+    ("name", "kind", "limit_us"),
     [
-        (Kind.of("attention", dtype="bf16", head_dim=64, causal=1), 100.0),
-        (Kind.of("gemm", dtype="bf16", layout="rcr"), 20_000.0),
+        ("attention_fwd_bf16_sm_90", Kind.of("attention", dtype="bf16", head_dim=64, causal=1), 100.0),
+        ("gemm_bf16_sm_90", Kind.of("gemm", dtype="bf16", layout="rcr"), 20_000.0),
+        ("gemm_bf16_sm_90_fast", Kind.of("gemm", dtype="bf16", layout="rcr"), 100.0),
+        ("gemm_fp16_sm_90_fast", Kind.of("gemm", dtype="fp16", layout="rcr"), 100.0),
     ],
-    ids=["attention", "gemm"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_pick_among_kernels_by_name(benchmark: Any, kind: Kind, limit_us: float) -> None:
-    """The shipped models of kernels by name, each on its own pool: trees, and four networks of 512 and 256
-    units; what reading the exported file and the first pick take."""
-    folder = models_for(kind, "sm_90").folder
-    assert folder is not None
-    kernels, problems = pool_of_model(folder, kind), random_problems(kind, 100)
+@pytest.mark.parametrize("count", [None, 300], ids=["its pool", "300"])
+def test_pick_among_kernels_by_name(
+    benchmark: Any, name: str, kind: Kind, limit_us: float, count: int | None
+) -> None:
+    """The shipped models of kernels by name, each on its own pool and on 300 of its kernels: trees, four
+    networks of 512 and 256 units, one of one layer. Also reading the exported file, and the first pick."""
+    folder = folder_of_model(name)
+    known = [one for one in map(parse_kernel_name, sorted(kernels_trained_on(folder))) if one.kind == kind]
+    kernels = pool_of_model(folder, kind) if count is None else known[:: len(known) // count][:count]
+    problems = random_problems(kind, 100)
     predictor, data = Predictor.load(folder), selector_bytes(NativeModel.load(folder), kernels)
     native_library.load()
     start = time.perf_counter()
