@@ -71,8 +71,6 @@ def test_pick_of_the_shipped_model(benchmark: Any, count: int, limit_us: float) 
     [
         ("attention_fwd_bf16_sm_90", Kind.of("attention", dtype="bf16", head_dim=64, causal=1), 100.0),
         ("gemm_bf16_sm_90", Kind.of("gemm", dtype="bf16", layout="rcr"), 20_000.0),
-        ("gemm_bf16_sm_90_fast", Kind.of("gemm", dtype="bf16", layout="rcr"), 100.0),
-        ("gemm_fp16_sm_90_fast", Kind.of("gemm", dtype="fp16", layout="rcr"), 100.0),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -81,7 +79,7 @@ def test_pick_among_kernels_by_name(
     benchmark: Any, name: str, kind: Kind, limit_us: float, count: int | None
 ) -> None:
     """The shipped models of kernels by name, each on its own pool and on 300 of its kernels: trees, four
-    networks of 512 and 256 units, one of one layer. Also reading the exported file, and the first pick."""
+    networks of 512 and 256 units. Also reading the exported file, and the first pick."""
     folder = folder_of_model(name)
     known = [one for one in map(parse_kernel_name, sorted(kernels_trained_on(folder))) if one.kind == kind]
     kernels = pool_of_model(folder, kind) if count is None else known[:: len(known) // count][:count]
