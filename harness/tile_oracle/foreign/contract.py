@@ -137,10 +137,9 @@ def of_kernel(name: str) -> Holds:
     source has it in its name, or its row states more than the name."""
 
     def holds(text: str, kernel: Any) -> bool:
-        named = getattr(kernel, "configuration", None)
-        value = getattr(kernel, name, None) if named is None else named.get(name)
+        value = kernel.configuration.get(name) if kernel.source else getattr(kernel, name, None)
         if value is None:
-            return named is None
+            return not kernel.source
         if isinstance(value, bool):
             return text in (_TRUE if value else NOTHING)
         return text.removesuffix(".0") == str(value).lower()
