@@ -85,6 +85,27 @@ def test_every_command_has_help_with_an_example_that_fits_the_terminal(
     assert re.search(rf"^  tile-oracle {name}\b", shown, re.MULTILINE) or not name
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "the following arguments are required: COMMAND"),
+        (("measure",), "there is no command 'measure'"),
+        (("problems", "--nonsense"), "unrecognized arguments: --nonsense"),
+        (("pool", "list", "--op", "gem"), "argument --op: unknown 'gem': did you mean gemm?"),
+        (("pool", "list", "--op", "fft"), "argument --op: unknown 'fft': one of grouped_conv,"),
+        (("pick", "gemm,bf16,rcr,m1,n8,k8"), "did you mean 'gemm-bf16-rcr-m1-n8-k8'?"),
+        (("pick", "gemm bf16 rcr 1 8 8"), "one looks like gemm-bf16-rcr-m1-n4096-k4096"),
+        (("problems", "gemm_smoke softmax_smoke"), "several sets are written gemm_smoke,softmax_smoke"),
+    ],
+)
+def test_a_command_line_that_is_wrong(arguments: tuple[str, ...], message: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
 def test_a_mistake_gives_one_line_that_names_the_command() -> None:
     done = run("problems", "no_such_set")
     assert done.returncode == 2

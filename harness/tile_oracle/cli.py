@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.commands.table import COMMANDS, GROUPS, Command, called_today, named_command
@@ -56,12 +56,20 @@ class _Parser(argparse.ArgumentParser):
         name = word.partition("=")[0]
         return most_like(name, self._option_string_actions, cutoff=0.7) if name.startswith("--") else None
 
+    def error(self, message: str) -> NoReturn:
+        """One line, without the usage, which would hide it."""
+        hint = "" if "--help`" in message else f"; see `{self.prog} --help`"
+        self.exit(2, f"{self.prog}: {message}{hint}\n")
+
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        if action.dest == "command" and value not in (action.choices or ()):
-            known = (*COMMANDS, *(action.choices or ()))
-            hint = did_you_mean(str(value), known, f"`{self.prog} --help` lists the commands")
+        choices = [str(one) for one in action.choices or ()]
+        if action.choices is None or value in action.choices:
+            return
+        if action.dest == "command":
+            hint = did_you_mean(str(value), (*COMMANDS, *choices), f"`{self.prog} --help` lists the commands")
             raise argparse.ArgumentError(None, f"there is no command {str(value)[:100]!r}: {hint}")
-        super()._check_value(action, value)
+        hint = did_you_mean(str(value), choices, f"one of {', '.join(choices)}")
+        raise argparse.ArgumentError(action, f"unknown {str(value)[:100]!r}: {hint}")
 
 
 def make_parser(only: Command | None = None, *, whole: bool = False) -> argparse.ArgumentParser:

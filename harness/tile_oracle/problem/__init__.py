@@ -110,10 +110,14 @@ def gemm_shape(problem: Problem) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=8192)
-@lru_cache(maxsize=8192)
 def problem_from_id(text: str) -> Problem:
-    """The problem of an id, of any operation. Raises ProblemError."""
-    return operation_of_prefix(text).problem.from_id(text)
+    """The problem of an id, of any operation. Raises ProblemError, which names the id that a text with spaces
+    or commas may mean."""
+    joined = "-".join(text.replace(",", " ").split())
+    problem = operation_of_prefix(joined).problem.from_id(joined)
+    if joined != text:
+        raise ProblemError(f"{text!r} is not a problem id: did you mean {problem.id!r}?")
+    return problem
 
 
 def problem_from_row(row: Mapping[str, Any]) -> Problem:
