@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+_TRIES = 3
+
 
 class RayCluster:
     """A head without devices, and nodes with one core each. Use as a context manager, or call `close`."""
@@ -39,8 +41,19 @@ class RayCluster:
         return len(self._nodes)
 
     def add(self, **environment: str) -> None:
-        """A node more, with one device. It joins in the background. environment: of this node alone."""
-        self._nodes.append(self._cluster.add_node(num_cpus=1, wait=False, env_vars=environment or None))
+        """A node more, with one device. It joins in the background. environment: of this node alone.
+
+        Ray gives a node 30 s to start, which a busy machine may exceed. Then it is tried again.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                self._nodes.append(
+                    self._cluster.add_node(num_cpus=1, wait=False, env_vars=environment or None)
+                )
+                return
+            except Exception:
+                if not left:
+                    raise
 
     def kill(self, number: int) -> None:
         """Kills all processes of a node at once."""
