@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.real_engine import cluster_of, engine_on, events_until, joined
+from tile_oracle.fleet import ray_engine
 from tile_oracle.fleet.ray_engine import token_hint
 from tile_oracle.measure.device_progress import ASIDE, DeviceProgress, Snapshot
-from tile_oracle.measure.engine import Gone
+from tile_oracle.measure.engine import Event, Gone
 
 pytest.importorskip("ray")
 
@@ -60,6 +61,27 @@ def test_another_device_takes_over_before_ray_notices_that_a_node_is_dead(
         after = events_until(fleet, joined)
         assert [event.device for event in after if isinstance(event, Gone)] == [first]
         assert cluster.nodes[0][:6] in joined(after)[0]
+        fleet.close()
+
+
+@pytest.mark.slow
+def test_devices_that_failed_open_again_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one is wanted, two would take from each other the time to open."""
+    monkeypatch.setattr(ray_engine, "_OPENS_S", 1000.0)
+    with cluster_of(2, monkeypatch) as cluster:
+        fleet = engine_on(cluster, limit=1)
+        (first,) = joined(events_until(fleet, joined))
+        for slot in fleet._slots.values():
+            slot.failures = 1
+        fleet._ray.kill(fleet._slots[first].actor)
+        opening: list[int] = []
+
+        def watched(events: list[Event]) -> list[str]:
+            opening.append(sum(slot.opening is not None for slot in fleet._slots.values()))
+            return joined(events)
+
+        events_until(fleet, watched)
+        assert max(opening) == 1
         fleet.close()
 
 

@@ -34,6 +34,8 @@ _OPEN_S = 180.0
 _SUCCESSIVE_FAILURES = 4
 """Times that a device may fail without a result in between before it is given up."""
 _RESTART_S = 0.5
+_OPENS_S = 10.0
+"""A device that failed and opens again for longer than this no longer holds its place."""
 
 
 class RayMissingError(HarnessError):
@@ -220,18 +222,19 @@ class RayEngine:
                 found += self._died(slot, now, "its node does not answer")
         waiting = [slot for slot in self._slots.values() if slot.actor is None and not slot.given_up]
         for slot in sorted(waiting, key=lambda slot: slot.failures):
-            if now >= slot.restart_s and not self._is_full():
+            if now >= slot.restart_s and not self._is_full(now):
                 if answers(slot.node):
                     self._start(slot, now)
                 else:
                     slot.restart_s = now + _LOOK_S
         return found
 
-    def _is_full(self) -> bool:
-        """Whether as many devices are in use as may be. One that failed and opens again holds no place, since
-        its node may be dying."""
+    def _is_full(self, now: float) -> bool:
+        """Whether as many devices are in use as may be. One that failed and opens again holds its place for a
+        while only, since its node may be dying; at once, two would take from each other the time to open."""
         used = sum(slot.is_open and not slot.silent for slot in self._slots.values())
-        used += sum(slot.opening is not None and not slot.failures for slot in self._slots.values())
+        opening = [slot for slot in self._slots.values() if slot.opening is not None]
+        used += sum(not slot.failures or now - slot.since_s < _OPENS_S for slot in opening)
         return self._limit is not None and used >= self._limit
 
     def _devices_of(self, resources: dict[str, float]) -> int:
@@ -270,7 +273,7 @@ class RayEngine:
         slot.answered_s = now
         if ref is slot.opening:
             slot.opening = None
-            if slot.failures and self._is_full():
+            if slot.failures and self._is_full(now + _OPENS_S):
                 self._forget(slot)  # another has taken its place
                 return []
             slot.is_open = True
