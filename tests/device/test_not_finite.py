@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -75,6 +76,30 @@ def test_infinities_of_both_signs_meet() -> None:
     assert np.isnan(result[no_nan]).any()
     assert (result == np.inf).any()
     assert (result == -np.inf).any()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_groups_may_be_merged_with_zeros_between_them(direction: str) -> None:
+    """As kernels do to fill a matrix instruction: a product of all channels with a block diagonal."""
+    problem = GroupedConvProblem.from_id(f"{direction}-bf16-n3-g4-c8-k12-i5x5-f3x3-p1")
+    first, second = with_spoilt(problem, 3)
+    together = dataclasses.replace(problem, G=1)
+    x, w = (
+        (one.reshape(shape) for one, shape in zip((first, second), together.operand_shapes, strict=False))
+        if direction == "bwd_weight"
+        else (first.reshape(together.operand_shapes[0]), np.zeros(together.operand_shapes[1]))
+    )
+    c, k = problem.C // problem.G, problem.K // problem.G
+    if direction != "bwd_weight":
+        for g in range(problem.G):
+            w[0, g * k : g * k + k, ..., g * c : g * c + c] = second[g]
+    with np.errstate(invalid="ignore"):
+        wanted = exact_output(problem, first, second)
+        merged = exact_output(together, x, w)  # type: ignore[arg-type]
+    if direction == "bwd_weight":
+        merged = np.stack([merged[0, g * k : g * k + k, ..., g * c : g * c + c] for g in range(problem.G)])
+    assert np.array_equal(merged.reshape(wanted.shape), wanted, equal_nan=True)
+    assert not np.isfinite(wanted).all()
 
 
 def test_weights_that_meet_padding_stay_finite() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
+
 from tile_oracle.device.check_data import Pattern, dense, mantissa
 from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, operand_bytes
@@ -54,8 +58,12 @@ class Operands(GpuData):
         size = STORAGE[dtype].itemsize
         for number, buffer in enumerate(inputs):
             chosen = spoilt(self.problem, number, self._seed)
-            for place, value in zip(chosen.places.tolist(), encode(chosen.values, dtype), strict=True):
-                self._driver.copy_in(buffer.address + place * size, value.tobytes())
+            stored = encode(chosen.values, dtype)
+            # Neighbours in one copy: all channels of a pixel may be thousands.
+            begins = np.flatnonzero(np.diff(chosen.places, prepend=-2) != 1)
+            for begin, end in pairwise([*begins.tolist(), len(stored)]):
+                place = int(chosen.places[begin])
+                self._driver.copy_in(buffer.address + place * size, stored[begin:end].tobytes())
 
     def changed(self) -> bool:
         """Whether operands no longer have the expected results: a kernel has written to them. Overwrites the

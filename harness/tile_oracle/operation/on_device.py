@@ -50,6 +50,10 @@ class SumsOfProducts(OnDevice, Protocol):
         """The positions on each axis of the second operand whose elements are multiplied by elements of the
         first operand only, never by padding."""
 
+    def elements_together(self, problem: Any) -> int:
+        """How many successive elements of the first operand a kernel may multiply by zeros where it needs but
+        some of them: all channels of a pixel if groups may be merged into one product with zeros, else 1."""
+
     def exact_output(self, problem: Any, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
         """The whole output. It is exact because all sums stay below 2^24."""
 

@@ -61,6 +61,11 @@ def without_padding(problem: GemmProblem) -> list[npt.NDArray[np.int64]]:
     return [np.arange(extent) for extent in problem.operand_shapes[1]]
 
 
+def elements_together(problem: GemmProblem) -> int:
+    """One: no zeros are added to a product."""
+    return 1
+
+
 def exact_output(problem: GemmProblem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
     """The whole output. It is exact because all sums stay below 2^24."""
     a, b = _matrices(problem, first, second)

@@ -24,6 +24,7 @@ __all__ = [
     "columns_of_second",
     "cpu_arguments",
     "cpu_data",
+    "elements_together",
     "exact_output",
     "exact_values",
     "factor_axes",
@@ -121,6 +122,14 @@ def without_padding(problem: GroupedConvProblem) -> list[npt.NDArray[np.int64]]:
             inside = (at + offset[0] >= 0) & (at + offset[-1] <= last)
         allowed[axis + (1 if p.direction == "bwd_weight" else 2)] = np.flatnonzero(inside)
     return allowed
+
+
+def elements_together(problem: GroupedConvProblem) -> int:
+    """All channels of a pixel if there are groups: kernels that merge some multiply by zeros between them.
+    (Products of two groups, which bwd_weight has then, go to no result.)"""
+    if problem.G == 1 or problem.direction == "bwd_weight":
+        return 1
+    return problem.C if problem.direction == "forward" else problem.K
 
 
 def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> Index:
