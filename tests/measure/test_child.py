@@ -92,7 +92,12 @@ def test_an_unresponsive_process_is_killed(
 ) -> None:
     child = start("import signal, threading; signal.signal(15, signal.SIG_IGN); threading.Event().wait()")
     real, waited = child._process.wait, list[float | None]()
-    monkeypatch.setattr(child._process, "wait", lambda timeout=None: waited.append(timeout) or real(0.1))
+
+    def wait(timeout: float | None = None) -> int:
+        waited.append(timeout)
+        return real(0.1 if len(waited) == 1 else timeout)
+
+    monkeypatch.setattr(child._process, "wait", wait)
     child.quit()
     assert waited[0] == 3
     assert child.ended
