@@ -19,26 +19,21 @@ BLOCK = tl.constexpr(128)
 
 
 @triton.jit
-def scales_of_step(scale_a_ptr, scale_b_ptr, m, n, k, M, N, K):
-    """The block scales of some rows and columns, from this depth on."""
-    step = k // BLOCK
-    of_rows = tl.load(scale_a_ptr + step.to(tl.int64) * M + m, mask=m < M, other=0.0)
-    of_columns = tl.load(scale_b_ptr + n // BLOCK * tl.cdiv(K, BLOCK) + step, mask=n < N, other=0.0)
-    return of_rows, of_columns
-
-
-@triton.jit
 def step_of_product(
-    sums, x, y, scale_a_ptr, scale_b_ptr, m, n, k, M, N, K, SCALE: tl.constexpr, SWAPPED: tl.constexpr
+    sums, x, y, scale_a_ptr, scale_b_ptr, m, n, left, k, M, N, K, SCALE: tl.constexpr, SWAPPED: tl.constexpr
 ):
-    """The sums with the product of a step. x: rows of A, y: rows of B."""
+    """The sums with the product of a step. x: rows of A, m; y: rows of B, n, from `left` on. k: its depth."""
     part = tl.dot(y, x.T) if SWAPPED else tl.dot(x, y.T)
     if SCALE == "block":
-        of_rows, of_columns = scales_of_step(scale_a_ptr, scale_b_ptr, m, n, k, M, N, K)
-        if SWAPPED:
-            part *= of_columns[:, None] * of_rows[None, :]
+        block = k // BLOCK
+        blocks = tl.cdiv(K, BLOCK)
+        factors = tl.load(scale_a_ptr + block.to(tl.int64) * M + m, mask=m < M, other=0.0)
+        if n.shape[0] <= BLOCK:  # columns of one block
+            factors *= tl.load(scale_b_ptr + left // BLOCK * blocks + block)
         else:
-            part *= of_rows[:, None] * of_columns[None, :]
+            of_columns = tl.load(scale_b_ptr + n // BLOCK * blocks + block, mask=n < N, other=0.0)
+            part *= of_columns[:, None] if SWAPPED else of_columns[None, :]
+        return sums + part * (factors[None, :] if SWAPPED else factors[:, None])
     return sums + part
 
 
@@ -79,7 +74,9 @@ def product(
         there = (k < end - depth)[None, :]
         x = tl.load(a + a_at, mask=there, other=0.0)
         y = tl.load(b + b_at, mask=there, other=0.0)
-        sums = step_of_product(sums, x, y, scale_a_ptr, scale_b_ptr, m, n, depth, M, N, K, SCALE, SWAPPED)
+        sums = step_of_product(
+            sums, x, y, scale_a_ptr, scale_b_ptr, m, n, column * BLOCK_N, depth, M, N, K, SCALE, SWAPPED
+        )
         a += BLOCK_K
         b += BLOCK_K
     return scaled(sums, scale_a_ptr, scale_b_ptr, m, n, M, N, SCALE, SWAPPED), m, n
@@ -132,7 +129,9 @@ NAMES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages")
 def configurations(p: ScaledGemmView, of_hopper, of_hopper_swapped, of_cdna, **more):
     """Configurations of an architecture. AMD's use 16-wide matrix instructions."""
     if p.arch in AMD:
-        groups = ((of_cdna, {"SWAPPED": False, "matrix_instr_nonkdim": 16}),)
+        # With block scales the largest tile, which is first, spills.
+        few = of_cdna[p.scale == "block" and of_cdna is CDNA :]
+        groups = ((few, {"SWAPPED": False, "matrix_instr_nonkdim": 16}),)
     else:
         groups = ((of_hopper, {"SWAPPED": False}), (of_hopper_swapped, {"SWAPPED": True}))
     for group, usual in groups:
@@ -268,6 +267,8 @@ def scaled_tma(
             sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
             x, y = a.load([row * BLOCK_M, k]), b.load([column * BLOCK_N, k])
-            sums = step_of_product(sums, x, y, scale_a_ptr, scale_b_ptr, m, n, k, M, N, K, SCALE, SWAPPED)
+            sums = step_of_product(
+                sums, x, y, scale_a_ptr, scale_b_ptr, m, n, column * BLOCK_N, k, M, N, K, SCALE, SWAPPED
+            )
         sums = scaled(sums, scale_a_ptr, scale_b_ptr, m, n, M, N, SCALE, SWAPPED)
         c.store([row * BLOCK_M, column * BLOCK_N], sums.to(c_ptr.dtype.element_ty))
