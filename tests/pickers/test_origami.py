@@ -38,14 +38,19 @@ def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
     def hardware(*figures: object) -> object:
         double.asked.append(figures)
-        return types.SimpleNamespace(get_valid_matrix_instructions=lambda dtype: [Dim(16, 16, 32)])
+        instructions = [Dim(1, 1, 64), Dim(32, 32, 16), Dim(16, 16, 32), Dim(16, 16, 16)]
+        return types.SimpleNamespace(get_valid_matrix_instructions=lambda dtype: instructions)
 
     def no_gpu(device: int) -> object:
         raise RuntimeError("no ROCm device")
 
     def rank(problem: Any, hardware: object, configs: list[Any]) -> list[Any]:
         double.asked.append(problem)
-        far = [(abs(one.mt.m - problem.size.m), one) for one in configs]
+        assert {(one.mi.m, one.mi.n, one.mi.k) for one in configs} == {(16, 16, 32)}
+        able = [one for one in configs if one.cache_hints_b == 4 and one.mt.m < 512]  # as for few rows
+        far = [(abs(one.mt.m - problem.size.m), one) for one in able]
+        if not far:
+            raise RuntimeError("No valid configs found.")
         return [
             types.SimpleNamespace(config=one, latency=away) for away, one in sorted(far, key=lambda x: x[0])
         ]
@@ -69,6 +74,10 @@ def test_the_pool_is_what_it_ranks(module: Any) -> None:
     assert (problem.size, problem.a_transpose, problem.b_transpose) == (Dim(64, 4096, 512), "T", "N")
     assert problem.mi_dtype == "bf16"
     assert picker.identity == "origami of unknown version, gfx942, of the architecture table"
+
+
+def test_a_pool_that_it_finds_no_fit_in_has_no_choice(module: Any) -> None:
+    assert origami.picker("gfx942").pick(PROBLEM, (kernel(512, 512),)) == ()
 
 
 def test_what_has_no_tile_is_not_asked_about(module: Any) -> None:

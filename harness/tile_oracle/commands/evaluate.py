@@ -143,7 +143,10 @@ def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:
 def _accuracy(evaluation: Evaluation) -> list[str]:
     """Intervals of the efficiencies, then R2 and RMSE of every prediction."""
     intervals = ", ".join(f"{name} {value}" for name, value in evaluation.headlines.items())
-    lines = [f"95 % intervals: {intervals}", ""]
+    lines = [f"95 % intervals: {intervals}"]
+    if not evaluation.targets:
+        return lines
+    lines.append("")
     lines += [f"{'prediction':<16}{'of':<16}{'pairs':>8}{'R2':>9}{'RMSE':>11}  {'':<10}{'rank corr.':>10}"]
     for one in evaluation.targets:
         r2, rmse, correlation = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -21,7 +22,11 @@ from tile_oracle.pickers.picker import configuration_of, has_a_tile
 from tile_oracle.problem import Problem
 
 _MODULE = "origami"
+_DISTRIBUTIONS = ("origami", "rocm-origami")
 _DTYPES = {"bf16": "bf16", "fp16": "f16", "fp32": "f32", "fp8": "f8"}
+_HINTS = ((0, 0), (4, 0), (0, 4))
+"""Cache hints of A and B: for few rows or columns it counts only tiles that load the other matrix past the
+caches, a choice that kernels here do not have."""
 _TILE = ("tile_m", "tile_n", "tile_k")
 _INSTRUCTION = ("warp_tile_m", "warp_tile_n", "warp_tile_k")
 
@@ -39,10 +44,10 @@ class Origami:
     @property
     def identity(self) -> str:
         """The module's version, and whose figures it calculates with."""
-        try:
-            found = version(_MODULE)
-        except PackageNotFoundError:
-            found = "of unknown version"
+        found = "of unknown version"
+        for name in _DISTRIBUTIONS:
+            with suppress(PackageNotFoundError):
+                found = version(name)
         return f"origami {found}, {self.arch}, {self._hardware[1]}"
 
     def pick(self, problem: Problem, pool: Sequence[Kernel]) -> Sequence[Kernel]:
@@ -55,10 +60,19 @@ class Origami:
             if has_a_tile(kernel):
                 values = configuration_of(kernel)
                 by_tile.setdefault(tuple(int(values[name]) for name in _TILE), []).append(kernel)
-        configs = [self._config(tile, kernels[0], dtype) for tile, kernels in by_tile.items()]
+        configs = [
+            self._config(tile, kernels[0], dtype, hints)
+            for tile, kernels in by_tile.items()
+            for hints in _HINTS
+        ]
         if not configs:
             return ()
-        ranked = self._module.rank_configs(self._problem(problem, dtype), self._hardware[0], configs)
+        try:
+            ranked = self._module.rank_configs(self._problem(problem, dtype), self._hardware[0], configs)
+        except RuntimeError as error:
+            if "No valid config" in str(error):
+                return ()
+            raise
         tiles = dict.fromkeys((one.config.mt.m, one.config.mt.n, one.config.mt.k) for one in ranked)
         return [one for tile in tiles for one in sorted(by_tile[tile], key=lambda kernel: kernel.name)]
 
@@ -73,16 +87,20 @@ class Origami:
             setattr(found, name, module.string_to_datatype(dtype))
         return found
 
-    def _config(self, tile: Tile, kernel: Kernel, dtype: str) -> Any:
+    def _config(self, tile: Tile, kernel: Kernel, dtype: str, hints: tuple[int, int]) -> Any:
         module = self._module
         one = module.config_t()
         one.mt = module.dim3_t(*tile)
         own = [getattr(kernel, name, None) for name in _INSTRUCTION]
         if all(own):
             one.mi = module.dim3_t(*own)
-        else:  # a Triton kernel's instruction is its compiler's choice
-            one.mi = self._hardware[0].get_valid_matrix_instructions(module.string_to_datatype(dtype))[0]
+        else:  # a Triton kernel's instruction is its compiler's choice: 16 x 16 wherever there is one
+            valid = self._hardware[0].get_valid_matrix_instructions(module.string_to_datatype(dtype))
+            known = [(mi.m, mi.n, mi.k) for mi in valid]
+            square = [mi for mi in known if mi[:2] == (16, 16)]
+            one.mi = module.dim3_t(*max(square or known, key=lambda mi: mi[2]))
         one.occupancy = 1
+        one.cache_hints_a, one.cache_hints_b = hints
         return one
 
     @cached_property
@@ -105,7 +123,9 @@ class Origami:
 def picker(arch: str) -> Origami:
     """The picker for an architecture. Raises ModelError without the module."""
     if importlib.util.find_spec(_MODULE) is None:
-        raise ModelError("the picker origami needs ROCm's Python module origami, which is not installed")
+        raise ModelError(
+            "the picker origami needs ROCm's Python module origami: pip install rocm-origami, with ROCm"
+        )
     if not arch.startswith("gfx"):
         raise ModelError(f"the picker origami is for AMD's architectures, not {arch}")
     return Origami(arch)
