@@ -54,7 +54,7 @@ def test_it_picks_as_the_model_does_on_problems_that_neither_saw(tmp_path: Path,
     assert np.mean(kept) > 0.93
     assert own.ranker.orders_only
     (member,) = own.ranker.members
-    assert member.schema.name == "gemm_pool_1"  # type: ignore[attr-defined]
+    assert member.schema.name == "gemm_lean_1"  # type: ignore[attr-defined]
 
 
 def test_it_reads_no_times_of_the_records(tmp_path: Path, model: Path) -> None:
