@@ -212,6 +212,17 @@ def not_finite_values_agree(driver: EmulatedDriver, device: GpuDevice, problem: 
             ),
             "gemm-bf16-ccr-m33-n70-k130",
         ),
+        # Merged groups, with zeros between them.
+        (
+            "sm_90",
+            "forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8_gm2",
+            "forward-bf16-n1-g4-c32-k32-i5x6-f3x3-p1",
+        ),
+        (
+            "gfx950",
+            "bwd_data_bf16_2d_64x64x64_compv3_intrawave_v8x8x8_gm4",
+            "bwd_data-bf16-n1-g4-c32-k32-i5x6-f3x3-p1",
+        ),
     ],
 )
 def test_a_kernel_is_checked_as_on_a_gpu(
