@@ -190,15 +190,19 @@ def test_a_loss_that_noise_could_hide_is_measured_again_before_others() -> None:
 
 
 def margins_of(
-    *problems: tuple[tuple[float, ...], ...], spread: float | None = None, samples: int | None = None
+    *problems: tuple[tuple[float, ...], ...],
+    spread: float | tuple[float, ...] | None = None,
+    samples: int | None = None,
 ) -> dict[str, Margin]:
-    """The margins of problems: the latencies of kernels in ms, round after round; the last one is picked."""
+    """The margins of problems: the latencies of kernels in ms, round after round; the last one is picked.
+    spread: of every measurement, or of each round."""
     rows, ranked = [], []
     for problem, kernels in zip(PROBLEMS, problems, strict=False):
         named = (*some_kernels(len(kernels) + 2, problem)[3:], PICK)
         for kernel, several in zip(named, kernels, strict=True):
             for number, ms in enumerate(several):
-                timed = {"latency_ms": ms, "spread": spread, "samples": samples}
+                own = spread[number] if isinstance(spread, tuple) else spread
+                timed = {"latency_ms": ms, "spread": own, "samples": samples}
                 rows.append(record(problem, kernel, 2.0 / ms, round=number) | timed)
         ranked.append((problem.id, PICK.name, 9.0))
     records = frame(rows)
@@ -252,6 +256,14 @@ def test_a_pick_of_the_sweep_has_the_median_drift_of_the_leaders_and_their_error
     assert found.log_ratio == pytest.approx(math.log(math.exp(0.10) / 1.6) - 0.11)
     assert found.sigma == pytest.approx(1.645 / 2.920 * math.hypot(typical, of_median))
     assert (found.rounds, found.dof) == (0, 2.0)
+
+
+def test_the_samples_of_both_rounds_make_the_error_of_a_drift() -> None:
+    leaders = tuple((ms, ms * math.exp(0.1)) for ms in (1.0, 1.01, 1.02))
+    (found,) = margins_of((*leaders, (1.6,)), spread=(0.05, 0.01), samples=25).values()
+    of_both = math.hypot(0.93 * 0.05 / 5, 0.93 * 0.01 / 5)
+    assert found.drift == pytest.approx(0.1)
+    assert found.sigma == pytest.approx(1.645 / 2.920 * of_both * math.sqrt(1 + 1.35 / 3))
 
 
 def test_leaders_that_agree_less_than_their_samples_say_have_a_longer_tail() -> None:

@@ -130,7 +130,9 @@ def test_a_call_that_fails_costs_the_note_and_nothing_else(
         slot.end()
         assert not session.careful("p")
         session.finished("p")
+        assert session._fd == -1 or call != "open"
     session.close()
+    os.fstat(1)  # not closed in the place of a file that was never opened
     assert list(tmp_path.iterdir()) == []
 
 

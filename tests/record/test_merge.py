@@ -184,7 +184,7 @@ def test_devices_toolchains_and_binaries_that_differ_are_kept_and_counted(make_r
         make_row(1, run="t", device="Y", toolchain="zig 2", source_hash="bb"),
         make_row(2, run="t", device="Y", toolchain="zig 2", source_hash="bb"),
     ]
-    merged, summary = merge_records([table_of(rows)])
+    merged, summary = merge_records([table_of(rows[::-1])])
     assert merged.index.tolist() == [0, 1, 2, 3, 4]
     assert summary.rows_of["devices"] == {"X": 1, "Y": 4}
     assert summary.binaries == 1
