@@ -5,8 +5,9 @@
 
 Everything after `--` is given to pytest; without it, problems of one size and one that is larger run on CPU
 cores. A first session, which is not timed, builds what is missing. Sessions alone and with N devices
-alternate; the ratio is that of the medians. Prints one line of JSON: the ratio, and for each number of
-devices the median seconds of the whole session, and within it until its first and last line of a problem.
+alternate; the ratio is that of the medians. The sessions' lines go to stderr, with their seconds. Prints one
+line of JSON: the ratio, and for each number of devices the median seconds of the whole session, and within it
+until its first and last line of a problem.
 
 A pair's time on the CPU is mostly its budget on the clock. With as many devices as cores, pytest and the
 compilers take time from the devices.
@@ -48,8 +49,10 @@ def session(folder: Path, options: Sequence[str], name: str) -> dict[str, float]
     said = []
     for line in process.stdout:
         said.append(line)
+        passed = time.perf_counter() - began
         if _OF_PROBLEM.match(line):
-            seen.append(time.perf_counter() - began)
+            seen.append(passed)
+        print(f"{name} {passed:6.1f} s {line.rstrip()[:150]}", file=sys.stderr, flush=True)
     if process.wait() not in (0, 1):
         raise SystemExit("".join(said[-30:]))
     return {"first": seen[0], "last": seen[-1], "whole": time.perf_counter() - began}

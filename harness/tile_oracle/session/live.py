@@ -18,6 +18,7 @@ from tile_oracle.libraries.ask import ask_library
 from tile_oracle.libraries.offers import Offers, load_offers, offers_file, save_offers
 from tile_oracle.measure.assignments import DeviceSettings
 from tile_oracle.measure.builds import Builds, BuiltThere
+from tile_oracle.measure.dispatcher import Patience
 from tile_oracle.measure.driver import Driver, ProblemTask, Questions
 from tile_oracle.measure.engine import Engine
 from tile_oracle.measure.host_devices import HostDevices
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 _COLD_SAMPLES, _COLD_BATCH = 50, 10
 _NEVER = 1e9
 """Times as slow as the best is no kernel."""
+_SPLIT_S = 1.0
+"""Least seconds of work that an idle device of this host takes half of."""
 _LONGER = ("--settle-budget", "10m")
 _MORE_BUDGET = ("--budget", "1h")
 
@@ -205,7 +208,7 @@ class LiveSession(Session):
     def _open_driver(self, run: Run, log: RunLog) -> Driver:
         if self.devices is not None:
             devices = HostDevices(self._device_settings(run), self.devices)
-            return self._driver_of(devices, Builds(self.target), log)
+            return self._driver_of(devices, Builds(self.target), log, patience=Patience(split_s=_SPLIT_S))
         supervisor = Supervisor(self.target, self._settings, run.measurements)
         own = OwnDevice(supervisor, run.name, keep_samples=self.keep_samples)
         return self._driver_of(own, BuiltThere(self.target), log)
