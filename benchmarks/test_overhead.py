@@ -1,5 +1,5 @@
-"""What the harness itself costs: a measured pair (goal: under 1.5 ms) and a collection of 90,000 pairs
-(goal: under 8 s and 1 GB), beside what plain pytest costs.
+"""What the harness itself costs: a measured pair (goal: under 1.5 ms), a collection of 90,000 pairs
+(goal: under 8 s and 1 GB), beside what plain pytest costs, and what pytest itself takes for 136,200 tests.
 
 Own time of a pair: wall time minus what the worker spent inside kernels; all binaries come from the cache.
 Any other load on the machine is counted as the harness's own, so run this on an idle one.
@@ -28,7 +28,7 @@ from tile_oracle.record.run import RunLog, open_run
 from tile_oracle.targets import TargetOptions, resolve_target
 
 CHECKOUT = Path(__file__).parents[1]
-PAIRS = 90_000
+PAIRS, LAYERS_TIMES_KERNELS = 90_000, 136_200
 
 PROBE = '''
 """Says how long the tests took, and how much of it in kernels and compilers."""
@@ -52,6 +52,24 @@ def pytest_unconfigure(config):
     taken["compiled"] = session.target.builder.stats().compiled
     with open(os.environ["OVERHEAD_PROBE"], "w") as file:
         json.dump(taken, file)
+'''
+
+
+INSTANT = '''
+"""Every pair is measured at once, so that what is left is pytest's."""
+import json, os
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.session.live import LiveSession
+
+LiveSession.build_ahead = lambda self: None
+LiveSession.measure = lambda self, problem, kernel: Measurement(
+    problem, kernel, "ok", "", 0, 1.0, 1.0, 0.0, 1, "full", 1
+)
+
+def pytest_sessionfinish(session):
+    own = session.config.pluginmanager.get_plugin("tile_oracle_session").session
+    with open(os.environ["OVERHEAD_PROBE"], "w") as file:
+        json.dump({"pytest_s": own.pytest_s, "wall_s": own.elapsed_s}, file)
 '''
 
 
@@ -158,6 +176,26 @@ def test_own_time_a_pair_of_the_driver(benchmark: Any, tmp_path: Path) -> None:
         "pairs": pairs,
         "kernels_ms_a_pair": round(1e3 * kernels_s / pairs, 3),
         "own_ms_a_pair": round(1e3 * (wall_s - kernels_s) / pairs, 3),
+    }
+
+
+def test_pytests_own_time_for_136200_pairs(benchmark: Any, tmp_path: Path) -> None:
+    """Collecting, and between measurements that take no time: as much as 300 layers x 454 kernels."""
+    pool = len(kernel_pool("forward", "fp32", 2, arch="cpu", rules="full"))
+    problems = tiny_problems(-(-LAYERS_TIMES_KERNELS // pool))
+    whole, probe = write_set(tmp_path / "whole.csv", problems), tmp_path / "probe.json"
+    (tmp_path / "instant.py").write_text(INSTANT)
+    arguments = ["--problem-set", str(whole), "--kernel-set", "full", "--target", "cpu", "--model", "none"]
+    arguments += ["-p", "instant", "--report-dir", str(tmp_path / "reports"), "--allow=nothing-measured"]
+    ended = benchmark.pedantic(lambda: run_pytest(tmp_path, *arguments, OVERHEAD_PROBE=str(probe)), rounds=1)
+    taken = json.loads(probe.read_text())
+    benchmark.extra_info |= {
+        "pairs": len(problems) * pool,
+        "pytest_s": round(taken["pytest_s"], 1),
+        "pytest_us_a_pair": round(1e6 * taken["pytest_s"] / (len(problems) * pool)),
+        "wall_s": round(ended.wall_s, 1),
+        "cpu_s": round(ended.cpu_s, 1),
+        "peak_rss_mib": round(ended.peak_rss_mib),
     }
 
 
