@@ -14,7 +14,7 @@ from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.record.final import final_measurements, latencies_over_rounds
 
 PROBLEM = some_problems(1)[0]
-A, B = some_kernels(2, PROBLEM)
+A, B, C = some_kernels(3, PROBLEM)
 
 
 def test_several_rounds_are_settled_by_their_median() -> None:
@@ -76,3 +76,21 @@ def test_a_kernel_that_was_timed_in_slow_rounds_only_is_not_slow() -> None:
     tflops = final.set_index("kernel")["tflops"]
     assert tflops[B.name] / tflops[A.name] == pytest.approx(1.1)
     assert find_oracles(final)["oracle_kernel"].tolist() == [B.name]
+
+
+def test_each_problem_is_settled_by_itself_and_kernels_of_the_sweep_stay() -> None:
+    problems = [one for one in some_problems(9) if one.ndim == PROBLEM.ndim][:3]
+    rows = [
+        record(problem, kernel, tflops + 0.1 * round_ * place, round=round_)
+        for place, problem in enumerate(problems)
+        for kernel, tflops in ((A, 2.0), (B, 2.2 + place))
+        for round_ in range(3 + place)
+    ]
+    once = [record(problem, C, 1.5) for problem in problems]
+    whole = final_measurements(frame([*rows, *once])).set_index(["problem", "kernel"])
+    for problem in problems:
+        own = [row for row in rows if row["problem"] == problem.id]
+        alone = final_measurements(frame(own)).set_index("kernel")["latency_ms"]
+        for kernel in (A, B):
+            assert whole.loc[(problem.id, kernel.name), "latency_ms"] == pytest.approx(alone[kernel.name])
+        assert whole.loc[(problem.id, C.name), "tflops"] == 1.5
