@@ -13,9 +13,8 @@ from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
 from tile_oracle.features.schemas.gemm_own import GEMM_OWN
-from tile_oracle.features.schemas.gemm_pool import GEMM_LEAN
 from tile_oracle.features.schemas.gemm_published import GEMM_55, GEMM_72, GEMM_78
-from tile_oracle.features.schemas.gemm_roofline import GEMM_POOL_2
+from tile_oracle.features.schemas.gemm_roofline import GEMM_LEAN, GEMM_POOL_2
 from tile_oracle.features.schemas.grouped_conv_dsl import GROUPED_CONV_101, GROUPED_CONV_113
 from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN
 from tile_oracle.features.schemas.grouped_conv_pool import GROUPED_CONV_POOL

@@ -49,16 +49,3 @@ GEMM_POOL = FeatureSchema(
     from_names=True,
 )
 """For every layout, data type and source; figures of the binaries where they are known."""
-
-_SUMS = ("log2_tiles", "log2_cu_loads", "log2_steps", "log2_compute", "log2_cu_traffic")
-"""Logarithms that are sums of others and of kernels' own columns: a network adds these itself."""
-
-GEMM_LEAN = FeatureSchema(
-    "gemm_lean_1",
-    "gemm_universal",
-    tuple(one for one in GEMM_POOL.features if one.name not in _SUMS and one not in BINARY),
-    _INTERMEDIATES,
-    GEMM_POOL.words,
-    from_names=True,
-)
-"""Of the same pools, for networks that pick in microseconds."""
