@@ -19,7 +19,7 @@ def open_session(options: SessionOptions, **process: Any) -> Session:
 
     process: the keyword arguments of Session that a worker of pytest-xdist is given. Raises HarnessError.
     """
-    channel = process.pop("channel")
+    channel = process.pop("channel", None)
     if replays(options):
         from tile_oracle.session.replay_session import ReplaySession
 
