@@ -179,6 +179,9 @@ class _Lines:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._now = nodeid
 
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        self._now = item.nodeid.split("::")[0]  # what is shared is put away after the last test
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] += report.duration
 

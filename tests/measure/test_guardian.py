@@ -17,6 +17,7 @@ import pytest
 import tile_oracle
 from tile_oracle.errors import TargetError
 from tile_oracle.measure import child as child_module
+from tile_oracle.measure import containment
 from tile_oracle.measure.child import Child, what_holds
 from tile_oracle.measure.containment import (
     VARIABLE,
@@ -158,6 +159,7 @@ STOPPED = """
 import os, sys, time
 from pathlib import Path
 from tile_oracle.measure import child as child_module
+from tile_oracle.measure import containment
 from tile_oracle.measure.child import Child
 from tile_oracle.measure.containment import Containment
 child_module.worker_command = lambda fd, _: [
@@ -238,6 +240,19 @@ def test_the_reason_for_no_control_group_is_reported(tmp_path: Path) -> None:
     assert why_no_cgroup(tmp_path).endswith("does not delegate the controllers memory and pids")
     (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids\n")
     assert why_no_cgroup(tmp_path) == ""
+    assert why_no_cgroup(tmp_path / "none") == f"{tmp_path / 'none'}: No such file or directory"
+
+
+def test_a_worker_s_group_has_limits_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containment, "own_cgroup", lambda: tmp_path)
+    (tmp_path / "cgroup.subtree_control").write_text("memory pids\n")
+    made = containment._make_cgroup(1 << 30)
+    assert made is not None
+    assert made.parent == tmp_path
+    limits = {path.name: path.read_text() for path in made.iterdir()}
+    assert limits == {"pids.max": str(containment._MOST_TASKS), "memory.max": str(1 << 30)}
+    (tmp_path / "cgroup.subtree_control").write_text("memory\n")
+    assert containment._make_cgroup(0) is None
 
 
 @pytest.mark.parametrize(

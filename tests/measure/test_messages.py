@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.measure.simulated_engine import KERNELS, PROBLEMS
+from tile_oracle.measure.answer import measurement_of
 from tile_oracle.measure.messages import Conversation, checked
 from tile_oracle.measure.protocol import ChannelGarbled, WatchedChannel
+from tile_oracle.problem import problem_from_id
 
 DONE: dict[str, Any] = {
     "done": 1,
@@ -157,3 +160,22 @@ def test_data_of_another_process_are_refused() -> None:
         with pytest.raises(ChannelGarbled):
             channel.receive(5)
     channel.close()
+
+
+def test_what_a_kernel_does_to_its_worker_counts_before_its_result() -> None:
+    problem, kernel = problem_from_id(PROBLEMS[0]), KERNELS[0]
+    answer = {**DONE, "spread": 0.01, "dirty": [], "unfair": [], "processes": 0}
+
+    def measured(**change: object) -> tuple[str, str, float]:
+        found = measurement_of(problem, kernel, answer | change)
+        return found.status, found.detail, found.latency_ms
+
+    assert measured() == ("ok", "", 0.2)
+    assert measured(dirty=["signals", "threads"]) == ("ok", "its worker was replaced (signals, threads)", 0.2)
+    assert measured(dirty=["signals"], status="wrong", detail="so")[:2] == ("wrong", "so")
+    for change, status, detail in (
+        ({"processes": 2, "unfair": ["a"]}, "crash", "left 2 processes running behind it"),
+        ({"unfair": ["a", "b"]}, "wrong", "a; b"),
+    ):
+        assert measured(**change)[:2] == (status, detail)
+    assert measured(unfair=["a"], status="flaky", detail="so")[:2] == ("flaky", "so")
