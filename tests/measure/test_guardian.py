@@ -227,8 +227,11 @@ def test_the_containment_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert containment_for("sm_90").memory_bytes == 0  # a driver maps address space without memory
     monkeypatch.setenv(VARIABLE, "full")
     assert containment_for("sm_90").namespaces
+    monkeypatch.setattr(containment, "_make_cgroup", lambda memory_bytes: Path("/made"))
+    assert containment_for("sm_90").cgroup == Path("/made")
     monkeypatch.setenv(VARIABLE, "limits")
     assert not containment_for("cpu").namespaces
+    assert containment_for("cpu").cgroup is None
     monkeypatch.setenv(VARIABLE, "ful")
     with pytest.raises(TargetError, match="TILE_ORACLE_CONTAINMENT=ful: must be one of auto, full, limits"):
         containment_for("cpu")
