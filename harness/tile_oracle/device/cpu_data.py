@@ -270,6 +270,7 @@ class Comparison:
         self._sign = self._bits_type.type(1 << (8 * storage.itemsize - 1))
         self._axes = factor_axes(problem).result
         self._numbers = numbers
+        self._infinity = encode(np.full(1, np.inf), problem.result_dtype).view(self._bits_type)[0]
         if isinstance(expected, Expectation):
             self._wanted = expected.values.reshape(-1).view(self._bits_type)
         if not numbers:
@@ -304,7 +305,8 @@ class Comparison:
         return _explain(problem, expected, bits.view(storage), wanted.view(storage), unequal)
 
     def _is_nan(self, bits: Array) -> npt.NDArray[np.bool_]:
-        return np.isnan(decode(bits.view(self._values.dtype), self._problem.result_dtype))
+        """By comparing integers, which takes a fraction of the time of decoding."""
+        return np.asarray((bits & ~self._sign) > self._infinity)
 
 
 def _product_mismatch(
