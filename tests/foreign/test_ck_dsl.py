@@ -41,6 +41,14 @@ def test_shards_of_a_sweep_are_read(tmp_path: Path) -> None:
     assert dict(imported.summary.refused) == {}
 
 
+@pytest.mark.parametrize("tile", ["0", "-64", "48.5", "big", ""])
+def test_a_tile_that_is_none_is_refused(tmp_path: Path, tile: str) -> None:
+    path = tmp_path / "conv_fp16_gfx950.csv"
+    path.write_text(HEADER + row("64,64,64", "mem", 12.5) + row(f"64,{tile},64", "mem", 9))
+    with pytest.raises(RecordError, match=f"row 2 of the CK DSL sweep: tile_n = '{tile}' is no positive"):
+        import_file(path, "gfx950")
+
+
 @pytest.mark.slow
 def test_waves_may_be_given_in_columns(tmp_path: Path) -> None:
     path = tmp_path / "sweep.csv"
