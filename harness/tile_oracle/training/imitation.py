@@ -34,8 +34,8 @@ from tile_oracle.training.recipe import NetworkPart, Recipe
 
 ROLE = "imitation"
 """The role of the schema that such a network reads (OperationFeatures.in_recipes); else that of pools."""
-SETTINGS = NetworkSettings(hidden=(256,), count=1, epochs=24, problems=16, decay=0.05, dropout=0.0)
-_PAIRS = 1_200_000
+SETTINGS = NetworkSettings(hidden=(256,), count=1, epochs=6, problems=16, decay=0.05, dropout=0.0)
+_PAIRS = 1_400_000
 """Pairs of problem and kernel that the model scores."""
 _SPREAD = 0.5
 """Standard deviation of the log2 of a size over that of a measured problem."""
