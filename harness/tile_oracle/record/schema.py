@@ -94,7 +94,7 @@ _TAIL = (
     Column(
         "check_ms",
         pa.float64(),
-        "check runs and the comparison of their results, by the host's clock; null in older records",
+        "checks, without the runs that are samples, by the host's clock; null in older records",
     ),
     Column(
         "build_wait_ms",
