@@ -12,6 +12,7 @@ import pytest
 
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_builder, evil_gpu_kernel
 from tile_oracle.device import gpu
+from tile_oracle.device.base import KernelFailed
 from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.loaded_kernel import LoadedKernel, load_kernel
 from tile_oracle.device.loaded_run import Launches, Run
@@ -118,7 +119,10 @@ def device(binaries: tuple[Path, list[Path]]) -> Iterator[GpuDevice]:
 def status_of(device: GpuDevice, binary: Path) -> tuple[str, str]:
     checked = device.check(binary)
     assert (checked.status, checked.detail) == ("ok", "")
-    device.sample(binary, 3)
+    try:
+        device.sample(binary, 3)
+    except KernelFailed as failed:
+        return failed.status, str(failed)
     verified = device.verify(binary)
     return verified.status, verified.detail
 
@@ -137,7 +141,9 @@ def test_a_changed_setting_is_wrong_and_the_next_kernel_is_not(
     monkeypatch.setattr(gpu, "load_kernel", load)
     assert status_of(device, before) == ("ok", "")
     status, detail = status_of(device, bad)
-    assert (status, words in detail) == ("wrong", True), detail
+    # CUDA itself refuses some changes while a graph is made.
+    assert status == "wrong"
+    assert words in detail or "CAPTURE_INVALIDATED" in detail
     assert status_of(device, after) == ("ok", "")
     assert device.clocks_differ(after) is None
 

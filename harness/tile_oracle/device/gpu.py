@@ -218,6 +218,7 @@ class GpuDevice:
             _launches(plan, checked.inputs, checked.out, _address(workspace)) for checked in loaded.sets
         ]
         self._settings.reset_cache()
+        self._settings.restored()  # what an earlier kernel that failed has left is not this one's
         # The first run of a kernel that this process has not run before waits until the driver has loaded it.
         found = self._run_on_sets(
             loaded, launches, workspace, lost_ms if binary in self._known_facts else None
