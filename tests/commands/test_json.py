@@ -42,7 +42,6 @@ class Case:
 
 FAST = [
     Case("doctor", "targets installation containment auto"),
-    Case("cache --build-dir kernels", "folder contents"),
     Case("merge measured.parquet -o merged.parquet", "file bytes summary"),
     Case("oracle measured.parquet -o oracle.parquet", "file bytes summary"),
     Case("problems", "set problems gflop sha256"),
