@@ -657,7 +657,7 @@ def test_kernels_that_had_lost_to_one_that_fails_are_checked_in_full(
 ) -> None:
     """The fastest kernels crash when they are measured again. One of those that had lost to them must win
     now, and is not trusted by its first run."""
-    supervisor = open_supervisor(settings=replace(SEQUENTIAL, final_passes=5))
+    supervisor = open_supervisor(settings=replace(SEQUENTIAL, final_passes=5, final_total_ms=1e6))
     best, *others = built(
         supervisor, *map(evil_kernel, ("crashes_when_flagged", "slow", "slow_and_wrong_later"))
     )
