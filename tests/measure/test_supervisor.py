@@ -614,7 +614,7 @@ def test_a_kernel_that_cannot_lead_gets_fewer_samples(open_supervisor: Callable[
 
 # ---- kernels that have lost ---------------------------------------------------------------------------
 
-LONG = small_problem(N=64, C=16, K=20)
+LONG = small_problem(N=160, C=16, K=20)
 """A naive run takes some 15 ms, a slow one over 100: enough to tell by one run."""
 
 
