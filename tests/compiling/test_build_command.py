@@ -5,16 +5,24 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tile_oracle.commands import build
 from tile_oracle.commands.arguments import add_arguments
+from tile_oracle.commands.kernel_choice import own_kernels
+from tile_oracle.commands.kinds import KIND_ARGUMENTS
 from tile_oracle.compiling import native
+from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.compiling.prebuild import Progress
 from tile_oracle.compiling.source import read_headers
 from tile_oracle.errors import BuildError, HarnessError, RuleError
+from tile_oracle.kernel import Kernel
+from tile_oracle.kernel.named import NamedKernel
+from tile_oracle.operation import operation_named
 from tile_oracle.pool import kernel_pool
+from tile_oracle.problem import Kind
 from tile_oracle.terminal.progress_line import ProgressLine
 
 
@@ -170,3 +178,22 @@ def test_progress_is_rewritten_in_place_on_a_terminal_only() -> None:
                 line.show(build.describe_progress(Progress(done, 4, 0, 1.0)))
         assert stream.getvalue().endswith(ending)
         assert stream.getvalue().count("\r") == (2 if ending else 0)
+
+
+def test_a_source_with_kernels_of_its_own_has_those_of_the_asked_operation() -> None:
+    """Without further words, too: else all operations' kernels in Triton were compiled for one."""
+
+    class Source:
+        kinds = (*operation_named("gemm").kinds({}), *operation_named("softmax").kinds({}))
+
+        def pool(self, kind: Kind, kernel_set: str) -> list[Kernel]:
+            return [NamedKernel(kind, "triton", "one")]
+
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, KIND_ARGUMENTS)
+    for op in ("gemm", "softmax", None):
+        args = parser.parse_args([] if op is None else ["--op", op])
+        args.kernel_set, args.kernels, args.problem_set = "default", "triton", None
+        found = own_kernels(cast(KernelSource, Source()), args, None)
+        kinds = {kernel.kind for kernel in found}
+        assert kinds == {kind for kind in Source.kinds if op in (None, kind.op)}

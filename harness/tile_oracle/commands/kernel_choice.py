@@ -27,7 +27,11 @@ def own_kernels(source: KernelSource, args: argparse.Namespace, where: KernelFil
         source.expect(load_problem_sets(problem_set).problems)
     else:
         asked = asked_words(args).items()
-        kinds = [k for k in known_kinds if all(str(k.words.get(name)) in words for name, words in asked)]
+        kinds = [
+            kind
+            for kind in known_kinds
+            if args.op in (None, kind.op) and all(str(kind.words.get(name)) in words for name, words in asked)
+        ]
     if listed.triton:
         of_list = {kernel.kind for kernel in listed.triton}
         kinds = [kind for kind in kinds if kind in of_list]
