@@ -58,8 +58,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line, without the usage, which would hide it."""
-        hint = "" if "--help`" in message else f"; see `{self.prog} --help`"
-        self.exit(2, f"{self.prog}: {message}{hint}\n")
+        self.exit(2, f"{self.prog}: {message}\n")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         choices = [str(one) for one in action.choices or ()]

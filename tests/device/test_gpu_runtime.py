@@ -283,8 +283,8 @@ def test_a_check_poisons_launches_compares_and_waits_once(
     assert "StreamSynchronize" in kinds[last + 2]
     # 128 rows in two tiles of 64.
     assert made[at][2:5] == ("2,1,1", "128,1,1", "0")
-    assert len(launches(api, made)) == 2 * 3, (
-        "the kernel, the guard zones, the comparison, of two sets of data"
+    assert len(launches(api, made)) == 3 * 3, (
+        "the kernel, the guard zones, the comparison, of each set of data"
     )
 
 
@@ -293,7 +293,8 @@ def test_buffers_lie_between_guard_zones(api: str, device: GpuDevice, calls: Cal
     made = calls()
     sizes = [int(call[1]) for call in made if call[0] in ("hipMalloc", "cuMemAlloc_v2")]
     data = [2 * 2 * 8 * 8 * 64, 2 * 64 * 9 * 64]
-    dense, skewed = sizes[-8:-4], sizes[-4:]
+    dense, skewed, not_finite = sizes[-11:-7], sizes[-7:-3], sizes[-3:]
+    assert not_finite == [*skewed[:2], dense[3]]  # the result is the second set's
     assert dense == [size + 2 * GUARD_BYTES for size in (data[0], data[1], data[0], data[0])]
     assert skewed == [*(size + SKEW_BYTES for size in dense[:3]), dense[3]]
 
@@ -306,7 +307,7 @@ def test_a_new_problem_frees_the_old_ones_memory(api: str, device: GpuDevice, ca
         sum(call[0] in pair for call in made)
         for pair in (("hipMalloc", "cuMemAlloc_v2"), ("hipFree", "cuMemFree_v2"))
     ]
-    assert counts == [1 + 8 + 8, 8]  # the verdict's memory is kept
+    assert counts == [1 + 11 + 11, 11]  # the verdict's memory is kept
 
 
 def test_a_long_kernel_is_timed_run_by_run(
@@ -334,8 +335,8 @@ def test_a_long_kernels_check_runs_are_its_quick_look(
     device.load(PROBLEM, 1)
     assert device.check(binary).status == "ok"
     calls()
-    assert device.look(binary, 1).tolist() == [2e6, 2e6]
-    assert device.timed_ms == pytest.approx(4)
+    assert device.look(binary, 1).tolist() == [2e6, 2e6, 2e6]
+    assert device.timed_ms == pytest.approx(6)
     launch = names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]
     assert launch not in [call[0] for call in calls()]
 
@@ -471,7 +472,7 @@ def test_two_stages_have_a_workspace_of_their_own(
     assert sizes == [4 * 2 * 64 * 9 * 64 + 2 * GUARD_BYTES]  # 128 products, in two pieces of 64
     grids = [call[2] for call in launches(api, made)]
     assert grids[:2] == ["9,1,2", f"{64 * 9 * 64 // 256},1,1"]
-    assert len(grids) == 2 * 5, "two stages, two pairs of guard zones, the comparison, of two sets of data"
+    assert len(grids) == 3 * 5, "two stages, two pairs of guard zones, the comparison, of each set of data"
 
 
 @pytest.mark.parametrize(

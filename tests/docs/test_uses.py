@@ -42,7 +42,7 @@ COLUMNS = {
 
 CONV, GEMM, ATTENTION, SOFTMAX, OWN = OPERATIONS
 SHOWN = {
-    ("fleet", NATIVE, CONV): "tests/fleet/test_ray_sessions.py::test_a_fleet_session_is_like_any_other",
+    ("fleet", NATIVE, CONV): "tests/fleet/test_local_sessions.py::test_a_fleet_session_is_like_any_other",
     ("twins", NATIVE, CONV): "tests/measure/test_twins.py::",
     ("verify", NATIVE, CONV): "tests/verify/test_kernels.py::test_kernels_are_proven_to_wait",
     ("verify", NATIVE, GEMM): "tests/verify/test_kernels.py::test_kernels_are_proven_to_wait",

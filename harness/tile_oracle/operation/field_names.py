@@ -12,8 +12,8 @@ from tile_oracle.operation.descriptor import Operation
 
 _NAMES = (
     "run time harness_version round op problem status detail latency_ms latency_min_ms spread samples "
-    "precision sampling aligned tflops check check_points busy_ms build_wait_ms cache clock_mhz "
-    "memory_clock_mhz temperature_c power_w throttled target arch implementation device driver "
+    "precision sampling at_least_ms aligned tflops check check_points check_ms busy_ms build_wait_ms cache "
+    "clock_mhz memory_clock_mhz temperature_c power_w throttled target arch implementation device driver "
     "toolchain flags source_hash binary_bytes vgprs agprs sgprs lds_bytes scratch_bytes spills "
     "workgroups_per_cu waves_per_cu loop_matrix_instructions seed kernel "
 )

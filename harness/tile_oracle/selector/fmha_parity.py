@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def fmha_parity(model: Path, checkout: Path, problems: Sequence[Problem] = ()) -
     names = read_model_text(text, str(where)).feature_names
     spec = read_json(model / SPEC_FILE) if (model / SPEC_FILE).is_file() else {"log_targets": ["tflops"]}
     logged = "tflops" in spec.get("log_targets", ())
-    own = [one for one in problems or _shipped() if isinstance(one, AttentionProblem)]
+    own = [cast(AttentionProblem, one) for one in problems or _shipped() if one.op == AttentionProblem.op]
     if not own or len(own) < len(problems):
         raise ModelError(f"{HEADER.name} picks kernels of attention alone: name such problems, or none")
     booster, kernels, parity = lgb.Booster(model_str=text), _kernels(own[0]), Parity(f"{include / HEADER}", 0)

@@ -116,7 +116,8 @@ def test_a_row_without_a_column_or_operation_is_refused() -> None:
     with pytest.raises(KernelError, match="needs the column warp_m"):
         GemmKernel.from_row({k: v for k, v in row.items() if k != "warp_m"})
     with pytest.raises(
-        KernelError, match="operation 'sort' is not one of grouped_conv, attention, gemm, rms_norm, softmax"
+        KernelError,
+        match="operation 'sort' is not one of grouped_conv, attention, gemm, rms_norm, scaled_gemm, softmax",
     ):
         kernel_from_row(row, "sort")
 

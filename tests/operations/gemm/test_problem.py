@@ -113,7 +113,8 @@ def test_a_row_without_a_needed_field_or_of_an_unknown_operation_is_refused() ->
     with pytest.raises(ProblemError, match="K is missing"):
         GemmProblem.from_row({k: v for k, v in ROW.items() if k != "K"})
     with pytest.raises(
-        ProblemError, match="operation 'sort' is not one of grouped_conv, attention, gemm, rms_norm, softmax"
+        ProblemError,
+        match="operation 'sort' is not one of grouped_conv, attention, gemm, rms_norm, scaled_gemm, softmax",
     ):
         problem_from_row(ROW | {"op": "sort"})
 
