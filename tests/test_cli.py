@@ -106,6 +106,13 @@ def test_a_command_line_that_is_wrong(arguments: tuple[str, ...], message: str) 
     assert done.stdout == ""
 
 
+def test_the_package_is_the_command_as_a_module() -> None:
+    command = [sys.executable, "-m", "tile_oracle", "--version"]
+    assert (
+        subprocess.run(command, capture_output=True, check=True, text=True).stdout == run("--version").stdout
+    )
+
+
 def test_a_mistake_gives_one_line_that_names_the_command() -> None:
     done = run("problems", "no_such_set")
     assert done.returncode == 2
