@@ -2,10 +2,10 @@
 
 Forward, and backward data, which is forward on dY with the taps in reverse. A tile of pixels is a box of
 BOX_N images, BOX_H rows and BOX_W columns, so that a tap's operand is a box of the images, moved by the tap:
-what lies beyond an image is read as 0, which is what padding is. Where BLOCK_K reaches beyond the channels,
-these zeros meet filters of the next tap, which must be finite. The product is done transposed, because Triton
-takes a box, which it reshapes, from LDS as second operand only. The second extent of the grid is the group.
-Each program makes its tensor descriptors itself, in scratch memory.
+what lies beyond an image is read as 0, which is what padding is. BLOCK_K must not reach beyond the channels:
+there zeros would meet filters of the next tap, which need not be finite. The product is done transposed,
+because Triton takes a box, which it reshapes, from LDS as second operand only. The second extent of the grid
+is the group. Each program makes its tensor descriptors itself, in scratch memory.
 """
 
 import triton
@@ -46,11 +46,13 @@ def _fits(p: GroupedConvView, meta):
 
 
 def _in_groups(p: GroupedConvView, meta):
-    """A box of channels would reach into the next group, whose values may not be finite."""
+    """A box of channels would reach into the next tap or group, whose values may not be finite."""
     yield from _fits(p, meta)
     depth = p.C_per_group if p.direction == "forward" else p.K_per_group
     width = p.K_per_group if p.direction == "forward" else p.C_per_group
-    yield ((p.G == 1) | (depth % meta["BLOCK_K"] == 0), "BLOCK_K reaches into the next group")
+    # Backward data reads filters by rows, of which there is none beyond the last channel.
+    alone = (p.G == 1) & ((p.direction == "bwd_data") | (p.Y * p.X == 1))
+    yield (alone | (depth % meta["BLOCK_K"] == 0), "BLOCK_K reaches into the next tap or group")
     yield ((p.G == 1) | (width % meta["BLOCK_N"] == 0), "BLOCK_N reaches into the next group")
 
 
