@@ -37,7 +37,7 @@ class InTurn:
             command, jobs = self._command(group, keep_samples)
             try:
                 self._link.ready(problem)
-                self._link.worker.run(command)
+                self._link.live_worker.run(command)
                 while jobs:
                     answer = self._link.next_result(problem)
                     if misbehaviour(answer) is not None and len(command.runs) > 1:

@@ -170,7 +170,7 @@ class Supervisor:
             try:
                 self._link.ensure_worker()
                 files = map(str, (data.first, data.second, data.out))
-                self._link.worker.run(Apply(self._link.new_id(), str(binary), problem.as_row(), *files))
+                self._link.live_worker.run(Apply(self._link.new_id(), str(binary), problem.as_row(), *files))
                 answer = self._link.next_result(problem)
             except Lost as lost:
                 raise TargetError(f"target {self.target.name} cannot run anything: {lost}") from None
@@ -366,7 +366,9 @@ class Supervisor:
                 waiting.popleft()
                 best_ms = self._fastest_ms[0] if self._fastest_ms else None
                 lost_ms = None if kernel in self._all_checks else has_lost_ms(self._fastest_ms, self.settings)
-                self._link.worker.run(Run(identity, str(path), keep_samples, kernel.name, best_ms, lost_ms))
+                self._link.live_worker.run(
+                    Run(identity, str(path), keep_samples, kernel.name, best_ms, lost_ms)
+                )
                 jobs[identity] = _Job(kernel, path, alone=not self._link.used)
                 self._link.use()
                 if second_try:

@@ -259,7 +259,7 @@ class WorkerLink:
         """How a known-good kernel fails now, or None."""
         try:
             self._load(problem)
-            self.worker.run(Run(_PROBE, str(binary)))
+            self.live_worker.run(Run(_PROBE, str(binary)))
             answer = self.next_result(problem)
             if has_spoilt_its_worker(answer):
                 self.drop()
@@ -270,7 +270,7 @@ class WorkerLink:
         )
 
     @property
-    def worker(self) -> LiveWorker:
+    def live_worker(self) -> LiveWorker:
         """The worker, which `ready` has ensured."""
         assert self._worker is not None
         return self._worker
