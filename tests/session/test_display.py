@@ -76,15 +76,12 @@ def test_a_terminal_shows_a_live_line(project: Project, columns: int) -> None:
 
 
 @pytest.mark.slow
-def test_with_workers_the_kernels_that_they_build_are_counted(project: Project) -> None:
+def test_with_devices_of_their_own_it_says_that_kernels_are_built(project: Project) -> None:
     asked = ("--problem-set", "small.csv", *SHORTLY, "--model", "none", "--build-dir", "empty")
     written = on_a_terminal(project, 120, *asked, "-n2")
-    counts = re.findall(r"  0 of \d+ pairs  built (\d+) of (\d+) kernels  ", written)
-    kernels = re.search(r"\((\d+) kernels\)", written)
-    assert kernels is not None
-    assert {wanted for _, wanted in counts} == {kernels[1]}
-    assert [int(built) for built, _ in counts] == sorted(int(built) for built, _ in counts)
-    assert "  building kernels" in written, "until the first one is built"
+    first = re.search(r"\[1/2\] forward", written)
+    assert first is not None
+    assert "  building kernels" in written[: first.start()], "until the first one is built"
 
 
 def test_q_is_quiet(project: Project) -> None:
