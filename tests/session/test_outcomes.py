@@ -290,10 +290,10 @@ worker_link.Child = NoChild
 
 
 @pytest.mark.slow
-@WORKERS
-def test_a_device_that_cannot_be_opened(project: Project, more: tuple[str, ...]) -> None:
+def test_a_device_that_cannot_be_opened(project: Project) -> None:
+    """tests/measure/test_host_devices.py has the same of devices with a process each."""
     project.write("no_worker.py", NO_WORKER)
-    done = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "-p", "no_worker", *more)
+    done = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "-p", "no_worker")
     assert done.status == Outcome.DEVICE_MISSING
     assert "cannot be opened: no worker process can be started" in done.output
 

@@ -66,9 +66,9 @@ def _read_oracle(folder: Path) -> Any:
 
 
 def _make_baseline(folder: Path) -> list[Path]:
-    return sorted(_copied(_MODEL, folder).glob("*/*/*.json"))
+    return sorted(_copied(_MODEL_WITH_ORACLE, folder).glob("*/*/*.json"))
 
 
 def _read_baseline(folder: Path) -> Any:
-    (path,) = sorted((folder / _MODEL).glob("*/*/*.json"))
+    (path,) = sorted((folder / _MODEL_WITH_ORACLE).glob("*/*/*.json"))
     return load_baseline(path)
