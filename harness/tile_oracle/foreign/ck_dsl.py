@@ -56,7 +56,7 @@ def sweep_dtype(path: Path, dtype: str | None) -> str:
     )
 
 
-def with_kernels(table: pd.DataFrame, dtype: str) -> pd.DataFrame:
+def with_kernels(path: Path, table: pd.DataFrame, dtype: str) -> pd.DataFrame:
     """A sweep (all cells are strings) with the column `kernel`. Tile and pipeline stay.
 
     Raises RecordError for a tile that is none.
@@ -65,7 +65,9 @@ def with_kernels(table: pd.DataFrame, dtype: str) -> pd.DataFrame:
         bad = table[~table[name].str.strip().str.fullmatch("[1-9][0-9]{0,8}")]
         if len(bad):
             what = f"{name} = {bad[name].iloc[0]!r} is no positive whole number"
-            raise RecordError(f"row {table.index.get_loc(bad.index[0]) + 1} of the CK DSL sweep: {what}")
+            raise RecordError(
+                f"{path}, row {table.index.get_loc(bad.index[0]) + 1} of the CK DSL sweep: {what}"
+            )
     kind = f"grouped_conv_forward_{dtype}_2d_"
     if {*_WAVES, *_WARP_TILE} <= set(table):
         names = kind + _joined(table, _TILE) + "_" + table["pipeline"].str.strip()

@@ -104,7 +104,7 @@ def _rows(path: Path, dtype: str | None, layout: str, refusals: Refusals) -> tup
         if ck_dsl.is_sweep(header):
             said = ck_dsl.sweep_dtype(path, dtype)
             return named_columns(
-                path, ck_dsl.with_kernels(csv_table(path, text, header), said), dialect
+                path, ck_dsl.with_kernels(path, csv_table(path, text, header), said), dialect
             ), dialect
         return csv_rows(path, text, header, dialect), dialect
     dialect = dialect_of_text(text)

@@ -114,5 +114,5 @@ def load_offers(path: Path) -> Offers:
         raise RecordError(
             f"the library's offers in {path} cannot be read: {error.strerror or error}"
         ) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"{path} is no file of a library's offers: {error}") from None
