@@ -81,8 +81,8 @@ def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
     } <= names
     # The training data of shipped models are only needed to train them again, from a checkout.
     assert not [name for name in names if name.endswith(NOT_IN_THE_WHEEL)]
-    # 14 MB of it are trees, which every gzip reads; the other builds' records that they grew by are small.
-    assert wheel.stat().st_size < 36e6
+    # 14 MB of it are trees, which every gzip reads; the other builds' records that they grew by are 2 MB.
+    assert wheel.stat().st_size < 37e6
     assert not [name for name in names if name.startswith(("tools/", "tests/", "reports/", "benchmarks/"))]
 
 
