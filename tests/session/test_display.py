@@ -76,12 +76,17 @@ def test_a_terminal_shows_a_live_line(project: Project, columns: int) -> None:
 
 
 @pytest.mark.slow
-def test_with_devices_of_their_own_it_says_that_kernels_are_built(project: Project) -> None:
+@pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two devices"])
+def test_the_kernels_that_are_built_are_counted(project: Project, more: tuple[str, ...]) -> None:
     asked = ("--problem-set", "small.csv", *SHORTLY, "--model", "none", "--build-dir", "empty")
-    written = on_a_terminal(project, 120, *asked, "-n2")
-    first = re.search(r"\[1/2\] forward", written)
-    assert first is not None
-    assert "  building kernels" in written[: first.start()], "until the first one is built"
+    written = on_a_terminal(project, 120, *asked, *more)
+    counts = re.findall(r"  0 of \d+ pairs  built (\d+) of (\d+) kernels  ", written)
+    kernels = re.search(r"\((\d+) kernels\)", written)
+    assert kernels is not None
+    assert {wanted for _, wanted in counts} == {kernels[1]}
+    assert [int(built) for built, _ in counts] == sorted(int(built) for built, _ in counts)
+    assert "  building kernels" in written, "until the first one is built"
+    assert not re.search(r"\d devices?, ", written), "that is a fleet's line"
 
 
 def test_q_is_quiet(project: Project) -> None:

@@ -12,6 +12,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_progress import ASIDE
 from tile_oracle.measure.driver import Driver
+from tile_oracle.measure.engine import Engine
 from tile_oracle.measure.host_devices import HostDevices
 from tile_oracle.pages.words import count
 from tile_oracle.problem import Problem, problem_from_id
@@ -45,7 +46,7 @@ class FleetSession(LiveSession):
         asked = {"match": self.options.fleet_match, "calibration": self._calibration()}
         if self.options.fleet == LOCAL:
             here = HostDevices(self._device_settings(run), self.options.fleet_devices or self.target.devices)
-            return self._driver_of(here, Builds(self.target), log, **asked)
+            return self._fleet_of(here, Builds(self.target), log, **asked)
         builder = self.target.builder
         engine = RayEngine(
             self.options.fleet,
@@ -55,7 +56,12 @@ class FleetSession(LiveSession):
             "" if builder is None else str(builder.cache.folder),
         )
         builds = Builds(self.target, engine.ship, engine.compilers(self.target.source_identity()))
-        return self._driver_of(engine, builds, log, **asked)
+        return self._fleet_of(engine, builds, log, **asked)
+
+    def _fleet_of(self, engine: Engine, builds: Builds, log: RunLog, **asked: Any) -> Driver:
+        driver = self._driver_of(engine, builds, log, **asked)
+        driver.on_wait = self.show
+        return driver
 
     def _calibration(self) -> tuple[Problem, Sequence[Kernel]] | None:
         """The problem of median size, and some of its kernels; None if nothing is to be measured."""

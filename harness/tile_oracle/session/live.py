@@ -145,7 +145,6 @@ class LiveSession(Session):
             self._log = RunLog(run, f"main-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}")
             driver = self._driver = self._open_driver(run, self._log)
             self._closing.callback(driver.abandon)
-            driver.on_wait = self.show
             driver.start(self._tasks())
         return self._driver
 
