@@ -1,8 +1,7 @@
-"""A fleet over two emulated GPUs of this machine: each actor has one of them."""
+"""A fleet over two emulated GPUs of this machine: each device's process has one of them."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,17 +17,14 @@ pytest.importorskip("ray")
 
 
 @pytest.mark.slow
-def test_every_actor_measures_on_a_gpu_of_its_own(
+def test_every_device_measures_on_a_gpu_of_its_own(
     project: Project, tmp_path: Path, emulated_machine: Callable[[str], emulated.EmulatedMachine]
 ) -> None:
     if zig_folder() is None:
         pytest.skip("the emulated GPU needs the ziglang wheel")
     machine = emulated_machine("sm_90")
     project.problem_set("four.csv", SMALL_PROBLEMS)
-    # Actors load no pytest plugins: the emulated nodes are shown to every process.
-    project.write("site/sitecustomize.py", f"import {emulated.PLUGIN}\n")
     environment = machine.environment(2)
-    environment["PYTHONPATH"] = f"{project.folder / 'site'}{os.pathsep}{environment['PYTHONPATH']}"
     environment[LOCK_DIR_VARIABLE] = str(tmp_path / "locks")
     process = project.start(
         "--target=sm_90",

@@ -250,18 +250,7 @@ def test_two_workers_share_what_gpus_there_are(gpu: GpuProject, gpus: int, tmp_p
             pytest.skip(f"needs {gpus} GPUs")
         gpus = min(2, gpu.where.gpus)
     # A separate lock folder: the names of the locks show which GPUs were used for timing.
-    environment = {LOCK_DIR_VARIABLE: str(tmp_path / "locks")}
-    if gpu.where.machine is not None:
-        # A device's process loads no plugin of pytest's.
-        (tmp_path / "site").mkdir()
-        (tmp_path / "site" / "sitecustomize.py").write_text(
-            "import sys\n"
-            "if 'tile_oracle.measure.device_process' in sys.orig_argv:\n"
-            f"    import {emulated.PLUGIN}\n"
-        )
-        paths = (str(tmp_path / "site"), gpu.where.environment()["PYTHONPATH"])
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
-    finished = gpu.run("-n", "2", gpus=gpus, environment=environment)
+    finished = gpu.run("-n", "2", gpus=gpus, environment={LOCK_DIR_VARIABLE: str(tmp_path / "locks")})
     complete(gpu, finished)
     if gpu.target != "cpu":
         assert len(list((tmp_path / "locks").glob("gpu-*.lock"))) == gpus

@@ -75,14 +75,14 @@ def test_a_process_that_dies_while_it_asks_loses_one_problem(machine: Machine) -
 
 
 @pytest.mark.slow
-def test_every_layout_is_right(machine: Machine) -> None:
+def test_every_layout_is_right_and_workers_agree_on_the_pool(machine: Machine) -> None:
     machine.problems(*OTHERS)
-    finished = machine.run("--library-algorithms=3", "--resume")
+    finished = machine.run("--library-algorithms=3", "-n", "2", "--resume")
     sweep = machine.sweep()
     assert finished.counts()["passed"] >= 12, finished.output[-4000:]
     assert set(sweep["status"]) == {"ok"}
     assert sweep.groupby("problem").size().to_dict() == dict.fromkeys(OTHERS, 3)
-    replayed = machine.run("--library-algorithms=3", "--resume")
+    replayed = machine.run("--library-algorithms=3", "-n", "2", "--resume")
     assert "(resumed)" in replayed.output
     assert len(machine.sweep()) == 12, "nothing is measured again"
 

@@ -1,7 +1,8 @@
 """A machine with emulated GPUs, which a process finds like real ones.
 
-As a plugin (`-p tests.kernels.emulated_gpu.machine`) it shows simulated device nodes to the harness; the rest
-is in the environment: libraries, their emulated code, a compiler.
+As a plugin (`-p tests.kernels.emulated_gpu.machine`) it shows simulated device nodes to the harness, and by a
+sitecustomize to the processes of devices, which load no plugin; the rest is in the environment: libraries,
+their emulated code, a compiler.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ LIBRARIES = {**dict.fromkeys(VERSIONS, "libamdhip64.so"), "sm_90": "libcuda.so.1
 VISIBLE = {**dict.fromkeys(VERSIONS, "HIP_VISIBLE_DEVICES"), "sm_90": "CUDA_VISIBLE_DEVICES"}
 NODES = "EMULATED_NODES"
 """The variable that names the folder of device nodes."""
+
+
+_IN_DEVICES = f"""\
+import sys
+if "tile_oracle.measure.device_process" in sys.orig_argv:
+    import {PLUGIN}
+"""
 
 
 @dataclass(frozen=True)
@@ -56,10 +64,16 @@ class EmulatedMachine:
         search = {name: os.environ.get(name, "") for name in ("LD_LIBRARY_PATH", "PYTHONPATH", "PATH")}
         # The user's selection of real GPUs does not apply here: an empty variable means no selection.
         chosen = {name: "" for name in (*VISIBLE.values(), "ROCR_VISIBLE_DEVICES") if name in os.environ}
-        first = {"LD_LIBRARY_PATH": self.folder / "lib", "PYTHONPATH": ROOT, "PATH": self.folder / "bin"}
+        first = {
+            "LD_LIBRARY_PATH": (self.folder / "lib",),
+            "PYTHONPATH": (self.folder / "site", ROOT),
+            "PATH": (self.folder / "bin",),
+        }
         return {
             **chosen,
-            **{name: os.pathsep.join(filter(None, [str(first[name]), search[name]])) for name in search},
+            **{
+                name: os.pathsep.join(filter(None, [*map(str, first[name]), search[name]])) for name in search
+            },
             "EMULATED_ARCH": self.arch,
             "EMULATED_CODE": str(self.code),
             "EMULATED_GPUS": str(gpus),
@@ -70,8 +84,9 @@ class EmulatedMachine:
 def make_machine(folder: Path, arch: str) -> EmulatedMachine:
     """Compiles the runtime into a folder, which several processes may share."""
     machine = EmulatedMachine(arch, folder, folder / "bin" / "emulating-clang++")
-    for inner in ("lib", "bin", "code", "work"):
+    for inner in ("lib", "bin", "code", "work", "site"):
         (folder / inner).mkdir(parents=True, exist_ok=True)
+    _put(folder / "site" / "sitecustomize.py", _IN_DEVICES.encode(), 0o644)
     _put(machine.library, EmulatedGpu(machine.work).runtime(cuda=arch == "sm_90").read_bytes(), 0o644)
     version = f"clang version {clang(arch).version} (with code for the emulated GPU)"
     programs = {machine.compiler.name: ("clang", f"printf '%s\\n' {shlex.quote(version)}")}
