@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -287,13 +288,21 @@ class NoChild:
 
 worker_link.Child = NoChild
 """
+IN_DEVICES = """\
+import sys
+if "tile_oracle.measure.device_process" in sys.orig_argv:  # it loads no plugin
+    import no_worker
+"""
 
 
 @pytest.mark.slow
-def test_a_device_that_cannot_be_opened(project: Project) -> None:
-    """tests/measure/test_host_devices.py has the same of devices with a process each."""
+@WORKERS
+def test_a_device_that_cannot_be_opened(project: Project, more: tuple[str, ...]) -> None:
     project.write("no_worker.py", NO_WORKER)
-    done = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "-p", "no_worker")
+    project.write("sitecustomize.py", IN_DEVICES)
+    paths = os.pathsep.join(filter(None, (str(project.folder), os.environ.get("PYTHONPATH", ""))))
+    options = ("--problem-set", "small.csv", *TWO_KERNELS, "-p", "no_worker", *more)
+    done = project.pytest(*options, environment={"PYTHONPATH": paths})
     assert done.status == Outcome.DEVICE_MISSING
     assert "cannot be opened: no worker process can be started" in done.output
 
