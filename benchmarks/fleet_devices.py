@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Result, Row, Shipment, Work
+from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Result, Row, Work
 from tile_oracle.measure.builds import Builds
-from tile_oracle.measure.device_progress import DeviceProgress, Snapshot
-from tile_oracle.measure.engine import Event, Joined, Told
+from tile_oracle.measure.engine import Engine, Event, Joined, Told
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line
 from tools.faults.flippable.records import some_rows
@@ -40,7 +39,7 @@ class NothingToBuild(Builds):
         return Binaries()
 
 
-class FastDevices:
+class FastDevices(Engine):
     """An engine whose devices tell `batch` results whenever they are asked."""
 
     def __init__(self, count: int, batch: int = 20) -> None:
@@ -93,15 +92,6 @@ class FastDevices:
 
     def drop(self, device: str, *, again: bool) -> None:
         self._left.pop(device, None)
-
-    def ship(self, shipment: Shipment) -> Any:
-        return None
-
-    def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
-        return
-
-    def waiting(self) -> str:
-        return ""
 
     def close(self) -> None:
         self._left.clear()

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Result, Row, Shipment, Work
+from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Result, Row, Work
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_progress import DeviceProgress, Snapshot
 from tile_oracle.measure.driver import Driver, ProblemTask, Questions
-from tile_oracle.measure.engine import Event, Gone, Joined, Told
+from tile_oracle.measure.engine import Engine, Event, Gone, Joined, Told
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem, problem_from_id
@@ -73,7 +73,7 @@ class SimulatedDevice:
         return told
 
 
-class SimulatedEngine:
+class SimulatedEngine(Engine):
     """Also the hand that kills devices."""
 
     def __init__(self) -> None:
@@ -121,14 +121,8 @@ class SimulatedEngine:
         self.devices.pop(device, None)
         self.dropped.append((device, again))
 
-    def ship(self, shipment: Shipment) -> Any:
-        return shipment
-
     def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
         self.shown.append(snapshot)
-
-    def waiting(self) -> str:
-        return ""
 
     def close(self) -> None:
         self.closed = True

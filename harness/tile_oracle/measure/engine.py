@@ -1,4 +1,4 @@
-"""What a fleet needs of the engine that runs its devices; ray_engine has the one that ships."""
+"""What the driver needs of the engine that runs its devices: own_device, host_devices, fleet.ray_engine."""
 
 from __future__ import annotations
 
@@ -86,14 +86,13 @@ class Engine(Protocol):
     def drop(self, device: str, *, again: bool) -> None:
         """Ends a device. again: it may join once more, in a new process."""
 
-    def ship(self, shipment: Shipment) -> Any:
-        """A reference for Binaries.shipped."""
-
     def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
-        """Publishes the fleet's state where the engine's users look for it."""
+        """Publishes the devices' state where the engine's users look for it; by default nowhere."""
+        return
 
     def waiting(self) -> str:
         """What the engine waits for before a device can join, "" if nothing is on its way."""
+        return ""
 
     def close(self) -> None:
         """Ends all devices."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -18,9 +18,8 @@ from typing import Any
 
 import tile_oracle
 from tile_oracle.errors import DeviceMissingError, HarnessError
-from tile_oracle.measure.assignments import DeviceSettings, Message, Opened, Shipment, Work
-from tile_oracle.measure.device_progress import DeviceProgress, Snapshot
-from tile_oracle.measure.engine import Event, Gone, Joined, Told
+from tile_oracle.measure.assignments import DeviceSettings, Message, Opened, Work
+from tile_oracle.measure.engine import Engine, Event, Gone, Joined, Told
 from tile_oracle.targets.gpu_presence import DEVICE_NUMBER
 
 _LOOK_S = 2.0
@@ -110,7 +109,7 @@ class _Slot:
         return f"device {self.number}"
 
 
-class HostDevices:
+class HostDevices(Engine):
     """See tile_oracle.measure.engine.Engine."""
 
     def __init__(self, settings: DeviceSettings, count: int) -> None:
@@ -185,15 +184,6 @@ class HostDevices:
             process.kill()
         slot.given_up |= not again
         slot.restart_s = time.monotonic() + _RESTART_S * slot.deaths
-
-    def ship(self, shipment: Shipment) -> Any:
-        return None
-
-    def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
-        return
-
-    def waiting(self) -> str:
-        return ""
 
     def close(self) -> None:
         processes = [slot.process for slot in self._slots.values() if slot.process is not None]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from tile_oracle.measure.assignments import Ended, Message, Opened, Shipment, Work
-from tile_oracle.measure.device_progress import DeviceProgress, Snapshot
-from tile_oracle.measure.engine import Event, Joined, Told
+from tile_oracle.measure.assignments import Ended, Message, Opened, Work
+from tile_oracle.measure.engine import Engine, Event, Joined, Told
 from tile_oracle.measure.measuring import Measuring
 from tile_oracle.measure.supervisor import Supervisor
 
 _NAME = "this process"
 
 
-class OwnDevice:
+class OwnDevice(Engine):
     """See tile_oracle.measure.engine.Engine."""
 
     def __init__(
@@ -52,15 +50,6 @@ class OwnDevice:
 
     def drop(self, device: str, *, again: bool) -> None:
         self._is_open = self._is_open and not again
-
-    def ship(self, shipment: Shipment) -> Any:
-        return None
-
-    def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
-        return
-
-    def waiting(self) -> str:
-        return ""
 
     def close(self) -> None:
         self._going = None
