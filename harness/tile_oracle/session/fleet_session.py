@@ -22,7 +22,7 @@ from tile_oracle.session.options import SessionOptions
 from tile_oracle.targets import TargetOptions
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 LOCAL = "local"
 """--fleet for the devices of this machine, which need no Ray."""
@@ -79,10 +79,10 @@ class FleetSession(LiveSession):
         if driver is not None:
             self._save(driver)
 
-    def where_time_went(self, records: pd.DataFrame) -> str:
-        if self._driver is not None:
-            self.workers = max(1, sum(one.joined for one in self._driver.progress.devices.values()))
-        return super().where_time_went(records)
+    @property
+    def workers(self) -> int:
+        there = [] if self._driver is None else self._driver.progress.devices.values()
+        return max(1, sum(one.joined > 0 for one in there))
 
     def conditions(self) -> dict[str, str]:
         return {} if self._driver is None else _conditions(self._driver)

@@ -71,11 +71,14 @@ class LiveSession(Session):
         super().__init__(options, target, reason, **process)
         self._driver: Driver | None = None
         self.in_turn = self.devices is None and options.fleet is None
-        self.workers = self.devices or 1
         self._first: First | None = None
         """The kernels of --first, while only they are measured."""
         self._closing = ExitStack()
         self._log: RunLog | None = None
+
+    @property
+    def workers(self) -> int:
+        return self.devices or 1
 
     def _target_options(self, options: SessionOptions) -> TargetOptions:
         return TargetOptions(

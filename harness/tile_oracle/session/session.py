@@ -90,8 +90,8 @@ class Session(ABC):
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False
         self._began, self._began_at = time.monotonic(), datetime.now(UTC)
-        self.workers, self.pytest_s = 1, 0.0
-        """As TimeSpent has them."""
+        self.pytest_s = 0.0
+        """As TimeSpent has it."""
         self._run: Run | None = None
         if run_folder:
             self._run = join_run(Path(run_folder), run_owner, resumed=options.resume)
@@ -181,6 +181,11 @@ class Session(ABC):
     def elapsed_s(self) -> float:
         """Seconds since this session began."""
         return time.monotonic() - self._began
+
+    @property
+    def workers(self) -> int:
+        """How many processes or devices measure at once."""
+        return 1
 
     def where_time_went(self, records: pd.DataFrame) -> str:
         """The session's time in words; "" where nothing was measured. records: of the run."""
