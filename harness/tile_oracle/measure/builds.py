@@ -1,6 +1,6 @@
-"""The binaries of a fleet: built once, before a problem is given to a device.
+"""The binaries of a session: built once, before a problem is given to a device.
 
-They are compiled on the fleet's machines where the engine offers it, else by the driver. What another machine
+They are compiled on a cluster's machines where the engine offers it, else by the driver. What another machine
 compiled goes into the driver's cache. A kernel that does not build elsewhere is tried by the driver, whose
 result counts: so a machine with a fault of its own makes no kernel a build error.
 """

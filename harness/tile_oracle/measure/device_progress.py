@@ -1,4 +1,4 @@
-"""How far a fleet is: pairs per second, time left, and what each device does."""
+"""How far the devices are: pairs per second, time left, and what each device does."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DeviceProgress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The fleet at one moment. busy_share: mean share of the usable devices' time with an assignment, from 0
+    """The devices at one moment. busy_share: mean share of the usable ones' time with an assignment, from 0
     to 1; None before anything is known. left_s: expected time, None if unknown."""
 
     pairs: int
@@ -49,7 +49,7 @@ class Snapshot:
     building: int
 
     def line(self) -> str:
-        """The fleet in a few words, for the terminal's live line."""
+        """The devices in a few words, for the terminal's live line."""
         parts = [count(self.usable, "device")]
         if self.busy_share is not None:
             parts.append(f"{100 * self.busy_share:.0f} % busy")

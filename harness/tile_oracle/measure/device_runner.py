@@ -1,4 +1,4 @@
-"""A device's side of a fleet: one process that measures assignments with its own isolated worker.
+"""A device's side of the driver: one process that measures assignments with its own isolated worker.
 
 Everything that touches the supervisor happens in one thread. The engine's calls only leave work and take
 messages, so they never wait for a kernel.

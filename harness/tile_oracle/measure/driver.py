@@ -1,8 +1,8 @@
 """The driver gives devices work, takes their results, records them and answers questions.
 
-The driver runs in a thread of its own, so that no device waits for the tests of the session. What it records
-is what any session records: a sweep's row when it arrives, and the rows of a problem's leaders all at once,
-because only times of one device in one go can be compared.
+The driver runs in a thread of its own, so that no device waits for the tests of the session; with the device
+of this process it runs while a test waits. It records a sweep's row when it arrives, and the rows of a
+problem's leaders all at once, because only times of one device in one go can be compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tile_oracle.record.schema import ROUND_FINAL
 _CALIBRATION = "calibration"
 _TICK_S = 0.2
 _NO_DEVICE_S = 60.0
-"""How long a fleet without a usable device waits for one."""
+"""How long a session without a usable device waits for one."""
 _MOST_LOSSES = 3
 """Times that a device may be lost before it is not opened again."""
 
@@ -91,8 +91,8 @@ class _Again:
 
 
 class Driver:
-    """Runs a fleet until `abandon`. Only `start`, `measure`, `remeasure_all`, `goes_on`, `wait` and `abandon`
-    may be called from other threads; all raise what has ended the fleet, a HarnessError."""
+    """Runs devices until `abandon`. Only `start`, `measure`, `remeasure_all`, `goes_on`, `wait` and `abandon`
+    may be called from other threads; all raise what has ended the driver, a HarnessError."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Driver:
         self._calibrated: dict[str, dict[str, Result]] = {}
         self.health = Health()
         self.on_wait: Callable[[str], None] = lambda line: None
-        """Called with the fleet's state in words, about once a second, while `measure` waits."""
+        """Called with the devices' state in words, about once a second, while `measure` waits."""
         self.progress = DevicesProgress()
         self.notes: list[str] = []
 
@@ -281,7 +281,7 @@ class Driver:
         return self._builds.places
 
     def abandon(self) -> None:
-        """Ends the fleet and all devices, whatever they are doing; what has arrived is recorded."""
+        """Ends all devices, whatever they are doing; what has arrived is recorded."""
         self._ends = True
         if self._thread is not None:
             self._thread.join()
@@ -342,7 +342,7 @@ class Driver:
         return self._dispatcher.complete and not waits and not self._resumed
 
     def _watch(self, now: float) -> None:
-        """Ends a fleet that has work and no device to do it."""
+        """Ends a session that has work and no device to do it."""
         idle = self._is_complete() or (self._builds.outstanding and not self._dispatcher.problems_left)
         if self._dispatcher.usable() or self._uncalibrated or idle:
             self._usable_s = now

@@ -1,4 +1,4 @@
-"""The target of a session, on a machine of its fleet."""
+"""The target of a session, in a device's process."""
 
 from __future__ import annotations
 
