@@ -131,7 +131,7 @@ def _tile_table(kind: KindPool, filtered: bool) -> list[str]:
     accepted = kind.pool.accepted
     title = f"{kind.arch}, {kind_text(kind.kind)}: {_size(kind.pool, filtered)} kernels"
     if not all(map(is_tiled, accepted)):
-        functions = Counter(getattr(kernel, "function", "") for kernel in accepted)
+        functions = Counter(kernel.function for kernel in accepted)
         if functions.keys() == {""}:
             return [title, "", *(kernel.name for kernel in accepted)]
         return [title, "", *text_table([(name, f"{n:,}") for name, n in functions.items()], (1,))]

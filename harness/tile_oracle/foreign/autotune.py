@@ -23,14 +23,14 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.foreign.aiter import Winner
 from tile_oracle.foreign.contract import number_of
 from tile_oracle.foreign.entry import Entry, gemm_entry
 from tile_oracle.foreign.list_file import ListFile
-from tile_oracle.kernel import NamedKernel, parse_kernel_name
+from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operations.gemm.problem import RESULT_DTYPES, GemmProblem
 from tile_oracle.problem.dtype_words import dtype_named
 
@@ -116,14 +116,14 @@ def lookup_table(winners: Iterable[Winner], before: str) -> tuple[str, list[str]
     left_out = []
     for one in winners:
         kernel, problem = parse_kernel_name(one.kernel), one.problem
-        if getattr(kernel, "source", "") != "inductor":
+        if kernel.source != "inductor":
             left_out.append(f"{problem.id} is left out: {one.kernel} is no kernel of Inductor")
             continue
-        named = cast(NamedKernel, kernel)
-        library, _, template = named.function.partition("_") if named.values else ("aten", "", named.function)
+        function, configuration = kernel.function, kernel.configuration
+        library, _, template = function.partition("_") if configuration else ("aten", "", function)
         values = {
             name: value.replace("tl_", "tl.") if isinstance(value, str) else value
-            for name, value in named.values
+            for name, value in configuration.items()
         }
         table[_lookup_key(problem)] = [{"template_id": f"{library}::{template}", **values}]
     if not table:

@@ -106,12 +106,9 @@ def results_file(winners: Iterable[Winner], before: str) -> tuple[str, list[str]
 
 def _solution(one: Winner) -> str:
     kernel = parse_kernel_name(one.kernel)
-    source, function = getattr(kernel, "source", ""), getattr(kernel, "function", "")
-    numbered = re.fullmatch(r"s(\d+)", function)
-    library = {"hipblaslt": "Hipblaslt", "rocblas": "Rocblas"}.get(source)
-    return (
-        f"Gemm_{library}_{numbered[1]}" if library and numbered and not getattr(kernel, "values", ()) else ""
-    )
+    numbered = re.fullmatch(r"s(\d+)", kernel.function)
+    library = {"hipblaslt": "Hipblaslt", "rocblas": "Rocblas"}.get(kernel.source)
+    return f"Gemm_{library}_{numbered[1]}" if library and numbered and not kernel.configuration else ""
 
 
 def _validators() -> Sequence[str]:
