@@ -261,6 +261,19 @@ def add_parts(parts_ptr, c_ptr, values, SPLIT_K: tl.constexpr, SUM_BLOCK: tl.con
     tl.store(c_ptr + at, total.to(c_ptr.dtype.element_ty), mask=at < values)
 
 
+ADD_PARTS = [
+    launch(
+        add_parts,
+        arguments=lambda p: {
+            **{"parts_ptr": p.workspace("fp32"), "c_ptr": p.c},
+            **{"values": p.M * p.N, "SUM_BLOCK": SUM_BLOCK},
+        },
+        grid=lambda meta: (cdiv(meta["values"], SUM_BLOCK),),
+    )
+]
+"""What follows a product whose parts lie in a workspace."""
+
+
 def parts_fit(meta):
     """Every part has some steps, and the parts of C fit into memory."""
     yield (2 * meta["SPLIT_K"] * meta["BLOCK_K"] <= meta["K"], "a part would be less than two steps deep")
@@ -281,18 +294,7 @@ def _deep(p: GemmView, meta):
     constraints=_deep,
     general=lambda p, meta: small(p, meta) and meta["SPLIT_K"] == SPLITS[0],
     workspace_bytes=lambda p, meta: 4 * p.M * p.N * meta["SPLIT_K"],
-    after=[
-        launch(
-            add_parts,
-            arguments=lambda p: {
-                "parts_ptr": p.workspace("fp32"),
-                "c_ptr": p.c,
-                "values": p.M * p.N,
-                "SUM_BLOCK": SUM_BLOCK,
-            },
-            grid=lambda meta: (cdiv(meta["values"], SUM_BLOCK),),
-        )
-    ],
+    after=ADD_PARTS,
 )
 @triton.jit
 def split_k(

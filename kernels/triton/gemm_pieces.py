@@ -15,8 +15,7 @@ on an H200 that was slower, so no configuration has it.
 import triton
 import triton.language as tl
 from gemm import (
-    SUM_BLOCK,
-    add_parts,
+    ADD_PARTS,
     configurations,
     few_rows,
     near,
@@ -30,7 +29,7 @@ from gemm import (
 )
 from gemm_tma import rows_of_16_bytes, tensor, tile_at, tma_split_k, tma_swapped
 
-from tile_oracle.triton import GemmView, cdiv, gemm, launch, minimum
+from tile_oracle.triton import GemmView, cdiv, gemm, minimum
 
 
 @triton.jit
@@ -340,18 +339,7 @@ gemm(
     aligned=(),
     archs=("sm_90",),
     workspace_bytes=lambda p, meta: 4 * p.M * p.N * meta["SPLIT_K"],
-    after=[
-        launch(
-            add_parts,
-            arguments=lambda p: {
-                "parts_ptr": p.workspace("fp32"),
-                "c_ptr": p.c,
-                "values": p.M * p.N,
-                "SUM_BLOCK": SUM_BLOCK,
-            },
-            grid=lambda meta: (cdiv(meta["values"], SUM_BLOCK),),
-        )
-    ],
+    after=ADD_PARTS,
 )(tma_split_k)
 
 gemm(

@@ -11,9 +11,9 @@ Each program makes its tensor descriptors itself, in scratch memory.
 
 import triton
 import triton.language as tl
-from gemm import SUM_BLOCK, add_parts, operands_and_order, parts_fit, place_of, store, tiles_of
+from gemm import ADD_PARTS, operands_and_order, parts_fit, place_of, store, tiles_of
 
-from tile_oracle.triton import GemmView, cdiv, gemm, launch, minimum
+from tile_oracle.triton import GemmView, cdiv, gemm, minimum
 
 
 @triton.jit
@@ -282,18 +282,7 @@ def tma_swapped(
     aligned=(),
     archs=("sm_90",),
     workspace_bytes=lambda p, meta: 4 * p.M * p.N * meta["SPLIT_K"],
-    after=[
-        launch(
-            add_parts,
-            arguments=lambda p: {
-                "parts_ptr": p.workspace("fp32"),
-                "c_ptr": p.c,
-                "values": p.M * p.N,
-                "SUM_BLOCK": SUM_BLOCK,
-            },
-            grid=lambda meta: (cdiv(meta["values"], SUM_BLOCK),),
-        )
-    ],
+    after=ADD_PARTS,
 )
 @triton.jit
 def tma_split_k(

@@ -8,12 +8,12 @@ A tile has BLOCK_N + MORE_N columns, in pieces that are powers of 2, as in gemm_
 enough for all pieces of B: it is of BOX rows, and a piece is loaded as several boxes.
 """
 
-from gemm import SUM_BLOCK, add_parts, parts_fit
+from gemm import ADD_PARTS, parts_fit
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
-from tile_oracle.triton import GemmView, cdiv, gemm, launch, minimum
+from tile_oracle.triton import GemmView, cdiv, gemm, minimum
 
 
 @gluon.jit
@@ -317,18 +317,7 @@ def tma_warps(
     general=False,
     archs=("sm_90",),
     workspace_bytes=lambda p, meta: 4 * p.M * p.N * meta["SPLIT_K"],
-    after=[
-        launch(
-            add_parts,
-            arguments=lambda p: {
-                "parts_ptr": p.workspace("fp32"),
-                "c_ptr": p.c,
-                "values": p.M * p.N,
-                "SUM_BLOCK": SUM_BLOCK,
-            },
-            grid=lambda meta: (cdiv(meta["values"], SUM_BLOCK),),
-        )
-    ],
+    after=ADD_PARTS,
 )
 @gluon.jit
 def tma_warps_split_k(

@@ -11,9 +11,9 @@ the transpose, for few rows: Hopper's wide matrix instructions have at least 64.
 
 import triton
 import triton.language as tl
-from gemm import AMD, SUM_BLOCK, add_parts, parts_fit, place_of, tiles_of
+from gemm import ADD_PARTS, AMD, parts_fit, place_of, tiles_of
 
-from tile_oracle.triton import ScaledGemmView, cdiv, launch, minimum, scaled_gemm
+from tile_oracle.triton import ScaledGemmView, minimum, scaled_gemm
 
 BLOCK = tl.constexpr(128)
 
@@ -207,18 +207,7 @@ def scaled_tiles(
     general=False,
     archs=("sm_90", "gfx950"),
     workspace_bytes=lambda p, meta: 4 * p.M * p.N * meta["SPLIT_K"],
-    after=[
-        launch(
-            add_parts,
-            arguments=lambda p: {
-                "parts_ptr": p.workspace("fp32"),
-                "c_ptr": p.c,
-                "values": p.M * p.N,
-                "SUM_BLOCK": SUM_BLOCK,
-            },
-            grid=lambda meta: (cdiv(meta["values"], SUM_BLOCK),),
-        )
-    ],
+    after=ADD_PARTS,
 )
 @triton.jit
 def scaled_split_k(
