@@ -10,10 +10,11 @@ Each operation with Triton kernels has a decorator with its name (`gemm`, `group
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from tile_oracle.operation import find_operation
-from tile_oracle.triton.declare import DeclarationError, Launch, declares, launch
+from tile_oracle.triton.declare import DeclarationError, Launch, declare, launch
 from tile_oracle.triton.expression import Expression, ExpressionError, cdiv, maximum, minimum, where
 from tile_oracle.triton.views import Pointer, ProblemView, view_of
 
@@ -40,4 +41,4 @@ def __getattr__(name: str) -> Any:
     if operation is None or operation.triton_view is None:
         raise AttributeError(f"there is no operation {op} with Triton kernels")
     view = view_of(op)
-    return declares(view) if stem == name else view
+    return partial(declare, view) if stem == name else view

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from tile_oracle.triton.expression import Expression, ExpressionError, Number
 from tile_oracle.triton.views import ProblemView
@@ -64,85 +64,64 @@ def launch(function: Any, *, grid: Grid, arguments: Arguments | None = None) -> 
     """A further launch, after the declared function's, such as the sum of split-K's parts.
 
     `function` is a @triton.jit function. Its constexpr arguments take the values of the configuration.
-    `arguments` and `grid` are as in the decorators (`Declare`).
+    `arguments` and `grid` are as in the decorators (`declare`).
     """
     return Launch(function, grid, arguments)
 
 
-class Declare(Protocol):
-    """A decorator of an operation, such as `tile_oracle.triton.gemm`."""
+def declare(
+    view: type[ProblemView],
+    *,
+    grid: Grid,
+    arguments: Arguments | None = None,
+    configs: Any = None,
+    constraints: Callable[[Any, Meta], Iterable[Constraint]] | None = None,
+    workspace_bytes: Callable[[Any, Meta], Number] | None = None,
+    after: Sequence[Launch] = (),
+    aligned: Sequence[str] | None = None,
+    general: Callable[[Any, Meta], bool] | bool = True,
+    archs: Sequence[str] | None = None,
+    **kinds: Sequence[str | int],
+) -> Callable[[Function], Function]:
+    """Declare that a Triton function computes an operation: `tile_oracle.triton.gemm` is this for its view.
 
-    def __call__(
-        self,
-        *,
-        grid: Grid,
-        arguments: Arguments | None = None,
-        configs: Any = None,
-        constraints: Callable[[Any, Meta], Iterable[Constraint]] | None = None,
-        workspace_bytes: Callable[[Any, Meta], Number] | None = None,
-        after: Sequence[Launch] = (),
-        aligned: Sequence[str] | None = None,
-        general: Callable[[Any, Meta], bool] | bool = True,
-        archs: Sequence[str] | None = None,
-        **kinds: Sequence[str | int],
-    ) -> Callable[[Function], Function]:
-        """Declares that a Triton function computes the operation. The function itself is unchanged.
+    The function itself is unchanged.
 
-        grid: the numbers of programs, or a function of all arguments, as Triton's own grids are.
-        arguments: takes a view of a problem, such as GemmView, and returns the value of each argument that no
-        configuration sets. Left out: the argument names of Triton's tutorials (a_ptr, M, stride_am, ...), or
-        the problem's own.
-        configs: triton.Config objects or dicts, or a function that takes the view and returns them. Left out:
-        those of @triton.autotune.
-        constraints: takes the view and all arguments, and yields the conditions under which the function is
-        right.
-        workspace_bytes: size of the memory behind `view.workspace()`.
-        after: launches that follow (`launch`).
-        aligned: names of numbers. The function is compiled twice: for problems in which all of them are
-        multiples of 16, and for all others. Left out: the extents of the contiguous axes.
-        general: whether it is compiled for those others, or a function of the view and all arguments that
-        says so.
-        archs: the architectures it is for. Left out: all.
-        kinds: the kinds of problems, as in problem sets: dtypes, and layouts of gemm; directions and ndims of
-        grouped_conv.
-        """
+    grid: the numbers of programs, or a function of all arguments, as Triton's own grids are.
+    arguments: takes a view of a problem, such as GemmView, and returns the value of each argument that no
+    configuration sets. Left out: the argument names of Triton's tutorials (a_ptr, M, stride_am, ...), or
+    the problem's own.
+    configs: triton.Config objects or dicts, or a function that takes the view and returns them. Left out:
+    those of @triton.autotune.
+    constraints: takes the view and all arguments, and yields the conditions under which the function is
+    right.
+    workspace_bytes: size of the memory behind `view.workspace()`.
+    after: launches that follow (`launch`).
+    aligned: names of numbers. The function is compiled twice: for problems in which all of them are
+    multiples of 16, and for all others. Left out: the extents of the contiguous axes.
+    general: whether it is compiled for those others, or a function of the view and all arguments that
+    says so.
+    archs: the architectures it is for. Left out: all.
+    kinds: the kinds of problems, as in problem sets: dtypes, and layouts of gemm; directions and ndims of
+    grouped_conv.
+    """
+    caller = sys._getframe(1)
+    place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+    plurals = {f"{name}s": name for name in view.kinds}
+    for name in kinds:
+        if name not in plurals:
+            raise DeclarationError(f"{view.op} has no {name}: it has {', '.join(plurals)}")
+    chosen = {name: tuple(kinds.get(plural, view.kinds[name])) for plural, name in plurals.items()}
 
-
-def declares(view: type[ProblemView]) -> Declare:
-    """The decorator for the problems that a view shows."""
-
-    def declare(
-        *,
-        grid: Grid,
-        arguments: Arguments | None = None,
-        configs: Any = None,
-        constraints: Callable[[Any, Meta], Iterable[Constraint]] | None = None,
-        workspace_bytes: Callable[[Any, Meta], Number] | None = None,
-        after: Sequence[Launch] = (),
-        aligned: Sequence[str] | None = None,
-        general: Callable[[Any, Meta], bool] | bool = True,
-        archs: Sequence[str] | None = None,
-        **kinds: Sequence[str | int],
-    ) -> Callable[[Function], Function]:
-        caller = sys._getframe(1)
-        place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-        plurals = {f"{name}s": name for name in view.kinds}
-        for name in kinds:
-            if name not in plurals:
-                raise DeclarationError(f"{view.op} has no {name}: it has {', '.join(plurals)}")
-        chosen = {name: tuple(kinds.get(plural, view.kinds[name])) for plural, name in plurals.items()}
-
-        def decorate(function: Function) -> Function:
-            main = Launch(function, grid, arguments)
-            _DECLARED.append(
-                Declaration(
-                    *(view, chosen, main, tuple(after), configs, constraints, workspace_bytes),
-                    *(None if aligned is None else tuple(aligned), general),
-                    *(None if archs is None else tuple(archs), place),
-                )
+    def decorate(function: Function) -> Function:
+        main = Launch(function, grid, arguments)
+        _DECLARED.append(
+            Declaration(
+                *(view, chosen, main, tuple(after), configs, constraints, workspace_bytes),
+                *(None if aligned is None else tuple(aligned), general),
+                *(None if archs is None else tuple(archs), place),
             )
-            return function
+        )
+        return function
 
-        return decorate
-
-    return declare
+    return decorate

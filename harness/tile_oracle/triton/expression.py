@@ -46,6 +46,13 @@ _BINARY: Mapping[str, Callable[[int, int], int]] = {
 }
 
 
+def _operator(name: str, *, reflected: bool = False) -> Callable[[Expression, object], Expression]:
+    def apply(self: Expression, other: object) -> Expression:
+        return _made(name, other, self) if reflected else _made(name, self, other)
+
+    return apply
+
+
 class Expression:
     """An integer that depends on the problem. It has Python's operators; a condition is 1 or 0.
 
@@ -73,75 +80,19 @@ class Expression:
 
     __int__ = __index__
 
-    def __add__(self, other: object) -> Expression:
-        return _made("+", self, other)
-
-    def __radd__(self, other: object) -> Expression:
-        return _made("+", other, self)
-
-    def __sub__(self, other: object) -> Expression:
-        return _made("-", self, other)
-
-    def __rsub__(self, other: object) -> Expression:
-        return _made("-", other, self)
-
-    def __mul__(self, other: object) -> Expression:
-        return _made("*", self, other)
-
-    def __rmul__(self, other: object) -> Expression:
-        return _made("*", other, self)
-
-    def __floordiv__(self, other: object) -> Expression:
-        return _made("//", self, other)
-
-    def __rfloordiv__(self, other: object) -> Expression:
-        return _made("//", other, self)
-
-    def __mod__(self, other: object) -> Expression:
-        return _made("%", self, other)
-
-    def __rmod__(self, other: object) -> Expression:
-        return _made("%", other, self)
-
-    def __and__(self, other: object) -> Expression:
-        return _made("&", self, other)
-
-    __rand__ = __and__
-
-    def __or__(self, other: object) -> Expression:
-        return _made("|", self, other)
-
-    __ror__ = __or__
-
-    def __xor__(self, other: object) -> Expression:
-        return _made("^", self, other)
-
-    def __rshift__(self, other: object) -> Expression:
-        return _made(">>", self, other)
-
-    def __lshift__(self, other: object) -> Expression:
-        return _made("<<", self, other)
+    __add__, __radd__ = _operator("+"), _operator("+", reflected=True)
+    __sub__, __rsub__ = _operator("-"), _operator("-", reflected=True)
+    __mul__, __rmul__ = _operator("*"), _operator("*", reflected=True)
+    __floordiv__, __rfloordiv__ = _operator("//"), _operator("//", reflected=True)
+    __mod__, __rmod__ = _operator("%"), _operator("%", reflected=True)
+    __xor__, __rshift__, __lshift__ = map(_operator, ("^", ">>", "<<"))
+    __and__ = __rand__ = _operator("&")
+    __or__ = __ror__ = _operator("|")
+    __eq__, __ne__ = _operator("=="), _operator("!=")  # type: ignore[assignment]
+    __lt__, __le__, __gt__, __ge__ = map(_operator, ("<", "<=", ">", ">="))
 
     def __neg__(self) -> Expression:
         return _made("-", 0, self)
-
-    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
-        return _made("==", self, other)
-
-    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
-        return _made("!=", self, other)
-
-    def __lt__(self, other: object) -> Expression:
-        return _made("<", self, other)
-
-    def __le__(self, other: object) -> Expression:
-        return _made("<=", self, other)
-
-    def __gt__(self, other: object) -> Expression:
-        return _made(">", self, other)
-
-    def __ge__(self, other: object) -> Expression:
-        return _made(">=", self, other)
 
 
 Number = int | Expression
