@@ -1,4 +1,4 @@
-"""Operands of a problem that are integers, as the checks of devices use them."""
+"""Operands of a problem that are small integers."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.device.reference import integer_range
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Problem, gemm_shape
 
 Integers = npt.NDArray[np.integer[Any]]
 
 
 def integer_operands(problem: Problem, seed: int) -> tuple[Integers, Integers]:
-    """Both operands as integers. Every partial sum of their products stays below 2^24."""
-    generator = np.random.default_rng(seed)
-    limits = integer_range(problem)
+    """Return both operands. Every partial sum of at most 2^24 of their products stays below 2^24."""
+    generator, length = np.random.default_rng(seed), gemm_shape(problem)[2]
+    most = next((a for a in (4, 3, 2) if a * a * length < 1 << 24), 1)
     first, second = (
-        generator.integers(-most, most + 1, size=shape, dtype=np.int8 if most < 1 << 7 else np.int16)
-        for most, shape in zip((limits.first, limits.second), problem.operand_shapes[:2], strict=True)
+        generator.integers(-most, most + 1, size=shape, dtype=np.int8) for shape in problem.operand_shapes[:2]
     )
-    if limits.kept < 1:
-        first *= generator.random(first.shape, dtype=np.float32) < limits.kept
     return first, second

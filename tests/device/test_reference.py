@@ -20,12 +20,11 @@ from tile_oracle.device.reference import (
     exact_output,
     exact_values,
     expectation,
-    integer_range,
-    reduction_length,
     spot_points,
 )
 from tile_oracle.errors import ProblemError
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.problem import gemm_shape
 from tile_oracle.problem.number_formats import STORAGE, decode, encode
 
 
@@ -95,64 +94,6 @@ def test_the_exact_output_follows_the_definition(problem: GroupedConvProblem, se
     np.testing.assert_array_equal(whole_expectation.values.shape, wanted.shape)
 
 
-@settings(max_examples=60, deadline=None)
-@given(problem=problems(), seed=st.integers(0, 2**32))
-def test_operands_are_reproducible_and_small_enough_to_sum_exactly(
-    problem: GroupedConvProblem, seed: int
-) -> None:
-    first, second = integer_operands(problem, seed)
-    assert (first.shape, second.shape) == problem.operand_shapes[:2]
-    largest = int(np.abs(first).max(initial=0)) * int(np.abs(second).max(initial=0))
-    assert largest * reduction_length(problem) < 2**24
-    again = integer_operands(problem, seed)
-    assert all(np.array_equal(a, b) for a, b in zip((first, second), again, strict=True))
-
-
-def deep(rows: int, dtype: str = "bf16") -> GroupedConvProblem:
-    """bwd_weight sums over batch and image: the one reduction that grows without end."""
-    return GroupedConvProblem("bwd_weight", dtype, 2, rows, 1, 1, 1, 64, 64, 1, 1)
-
-
-@pytest.mark.parametrize(("rows", "amplitude"), [(8, 4), (300, 3), (600, 2), (2000, 1)])
-def test_the_deeper_the_sum_the_smaller_the_integers(rows: int, amplitude: int) -> None:
-    problem = deep(rows)
-    first, second = integer_operands(problem, 1)
-    assert {int(np.abs(first).max()), int(np.abs(second).max())} == {amplitude}
-    assert amplitude**2 * reduction_length(problem) < 2**24
-
-
-@pytest.mark.parametrize(
-    ("c", "small", "least"),
-    [(8, 4, 30_000), (100, 4, 4096), (400, 1, 4096), (900, 1, 2000), (5000, 1, 300)],
-)
-def test_integers_of_fp32_reach_into_the_lower_half_of_an_element(c: int, small: int, least: int) -> None:
-    """One operand needs more than bf16's 8 bits of mantissa and, unless sums are deep, more than tf32's
-    11."""
-    problem = GroupedConvProblem("forward", "fp32", 2, 1, c, 8, 1, 9, 9, 3, 3)
-    sizes = [int(np.abs(operand).max()) for operand in integer_operands(problem, 1)]
-    assert min(sizes) == small
-    assert least <= max(sizes) < 2**15
-    assert small * max(sizes) * reduction_length(problem) < 2**24
-
-
-def test_either_operand_of_fp32_may_have_the_large_integers() -> None:
-    of_first = {
-        (limits := integer_range(GroupedConvProblem("forward", "fp32", 2, n, 8, 8, 1, 9, 9, 3, 3))).first
-        > limits.second
-        for n in range(1, 9)
-    }
-    assert of_first == {False, True}
-
-
-@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
-def test_a_sum_too_deep_for_ones_is_thinned_out(dtype: str) -> None:
-    problem = deep(4200, dtype)
-    assert reduction_length(problem) > 2**24
-    first, second = integer_operands(problem, 1)
-    assert 0 < int(np.count_nonzero(first)) < 2**24
-    assert int(np.abs(first).sum(dtype=np.int64)) * int(np.abs(second).max()) < 2**24
-
-
 def test_signed_zeros_compare_equal() -> None:
     """0 x -3 is -0: zeros of either sign are correct (see device.cpu_data)."""
     problem = GroupedConvProblem("bwd_weight", "fp32", 2, 1, 2, 2, 1, 1, 1, 1, 1)
@@ -206,7 +147,7 @@ def test_problems_above_the_limit_are_checked_at_points(direction: str) -> None:
     assert found.kind == "spot"
     middle = decode(found.values, "bf16").max()
     # All ones: a value without padding is the number of its products.
-    assert middle == decode(encode(np.array([reduction_length(problem)]), "bf16"), "bf16")[0]
+    assert middle == decode(encode(np.array([gemm_shape(problem)[2]]), "bf16"), "bf16")[0]
 
 
 # ---- number formats -----------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,45 +25,10 @@ from tile_oracle.problem.number_formats import Array, encode
 
 Integers = npt.NDArray[np.integer[Any]]
 
-_EXACT = 1 << 24
-_WIDEST = (1 << 15) - 1
-_WIDE = 1 << 12
-"""Target magnitude of the larger integers of fp32 problems, as far as the other operand allows."""
 _FULL_CHECK_FLOPS = 3e9
 _FULL_CHECK_VALUES = 1 << 26
 _SPOT_POINTS = 2048
 _SPOT_PRODUCTS = 1 << 27
-
-
-def reduction_length(problem: Problem) -> int:
-    """Number of products summed for one output value: the implicit GEMM's K."""
-    return gemm_shape(problem)[2]
-
-
-@dataclass(frozen=True)
-class IntegerRange:
-    """The largest integers of both operands, and the share of the first operand's values that is kept.
-
-    The share is 1 unless the depth is too large even for ones. Then the others are zeroed.
-    """
-
-    first: int
-    second: int
-    kept: float
-
-
-def integer_range(problem: Problem) -> IntegerRange:
-    """The range of integers for checking a problem."""
-    length = reduction_length(problem)
-    small = next((a for a in (4, 3, 2, 1) if a * a * length < _EXACT), 1)
-    if problem.dtype != "fp32" or length >= _EXACT:
-        return IntegerRange(small, small, 1.0 if length < _EXACT else _EXACT / 4 / length)
-    small = next((a for a in (4, 3, 2) if a * _WIDE * length < _EXACT), 1)
-    large = min(_WIDEST, (_EXACT - 1) // (small * length))
-    # The problem's hash chooses which operand gets the larger integers.
-    if zlib.crc32(problem.id.encode()) % 2:
-        return IntegerRange(large, small, 1.0)
-    return IntegerRange(small, large, 1.0)
 
 
 @dataclass(frozen=True)
@@ -132,7 +96,7 @@ def exact_values(
 def spot_points(problem: Problem, seed: int) -> npt.NDArray[np.int64]:
     """Flat output indices: all corners of the tensor, first and last values, and random ones."""
     shape = problem.operand_shapes[2]
-    count = max(64, min(_SPOT_POINTS, _SPOT_PRODUCTS // reduction_length(problem)))
+    count = max(64, min(_SPOT_POINTS, _SPOT_PRODUCTS // gemm_shape(problem)[2]))
     corners = [
         np.ravel_multi_index(corner, shape)
         for corner in itertools.product(*({0, extent - 1} for extent in shape))
