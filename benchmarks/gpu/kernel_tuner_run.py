@@ -30,6 +30,7 @@ from kernel_tuner.observers.observer import BenchmarkObserver
 
 from benchmarks.gpu.setting import some_kernels
 from tile_oracle.compiling.builder import Builder
+from tile_oracle.device.check_data import dense
 from tile_oracle.device.gpu_abi import KERNEL, LAUNCH_INFO, gpu_args, plan_launch, read_launch_info
 from tile_oracle.device.gpu_work import Buffer, DeviceWork
 from tile_oracle.device.runtime.cuda import open_cuda
@@ -151,7 +152,7 @@ def operands(driver: Driver, work: DeviceWork, problem: GroupedConvProblem) -> l
     sizes = [int(np.prod(shape)) * STORAGE[problem.dtype].itemsize for shape in problem.operand_shapes]
     buffers = [Buffer(driver, size) for size in sizes]
     first, second, out = (buffer.address for buffer in buffers)
-    work.fill_integers(problem, 20260, first, second)
+    work.fill(problem, dense(problem), 20260, first, second)
     work.reference(problem, first, second, out)
     found = [np.frombuffer(driver.copy_out(b.address, b.size_bytes), np.uint16).copy() for b in buffers]
     for buffer in buffers:

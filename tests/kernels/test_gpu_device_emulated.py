@@ -150,7 +150,7 @@ def test_the_reference_by_tiles_is_that_by_definition(
     sizes = operand_bytes(problem)
     a, b, by_definition = (driver.allocate(size) for size in sizes)
     by_tiles = Buffer(driver, sizes[2])
-    work.fill_integers(problem, 3, a, b)
+    work.fill(problem, dense(problem), 3, a, b)
     work.reference(problem, a, b, by_definition)
     monkeypatch.setattr(gpu_work, "_FEW_VALUES", 0)
     by_tiles.poison()

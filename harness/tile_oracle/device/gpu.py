@@ -24,12 +24,7 @@ from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.gpu_data import GpuData, OperandSet
 from tile_oracle.device.gpu_timer import CHANGES, GpuTimer, Timed
 from tile_oracle.device.gpu_verdict import beside, explain, repeated, wrong_or_flaky
-from tile_oracle.device.gpu_work import (
-    GUARD_BYTES,
-    Buffer,
-    DeviceWork,
-    Findings,
-)
+from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Findings
 from tile_oracle.device.loaded_kernel import LoadedKernel, load_kernel
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import Driver, RuntimeFailure, RuntimeMissing

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.device.check_data import (
-    Pattern,
-    columns_of_second,
-    dense,
-    fold_axes,
-)
+from tile_oracle.device.check_data import Pattern, columns_of_second, fold_axes
 from tile_oracle.device.factors import RANGES, Axes, factor_axes
 from tile_oracle.device.gpu_abi import WORK_DTYPES
 from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launch
@@ -181,10 +176,6 @@ class DeviceWork:
         self._stamps = self._verdict + _MOST_LOOKS * _LOOK_BYTES
         self._looks = 0
 
-    def fill_integers(self, problem: Problem, seed: int, first: int, second: int) -> None:
-        """Fills both operands with wide integers, every partial sum of whose products is exact in fp32."""
-        self.fill(problem, dense(problem), seed, first, second)
-
     def fill(self, problem: Problem, pattern: Pattern, seed: int, first: int, second: int) -> None:
         """Fills both operands with a pattern of tile_oracle.device.check_data."""
         for number, address in enumerate((first, second)):
@@ -338,12 +329,6 @@ class DeviceWork:
             found.append(Findings(output[0], workspace[0], verdict))
         return found
 
-    def damaged_guard_bytes(self, buffer: Buffer, guard: int = GUARD_BYTE) -> int:
-        """Number of changed bytes in a buffer's guard zones."""
-        self.begin_looks()
-        self._count_damage(buffer, 0, guard)
-        return self._read(1)[0].beside_output
-
     def _compare(
         self, problem: Problem, got: int, want: int, sample: int | None, *, packed: bool = False
     ) -> None:
@@ -366,12 +351,18 @@ class DeviceWork:
             *(c_longlong(want.width), c_longlong(want.rows), c_longlong(want.step)),
         )
 
-    def _count_damage(self, buffer: Buffer, slot: int, guard: int = GUARD_BYTE) -> None:
+    def _count_damage(self, buffer: Buffer, slot: int) -> None:
         before, after = buffer.guards
         self._run(
             "to_count_other",
             _blocks(GUARD_BYTES),
-            *(c_void_p(before), c_void_p(after), c_longlong(GUARD_BYTES), c_int(guard), self._slot(slot)),
+            *(
+                c_void_p(before),
+                c_void_p(after),
+                c_longlong(GUARD_BYTES),
+                c_int(GUARD_BYTE),
+                self._slot(slot),
+            ),
         )
 
     def _slot(self, number: int) -> c_void_p:
