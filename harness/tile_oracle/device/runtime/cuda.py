@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
-from types import MappingProxyType
 
-from tile_oracle.device.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
+from tile_oracle.device.runtime.driver import (
+    CUDA,
+    DeviceProperties,
+    Driver,
+    RuntimeMissing,
+    symbols_of,
+    text_of,
+)
 from tile_oracle.device.runtime.settings import Setting
 
 LIBRARY = "libcuda.so.1"
@@ -24,41 +30,7 @@ _OF_STREAM = ("cuStreamGetAttribute", "cuStreamSetAttribute")
 class CudaDriver(Driver):
     """A device of NVIDIA's driver, in its primary context."""
 
-    symbols = MappingProxyType(
-        {
-            "init": "cuInit",
-            "driver_version": "cuDriverGetVersion",
-            "device_count": "cuDeviceGetCount",
-            "device": "cuDeviceGet",
-            "device_name": "cuDeviceGetName",
-            "device_pci": "cuDeviceGetPCIBusId",
-            "device_attribute": "cuDeviceGetAttribute",
-            "memory_info": "cuMemGetInfo_v2",
-            "allocate": "cuMemAlloc_v2",
-            "free": "cuMemFree_v2",
-            "copy_in": "cuMemcpyHtoDAsync_v2",
-            "copy_out": "cuMemcpyDtoHAsync_v2",
-            "copy_within": "cuMemcpyDtoDAsync_v2",
-            "set_bytes": "cuMemsetD8Async",
-            "module_load": "cuModuleLoadData",
-            "module_unload": "cuModuleUnload",
-            "module_function": "cuModuleGetFunction",
-            "module_global": "cuModuleGetGlobal_v2",
-            "launch": "cuLaunchKernel",
-            "stream_create": "cuStreamCreate",
-            "stream_synchronize": "cuStreamSynchronize",
-            "event_create": "cuEventCreate",
-            "event_destroy": "cuEventDestroy_v2",
-            "event_record": "cuEventRecord",
-            "event_elapsed": "cuEventElapsedTime",
-            "capture_begin": "cuStreamBeginCapture_v2",
-            "capture_end": "cuStreamEndCapture",
-            "graph_instantiate": "cuGraphInstantiateWithFlags",
-            "graph_launch": "cuGraphLaunch",
-            "graph_exec_destroy": "cuGraphExecDestroy",
-            "graph_destroy": "cuGraphDestroy",
-        }
-    )
+    symbols = symbols_of(CUDA)
     # Uncorrectable ECC error; destroyed contexts; faults of a kernel: illegal address, timeout, assertion,
     # stack, illegal instruction, misaligned address, address space, program counter, other faults.
     sticky_codes = frozenset((4, 46, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720))

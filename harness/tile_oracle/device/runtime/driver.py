@@ -13,54 +13,63 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from tile_oracle.device.runtime.settings import Setting, Settings
 
-_SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
-    {
-        "init": (c_uint,),
-        "driver_version": (c_void_p,),
-        "device_count": (c_void_p,),
-        "device": (c_void_p, c_int),
-        "device_name": (c_char_p, c_int, c_int),
-        "device_pci": (c_char_p, c_int, c_int),
-        "device_attribute": (c_void_p, c_int, c_int),
-        "memory_info": (c_void_p, c_void_p),
-        "allocate": (c_void_p, c_size_t),
-        "free": (c_void_p,),
-        "copy_in": (c_void_p, c_void_p, c_size_t, c_void_p),
-        "copy_out": (c_void_p, c_void_p, c_size_t, c_void_p),
-        "copy_within": (c_void_p, c_void_p, c_size_t, c_void_p),
-        "set_bytes": (c_void_p, c_ubyte, c_size_t, c_void_p),
-        "module_load": (c_void_p, c_void_p),
-        "module_unload": (c_void_p,),
-        "module_function": (c_void_p, c_void_p, c_char_p),
-        "module_global": (c_void_p, c_void_p, c_void_p, c_char_p),
-        "launch": (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p),
-        "stream_create": (c_void_p, c_uint),
-        "stream_synchronize": (c_void_p,),
-        "event_create": (c_void_p, c_uint),
-        "event_destroy": (c_void_p,),
-        "event_record": (c_void_p, c_void_p),
-        "event_elapsed": (c_void_p, c_void_p, c_void_p),
-        "capture_begin": (c_void_p, c_int),
-        "capture_end": (c_void_p, c_void_p),
-        "graph_instantiate": (c_void_p, c_void_p, c_ulonglong),
-        "graph_launch": (c_void_p, c_void_p),
-        "graph_exec_destroy": (c_void_p,),
-        "graph_destroy": (c_void_p,),
-    }
-)
-"""Operation -> argument types of its function. The error number that it returns is an int in both
-libraries."""
+_V, _I, _S = c_void_p, c_int, c_size_t
+_CALLS: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
+    "init": ((c_uint,), "cuInit", "hipInit"),
+    "driver_version": ((_V,), "cuDriverGetVersion", "hipRuntimeGetVersion"),
+    "device_count": ((_V,), "cuDeviceGetCount", "hipGetDeviceCount"),
+    "device": ((_V, _I), "cuDeviceGet", "hipDeviceGet"),
+    "device_name": ((c_char_p, _I, _I), "cuDeviceGetName", "hipDeviceGetName"),
+    "device_pci": ((c_char_p, _I, _I), "cuDeviceGetPCIBusId", "hipDeviceGetPCIBusId"),
+    "device_attribute": ((_V, _I, _I), "cuDeviceGetAttribute", ""),
+    "memory_info": ((_V, _V), "cuMemGetInfo_v2", "hipMemGetInfo"),
+    "allocate": ((_V, _S), "cuMemAlloc_v2", "hipMalloc"),
+    "free": ((_V,), "cuMemFree_v2", "hipFree"),
+    "copy_in": ((_V, _V, _S, _V), "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync"),
+    "copy_out": ((_V, _V, _S, _V), "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync"),
+    "copy_within": ((_V, _V, _S, _V), "cuMemcpyDtoDAsync_v2", "hipMemcpyDtoDAsync"),
+    "set_bytes": ((_V, c_ubyte, _S, _V), "cuMemsetD8Async", "hipMemsetD8Async"),
+    "module_load": ((_V, _V), "cuModuleLoadData", "hipModuleLoadData"),
+    "module_unload": ((_V,), "cuModuleUnload", "hipModuleUnload"),
+    "module_function": ((_V, _V, c_char_p), "cuModuleGetFunction", "hipModuleGetFunction"),
+    "module_global": ((_V, _V, _V, c_char_p), "cuModuleGetGlobal_v2", "hipModuleGetGlobal"),
+    "launch": ((_V, *(c_uint,) * 7, _V, _V, _V), "cuLaunchKernel", "hipModuleLaunchKernel"),
+    "stream_create": ((_V, c_uint), "cuStreamCreate", "hipStreamCreateWithFlags"),
+    "stream_synchronize": ((_V,), "cuStreamSynchronize", "hipStreamSynchronize"),
+    "event_create": ((_V, c_uint), "cuEventCreate", "hipEventCreateWithFlags"),
+    "event_destroy": ((_V,), "cuEventDestroy_v2", "hipEventDestroy"),
+    "event_record": ((_V, _V), "cuEventRecord", "hipEventRecord"),
+    "event_elapsed": ((_V, _V, _V), "cuEventElapsedTime", "hipEventElapsedTime"),
+    "capture_begin": ((_V, _I), "cuStreamBeginCapture_v2", "hipStreamBeginCapture"),
+    "capture_end": ((_V, _V), "cuStreamEndCapture", "hipStreamEndCapture"),
+    "graph_instantiate": (
+        (_V, _V, c_ulonglong),
+        "cuGraphInstantiateWithFlags",
+        "hipGraphInstantiateWithFlags",
+    ),
+    "graph_launch": ((_V, _V), "cuGraphLaunch", "hipGraphLaunch"),
+    "graph_exec_destroy": ((_V,), "cuGraphExecDestroy", "hipGraphExecDestroy"),
+    "graph_destroy": ((_V,), "cuGraphDestroy", "hipGraphDestroy"),
+}
+"""Operation -> the types of its arguments, and its functions in CUDA's driver API and in HIP. The error
+number that they return is an int in both."""
+CUDA, HIP = 1, 2
+"""The columns of the functions."""
 
 _STAGED_BYTES = 1 << 12
 """Both libraries have copied this much when they return. More may be read from the host's memory later."""
 
 CAPTURE_THREAD_LOCAL = 1
 """The capture mode that other threads cannot disturb; the same number in both libraries."""
+
+
+def symbols_of(library: int) -> dict[str, str]:
+    """Return the names of a library's functions, by operation."""
+    return {operation: str(row[library]) for operation, row in _CALLS.items() if row[library]}
 
 
 class RuntimeMissing(Exception):
@@ -143,7 +152,7 @@ class Driver(ABC):
         self.library = library
         self._functions: dict[str, Any] = {}
         for operation, symbol in self.symbols.items():
-            self._functions[operation] = self._function(symbol, _SIGNATURES[operation])
+            self._functions[operation] = self._function(symbol, _CALLS[operation][0])
         self.call("init", 0)
         self.device = self._number("device", index)
         self._make_current()

@@ -5,9 +5,15 @@ from __future__ import annotations
 import ctypes
 import re
 from ctypes import c_char_p, c_int, c_void_p
-from types import MappingProxyType
 
-from tile_oracle.device.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
+from tile_oracle.device.runtime.driver import (
+    HIP,
+    DeviceProperties,
+    Driver,
+    RuntimeMissing,
+    symbols_of,
+    text_of,
+)
 from tile_oracle.device.runtime.settings import Setting
 
 LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
@@ -23,40 +29,7 @@ _ARCH = re.compile(rb"gfx[0-9a-f]{3,4}(?=[:\0])")
 class HipDriver(Driver):
     """A device of AMD's driver."""
 
-    symbols = MappingProxyType(
-        {
-            "init": "hipInit",
-            "driver_version": "hipRuntimeGetVersion",
-            "device_count": "hipGetDeviceCount",
-            "device": "hipDeviceGet",
-            "device_name": "hipDeviceGetName",
-            "device_pci": "hipDeviceGetPCIBusId",
-            "memory_info": "hipMemGetInfo",
-            "allocate": "hipMalloc",
-            "free": "hipFree",
-            "copy_in": "hipMemcpyHtoDAsync",
-            "copy_out": "hipMemcpyDtoHAsync",
-            "copy_within": "hipMemcpyDtoDAsync",
-            "set_bytes": "hipMemsetD8Async",
-            "module_load": "hipModuleLoadData",
-            "module_unload": "hipModuleUnload",
-            "module_function": "hipModuleGetFunction",
-            "module_global": "hipModuleGetGlobal",
-            "launch": "hipModuleLaunchKernel",
-            "stream_create": "hipStreamCreateWithFlags",
-            "stream_synchronize": "hipStreamSynchronize",
-            "event_create": "hipEventCreateWithFlags",
-            "event_destroy": "hipEventDestroy",
-            "event_record": "hipEventRecord",
-            "event_elapsed": "hipEventElapsedTime",
-            "capture_begin": "hipStreamBeginCapture",
-            "capture_end": "hipStreamEndCapture",
-            "graph_instantiate": "hipGraphInstantiateWithFlags",
-            "graph_launch": "hipGraphLaunch",
-            "graph_exec_destroy": "hipGraphExecDestroy",
-            "graph_destroy": "hipGraphDestroy",
-        }
-    )
+    symbols = symbols_of(HIP)
     # Illegal address, timeout, assertion, launch failure; runtime shutdown; uncorrectable ECC error. Most
     # faults of a kernel never become an error number: the runtime aborts the process.
     sticky_codes = frozenset((4, 214, 700, 702, 709, 710, 719, 999))
