@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 
 from tile_oracle.compiling.cuda_programs import find_cuda_program
 from tile_oracle.compiling.isa import GPU_MACHINES, Isa
@@ -38,25 +37,21 @@ _COMMON = (
     # Otherwise the binary contains a hash of the source's path.
     "-fuse-cuid=none",
 )
-_LANGUAGE: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "amdgcn": (
-            *("-x", "hip", "--offload-arch={arch}", "--offload-device-only", "--no-gpu-bundle-output"),
-            *("-nogpulib", "-nogpuinc"),
-        ),
-        "nvptx": (
-            *("-x", "cuda", "--cuda-gpu-arch={arch}", "--cuda-device-only", "-nocudainc", "-nocudalib"),
-            # sm_90 needs PTX 8.0. clang's default version needs the newest driver.
-            *("--cuda-feature=+ptx80", "-Wno-unknown-cuda-version"),
-        ),
-    }
-)
-HOW_TO_GET_ONE: Mapping[str, str] = MappingProxyType(
-    {
-        "amdgcn": "pip install ziglang, or install ROCm (hipcc, or its clang below ROCM_PATH)",
-        "nvptx": f"pip install ziglang, or apt install clang, or {HOW_TO_GET_NVCC}",
-    }
-)
+_LANGUAGE: Mapping[str, tuple[str, ...]] = {
+    "amdgcn": (
+        *("-x", "hip", "--offload-arch={arch}", "--offload-device-only", "--no-gpu-bundle-output"),
+        *("-nogpulib", "-nogpuinc"),
+    ),
+    "nvptx": (
+        *("-x", "cuda", "--cuda-gpu-arch={arch}", "--cuda-device-only", "-nocudainc", "-nocudalib"),
+        # sm_90 needs PTX 8.0. clang's default version needs the newest driver.
+        *("--cuda-feature=+ptx80", "-Wno-unknown-cuda-version"),
+    ),
+}
+HOW_TO_GET_ONE: Mapping[str, str] = {
+    "amdgcn": "pip install ziglang, or install ROCm (hipcc, or its clang below ROCM_PATH)",
+    "nvptx": f"pip install ziglang, or apt install clang, or {HOW_TO_GET_NVCC}",
+}
 ASSEMBLY = "kernel.s"
 """File name of a GPU kernel's assembly in the work folder."""
 

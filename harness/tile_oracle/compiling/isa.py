@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 
 from tile_oracle.errors import BuildError, TargetError
 
@@ -182,12 +181,10 @@ def _check_extensions(name: str, extensions: list[str], known: Collection[str]) 
         )
 
 
-GPU_MACHINES: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(("gfx950", "gfx942", "gfx90a"), "amdgcn"),
-        **dict.fromkeys(("sm_90", "sm_86", "sm_89", "sm_100", "sm_120"), "nvptx"),
-    }
-)
+GPU_MACHINES: Mapping[str, str] = {
+    **dict.fromkeys(("gfx950", "gfx942", "gfx90a"), "amdgcn"),
+    **dict.fromkeys(("sm_90", "sm_86", "sm_89", "sm_100", "sm_120"), "nvptx"),
+}
 """GPU architecture -> the compiler's target machine."""
 GPU_TARGETS = ("gfx950", "gfx942", "gfx90a", "sm_90")
 """Those with pools of their own, on which sessions measure. For the others kernels in Triton are compiled."""

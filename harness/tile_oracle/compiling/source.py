@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 
 from tile_oracle.arch import known_archs
 from tile_oracle.compiling.isa import GPU_MACHINES, GPU_TARGETS
@@ -28,25 +27,21 @@ DEVICE_WORK = "device_work"
 
 _HEADER_SUFFIXES = frozenset((".h", ".hpp", ".hh", ".inc", ".inl", ".cuh"))
 _OLDER_GFX9 = ("instructions_gfx90a.hpp", "instructions_gfx950.hpp")
-_INSTRUCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "gfx950": ("instructions_gfx950.hpp",),
-        "gfx942": _OLDER_GFX9,
-        "gfx90a": _OLDER_GFX9,
-        "sm_90": ("instructions_sm90.hpp",),
-    }
-)
+_INSTRUCTIONS: Mapping[str, tuple[str, ...]] = {
+    "gfx950": ("instructions_gfx950.hpp",),
+    "gfx942": _OLDER_GFX9,
+    "gfx90a": _OLDER_GFX9,
+    "sm_90": ("instructions_sm90.hpp",),
+}
 """Architecture -> the headers of kernels/gpu with its instructions; the first includes the others. Kernels of
 other architectures do not include them."""
 
 _CHOSEN_BY_DEVICE_HPP = ("instructions_gfx950.hpp", "instructions_sm90.hpp")
 
-_HASH_ELSEWHERE: Mapping[str, str] = MappingProxyType(
-    {
-        "instructions_gfx950.hpp": "d73d3e40b3c830af712a1d661f7cb5622b6d93ce593d52c3fea3a55935db361d",
-        "instructions_sm90.hpp": "4537adca57ef03dba8e46e14942b823dfda9aa87d1a5cdebdab9798b23941b65",
-    }
-)
+_HASH_ELSEWHERE: Mapping[str, str] = {
+    "instructions_gfx950.hpp": "d73d3e40b3c830af712a1d661f7cb5622b6d93ce593d52c3fea3a55935db361d",
+    "instructions_sm90.hpp": "4537adca57ef03dba8e46e14942b823dfda9aa87d1a5cdebdab9798b23941b65",
+}
 """Fixed hashes that replace these headers in the digests of other architectures, so that binaries from the
 time when a digest covered all architectures' headers keep their keys. Never change them. Newer headers need
 none: the digests of other architectures omit them."""
@@ -201,8 +196,8 @@ def device_work_source(arch: str) -> str:
     return '#include "device_work.hpp"\n'
 
 
-_GENERATORS: Mapping[str, Callable[[Kernel, str], str]] = MappingProxyType(
-    {"cpu": _cpu_source} | dict.fromkeys(GPU_TARGETS, _gpu_source)
+_GENERATORS: Mapping[str, Callable[[Kernel, str], str]] = {"cpu": _cpu_source} | dict.fromkeys(
+    GPU_TARGETS, _gpu_source
 )
 
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -111,10 +110,9 @@ COMPILER_OPTIONS = (
 )
 """Options for ziglang's `zig cc -target MACHINE-linux-musl`."""
 
-CODE: Mapping[str, bytes] = MappingProxyType(
-    {
-        "x86_64": bytes.fromhex(
-            """
+CODE: Mapping[str, bytes] = {
+    "x86_64": bytes.fromhex(
+        """
             48837f18000f8e23040000554157415641554154534883ec4848c7442408000000004531ff48893c24eb150f1f440000
             4883442408084c3b7f180f8df60300004c89fb488b47384889442418488b4740488b57304983c70148894424104885d2
             0f8eee0100004531c0eb1f0f1f440000488b3c24488b57304c8b4424204983c0014939d00f8dc6010000488b4f284c89
@@ -139,9 +137,9 @@ CODE: Mapping[str, bytes] = MappingProxyType(
             488b4f70488d42104883c2204839ca4889c27edc4839c80f8d23fcffff0f1f00488b4f60488b57680fb60c01880c0248
             83c001483b47707ce7e902fcffff31c0c34863c5eb0231c04883c4485b415c415d415e415f5dc3
             """
-        ),
-        "aarch64": bytes.fromhex(
-            """
+    ),
+    "aarch64": bytes.fromhex(
+        """
             080c40f91f0500f16b180054ffc301d1fe6f02a9fa6703a9f85f04a9f65705a9f44f06a919409952f30300aaf5031faa
             f8031faa16118052f71f80525973a77205000014680e40f9b52200911f0308ebaa1600546c2243a9fa0318aa692240f9
             180700919f0500f1cb0c0054ea031faa050000146c1a40f94a0500915f010cebca0b00546b1640f94b2d169b6e0540f9
@@ -161,9 +159,8 @@ CODE: Mapping[str, bytes] = MappingProxyType(
             08050091693a40f91f0109eb4bffff544dffff17e0031faac0035fd6807e409302000014e0031faaf44f46a9f65745a9
             f85f44a9fa6743a9fe6f42a9ffc30191c0035fd6
             """
-        ),
-    }
-)
+    ),
+}
 """platform.machine() -> the machine code of `SOURCE`, which refers to nothing but its arguments."""
 
 _LIBC = ctypes.CDLL(None)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from tile_oracle.arch.fp8 import fp8_refusal
 from tile_oracle.compiling.isa import AMD_ARCHS
@@ -78,7 +77,7 @@ _ALL = (
         "ROCm (miopen-hip)",
     ),
 )
-LIBRARIES: Mapping[str, Library] = MappingProxyType({one.name: one for one in _ALL})
+LIBRARIES: Mapping[str, Library] = {one.name: one for one in _ALL}
 """All libraries, by name."""
 _SYSTEM_FOLDERS = (
     "/usr/local/cuda/lib64",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 import msgspec
 
@@ -16,9 +15,12 @@ from tile_oracle.operation import Kind, operation_named
 from tile_oracle.problem import Problem
 
 _FILE = "library_{}.json"
-WORKSPACE_BYTES: Mapping[str, int] = MappingProxyType(
-    {"cublaslt": 32 << 20, "hipblaslt": 64 << 20, "cudnn": 1 << 30, "miopen": 1 << 30}
-)
+WORKSPACE_BYTES: Mapping[str, int] = {
+    "cublaslt": 32 << 20,
+    "hipblaslt": 64 << 20,
+    "cudnn": 1 << 30,
+    "miopen": 1 << 30,
+}
 """Library -> the most workspace of an algorithm. PyTorch gives cuBLASLt as much on a Hopper GPU; it gives
 cuDNN what is free."""
 

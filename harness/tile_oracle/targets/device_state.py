@@ -13,30 +13,25 @@ import threading
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Protocol
 
 _INTERVAL_S = 0.1
 _CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0
-_THROTTLE_REASONS: Mapping[int, str] = MappingProxyType(
-    {
-        0x04: "power cap",
-        0x08: "hardware slowdown",
-        0x20: "software thermal limit",
-        0x40: "hardware thermal limit",
-        0x80: "power brake",
-    }
-)
+_THROTTLE_REASONS: Mapping[int, str] = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "software thermal limit",
+    0x40: "hardware thermal limit",
+    0x80: "power brake",
+}
 """nvmlClocksEventReason... of nvml.h, without those for idle and for user settings."""
-_RESIDENCIES: Mapping[str, str] = MappingProxyType(
-    {
-        "prochot_residency_acc": "processor hot",
-        "ppt_residency_acc": "power cap",
-        "socket_thm_residency_acc": "socket thermal limit",
-        "vr_thm_residency_acc": "voltage regulator thermal limit",
-        "hbm_thm_residency_acc": "memory thermal limit",
-    }
-)
+_RESIDENCIES: Mapping[str, str] = {
+    "prochot_residency_acc": "processor hot",
+    "ppt_residency_acc": "power cap",
+    "socket_thm_residency_acc": "socket thermal limit",
+    "vr_thm_residency_acc": "voltage regulator thermal limit",
+    "hbm_thm_residency_acc": "memory thermal limit",
+}
 """amd_smi's GPU metrics of MI300 and newer: each counts up while a limit reduces the clocks."""
 
 
@@ -152,9 +147,7 @@ def _first_number(metrics: Mapping[str, Any], *names: str) -> int | None:
     return None
 
 
-_LIBRARIES: Mapping[str, tuple[str, Any]] = MappingProxyType(
-    {"nvidia": ("pynvml", NvidiaReader), "amd": ("amdsmi", AmdReader)}
-)
+_LIBRARIES: Mapping[str, tuple[str, Any]] = {"nvidia": ("pynvml", NvidiaReader), "amd": ("amdsmi", AmdReader)}
 
 
 def open_reader(vendor: str, identity: str = "") -> StateReader | None:

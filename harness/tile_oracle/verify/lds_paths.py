@@ -21,7 +21,6 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -104,12 +103,12 @@ def follow_lds(
     graph: Graph,
     code: Sequence[Instruction],
     most_threads: int,
-    without_value: Mapping[int, Sequence[str]] = MappingProxyType({}),
+    without_value: Mapping[int, Sequence[str]] | None = None,
 ) -> LdsPaths:
     """Follows all paths of a kernel. most_threads: of a workgroup; 0: unknown, then only constants are."""
     if not any(accesses_lds(one) for one in code):
         return LdsPaths(graph, tuple({} for _ in graph.blocks), ())
-    return _Paths(graph, code, most_threads, without_value).followed()
+    return _Paths(graph, code, most_threads, without_value or {}).followed()
 
 
 class _Paths:

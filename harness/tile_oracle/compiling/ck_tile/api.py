@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 
 from tile_oracle.compiling.ck_tile.declarations import (
     Parameter,
@@ -38,45 +37,40 @@ INCLUDES = (
 
 _LOOKED_AT = ("ops/gemm", "ops/epilogue", "ops/elementwise", "ops/grouped_convolution", "host")
 
-PIPELINE_CLASSES: Mapping[str, str] = MappingProxyType(
-    {
-        "basic_v1": "GemmPipelineAGmemBGmemCRegV1",
-        "basic_v2": "GemmPipelineAGmemBGmemCRegV2",
-        "basic_async_v1": "GemmPipelineAGmemBGmemCRegAsyncV1",
-        "mem": "GemmPipelineAgBgCrMem",
-        "compv3": "GemmPipelineAgBgCrCompV3",
-        "compv4": "GemmPipelineAgBgCrCompV4",
-        "compv5": "GemmPipelineAgBgCrCompV5",
-        "compv6": "GemmPipelineAgBgCrCompV6",
-        "comp_async": "GemmPipelineAgBgCrCompAsync",
-    }
-)
+PIPELINE_CLASSES: Mapping[str, str] = {
+    "basic_v1": "GemmPipelineAGmemBGmemCRegV1",
+    "basic_v2": "GemmPipelineAGmemBGmemCRegV2",
+    "basic_async_v1": "GemmPipelineAGmemBGmemCRegAsyncV1",
+    "mem": "GemmPipelineAgBgCrMem",
+    "compv3": "GemmPipelineAgBgCrCompV3",
+    "compv4": "GemmPipelineAgBgCrCompV4",
+    "compv5": "GemmPipelineAgBgCrCompV5",
+    "compv6": "GemmPipelineAgBgCrCompV6",
+    "comp_async": "GemmPipelineAgBgCrCompAsync",
+}
 """Pipeline -> CK Tile's class. preshufflevN is left out: it needs B shuffled before the kernel runs."""
 
-CONV_KERNELS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "forward": ("GroupedConvolutionForwardKernel", "GroupedConvFwdHostArgs"),
-        "bwd_data": ("GroupedConvolutionBackwardDataKernel", "GroupedConvBwdDataHostArgs"),
-        "bwd_weight": ("GroupedConvolutionBackwardWeightKernel", "GroupedConvBwdWeightHostArgs"),
-    }
-)
+CONV_KERNELS: Mapping[str, tuple[str, str]] = {
+    "forward": ("GroupedConvolutionForwardKernel", "GroupedConvFwdHostArgs"),
+    "bwd_data": ("GroupedConvolutionBackwardDataKernel", "GroupedConvBwdDataHostArgs"),
+    "bwd_weight": ("GroupedConvolutionBackwardWeightKernel", "GroupedConvBwdWeightHostArgs"),
+}
 """Direction -> the kernel's class and the class of its host arguments."""
 
-CONV_DEVICE_ARGS: Mapping[str, str] = MappingProxyType(
-    {
-        "forward": "GroupedConvFwdKernelArgs",
-        "bwd_data": "GroupedConvBwdDataKernelArgs",
-        "bwd_weight": "GroupedConvBwdWeightKernelArgs",
-    }
-)
+CONV_DEVICE_ARGS: Mapping[str, str] = {
+    "forward": "GroupedConvFwdKernelArgs",
+    "bwd_data": "GroupedConvBwdDataKernelArgs",
+    "bwd_weight": "GroupedConvBwdWeightKernelArgs",
+}
 """Direction -> the class of the kernel's device arguments, which the host computes."""
 
 CONVERT = ("ElementWiseShape", "ElementWisePipelineProblem", "ElementWiseKernel", "ElementWiseDefaultPolicy")
 """The classes of the second kernel of two_stage, besides `element_wise::UnaryConvert`."""
 
-CONV_LAYOUTS: Mapping[int, tuple[str, str, str]] = MappingProxyType(
-    {2: ("NHWGC", "GKYXC", "NHWGK"), 3: ("NDHWGC", "GKZYXC", "NDHWGK")}
-)
+CONV_LAYOUTS: Mapping[int, tuple[str, str, str]] = {
+    2: ("NHWGC", "GKYXC", "NHWGK"),
+    3: ("NDHWGC", "GKZYXC", "NDHWGK"),
+}
 """Rank -> the layouts of image, filters and result of our problems, in CK Tile's names."""
 
 KERNEL_CALLS = ("MakeKernelArgs", "IsSupportedArgument", "GridSize", "operator()")
@@ -84,7 +78,7 @@ PIPELINE_CALLS = ("BlockSize",)
 TAIL_CALLS = ("BlockHasHotloop", "GetBlockLoopTailNum", "TailHandler")
 """The members of CK Tile's classes that kernels/ck_tile/adapter.hpp uses, by the kind of class."""
 
-DTYPES: Mapping[str, str] = MappingProxyType({"bf16": "bf16_t", "fp16": "half_t", "fp32": "float"})
+DTYPES: Mapping[str, str] = {"bf16": "bf16_t", "fp16": "half_t", "fp32": "float"}
 
 _WARP_TILE = re.compile(
     r"Dispatcher<\s*(?:ck_tile::)?(\w+),\s*(?:ck_tile::)?(\w+),\s*(?:float|int32_t),\s*(\d+),\s*(\d+),\s*(\d+),"
@@ -283,11 +277,11 @@ def _detect(headers: CkTileHeaders) -> CkTileApi:
             missing[operation] = missing[operation] or _without(name, lacking)
     return CkTileApi(
         headers,
-        MappingProxyType(templates),
-        MappingProxyType(pipelines),
-        MappingProxyType({name: why for name, why in missing.items() if why}),
-        MappingProxyType(layouts),
-        MappingProxyType(_warp_tiles(whole)),
+        templates,
+        pipelines,
+        {name: why for name, why in missing.items() if why},
+        layouts,
+        _warp_tiles(whole),
         tuple(name for name in INCLUDES if (headers.include / name).is_file()),
         _nearest(headers.text("ck_tile/core/config.hpp")),
         _specializations(whole),

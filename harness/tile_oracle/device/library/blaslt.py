@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
@@ -15,34 +14,28 @@ from tile_oracle.device.library.calls import Calls, LibraryFailure, Prepare
 from tile_oracle.problem import Problem
 
 R_32F = 0
-TYPES: Mapping[str, int] = MappingProxyType(
-    {"bf16": 14, "fp16": 2, "fp32": R_32F, "fp8": 28, "fp8_e4m3": 28, "fp8_e5m2": 29}
-)
+TYPES: Mapping[str, int] = {"bf16": 14, "fp16": 2, "fp32": R_32F, "fp8": 28, "fp8_e4m3": 28, "fp8_e5m2": 29}
 """cudaDataType_t and hipDataType, of OCP's formats. fp8 is E4M3."""
-_SCALE_MODES: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {"tensor": (0, 0), "row": (3, 3), "block": (5, 4)}
-)
+_SCALE_MODES: Mapping[str, tuple[int, int]] = {"tensor": (0, 0), "row": (3, 3), "block": (5, 4)}
 """...MatmulMatrixScale_t of the library's operands: of B and A."""
 _BLOCK, _BLOCKS_OF_ROW = 128, 4
 _SOME_ADDRESS = 256
 """A heuristic is asked before there are scales."""
 
 _V, _I, _S = c_void_p, c_int, c_size_t
-_SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
-    {
-        "Create": (_V,),
-        "MatmulDescCreate": (_V, _I, _I),
-        "MatmulDescSetAttribute": (_V, _I, _V, _S),
-        "MatmulDescDestroy": (_V,),
-        "MatrixLayoutCreate": (_V, _I, c_uint64, c_uint64, c_int64),
-        "MatrixLayoutDestroy": (_V,),
-        "MatmulPreferenceCreate": (_V,),
-        "MatmulPreferenceSetAttribute": (_V, _I, _V, _S),
-        "MatmulPreferenceDestroy": (_V,),
-        "MatmulAlgoGetHeuristic": (*[_V] * 7, _I, _V, _V),
-        "Matmul": (*[_V] * 14, _S, _V),
-    }
-)
+_SIGNATURES: Mapping[str, tuple[Any, ...]] = {
+    "Create": (_V,),
+    "MatmulDescCreate": (_V, _I, _I),
+    "MatmulDescSetAttribute": (_V, _I, _V, _S),
+    "MatmulDescDestroy": (_V,),
+    "MatrixLayoutCreate": (_V, _I, c_uint64, c_uint64, c_int64),
+    "MatrixLayoutDestroy": (_V,),
+    "MatmulPreferenceCreate": (_V,),
+    "MatmulPreferenceSetAttribute": (_V, _I, _V, _S),
+    "MatmulPreferenceDestroy": (_V,),
+    "MatmulAlgoGetHeuristic": (*[_V] * 7, _I, _V, _V),
+    "Matmul": (*[_V] * 14, _S, _V),
+}
 
 
 @dataclass(frozen=True)

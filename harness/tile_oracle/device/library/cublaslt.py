@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from ctypes import byref, c_int, c_int32, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
@@ -29,19 +28,17 @@ _CAP_SPLIT_K, _CAP_REDUCTIONS, _CAP_SWIZZLE, _CAP_TILES, _CAP_CUSTOM, _CAP_STAGE
 _CAP_ALIGNMENTS = (16, 17, 18, 19)
 
 _ALGORITHM_BYTES = 64
-_STATUSES: Mapping[int, str] = MappingProxyType(
-    {
-        1: "CUBLAS_STATUS_NOT_INITIALIZED",
-        3: "CUBLAS_STATUS_ALLOC_FAILED",
-        7: "CUBLAS_STATUS_INVALID_VALUE",
-        8: "CUBLAS_STATUS_ARCH_MISMATCH",
-        11: "CUBLAS_STATUS_MAPPING_ERROR",
-        13: "CUBLAS_STATUS_EXECUTION_FAILED",
-        14: "CUBLAS_STATUS_INTERNAL_ERROR",
-        15: "CUBLAS_STATUS_NOT_SUPPORTED",
-        16: "CUBLAS_STATUS_LICENSE_ERROR",
-    }
-)
+_STATUSES: Mapping[int, str] = {
+    1: "CUBLAS_STATUS_NOT_INITIALIZED",
+    3: "CUBLAS_STATUS_ALLOC_FAILED",
+    7: "CUBLAS_STATUS_INVALID_VALUE",
+    8: "CUBLAS_STATUS_ARCH_MISMATCH",
+    11: "CUBLAS_STATUS_MAPPING_ERROR",
+    13: "CUBLAS_STATUS_EXECUTION_FAILED",
+    14: "CUBLAS_STATUS_INTERNAL_ERROR",
+    15: "CUBLAS_STATUS_NOT_SUPPORTED",
+    16: "CUBLAS_STATUS_LICENSE_ERROR",
+}
 
 
 class Algorithm(ctypes.Structure):
@@ -80,32 +77,28 @@ _INTERFACE = Interface(
     result=Result,
 )
 
-CONFIGURATION: Mapping[str, tuple[int, Any, int]] = MappingProxyType(
-    {
-        "id": (0, c_int32, -1),
-        "tile": (1, c_uint32, 0),
-        "stages": (6, c_uint32, 0),
-        "split_k": (2, c_int32, 1),
-        "reduction": (3, c_uint32, 0),
-        "swizzle": (4, c_uint32, 0),
-        "custom": (5, c_uint32, 0),
-        "inner": (7, c_uint16, 0),
-        "cluster": (8, c_uint16, 0),
-    }
-)
+CONFIGURATION: Mapping[str, tuple[int, Any, int]] = {
+    "id": (0, c_int32, -1),
+    "tile": (1, c_uint32, 0),
+    "stages": (6, c_uint32, 0),
+    "split_k": (2, c_int32, 1),
+    "reduction": (3, c_uint32, 0),
+    "swizzle": (4, c_uint32, 0),
+    "custom": (5, c_uint32, 0),
+    "inner": (7, c_uint16, 0),
+    "cluster": (8, c_uint16, 0),
+}
 """Word in an algorithm's name -> attribute, its type, and the value that a name leaves out."""
 
 _V, _I, _S = c_void_p, c_int, c_size_t
-_SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
-    {
-        "MatmulAlgoGetIds": (_V, *[_I] * 7, _V, _V),
-        "MatmulAlgoInit": (_V, *[_I] * 7, _V),
-        "MatmulAlgoCheck": (*[_V] * 8,),
-        "MatmulAlgoCapGetAttribute": (_V, _I, _V, _S, _V),
-        "MatmulAlgoConfigSetAttribute": (_V, _I, _V, _S),
-        "MatmulAlgoConfigGetAttribute": (_V, _I, _V, _S, _V),
-    }
-)
+_SIGNATURES: Mapping[str, tuple[Any, ...]] = {
+    "MatmulAlgoGetIds": (_V, *[_I] * 7, _V, _V),
+    "MatmulAlgoInit": (_V, *[_I] * 7, _V),
+    "MatmulAlgoCheck": (*[_V] * 8,),
+    "MatmulAlgoCapGetAttribute": (_V, _I, _V, _S, _V),
+    "MatmulAlgoConfigSetAttribute": (_V, _I, _V, _S),
+    "MatmulAlgoConfigGetAttribute": (_V, _I, _V, _S, _V),
+}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, byref, c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
@@ -19,41 +18,35 @@ from tile_oracle.device.library.calls import Calls, LibraryFailure, Prepared
 from tile_oracle.problem import Problem
 
 _V = c_void_p
-_SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
-    {
-        "cudnnCreate": (_V,),
-        "cudnnSetStream": (_V, _V),
-        "cudnnBackendCreateDescriptor": (c_int, _V),
-        "cudnnBackendDestroyDescriptor": (_V,),
-        "cudnnBackendFinalize": (_V,),
-        "cudnnBackendSetAttribute": (_V, c_int, c_int, c_int64, _V),
-        "cudnnBackendGetAttribute": (_V, c_int, c_int, c_int64, _V, _V),
-        "cudnnBackendExecute": (_V, _V, _V),
-    }
-)
-_STATUSES: Mapping[int, str] = MappingProxyType(
-    {
-        1001: "CUDNN_STATUS_NOT_INITIALIZED",
-        1007: "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED",
-        2000: "CUDNN_STATUS_BAD_PARAM",
-        3000: "CUDNN_STATUS_NOT_SUPPORTED",
-        4000: "CUDNN_STATUS_INTERNAL_ERROR",
-        5000: "CUDNN_STATUS_EXECUTION_FAILED",
-    }
-)
+_SIGNATURES: Mapping[str, tuple[Any, ...]] = {
+    "cudnnCreate": (_V,),
+    "cudnnSetStream": (_V, _V),
+    "cudnnBackendCreateDescriptor": (c_int, _V),
+    "cudnnBackendDestroyDescriptor": (_V,),
+    "cudnnBackendFinalize": (_V,),
+    "cudnnBackendSetAttribute": (_V, c_int, c_int, c_int64, _V),
+    "cudnnBackendGetAttribute": (_V, c_int, c_int, c_int64, _V, _V),
+    "cudnnBackendExecute": (_V, _V, _V),
+}
+_STATUSES: Mapping[int, str] = {
+    1001: "CUDNN_STATUS_NOT_INITIALIZED",
+    1007: "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED",
+    2000: "CUDNN_STATUS_BAD_PARAM",
+    3000: "CUDNN_STATUS_NOT_SUPPORTED",
+    4000: "CUDNN_STATUS_INTERNAL_ERROR",
+    5000: "CUDNN_STATUS_EXECUTION_FAILED",
+}
 
 # Types of attributes.
 _HANDLE, DATA_TYPE, _BOOLEAN, INT64, _FLOAT, _POINTER, _MODE, _HEURISTIC, _KNOB = (0, 1, 2, 3, 4, 6, 7, 8, 9)
 POINTWISE_MODE, DESCRIPTOR = 14, 15
-_C_TYPES: Mapping[int, Any] = MappingProxyType(
-    {
-        **dict.fromkeys((DATA_TYPE, _MODE, _HEURISTIC, _KNOB, POINTWISE_MODE), c_int),
-        **dict.fromkeys((_HANDLE, _POINTER, DESCRIPTOR), c_void_p),
-        _BOOLEAN: c_bool,
-        INT64: c_int64,
-        _FLOAT: c_float,
-    }
-)
+_C_TYPES: Mapping[int, Any] = {
+    **dict.fromkeys((DATA_TYPE, _MODE, _HEURISTIC, _KNOB, POINTWISE_MODE), c_int),
+    **dict.fromkeys((_HANDLE, _POINTER, DESCRIPTOR), c_void_p),
+    _BOOLEAN: c_bool,
+    INT64: c_int64,
+    _FLOAT: c_float,
+}
 
 # Types of descriptors.
 _CONVOLUTION, _ENGINE, _CONFIGURATION, _RANKING, _PLAN, _CHOICE, _GRAPH, _PACK, _TENSOR = (
@@ -67,17 +60,15 @@ _CONVOLUTION, _ENGINE, _CONFIGURATION, _RANKING, _PLAN, _CHOICE, _GRAPH, _PACK, 
     16,
     17,
 )
-_OPERATIONS: Mapping[str, tuple[int, tuple[int, ...]]] = MappingProxyType(
-    {
-        "forward": (10, (700, 701, 702, 704, 703, 705)),
-        "bwd_data": (12, (706, 707, 708, 711, 709, 710)),
-        "bwd_weight": (11, (712, 713, 714, 716, 717, 715)),
-    }
-)
+_OPERATIONS: Mapping[str, tuple[int, tuple[int, ...]]] = {
+    "forward": (10, (700, 701, 702, 704, 703, 705)),
+    "bwd_data": (12, (706, 707, 708, 711, 709, 710)),
+    "bwd_weight": (11, (712, 713, 714, 716, 717, 715)),
+}
 """Direction -> the operation's descriptor, and its attributes: alpha, beta, convolution, first operand,
 second operand, result."""
 
-TYPES: Mapping[str, int] = MappingProxyType({"fp32": 0, "fp16": 2, "int32": 4, "bf16": 9, "boolean": 11})
+TYPES: Mapping[str, int] = {"fp32": 0, "fp16": 2, "int32": 4, "bf16": 9, "boolean": 11}
 _COMPUTED_IN = 0
 _CROSS_CORRELATION = 1
 _ALIGNMENT_BYTES = 16
@@ -85,41 +76,39 @@ RANKINGS = (3, 1, 2)
 """Modes of heuristics: the decision tree (A), the neural network (B), engines that always work."""
 _MOST_CHOICES = 64
 
-KNOBS: Mapping[int, str] = MappingProxyType(
-    {
-        1: "swizzle",
-        2: "tile_size",
-        4: "edge",
-        11: "multiply",
-        12: "split_k_buf",
-        13: "tile_k",
-        14: "stages",
-        15: "reduction",
-        17: "split_k_slices",
-        18: "index",
-        23: "filter",
-        24: "kernel",
-        25: "workspace",
-        27: "cluster_m",
-        28: "cluster_n",
-        29: "block",
-        30: "occupancy",
-        31: "array",
-        33: "split_columns",
-        34: "tile_rows",
-        35: "tile_columns",
-        36: "load",
-        37: "workgroups",
-        38: "stream_k",
-        39: "split_p_slices",
-        40: "tile_m",
-        41: "tile_n",
-        42: "warps",
-        43: "swap",
-        44: "tma_in",
-        45: "tma_out",
-    }
-)
+KNOBS: Mapping[int, str] = {
+    1: "swizzle",
+    2: "tile_size",
+    4: "edge",
+    11: "multiply",
+    12: "split_k_buf",
+    13: "tile_k",
+    14: "stages",
+    15: "reduction",
+    17: "split_k_slices",
+    18: "index",
+    23: "filter",
+    24: "kernel",
+    25: "workspace",
+    27: "cluster_m",
+    28: "cluster_n",
+    29: "block",
+    30: "occupancy",
+    31: "array",
+    33: "split_columns",
+    34: "tile_rows",
+    35: "tile_columns",
+    36: "load",
+    37: "workgroups",
+    38: "stream_k",
+    39: "split_p_slices",
+    40: "tile_m",
+    41: "tile_n",
+    42: "warps",
+    43: "swap",
+    44: "tma_in",
+    45: "tma_out",
+}
 """cudnnBackendKnobType_t -> its word in an algorithm's name."""
 
 Choices = tuple[tuple[int, int], ...]

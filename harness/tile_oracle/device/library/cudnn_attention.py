@@ -11,7 +11,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from ctypes import c_float, c_int32
-from types import MappingProxyType
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
@@ -31,9 +30,7 @@ _POINTWISE, _POINTWISE_OPERATION, _ATTENTION_OPERATION = 0, 13, 41
 _Q, _K, _V, _OUT, _SCALE = 2800, 2801, 2802, 2803, 2805
 _MASK, _MASK_FROM, _MASK_TO = 2811, 2812, 2813
 """The graph between scores and softmax, and the tensors that it reads and makes."""
-_MODES: Mapping[str, int] = MappingProxyType(
-    {"add": 0, "subtract": 9, "at_least": 303, "index": 501, "select": 601}
-)
+_MODES: Mapping[str, int] = {"add": 0, "subtract": 9, "at_least": 303, "index": 501, "select": 601}
 """cudnnPointwiseMode_t."""
 _OF_QUERIES, _OF_KEYS = 2, 3
 """Axes of the scores."""

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Mapping
 from ctypes import byref, c_int, c_size_t, c_uint8, c_uint64, c_void_p
 from pathlib import Path
-from types import MappingProxyType
 
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.blaslt import BlasLt, Interface, Product, result_of
@@ -22,17 +21,15 @@ from tile_oracle.problem import Problem
 _PREF_WORKSPACE = 1
 _MOST_RANKED = 4096
 _INDEX_BYTES, _DATA_BYTES = 4, 16
-_STATUSES: Mapping[int, str] = MappingProxyType(
-    {
-        1: "HIPBLAS_STATUS_NOT_INITIALIZED",
-        2: "HIPBLAS_STATUS_ALLOC_FAILED",
-        3: "HIPBLAS_STATUS_INVALID_VALUE",
-        5: "HIPBLAS_STATUS_EXECUTION_FAILED",
-        6: "HIPBLAS_STATUS_INTERNAL_ERROR",
-        7: "HIPBLAS_STATUS_NOT_SUPPORTED",
-        8: "HIPBLAS_STATUS_ARCH_MISMATCH",
-    }
-)
+_STATUSES: Mapping[int, str] = {
+    1: "HIPBLAS_STATUS_NOT_INITIALIZED",
+    2: "HIPBLAS_STATUS_ALLOC_FAILED",
+    3: "HIPBLAS_STATUS_INVALID_VALUE",
+    5: "HIPBLAS_STATUS_EXECUTION_FAILED",
+    6: "HIPBLAS_STATUS_INTERNAL_ERROR",
+    7: "HIPBLAS_STATUS_NOT_SUPPORTED",
+    8: "HIPBLAS_STATUS_ARCH_MISMATCH",
+}
 
 
 class _Algorithm(ctypes.Structure):

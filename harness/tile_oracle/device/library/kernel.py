@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -41,24 +40,18 @@ class _Interface:
     """The function that starts a run."""
 
 
-_INTERFACES: Mapping[str, _Interface] = MappingProxyType(
-    {
-        "cublaslt": _Interface(
-            CublasLt, CublasProduct, cublaslt_pool.offers_for, Algorithm.of, "cublasLtMatmul"
-        ),
-        "hipblaslt": _Interface(
-            *(hipblaslt.HipblasLt, hipblaslt.HipProduct, hipblaslt.offers_for, hipblaslt.algorithm_of),
-            "hipblasLtMatmul",
-        ),
-        "cudnn": _Interface(
-            Cudnn, cudnn_pool.graph_of, cudnn_pool.offers_for, of_data, "cudnnBackendExecute"
-        ),
-        "miopen": _Interface(
-            *(miopen.Miopen, miopen.MiopenConvolution, miopen.offers_for, int),
-            "miopenConvolutionImmediate",
-        ),
-    }
-)
+_INTERFACES: Mapping[str, _Interface] = {
+    "cublaslt": _Interface(CublasLt, CublasProduct, cublaslt_pool.offers_for, Algorithm.of, "cublasLtMatmul"),
+    "hipblaslt": _Interface(
+        *(hipblaslt.HipblasLt, hipblaslt.HipProduct, hipblaslt.offers_for, hipblaslt.algorithm_of),
+        "hipblasLtMatmul",
+    ),
+    "cudnn": _Interface(Cudnn, cudnn_pool.graph_of, cudnn_pool.offers_for, of_data, "cudnnBackendExecute"),
+    "miopen": _Interface(
+        *(miopen.Miopen, miopen.MiopenConvolution, miopen.offers_for, int),
+        "miopenConvolutionImmediate",
+    ),
+}
 
 
 class OpenedLibrary:

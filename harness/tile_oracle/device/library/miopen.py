@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_float, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
@@ -19,28 +18,24 @@ from tile_oracle.device.library.calls import Calls, Prepared
 from tile_oracle.libraries.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 from tile_oracle.problem import Problem
 
-_TYPES: Mapping[str, int] = MappingProxyType({"fp16": 0, "fp32": 1, "bf16": 5})
+_TYPES: Mapping[str, int] = {"fp16": 0, "fp32": 1, "bf16": 5}
 _CROSS_CORRELATION = 0
-_STATUSES: Mapping[int, str] = MappingProxyType(
-    {
-        1: "miopenStatusNotInitialized",
-        2: "miopenStatusInvalidValue",
-        3: "miopenStatusBadParm",
-        4: "miopenStatusAllocFailed",
-        5: "miopenStatusInternalError",
-        6: "miopenStatusNotImplemented",
-        7: "miopenStatusUnknownError",
-        8: "miopenStatusUnsupportedOp",
-        10: "miopenStatusVersionMismatch",
-    }
-)
-_DIRECTIONS: Mapping[str, tuple[str, tuple[int, int]]] = MappingProxyType(
-    {
-        "forward": ("miopenConvolutionForward", (1, 0)),
-        "bwd_data": ("miopenConvolutionBackwardData", (0, 1)),
-        "bwd_weight": ("miopenConvolutionBackwardWeights", (1, 0)),
-    }
-)
+_STATUSES: Mapping[int, str] = {
+    1: "miopenStatusNotInitialized",
+    2: "miopenStatusInvalidValue",
+    3: "miopenStatusBadParm",
+    4: "miopenStatusAllocFailed",
+    5: "miopenStatusInternalError",
+    6: "miopenStatusNotImplemented",
+    7: "miopenStatusUnknownError",
+    8: "miopenStatusUnsupportedOp",
+    10: "miopenStatusVersionMismatch",
+}
+_DIRECTIONS: Mapping[str, tuple[str, tuple[int, int]]] = {
+    "forward": ("miopenConvolutionForward", (1, 0)),
+    "bwd_data": ("miopenConvolutionBackwardData", (0, 1)),
+    "bwd_weight": ("miopenConvolutionBackwardWeights", (1, 0)),
+}
 """Direction -> how its functions begin, and the places of their two operands among ours."""
 
 
@@ -56,34 +51,30 @@ class _Solution(ctypes.Structure):
 
 
 _V, _I, _S = c_void_p, c_int, c_size_t
-_OF_DIRECTION: Mapping[str, tuple[Any, ...]] = MappingProxyType(
-    {
-        "GetSolutionCount": (*[_V] * 5, _V),
-        "GetSolution": (*[_V] * 5, _S, _V, _V),
-        "GetSolutionWorkspaceSize": (*[_V] * 5, c_uint64, _V),
-        "CompileSolution": (*[_V] * 5, c_uint64),
-        "Immediate": (*[_V] * 9, _S, c_uint64),
-    }
-)
-_SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
-    {
-        "miopenCreate": (_V,),
-        "miopenSetStream": (_V, _V),
-        "miopenGetVersion": (_V, _V, _V),
-        "miopenCreateTensorDescriptor": (_V,),
-        "miopenSetTensorDescriptor": (_V, _I, _I, _V, _V),
-        "miopenDestroyTensorDescriptor": (_V,),
-        "miopenCreateConvolutionDescriptor": (_V,),
-        "miopenInitConvolutionNdDescriptor": (_V, _I, _V, _V, _V, _I),
-        "miopenSetConvolutionGroupCount": (_V, _I),
-        "miopenDestroyConvolutionDescriptor": (_V,),
-        **{
-            f"{begin}{end}": arguments
-            for begin, _ in _DIRECTIONS.values()
-            for end, arguments in _OF_DIRECTION.items()
-        },
-    }
-)
+_OF_DIRECTION: Mapping[str, tuple[Any, ...]] = {
+    "GetSolutionCount": (*[_V] * 5, _V),
+    "GetSolution": (*[_V] * 5, _S, _V, _V),
+    "GetSolutionWorkspaceSize": (*[_V] * 5, c_uint64, _V),
+    "CompileSolution": (*[_V] * 5, c_uint64),
+    "Immediate": (*[_V] * 9, _S, c_uint64),
+}
+_SIGNATURES: Mapping[str, tuple[Any, ...]] = {
+    "miopenCreate": (_V,),
+    "miopenSetStream": (_V, _V),
+    "miopenGetVersion": (_V, _V, _V),
+    "miopenCreateTensorDescriptor": (_V,),
+    "miopenSetTensorDescriptor": (_V, _I, _I, _V, _V),
+    "miopenDestroyTensorDescriptor": (_V,),
+    "miopenCreateConvolutionDescriptor": (_V,),
+    "miopenInitConvolutionNdDescriptor": (_V, _I, _V, _V, _V, _I),
+    "miopenSetConvolutionGroupCount": (_V, _I),
+    "miopenDestroyConvolutionDescriptor": (_V,),
+    **{
+        f"{begin}{end}": arguments
+        for begin, _ in _DIRECTIONS.values()
+        for end, arguments in _OF_DIRECTION.items()
+    },
+}
 
 
 class Miopen:
