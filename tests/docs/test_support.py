@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -146,17 +147,17 @@ def column(folder: Path, place: Path) -> list[str]:
 
 
 def cells_of_the_page() -> dict[str, list[str]]:
-    """Model -> its cells, in the order of ROWS."""
+    """Model -> its cells, in the order of ROWS. Models with the same cells share a row of the page."""
     section, *_ = PAGE.read_text().partition("## What works for which operation")
     lines = [line for line in section.splitlines() if line.startswith("| ")]
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     head, *rows = table
     assert head == ["model", *ROWS]
-    return {cells[0].strip("`"): cells[1:] for cells in rows}
+    return {name: cells[1:] for cells in rows for name in re.findall(r"`(\w+)`", cells[0])}
 
 
 def test_the_page_has_every_shipped_model() -> None:
-    assert list(cells_of_the_page()) == [folder.name for folder in MODELS]
+    assert sorted(cells_of_the_page()) == [folder.name for folder in MODELS]
 
 
 @pytest.mark.parametrize(

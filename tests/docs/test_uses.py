@@ -106,11 +106,14 @@ def expected(use: str, source: str, op: str) -> str:
 
 
 def table(source: str) -> str:
-    """The table of a source, as the page has it."""
+    """The table of a source, as the page has it: uses with the same cells share a row."""
     ops = COLUMNS[source]
+    uses: dict[tuple[str, ...], list[str]] = {}
+    for use in USES:
+        uses.setdefault(tuple(expected(use, source, op) for op in ops), []).append(use)
     names = {OWN: "one of another package"}
     head = f"| {source} | " + " | ".join(names.get(op, f"`{op}`") for op in ops) + " |"
-    rows = [f"| {use} | " + " | ".join(expected(use, source, op) for op in ops) + " |" for use in USES]
+    rows = [f"| {', '.join(same)} | {' | '.join(cells)} |" for cells, same in uses.items()]
     return "\n".join([head, "|" + "---|" * (len(ops) + 1), *rows])
 
 
