@@ -21,9 +21,8 @@ For everyone who looks up an option. `python -m tools.reference` writes this pag
 
 ## Options of a session
 
-They belong to pytest runs with `--problem-set` or `--oracle`. Each can be spelt `--tile-oracle-NAME`, where
-another plugin has the short name. All but these two can have a default in the project's `pyproject.toml`, in
-the table `[tool.tile-oracle]`: `kernel-set = "tiny"`, `abstain = true`. A TIME is 20ms, 90s, 10m or 2h.
+They belong to pytest runs with `--problem-set` or `--oracle`. All but these two can have a [default in
+pyproject.toml](usage.md#defaults-of-a-project). A TIME is 20ms, 90s, 10m or 2h.
 """
 
 _COMMANDS = """\

@@ -203,15 +203,15 @@ class SessionOptions:
     )
     pairs: Path | None = _option(
         "FILE",
-        "measure only the pairs of this CSV file (columns problem and kernel), such as `tile-oracle "
+        "measure only the pairs of this CSV file (columns problem and kernel), such as `tile-oracle runs "
         "suggest --csv` writes",
         is_path=True,
         recorded=True,
     )
     shard: Shard | None = _option(
         "I/N",
-        "only part I of N of the problems, balanced by expected time, for array jobs; `tile-oracle "
-        "merge` puts the runs together (docs/shards.md)",
+        "only part I of N of the problems, balanced by expected time, for array jobs; `tile-oracle runs "
+        "merge` puts them together (docs/fleet.md)",
         read=lambda option, text: read_shard(text),
     )
     fleet: str | None = _option(
@@ -233,13 +233,11 @@ class SessionOptions:
     kernels: GivenKernels = _option(
         "SOURCES",
         "where the candidates come from, separated by commas: native (the kernels of --kernel-set, the "
-        "default); ck_tile=DIR: the same, of CK Tile; an installed kernel source, NAME or NAME=ARGUMENT; "
-        "kernels written in Triton: a Python file that declares them (tile_oracle.triton), a "
-        "folder that `tile-oracle build --kernels` made, or triton for those that ship; a .json file of "
-        "--kernel-set, such as a list of `tile-oracle pool portfolio`; a folder that `tile-oracle build` "
-        "made of a kernel set (also native=FOLDER); and libraries whose "
-        "algorithms are candidates: on sm_90 cublaslt (GEMM) and cudnn (convolution), on AMD's GPUs "
-        "hipblaslt (GEMM), miopen (convolution); cudnn=PATH says where the library is",
+        "default); ck_tile=DIR: the same, of CK Tile; triton: those that ship; a Python file that declares "
+        "kernels in Triton; a folder of `tile-oracle build`; a .json list of `tile-oracle pool portfolio`; an "
+        "installed kernel source, NAME or NAME=ARGUMENT; a library: on sm_90 cublaslt (GEMM) and cudnn "
+        "(convolution, attention), on AMD's GPUs hipblaslt (GEMM) and miopen (convolution); cudnn=PATH says "
+        "where it is",
         section="Kernels and builds",
         default="",
         recorded=True,
@@ -296,8 +294,8 @@ class SessionOptions:
     )
     first: int | None = _option(
         "N",
-        "compile and measure the N kernels of each problem that the pickers (else a model that fits, or the "
-        "roofline) rank highest before all others, and say how the picks stand among them; then the rest",
+        "measure first the N kernels of each problem that the pickers (else a model that fits, or the roofline) "
+        "rank highest, and say how the picks stand among them; then the rest",
         read=_from(1, 100_000),
         type=int,
     )
@@ -351,7 +349,7 @@ class SessionOptions:
     model: str = _option(
         "MODEL",
         "the model to judge: a folder, a name under models/, a CSV file of picks, auto (for each kind "
-        "of problem the best founded one that can rank the candidates, else vendor or out-of-fold), vendor "
+        "of problem the one that fits best, else vendor or out-of-fold), vendor "
         "(the choice of a library of --kernels), roofline (an analytic model of GEMM, without training), "
         "out-of-fold (predictions of a model cross-validated on this run's own records), a picker of another "
         "maker (docs/pickers.md), or none",
