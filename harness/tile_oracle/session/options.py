@@ -294,8 +294,8 @@ class SessionOptions:
     )
     first: int | None = _option(
         "N",
-        "measure first the N kernels of each problem that the pickers (else a model that fits, or the roofline) "
-        "rank highest, and say how the picks stand among them; then the rest",
+        "measure first the N kernels of each problem that the pickers (else a model that fits, or the "
+        "roofline) rank highest, and say how the picks stand among them; then the rest",
         read=_from(1, 100_000),
         type=int,
     )
