@@ -28,7 +28,7 @@ def test_verify_a_kernel(benchmark: Any, tmp_path: Path) -> None:
         with_code = [one for one in pool_of_kind(kind, ARCH) if gpu_code_refusal(one, ARCH) is None]
         kernels += random.Random(1).sample(with_code, OF_EACH)
     with Builder(ARCH, build_dir=tmp_path, runs_here=False) as builder:
-        texts = [builder._maker.assembly(kernel) for kernel in kernels]
+        texts = [builder.assembly(kernel) for kernel in kernels]
     longest, rounds = 0.0, []
 
     def verify_all() -> None:

@@ -72,13 +72,13 @@ def test_kernels_are_proven_to_wait(builder: Builder, name: str) -> None:
 
 
 def test_a_wait_that_the_compiler_loses_in_a_loop_header_is_found(before: Builder) -> None:
-    report = verify_assembly(before._maker.assembly(KERNELS["gemm"]))
+    report = verify_assembly(before.assembly(KERNELS["gemm"]))
     assert {finding.rule for finding in report.findings} == {"barrier"}
     assert all(finding.cause.startswith("ds_write") for finding in report.findings)
 
 
 def test_a_wait_that_counts_copies_to_lds_is_found(before: Builder) -> None:
-    report = verify_assembly(before._maker.assembly(KERNELS["async"]))
+    report = verify_assembly(before.assembly(KERNELS["async"]))
     assert "lgkmcnt" in {finding.rule for finding in report.findings}
     assert any(finding.cause.startswith("ds_bpermute") for finding in report.findings)
 
@@ -102,7 +102,7 @@ def test_kernels_for_older_gfx9_are_proven_to_wait(arch: str, tmp_path: Path) ->
     kernel = KERNELS["two_buffers"]
     with Builder(arch, build_dir=tmp_path, runs_here=False, verify=NOTE) as builder:
         report = builder.report(kernel)
-        text = builder._maker.assembly(kernel)
+        text = builder.assembly(kernel)
     assert report.target == arch
     assert report.findings == ()
     assert report.incomplete == ()
@@ -117,7 +117,7 @@ def test_a_loop_that_is_unrolled_in_part_is_followed_by_its_counter(builder: Bui
     kernel = parse_kernel_name(
         "grouped_conv_bwd_data_fp32_3d_64x64x128_compv4_intrawave_dsb_wt16x16x16_v4x4x4"
     )
-    text = builder._maker.assembly(kernel)
+    text = builder.assembly(kernel)
     assert "s_cmp_lg_u32 s85, 0" in text
     report = verify_assembly(text)
     assert report.findings == report.not_proven == ()
@@ -129,7 +129,7 @@ def test_each_barrier_is_needed(builder: Builder) -> None:
         "gemm_bf16_rcr_compv4_cshuffle_intrawave_False_False_False_False_16x64x128_1x4x1_16x16x32",
         "gemm_fp16_rrr_compv3_cshuffle_intrawave_False_False_False_False_64x64x128_2x2x1_16x16x32",
     ):
-        lines = builder._maker.assembly(parse_kernel_name(name)).splitlines()
+        lines = builder.assembly(parse_kernel_name(name)).splitlines()
         barriers = [at for at, line in enumerate(lines) if line == "\ts_barrier"]
         assert len(barriers) >= 3
         for at in barriers:
@@ -147,7 +147,7 @@ def test_only_amd_gpus_can_be_verified(tmp_path: Path) -> None:
 def test_a_mistake_is_found(builder: Builder, mutant: Mutant, texts: dict[str, list[str]]) -> None:
     kernel = KERNELS[mutant.kernel]
     if mutant.kernel not in texts:
-        texts[mutant.kernel] = builder._maker.assembly(kernel).splitlines()
+        texts[mutant.kernel] = builder.assembly(kernel).splitlines()
     text = "\n".join(mutant.mutate(texts[mutant.kernel]))
     assert verify_assembly(text).findings
 
@@ -164,7 +164,7 @@ def test_the_command_verifies_a_pool_and_a_file(
     one = f"name == '{KERNELS['gemm'].name}'"
     assert main((*pool, "--kernel-filter", one, "--build-dir", str(builder.cache.folder), "-j", "1")) == 0
     assert "1 kernel verified, 0 with findings" in capsys.readouterr().out
-    text = builder._maker.assembly(KERNELS["gemm"])
+    text = builder.assembly(KERNELS["gemm"])
     file = tmp_path / "kernel.s"
     file.write_text(text, "utf-8")
     assert main(("kernels", "--verify", str(file))) == 0
@@ -227,7 +227,7 @@ def test_a_code_object_has_the_findings_of_its_assembly(before: Builder, name: s
     ) as plain:
         binary = plain.need(kernel).binary
     assert binary is not None
-    said = verify_assembly(before._maker.assembly(kernel))
+    said = verify_assembly(before.assembly(kernel))
     read = verify_parsed(read_assembly(binary.path))
     assert [(one.rule, one.function) for one in read.findings] == [
         (one.rule, one.function) for one in said.findings

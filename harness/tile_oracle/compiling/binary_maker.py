@@ -19,7 +19,6 @@ from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.compiling.source import DEVICE_WORK, device_work_source, source_suffix
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
-from tile_oracle.verify.findings import Report
 
 
 class BinaryMaker:
@@ -48,8 +47,9 @@ class BinaryMaker:
             self._compiler = Compiler(equipment.source, toolchain, equipment.isa, self.cache, timeout_s)
 
     @property
-    def identity(self) -> str:
-        """Hash of everything but the kernel that determines a binary."""
+    def source_identity(self) -> str:
+        """Hash of everything but the kernel that determines a binary. A run is resumed only if it is
+        equal."""
         if self._compiler is not None:
             return self._compiler.identity
         folder = self._equipment.prebuilt
@@ -57,7 +57,10 @@ class BinaryMaker:
         return content_key(asdict(folder.facts))
 
     def source_hash(self, kernel: Kernel) -> str:
-        """The `source_hash` that the kernel's binary has or would have; see `Builder.source_hash`."""
+        """The `source_hash` that the kernel's binary has or would have, without compiling it.
+
+        "" for a kernel that has no code on this architecture, or that is not prebuilt and cannot be compiled.
+        """
         try:
             unit = self._equipment.source.unit(kernel)
         except KernelError:
@@ -67,7 +70,7 @@ class BinaryMaker:
             return binary.source_hash
         return "" if self._compiler is None else self._compiler.key(unit)
 
-    def without_compiler(self, kernel: Kernel) -> BuildResult | tuple[str, str]:
+    def _without_compiler(self, kernel: Kernel) -> BuildResult | tuple[str, str]:
         """The result if no compiler is needed, else (translation unit, cache key).
 
         Raises BuildError when a compiler is needed and there is none.
@@ -91,14 +94,14 @@ class BinaryMaker:
             return self._found(self._compiler, kernel, key, entry)
         return unit, key
 
-    def make(
+    def _make(
         self, kernel: Kernel, unit: str, key: str, began: float, run_fewer: Callable[[], None]
     ) -> BuildResult:
         """Compiles a kernel, unless the cache now has it, or has a log of its failure since `began`.
 
         `began`: seconds since the epoch. `run_fewer` is called when a signal killed the compiler. The caller
         holds the cache's lock on the key. Raises BuildError when the cache cannot be written, and after
-        `stop`.
+        `_stop`.
         """
         compiler = self._compiler
         assert compiler is not None
@@ -127,7 +130,10 @@ class BinaryMaker:
         return self._judged(BuildResult(kernel, "ok", binary, ended.log, ended.seconds, cached=False))
 
     def device_work(self) -> Binary:
-        """The harness's own GPU code; see `Builder.device_work`."""
+        """Returns the harness's own GPU code (kernels/gpu/device_work.hpp), compiling it if necessary.
+
+        Raises BuildError when it cannot be built, and for an architecture that has none.
+        """
         unit = device_work_source(self._arch)
         binary = self._equipment.find_prebuilt(DEVICE_WORK, unit)
         if binary is not None:
@@ -163,18 +169,14 @@ class BinaryMaker:
         )
         return native.device_work()
 
-    def report(self, kernel: Kernel, binary: Binary) -> Report:
-        """The verifier's report on a binary of the kernel. Raises BuildError without its assembly."""
-        return self._verifier.report(kernel, binary, self.assembly)
-
     def assembly(self, kernel: Kernel) -> str:
-        """The kernel's assembly. Raises BuildError when it cannot be produced."""
+        """Compiles a kernel to assembly, without a binary. Raises BuildError when that fails."""
         if self._compiler is None:
             raise BuildError(f"{kernel.name} cannot be verified without the compiler that made it")
         return self._compiler.assembly(kernel)
 
-    def stop(self) -> None:
-        """Kills all running compilers; `make` raises BuildError from now on."""
+    def _stop(self) -> None:
+        """Kills all running compilers; `_make` raises BuildError from now on."""
         if self._compiler is not None:
             self._compiler.stop()
 

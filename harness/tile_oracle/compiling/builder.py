@@ -49,7 +49,7 @@ class _Compile(Job):
         self.locked_since: float | None = None
 
 
-class Builder:
+class Builder(BinaryMaker):
     """Builds kernels for one architecture.
 
     Background threads run compilers as child processes; this process never loads a binary. Results are kept,
@@ -99,9 +99,7 @@ class Builder:
         self.source: KernelSource = found.source
         self.notes: list[str] = found.notes
         """Messages to show to the user once, such as a stale folder."""
-        self._timeout_s = timeout_s
-        self._maker = BinaryMaker(found, build_dir, timeout_s, verifier)
-        self.cache = self._maker.cache
+        super().__init__(found, build_dir, timeout_s, verifier)
         if runs_here and arch == "cpu":
             check_runs_code(self.cache.folder if found.prebuilt is None else found.prebuilt.folder)
         self._queue = JobQueue[_Compile](jobs or max(1, usable_cores() - 1), self._run, self._fail)
@@ -130,7 +128,7 @@ class Builder:
                 future.set_exception(BuildError("the builder is closed"))
                 return future
         try:
-            done = self._maker.without_compiler(kernel)
+            done = self._without_compiler(kernel)
         except BuildError as error:
             future.set_exception(error)
             return future
@@ -162,34 +160,12 @@ class Builder:
         """The submitted kernels that wait for no compiler any more, with or without a binary."""
         return [kernel for kernel, future in list(self._futures.items()) if future.done()]
 
-    def source_hash(self, kernel: Kernel) -> str:
-        """The `source_hash` that the kernel's binary has or would have, without compiling it.
-
-        "" for a kernel that has no code on this architecture, or that is not prebuilt and cannot be compiled.
-        """
-        return self._maker.source_hash(kernel)
-
     def needs_compiler(self, kernel: Kernel) -> bool:
         """Whether the kernel's binary is neither prebuilt nor in the cache, but can be compiled."""
         try:
-            return kernel not in self._futures and not isinstance(
-                self._maker.without_compiler(kernel), BuildResult
-            )
+            return kernel not in self._futures and not isinstance(self._without_compiler(kernel), BuildResult)
         except BuildError:
             return False
-
-    @property
-    def source_identity(self) -> str:
-        """Hash of everything but the kernel that determines a binary. A run is resumed only if it is
-        equal."""
-        return self._maker.identity
-
-    def device_work(self) -> Binary:
-        """Returns the harness's own GPU code (kernels/gpu/device_work.hpp), compiling it if necessary.
-
-        Raises BuildError when it cannot be built, and for an architecture that has none.
-        """
-        return self._maker.device_work()
 
     def describe(self) -> str:
         """Compiler and instruction set on one line."""
@@ -203,11 +179,7 @@ class Builder:
         result = self.need(kernel)
         if result.binary is None:
             raise BuildError(f"{kernel.name} cannot be verified: {compiler_message(result.log)}")
-        return self._maker.report(kernel, result.binary)
-
-    def assembly(self, kernel: Kernel) -> str:
-        """Compiles a kernel to assembly, without a binary. Raises BuildError when that fails."""
-        return self._maker.assembly(kernel)
+        return self._verifier.report(kernel, result.binary, self.assembly)
 
     def stats(self) -> BuildStats:
         """Counters so far. Does not wait for the lock, which is held while a compiler is prepared."""
@@ -218,7 +190,7 @@ class Builder:
         with self._lock:
             self._closed = True
         self._queue.close()
-        self._maker.stop()
+        self._stop()
         self._queue.join()
 
     def __enter__(self) -> Builder:
@@ -238,7 +210,7 @@ class Builder:
                 return False
             # The lock's holder is probably suspended. Two builders are safe: entries are renamed into place.
         with lock or nullcontext():
-            result = self._maker.make(job.kernel, job.unit, job.key, self._began, self._queue.run_fewer)
+            result = self._make(job.kernel, job.unit, job.key, self._began, self._queue.run_fewer)
         self._finish(job, result)
         return True
 
