@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tile_oracle.arch.time_bound import Limits
 from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
-from tile_oracle.device.cpu_data import CpuData, CpuTimed
+from tile_oracle.device.cpu_data import CpuData, TimedSet
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.native_clock import NativeClock, Turns
 from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
@@ -261,7 +261,7 @@ class CpuDevice:
         return self.sample(binary, max(count, runs))
 
     def _time(
-        self, library: _Library, args: Any, timed: CpuTimed, count: int, turns: Turns
+        self, library: _Library, args: Any, timed: TimedSet, count: int, turns: Turns
     ) -> npt.NDArray[np.uint64]:
         began = time.monotonic()
         runs = self._clock.time(library.launch, ctypes.addressof(args), count, turns)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 
 from tile_oracle.device.bounded_rows import BoundedRows, Repeated, outside
+from tile_oracle.device.cpu_data import CheckSet, CpuData, TimedSet
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.stray_values import unwritten
 from tile_oracle.device.turns import whole_turns
@@ -18,51 +19,8 @@ from tile_oracle.problem.number_formats import STORAGE, Array
 _ROUNDS = 4
 
 
-@dataclass(frozen=True)
-class BoundedCheck:
-    """One set of operands. See tile_oracle.device.cpu_data.CpuCheck."""
-
-    name: str
-    where: str
-    inputs: tuple[GuardedBuffer, ...]
-    out: GuardedBuffer
-    problem: Problem
-    bounds: tuple[Array, Array]
-    kind: str = "full"
-
-    @property
-    def count(self) -> int:
-        """Number of values compared: all."""
-        return math.prod(self.problem.operand_shapes[-1])
-
-    def mismatch(self) -> str | None:
-        """What is wrong with the result, or None."""
-        return _mismatch(self.out.view(np.uint8, (self.out.size,)), self.problem, self.bounds)
-
-
-class BoundedTimed:
-    """Random operands, others for every run, at the same addresses."""
-
-    def __init__(self, data: BoundedCpuData) -> None:
-        self._data, self.problem = data, data.problem
-        self._rounds = [data.operands(2 + number, far=False) for number in range(_ROUNDS)]
-        self._bounds: list[tuple[Array, Array] | None] = [None] * _ROUNDS
-        self.inputs = tuple(holding(one, flush=False) for one in self._rounds[0])
-        size = STORAGE[self.problem.result_dtype].itemsize
-        self.out = GuardedBuffer(math.prod(self.problem.operand_shapes[-1]) * size, flush=False)
-        self.turns = whole_turns(self.inputs, self._rounds, self.out, size, data.seed)
-
-    def mismatch(self) -> str | None:
-        """What is wrong with the result that was kept, or None."""
-        state = int(self.turns.kept_states[0])
-        bounds = self._bounds[state]
-        if bounds is None:
-            bounds = self._bounds[state] = self._data.bounds(self._rounds[state])
-        return _mismatch(self.turns.kept, self.problem, bounds)
-
-
-class BoundedCpuData:
-    """See tile_oracle.device.cpu_data.CpuData."""
+class BoundedCpuData(CpuData):
+    """Operands of an operation whose results are right within bounds."""
 
     def __init__(self, problem: Problem, seed: int, rows: BoundedRows) -> None:
         self.problem, self.seed, self._rows = problem, seed, rows
@@ -70,7 +28,6 @@ class BoundedCpuData:
             self._set("usual values", self.operands(0, far=False), flush=True),
             self._set("values of all sizes", self.operands(1, far=True), flush=False),
         ]
-        self._timed: BoundedTimed | None = None
 
     def operands(self, number: int, *, far: bool) -> list[Array]:
         """Operands of a set in their storage format."""
@@ -88,24 +45,28 @@ class BoundedCpuData:
         with np.errstate(invalid="ignore"):  # infinities and NaN
             return self._rows.bounds(self.problem, first, others, np.arange(rows))
 
-    def _set(self, name: str, operands: list[Array], *, flush: bool) -> BoundedCheck:
+    def _set(self, name: str, operands: list[Array], *, flush: bool) -> CheckSet:
         inputs = tuple(holding(one, flush=flush, skew=0 if flush else one.itemsize) for one in operands)
-        size = STORAGE[self.problem.result_dtype].itemsize
-        values = math.prod(self.problem.operand_shapes[-1])
-        out = GuardedBuffer(values * size, flush=flush, skew=0 if flush else size)
-        where = "before a guard page" if flush else "skewed"
-        return BoundedCheck(name, where, inputs, out, self.problem, self.bounds(operands))
+        problem, size = self.problem, STORAGE[self.problem.result_dtype].itemsize
+        count = math.prod(problem.operand_shapes[-1])
+        out = GuardedBuffer(count * size, flush=flush, skew=0 if flush else size)
+        stored = out.view(np.uint8, (out.size,))
+        mismatch = partial(_mismatch, stored, problem, self.bounds(operands))
+        return CheckSet(name, "before a guard page" if flush else "skewed", inputs, out, mismatch, count)
 
-    @property
-    def timed(self) -> BoundedTimed:
-        """The operands that runs are timed with."""
-        if self._timed is None:
-            self._timed = BoundedTimed(self)
-        return self._timed
+    def _timed_set(self) -> TimedSet:
+        """Make random operands, others for every run, at the same addresses."""
+        problem, size = self.problem, STORAGE[self.problem.result_dtype].itemsize
+        rounds = [self.operands(2 + number, far=False) for number in range(_ROUNDS)]
+        inputs = tuple(holding(one, flush=False) for one in rounds[0])
+        out = GuardedBuffer(math.prod(problem.operand_shapes[-1]) * size, flush=False)
+        turns = whole_turns(inputs, rounds, out, size, self.seed)
+        bounds = cache(lambda state: self.bounds(rounds[state]))
 
-    def inputs(self) -> list[tuple[int, int]]:
-        """Address and size (bytes) of all operands that no run may change."""
-        return [(buffer.address, buffer.size) for one in self.sets for buffer in one.inputs]
+        def mismatch() -> str | None:
+            return _mismatch(turns.kept, problem, bounds(int(turns.kept_states[0])))
+
+        return TimedSet(problem, inputs, out, turns, mismatch)
 
 
 def _mismatch(out: Array, problem: Problem, bounds: tuple[Array, Array]) -> str | None:

@@ -10,9 +10,10 @@ timing          at a 64-byte boundary
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
 
 import numpy as np
 import numpy.ma  # np.unique imports it in its first call: a kernel may have changed the root by then
@@ -39,101 +40,63 @@ from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
 
 FLUSH = "before a guard page"
 SKEWED = "one element beyond a 64-byte boundary"
-ALIGNED = "at 64-byte boundaries"
 
 _WHOLE_FLOPS = 1e8
 """Up to this size the results of the other sets are compared in full, above it at some points, which suffice
 to show the faults that these sets look for."""
 
 
-class CpuCheck(Protocol):
-    """One set of data that every kernel is checked with."""
+@dataclass(frozen=True)
+class CheckSet:
+    """One set of data that every kernel is checked with. name: of the pattern of values.
 
-    @property
-    def name(self) -> str:
-        """Name of the pattern of values."""
+    where: their placement in memory. mismatch: how the content of `out` differs from the expected result, or
+    None. count: number of values compared. kind: how, the column `check` of records.
+    """
 
-    @property
-    def where(self) -> str:
-        """Their placement in memory."""
-
-    @property
-    def inputs(self) -> Sequence[GuardedBuffer]:
-        """The operands."""
-
-    @property
-    def out(self) -> GuardedBuffer:
-        """Buffer for the result."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of comparison: the column `check` of records."""
-
-    @property
-    def count(self) -> int:
-        """Number of values compared."""
-
-    def mismatch(self) -> str | None:
-        """How the content of `out` differs from the expected result, or None."""
-
-
-class CpuTimed(Protocol):
-    """The data that kernels are timed on."""
-
-    @property
-    def problem(self) -> Problem: ...
-    @property
-    def inputs(self) -> Sequence[GuardedBuffer]: ...
-    @property
-    def out(self) -> GuardedBuffer: ...
-    @property
-    def turns(self) -> OperandTurns:
-        """What changes before each run, and the output that was kept."""
-
-    def mismatch(self) -> str | None:
-        """How the output that was kept differs from what its run's operands give, or None."""
-
-
-class CpuData(Protocol):
-    """All data of one problem."""
-
-    @property
-    def sets(self) -> Sequence[CpuCheck]: ...
-    @property
-    def timed(self) -> CpuTimed: ...
-    def inputs(self) -> list[tuple[int, int]]:
-        """Address and bytes of the inputs that never change."""
+    name: str
+    where: str
+    inputs: Sequence[GuardedBuffer]
+    out: GuardedBuffer
+    mismatch: Callable[[], str | None]
+    count: int
+    kind: str = "full"
 
 
 @dataclass(frozen=True)
-class CheckSet:
-    """Operands, a buffer for the result, and the expected result."""
+class TimedSet:
+    """The data that kernels are timed on. turns: what changes before each run, and the output that was kept.
 
-    pattern: Pattern
-    where: str
-    inputs: tuple[GuardedBuffer, GuardedBuffer]
+    mismatch: how that output differs from what its run's operands give, or None.
+    """
+
+    problem: Problem
+    inputs: Sequence[GuardedBuffer]
     out: GuardedBuffer
-    expected: Expectation | ProductCheck
-    comparison: Comparison
-
-    @property
-    def name(self) -> str:
-        return self.pattern.name
-
-    @property
-    def kind(self) -> str:
-        return self.expected.kind
-
-    @property
-    def count(self) -> int:
-        return self.expected.count
-
-    def mismatch(self) -> str | None:
-        return self.comparison.mismatch()
+    turns: OperandTurns
+    mismatch: Callable[[], str | None]
 
 
-class ProblemData:
-    """All data of a problem. Timing data are made when the first kernel has passed its check.
+class CpuData(ABC):
+    """All data of one problem."""
+
+    sets: Sequence[CheckSet]
+
+    @cached_property
+    def timed(self) -> TimedSet:
+        """The timing data, made when the first kernel has passed its check."""
+        return self._timed_set()
+
+    @abstractmethod
+    def _timed_set(self) -> TimedSet: ...
+
+    def inputs(self) -> list[tuple[int, int]]:
+        """Return address and bytes of the inputs that never change. Timing inputs change for every run."""
+        return [(one.address, one.size) for checked in self.sets for one in checked.inputs]
+
+
+class ProblemData(CpuData):
+    """All data of a sum of products.
 
     The first set's result is compared in full, or by products where that would take too long. The results of
     the other sets are compared in full or at points.
@@ -153,7 +116,8 @@ class ProblemData:
             if small
             else product_check(problem, *integers, seed, self._exponents)
         )
-        self.sets = [self._set(first, integers, expected, FLUSH)]
+        self._expected = expected
+        sets = [self._set(first, integers, expected, FLUSH)]
         quick = problem.flops <= _WHOLE_FLOPS
         for pattern in (*mantissa(problem), not_finite(problem)):
             integers = operands(problem, pattern, seed)
@@ -161,8 +125,8 @@ class ProblemData:
                 integers = _with_spoilt(problem, integers, seed)
             with np.errstate(invalid="ignore"):  # infinities of both signs
                 expected = expectation(problem, *integers, seed, pattern.result_scale, quick, self._exponents)
-            self.sets.append(self._set(pattern, integers, expected, SKEWED))
-        self._timed: TimedData | None = None
+            sets.append(self._set(pattern, integers, expected, SKEWED))
+        self.sets = sets
 
     def _set(
         self,
@@ -180,23 +144,40 @@ class ProblemData:
         out = GuardedBuffer(self.out_bytes, flush=flush, skew=0 if flush else self.storage.itemsize)
         values = out.view(self.storage, (out.size // self.storage.itemsize,))
         comparison = Comparison(self.problem, values, expected, numbers=pattern.name != NOT_FINITE)
-        return CheckSet(pattern, where, (first, second), out, expected, comparison)
+        given = (expected.count, expected.kind)
+        return CheckSet(pattern.name, where, (first, second), out, comparison.mismatch, *given)
 
-    def inputs(self) -> list[tuple[int, int]]:
-        """Addresses and sizes of the inputs that never change. Timing inputs change for every run."""
-        return [(one.address, one.size) for checked in self.sets for one in checked.inputs]
+    def _timed_set(self) -> TimedSet:
+        """Copy the first check's operands to another place, to get other signs for every run.
 
-    @property
-    def timed(self) -> TimedData:
-        if self._timed is None:
-            checked = self.sets[0]
-            storage = STORAGE[self.problem.dtype]
-            first, second = (
-                buffer.view(storage, shape)
-                for buffer, shape in zip(checked.inputs, self.problem.operand_shapes, strict=False)
+        Which rows, columns and depths are negative (tile_oracle.device.factors) is drawn for each run. So no
+        earlier result is correct, and no correct result was in memory before the run.
+        """
+        problem, storage = self.problem, STORAGE[self.problem.dtype]
+        inputs = [
+            holding(buffer.view(storage, shape), flush=False)
+            for buffer, shape in zip(self.sets[0].inputs, problem.operand_shapes, strict=False)
+        ]
+        out = GuardedBuffer(self.out_bytes, flush=False)
+        axes, random = factor_axes(problem), np.random.default_rng((self._seed, 4))
+        (row_count, depths), (column_count, _) = axes.first.sizes, axes.second.sizes
+        rows, columns, inner = (signs(random, count) for count in (row_count, column_count, depths))
+        turnings = [
+            sign_turning(buffer, storage.itemsize, axes[number], [(number, own), (2, inner)])
+            for number, (buffer, own) in enumerate(zip(inputs, (rows, columns), strict=True))
+        ]
+        turns = OperandTurns(turnings, 3, STATES, out, self.storage.itemsize, self._seed)
+        comparison = Comparison(problem, turns.kept.view(self.storage), self._expected)
+
+        def mismatch() -> str | None:
+            row, column, _ = turns.kept_states.tolist()
+            negative = (
+                rows[row : row + row_count] ^ rows[:row_count],
+                columns[column : column + column_count] ^ columns[:column_count],
             )
-            self._timed = TimedData(self.problem, first, second, checked.expected, self._seed)
-        return self._timed
+            return comparison.mismatch(negative)
+
+        return TimedSet(problem, inputs, out, turns, mismatch)
 
 
 def _with_spoilt(problem: Problem, integers: tuple[Integers, Integers], seed: int) -> tuple[Array, Array]:
@@ -211,48 +192,6 @@ def _with_spoilt(problem: Problem, integers: tuple[Integers, Integers], seed: in
 def _stored(problem: Problem, pattern: Pattern, integers: Integers, number: int, powers: Exponents) -> Array:
     values = integers * np.float32(pattern.scale)
     return encode(powers.scaled(factor_axes(problem), number, values), problem.dtype)
-
-
-class TimedData:
-    """Timing data: the first check's operands at another place in memory, with other signs for every run.
-
-    Which rows, columns and depths are negative (tile_oracle.device.factors) is drawn for each run. So no
-    earlier result is correct, and no correct result was in memory before the run.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        first: Array,
-        second: Array,
-        expected: Expectation | ProductCheck,
-        seed: int,
-    ) -> None:
-        self.problem = problem
-        self.expected = expected
-        self.inputs = (holding(first, flush=False), holding(second, flush=False))
-        size = STORAGE[problem.result_dtype].itemsize
-        self.out = GuardedBuffer(math.prod(problem.operand_shapes[2]) * size, flush=False)
-        axes, random = factor_axes(problem), np.random.default_rng((seed, 4))
-        (self._rows, depths), (self._columns, _) = axes.first.sizes, axes.second.sizes
-        self._signs = [signs(random, count) for count in (self._rows, self._columns, depths)]
-        turnings = [
-            sign_turning(
-                buffer, first.itemsize, axes[number], [(number, self._signs[number]), (2, self._signs[2])]
-            )
-            for number, buffer in enumerate(self.inputs)
-        ]
-        self.turns = OperandTurns(turnings, 3, STATES, self.out, size, seed)
-        self._comparison = Comparison(problem, self.turns.kept.view(STORAGE[problem.result_dtype]), expected)
-
-    def mismatch(self) -> str | None:
-        rows, columns, _ = self._signs
-        row, column, _ = self.turns.kept_states.tolist()
-        negative = (
-            rows[row : row + self._rows] ^ rows[: self._rows],
-            columns[column : column + self._columns] ^ columns[: self._columns],
-        )
-        return self._comparison.mismatch(negative)
 
 
 class Comparison:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from row_softmax_operation.problem import SoftmaxProblem
+from tile_oracle.device.cpu_data import CheckSet, CpuData, TimedSet
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.stray_values import unwritten
 from tile_oracle.device.turns import whole_turns
@@ -44,61 +45,34 @@ def mismatch(out: Values, wanted: npt.NDArray[np.float64]) -> str | None:
     return f"{wrong.sum():,} of {out.size:,} values wrong, at ({row}, {column}) got {out[row, column]:g}"
 
 
-@dataclass(frozen=True)
-class SoftmaxCheck:
-    name: str
-    where: str
-    inputs: tuple[GuardedBuffer]
-    out: GuardedBuffer
-    values: Values
-    kind: str = "full"
-
-    @property
-    def count(self) -> int:
-        return int(self.values.size)
-
-    def mismatch(self) -> str | None:
-        return mismatch(self.out.view(np.float32, self.values.shape), reference(self.values))
-
-
-class SoftmaxTimed:
-    """Random rows, others for every run."""
-
-    def __init__(self, problem: SoftmaxProblem, seed: int) -> None:
-        self.problem = problem
-        self._rounds = [_random(problem, seed + number) for number in range(_ROUNDS)]
-        self.inputs = (holding(self._rounds[0], flush=False),)
-        self.out = GuardedBuffer(self._rounds[0].nbytes, flush=False)
-        self.turns = whole_turns(self.inputs, [(one,) for one in self._rounds], self.out, 4, seed)
-
-    def mismatch(self) -> str | None:
-        values = self._rounds[self.turns.kept_states[0]]
-        return mismatch(self.turns.kept.view(np.float32).reshape(values.shape), reference(values))
-
-
-class SoftmaxData:
+class SoftmaxData(CpuData):
     def __init__(self, problem: SoftmaxProblem, seed: int) -> None:
         self._problem, self._seed = problem, seed
         self.sets = [
             self._set("random rows", _random(problem, seed), flush=True),
             self._set("rows far from zero", _random(problem, seed + 1) * 20 + 1000, flush=False),
         ]
-        self._timed: SoftmaxTimed | None = None
 
-    def _set(self, name: str, values: Values, *, flush: bool) -> SoftmaxCheck:
+    def _set(self, name: str, values: Values, *, flush: bool) -> CheckSet:
         skew = 0 if flush else 4
         inputs = (holding(values, flush=flush, skew=skew),)
         out = GuardedBuffer(values.nbytes, flush=flush, skew=skew)
-        return SoftmaxCheck(name, "before a guard page" if flush else "skewed", inputs, out, values)
+        compare = partial(mismatch, out.view(np.float32, values.shape), reference(values))
+        where = "before a guard page" if flush else "skewed"
+        return CheckSet(name, where, inputs, out, compare, int(values.size))
 
-    @property
-    def timed(self) -> SoftmaxTimed:
-        if self._timed is None:
-            self._timed = SoftmaxTimed(self._problem, self._seed + 2)
-        return self._timed
+    def _timed_set(self) -> TimedSet:
+        """Random rows, others for every run."""
+        rounds = [_random(self._problem, self._seed + 2 + number) for number in range(_ROUNDS)]
+        inputs = (holding(rounds[0], flush=False),)
+        out = GuardedBuffer(rounds[0].nbytes, flush=False)
+        turns = whole_turns(inputs, [(one,) for one in rounds], out, 4, self._seed)
 
-    def inputs(self) -> list[tuple[int, int]]:
-        return [(one.inputs[0].address, one.inputs[0].size) for one in self.sets]
+        def compare() -> str | None:
+            values = rounds[turns.kept_states[0]]
+            return mismatch(turns.kept.view(np.float32).reshape(values.shape), reference(values))
+
+        return TimedSet(self._problem, inputs, out, turns, compare)
 
 
 def _random(problem: SoftmaxProblem, seed: int) -> Values:
