@@ -63,7 +63,8 @@ class ProblemView:
     """A problem of one kind: the parts that all operations have. An operation's descriptor names its own.
 
     arch: the architecture that kernels are compiled for. compute_units: of the device, an expression.
-    result_dtype: the data type of the result.
+    result_dtype: the data type of the result. configuration: the values of the configuration that arguments,
+    grids and constraints are asked for, {} while configurations are made.
     """
 
     op: ClassVar[str]
@@ -74,12 +75,13 @@ class ProblemView:
 
     def __init__(self, kind: Kind, arch: str) -> None:
         self.kind, self.arch = kind, arch
+        self.configuration: Mapping[str, Any] = {}
         self.compute_units: Expression = number(COMPUTE_UNITS)
         self.dtype = kind.dtype
         self.result_dtype = "fp16" if kind.dtype == "fp8" else kind.dtype
 
     def __getattr__(self, name: str) -> Any:
-        has = ", ".join(sorted(one for one in vars(self) if one not in ("kind", "arch")))
+        has = ", ".join(sorted(one for one in vars(self) if one not in ("kind", "arch", "configuration")))
         raise AttributeError(f"{self.op} has no {name}{not_said(self.op, name)}; it has {has}, workspace()")
 
     @classmethod

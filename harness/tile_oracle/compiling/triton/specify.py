@@ -176,6 +176,7 @@ class Specifier:
         if "ir_override" in options:
             self._leave_out("ir_override is not supported")
             return None
+        view.configuration = values
         kernel = NamedKernel(view.kind, SOURCE, self.function, tuple(_named(values, options)))
         meta, arguments = self._arguments(self.jit, self._declared.main, view, values, options)
         constraints = self._constraints(view, meta)

@@ -1,0 +1,1 @@
+"""One product of a mixture of experts: every token by the weights of the experts that it is routed to."""

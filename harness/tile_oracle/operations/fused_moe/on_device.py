@@ -1,0 +1,158 @@
+"""Products of experts in a worker process: operands whose sums are exact, results, and calls.
+
+docs/fused_moe.md derives the sizes. Operands are integers times a power of two for each row, so small that
+every sum of products is an integer below 2^24, which fp32 holds exactly in whatever order it is added up.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.device.bounded_rows import Repeated, Rows
+from tile_oracle.device.cpu_bounded import BoundedCpuData
+from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
+from tile_oracle.device.gpu_work import DeviceWork
+from tile_oracle.device.guarded_memory import GuardedBuffer
+from tile_oracle.device.runtime.driver import Driver
+from tile_oracle.operations.fused_moe.problem import BLOCKS, FusedMoeProblem
+from tile_oracle.operations.fused_moe.routing import routing_array, shuffled
+from tile_oracle.problem.number_formats import Array, decode, encode
+
+_MOST_A, _MOST_B = 255, 4
+"""Largest integers: full significands of A, and with `problem.MOST_EXTENT` products sums below 2^24."""
+_POWERS, _WEIGHTS = (-4, 2), (-3, 3)
+"""Exponents of the factors of rows of A and B, and of the weights of pairs."""
+_MOST_VALUES = 1 << 23
+"""Larger weights of experts repeat rows; no two experts have the same."""
+_PERIOD, _SAMPLE = 251, 64
+"""After how many tokens, a prime number, those of a GPU repeat, and how many are computed for timed runs."""
+
+Integers = npt.NDArray[np.int32]
+
+
+class _Args(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("a", "b", "routing", "weights", "out", "workspace")),
+        *((name, ctypes.c_int64) for name in ("pairs", "pairs_of_row", "N", "K")),
+        ("lists", ctypes.c_int64 * 3 * len(BLOCKS)),
+    )
+
+
+def _integers(random: np.random.Generator, ends: tuple[int, int], shape: int | tuple[int, ...]) -> Integers:
+    return random.integers(ends[0], ends[1] + 1, shape, dtype=np.int32)
+
+
+def _signs(random: np.random.Generator, rows: int) -> Integers:
+    return 2 * _integers(random, (0, 1), (rows, 1)) - 1
+
+
+def _stored(random: np.random.Generator, values: Integers, dtype: str) -> Array:
+    powers = _integers(random, _POWERS, (len(values), 1))
+    return encode(np.ldexp(values.astype(np.float32), powers), dtype)
+
+
+def _different_rows(problem: FusedMoeProblem) -> int:
+    """How many rows of B are made: all, or a number that has no divisor in common with N, so that rows of
+    different experts differ."""
+    rows = problem.experts * problem.N
+    if rows * problem.K > _MOST_VALUES:
+        rows = _MOST_VALUES // problem.K
+        while math.gcd(rows, problem.N) > 1:
+            rows -= 1
+    return rows
+
+
+class FusedMoeInWorker:
+    """See OnDevice, OnGpu and BoundedRows. A row is a token's; its bounds are equal: results are exact."""
+
+    def cpu_data(self, problem: FusedMoeProblem, seed: int) -> BoundedCpuData:
+        """Operands and results for the target cpu."""
+        return BoundedCpuData(problem, seed, self)
+
+    def gpu_data(
+        self, driver: Driver, work: DeviceWork, problem: FusedMoeProblem, seed: int
+    ) -> BoundedData:
+        """A problem's operands and results on a GPU."""
+        return BoundedData(driver, work, problem, seed, self)
+
+    def gpu_memory_bytes(self, problem: FusedMoeProblem) -> int:
+        """Device memory that `gpu_data` needs."""
+        return bounded_memory_bytes(problem)
+
+    def first(
+        self, problem: FusedMoeProblem, random: np.random.Generator, rows: int, *, far: bool
+    ) -> Array:
+        """A: uniform integers; far: a row's have one sign and are large, and its second half repeats."""
+        shape = (rows * problem.rows_of_a, problem.K)
+        if far:
+            half = problem.K // 2
+            values = _integers(random, (_MOST_A // 2 + 1, _MOST_A), shape) * _signs(random, shape[0])
+            values[:, half : 2 * half] = values[:, :half]
+        else:
+            values = _integers(random, (-_MOST_A, _MOST_A), shape)
+        return _stored(random, values, problem.dtype).reshape(rows, -1)
+
+    def others(
+        self, problem: FusedMoeProblem, random: np.random.Generator, rows: int | None, *, far: bool
+    ) -> list[Repeated]:
+        """B, the routing, and the weights of pairs; far: B's second half is that of the first with the
+        opposite sign up to -1, 0 or 1, so that sums cancel."""
+        _, b, routing, *weights, _ = problem.operand_shapes
+        shape, period = (_different_rows(problem), problem.K), min(rows or problem.tokens, problem.tokens)
+        values = _integers(random, (-_MOST_B, _MOST_B), shape)
+        if far:
+            half = problem.K // 2
+            values[:, :half] = _integers(random, (2, _MOST_B - 1), (shape[0], half)) * _signs(random, shape[0])
+            values[:, half : 2 * half] = _integers(random, (-1, 1), (shape[0], half)) - values[:, :half]
+        array = routing_array(problem, shuffled(problem, random, period))
+        made = [Repeated(_stored(random, values, problem.dtype), b), Repeated(array, routing)]
+        for one in weights:
+            powers = _integers(random, _WEIGHTS, (period, problem.topk))
+            made.append(Repeated(np.ldexp(np.float32(1), powers), one))
+        return made
+
+    def bounds(
+        self, problem: FusedMoeProblem, first: Array, others: Sequence[Repeated], rows: Rows
+    ) -> tuple[Array, Array]:
+        """The exact values of some tokens' rows, rounded once, as both bounds."""
+        b, routing, *weights = others
+        different = _different_rows(problem)
+        a = decode(first, problem.dtype).reshape(len(rows), problem.rows_of_a, problem.K)
+        of_b = decode(b.values.reshape(-1, problem.K)[:different], problem.dtype)
+        chosen = routing.values.reshape(-1)[: problem.pairs].reshape(-1, problem.topk)[rows]
+        exact = np.empty((len(rows), problem.topk, problem.N), np.float32)
+        for place in range(problem.topk):
+            products = a[:, place % problem.rows_of_a] @ of_b.T
+            columns = chosen[:, place, None].astype(np.int64) * problem.N + np.arange(problem.N)
+            exact[:, place] = np.take_along_axis(products, columns % different, axis=1)
+        if weights:
+            exact *= weights[0].whole()[rows][:, :, None]
+        stored = encode(exact.reshape(len(rows), -1), problem.result_dtype)
+        return stored, stored
+
+    def period(self, problem: FusedMoeProblem) -> int:
+        """A prime number of tokens, so that a kernel that reads another one is seen."""
+        return _PERIOD
+
+    def sample(self, problem: FusedMoeProblem) -> int:
+        """The number of tokens whose values are computed for timed runs."""
+        return _SAMPLE
+
+    def cpu_arguments(
+        self, problem: FusedMoeProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
+    ) -> ctypes.Structure:
+        """The argument of `to_launch`."""
+        a, b, routing, *weights = (one.address for one in operands)
+        numbers = (problem.pairs, problem.topk // problem.rows_of_a, problem.N, problem.K)
+        args = _Args(a, b, routing, weights[0] if weights else None, out.address, None, *numbers)
+        for place, size in enumerate(BLOCKS):
+            args.lists[place][:] = problem.lists[size]
+        return args
+
+
+WORKER = FusedMoeInWorker()

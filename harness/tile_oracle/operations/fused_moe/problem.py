@@ -1,0 +1,142 @@
+"""The gate-up or down product of a mixture of experts, with tokens sorted by experts before."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self
+
+from tile_oracle.errors import ProblemError
+from tile_oracle.problem.fields import FlatProblem
+
+DTYPES = ("bf16",)
+PRODUCTS = ("gate_up", "down")
+BLOCKS = (16, 32, 64, 128, 256)
+"""The numbers of rows, BLOCK_SIZE_M, that experts' tokens are padded to multiples of."""
+MOST_EXTENT = 16_384
+"""The largest hidden or intermediate size: sums of so many products are exact in fp32 in every order."""
+_ALIGNED = 4
+"""Elements of 16 bytes: each list begins at a multiple of it."""
+_N = "([0-9]{1,10})"
+_ID = re.compile(
+    f"fused_moe-(bf16)-(gate_up|down)-t{_N}-e{_N}-k{_N}-h{_N}-i{_N}(?:-zipf{_N})?(?:-hot{_N})?(?:-s{_N})?"
+)
+
+
+@dataclass(frozen=True)
+class FusedMoeProblem(FlatProblem):
+    """One product. Raises ProblemError for values out of range.
+
+    Each of `tokens` is routed to `topk` different of `experts`: a pair of token and expert has a row of the
+    result. gate_up: rows of A (tokens, hidden) by the experts' weights B (experts, 2 intermediate, hidden).
+    down: rows of A (tokens, topk, intermediate), one for each pair, by B (experts, hidden, intermediate),
+    times the pair's routing weight. hidden, intermediate: sizes of the layer on one device.
+    zipf: hundredths of the exponent of Zipf's law by which experts are chosen, 0 for a uniform choice.
+    hot: percent of the tokens that choose one certain expert besides. routing_seed: of the random choice.
+    """
+
+    dtype: str
+    product: str
+    tokens: int
+    experts: int
+    topk: int
+    hidden: int
+    intermediate: int
+    zipf: int = 0
+    hot: int = 0
+    routing_seed: int = 0
+
+    op: ClassVar[str] = "fused_moe"
+
+    def __post_init__(self) -> None:
+        self._require("dtype", DTYPES)
+        self._require("product", PRODUCTS)
+        self._require_integers(("tokens",), most=1 << 20)
+        self._require_integers(("experts",), most=4096)
+        self._require_integers(("topk",), most=self.experts)
+        self._require_integers(("hidden", "intermediate"), most=MOST_EXTENT)
+        self._require_integers(("zipf",), least=0, most=1000)
+        self._require_integers(("hot",), least=0, most=100)
+        self._require_integers(("routing_seed",), least=0)
+        self._require_size()
+
+    @cached_property
+    def id(self) -> str:
+        """`fused_moe-bf16-gate_up-t64-e8-k2-h4096-i14336-zipf100`; what is 0 of the routing is left out."""
+        routing = {"zipf": self.zipf, "hot": self.hot, "s": self.routing_seed}
+        told = "".join(f"-{name}{value}" for name, value in routing.items() if value)
+        sizes = f"t{self.tokens}-e{self.experts}-k{self.topk}-h{self.hidden}-i{self.intermediate}"
+        return f"{self.op}-{self.dtype}-{self.product}-{sizes}{told}"
+
+    @classmethod
+    def from_id(cls, text: str) -> Self:
+        """The inverse of `id`. Raises ProblemError."""
+        match = _ID.fullmatch(text)
+        numbers = () if match is None else (int(one or 0) for one in match.groups()[2:])
+        problem = None if match is None else cls(match[1], match[2], *numbers)
+        if problem is None or problem.id != text:
+            raise ProblemError(
+                f"{text!r} is not the id of a product of experts; one looks like "
+                "fused_moe-bf16-gate_up-t64-e8-k2-h4096-i14336-zipf100"
+            )
+        return problem
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a token and an expert of it: the rows of the product."""
+        return self.tokens * self.topk
+
+    @property
+    def N(self) -> int:
+        """Columns of the product."""
+        return self.hidden if self.product == "down" else 2 * self.intermediate
+
+    @property
+    def K(self) -> int:
+        """Depth of the product."""
+        return self.intermediate if self.product == "down" else self.hidden
+
+    @property
+    def rows_of_a(self) -> int:
+        """Rows of A of one token."""
+        return self.topk if self.product == "down" else 1
+
+    def blocks(self, size: int) -> int:
+        """The most blocks of `size` rows that all pairs fill, when each expert's rows are padded."""
+        return -(-min(self.pairs * size, self.pairs + self.experts * (size - 1)) // size)
+
+    @cached_property
+    def lists(self) -> Mapping[int, tuple[int, int, int]]:
+        """Size of a block -> where in the routing array the number of padded rows, the blocks' experts and
+        the sorted pairs begin. Before all are the experts of each token; key 0 has the array's length."""
+        places, end = {}, _aligned(self.pairs)
+        for size in BLOCKS:
+            experts, sorted_pairs = end + _ALIGNED, end + _ALIGNED + _aligned(self.blocks(size))
+            places[size] = (end, experts, sorted_pairs)
+            end = sorted_pairs + _aligned(self.blocks(size) * size)
+        return {**places, 0: (end, end, end)}
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """A and the result with a row a token, B, the routing array, and the weights of pairs (`down`)."""
+        weights = ((self.tokens, self.topk),) if self.product == "down" else ()
+        b, routing = (self.experts, self.N, self.K), (self.lists[0][0],)
+        return ((self.tokens, self.rows_of_a * self.K), b, routing, *weights, (self.tokens, self.topk * self.N))
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes of operands and result, each moved once, as if every expert had tokens."""
+        a, b, *numbers, result = map(math.prod, self.operand_shapes)
+        return 2 * (a + b + result) + 4 * sum(numbers)
+
+    @cached_property
+    def flops(self) -> int:
+        """2 pairs N K; padding counts nothing."""
+        return 2 * self.pairs * self.N * self.K
+
+
+def _aligned(count: int) -> int:
+    return -(-count // _ALIGNED) * _ALIGNED
