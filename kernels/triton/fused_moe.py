@@ -126,9 +126,7 @@ def configurations(p: FusedMoeView, of_hopper, of_hopper_swapped, of_cdna):
         groups = ((of_cdna, {"SWAPPED": False, "matrix_instr_nonkdim": 16}),)
     else:
         groups = ((of_hopper, {"SWAPPED": False}), (of_hopper_swapped, {"SWAPPED": True}))
-    return [
-        dict(zip(NAMES, values, strict=False)) | more for group, more in groups for values in group
-    ]
+    return [dict(zip(NAMES, values, strict=False)) | more for group, more in groups for values in group]
 
 
 def near(p: FusedMoeView, meta):

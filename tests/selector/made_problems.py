@@ -8,6 +8,7 @@ import numpy as np
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.operations.attention.problem import AttentionProblem
+from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.operations.scaled_gemm.problem import ScaledGemmProblem
@@ -57,6 +58,15 @@ def _scaled(kind: Kind, random: np.random.Generator) -> Problem:
     return ScaledGemmProblem(kind.dtype, str(kind.words["scale"]), m, n, k)
 
 
+def _experts(kind: Kind, random: np.random.Generator) -> Problem:
+    tokens, hidden, intermediate = (int(2 ** random.uniform(0, 13)) for _ in range(3))
+    experts = int(random.choice([4, 8, 60, 128, 384]))
+    return FusedMoeProblem(
+        kind.dtype, str(kind.words["product"]), tokens, experts, int(random.choice([1, 2, 4])), hidden,
+        intermediate, int(random.choice([0, 100])), int(random.choice([0, 50, 100])),
+    )  # fmt: skip
+
+
 def _attention(kind: Kind, random: np.random.Generator) -> Problem:
     keys = int(2 ** random.uniform(0, 14))
     heads = int(random.choice([1, 2, 4, 8]))
@@ -67,4 +77,9 @@ def _attention(kind: Kind, random: np.random.Generator) -> Problem:
     )  # fmt: skip
 
 
-_MAKERS = {GemmProblem.op: _gemm, AttentionProblem.op: _attention, ScaledGemmProblem.op: _scaled}
+_MAKERS = {
+    GemmProblem.op: _gemm,
+    AttentionProblem.op: _attention,
+    ScaledGemmProblem.op: _scaled,
+    FusedMoeProblem.op: _experts,
+}

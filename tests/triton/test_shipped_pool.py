@@ -20,6 +20,7 @@ from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.operation import Kind
 from tile_oracle.operations.attention.problem import AttentionProblem
+from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.operations.rms_norm.problem import RmsNormProblem
@@ -45,11 +46,16 @@ SHAPES = (
     (200, 330, 136),
 )
 SCALED = (
-    ("fp8_e4m3", "tensor", (33, 144, 528)),
-    ("fp8_e4m3", "row", (70, 48, 528)),
-    ("fp8_e4m3", "block", (9, 144, 512)),
-    ("fp8_e5m2", "block", (40, 200, 304)),
-    ("fp8_e4m3", "block", (5, 17, 300)),
+    ScaledGemmProblem("fp8_e4m3", "tensor", 33, 144, 528),
+    ScaledGemmProblem("fp8_e4m3", "row", 70, 48, 528),
+    ScaledGemmProblem("fp8_e4m3", "block", 9, 144, 512),
+    ScaledGemmProblem("fp8_e5m2", "block", 40, 200, 304),
+    ScaledGemmProblem("fp8_e4m3", "block", 5, 17, 300),
+)
+EXPERTS = (
+    FusedMoeProblem("bf16", "gate_up", 40, 6, 2, 144, 80, zipf=100),
+    FusedMoeProblem("bf16", "down", 19, 8, 4, 80, 144, hot=100),
+    FusedMoeProblem("bf16", "gate_up", 7, 3, 3, 130, 17),
 )
 
 
@@ -325,12 +331,17 @@ def test_attention_is_right(hopper: TritonSource, tmp_path: Path, function: str)
     assert not wrong_in_the_interpreter(told, tmp_path)
 
 
+PRODUCTS: dict[str, tuple[Problem, ...]] = {
+    **dict.fromkeys(("scaled_tiles", "scaled_split_k", "scaled_tma"), SCALED),
+    **dict.fromkeys(("experts", "experts_persistent", "experts_tma"), EXPERTS),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("function", ["scaled_tiles", "scaled_split_k", "scaled_tma"])
-def test_scaled_products_are_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
+@pytest.mark.parametrize("function", PRODUCTS)
+def test_products_of_other_operations_are_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
     told: list[Case] = []
-    for dtype, scale, shape in SCALED:
-        problem = ScaledGemmProblem(dtype, scale, *shape)
+    for problem in PRODUCTS[function]:
         pool = (one for one in hopper.pool(problem.kind) if isinstance(one, NamedKernel))
         found = cases(hopper, (one for one in pool if one.function == function and small(one)), [problem])
         told += [(kernel, problem) for kernel in smallest_of_each_way([kernel for kernel, _ in found])]
@@ -355,7 +366,8 @@ def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch:
         one for layout in ("rrr", "rcr") for one in source.pool(Kind.of("gemm", dtype="bf16", layout=layout))
     ]
     scaled = source.pool(Kind.of("scaled_gemm", dtype="fp8_e5m2", scale="block"))
-    pool = (*products, *conv, *rows, *heads, *scaled)
+    experts = source.pool(Kind.of("fused_moe", dtype="bf16", product="down"))
+    pool = (*products, *conv, *rows, *heads, *scaled, *experts)
     of_function = {
         kernel.function: kernel for kernel in pool if isinstance(kernel, NamedKernel) and small(kernel)
     }

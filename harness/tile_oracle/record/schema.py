@@ -40,11 +40,7 @@ _HEAD = (
     Column("time", pa.timestamp("us", tz="UTC"), "when the measurement ended"),
     Column("harness_version", pa.string(), "version of tile-oracle that measured"),
     Column("round", pa.int8(), "0: sweep over every pair; 1: leaders measured again, interleaved"),
-    Column(
-        "op",
-        pa.string(),
-        "operation: grouped_conv, gemm, scaled_gemm, attention, softmax, rms_norm, or a package's",
-    ),
+    Column("op", pa.string(), "the operation's name, such as grouped_conv or gemm"),
     Column("problem", pa.string(), "the problem's id; the problem's own columns follow"),
 )
 _TAIL = (

@@ -74,9 +74,7 @@ class FusedMoeInWorker:
         """Operands and results for the target cpu."""
         return BoundedCpuData(problem, seed, self)
 
-    def gpu_data(
-        self, driver: Driver, work: DeviceWork, problem: FusedMoeProblem, seed: int
-    ) -> BoundedData:
+    def gpu_data(self, driver: Driver, work: DeviceWork, problem: FusedMoeProblem, seed: int) -> BoundedData:
         """A problem's operands and results on a GPU."""
         return BoundedData(driver, work, problem, seed, self)
 
@@ -84,9 +82,7 @@ class FusedMoeInWorker:
         """Device memory that `gpu_data` needs."""
         return bounded_memory_bytes(problem)
 
-    def first(
-        self, problem: FusedMoeProblem, random: np.random.Generator, rows: int, *, far: bool
-    ) -> Array:
+    def first(self, problem: FusedMoeProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
         """A: uniform integers; far: a row's have one sign and are large, and its second half repeats."""
         shape = (rows * problem.rows_of_a, problem.K)
         if far:
@@ -107,7 +103,8 @@ class FusedMoeInWorker:
         values = _integers(random, (-_MOST_B, _MOST_B), shape)
         if far:
             half = problem.K // 2
-            values[:, :half] = _integers(random, (2, _MOST_B - 1), (shape[0], half)) * _signs(random, shape[0])
+            signs = _signs(random, shape[0])
+            values[:, :half] = _integers(random, (2, _MOST_B - 1), (shape[0], half)) * signs
             values[:, half : 2 * half] = _integers(random, (-1, 1), (shape[0], half)) - values[:, :half]
         array = routing_array(problem, shuffled(problem, random, period))
         made = [Repeated(_stored(random, values, problem.dtype), b), Repeated(array, routing)]

@@ -123,8 +123,8 @@ class FusedMoeProblem(FlatProblem):
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
         """A and the result with a row a token, B, the routing array, and the weights of pairs (`down`)."""
         weights = ((self.tokens, self.topk),) if self.product == "down" else ()
-        b, routing = (self.experts, self.N, self.K), (self.lists[0][0],)
-        return ((self.tokens, self.rows_of_a * self.K), b, routing, *weights, (self.tokens, self.topk * self.N))
+        a, out = (self.tokens, self.rows_of_a * self.K), (self.tokens, self.topk * self.N)
+        return (a, (self.experts, self.N, self.K), (self.lists[0][0],), *weights, out)
 
     @cached_property
     def bytes(self) -> int:

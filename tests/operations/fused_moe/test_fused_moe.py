@@ -1,0 +1,298 @@
+"""Products of experts: their lists, their exact check, and sessions that measure them and train on them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.pytest_project import SHORTLY, Project
+from tile_oracle.cli import main
+from tile_oracle.compiling.triton.child_process import triton_folder
+from tile_oracle.compiling.triton.kernel_source import open_triton
+from tile_oracle.device.bounded_rows import Repeated, outside
+from tile_oracle.errors import BuildError, KernelError, ProblemError
+from tile_oracle.kernel import NamedKernel, parse_kernel_name
+from tile_oracle.operation import operation_of_columns
+from tile_oracle.operations.fused_moe.least_work import least_work
+from tile_oracle.operations.fused_moe.on_device import WORKER
+from tile_oracle.operations.fused_moe.problem import BLOCKS, MOST_EXTENT, FusedMoeProblem
+from tile_oracle.operations.fused_moe.routing import active_experts, experts_of, routing_array, shuffled
+from tile_oracle.problem import problem_from_id
+from tile_oracle.problem.number_formats import Array, decode, encode
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset_file import write_dataset
+
+needs_triton = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> FusedMoeProblem:
+    experts = draw(st.integers(1, 40))
+    return FusedMoeProblem(
+        "bf16",
+        draw(st.sampled_from(("gate_up", "down"))),
+        draw(st.integers(1, 90)),
+        experts,
+        draw(st.integers(1, min(experts, 6))),
+        *(draw(st.integers(1, 9)) for _ in range(2)),
+        *(draw(st.sampled_from((0, most))) for most in (120, 70)),
+        draw(st.integers(0, 5)),
+    )
+
+
+@settings(deadline=None)
+@given(problems())
+def test_the_lists_have_each_pair_once_in_a_block_of_its_expert(p: FusedMoeProblem) -> None:
+    chosen = experts_of(p)
+    assert all(len(set(one)) == p.topk for one in chosen.tolist()), "different experts for each token"
+    array = routing_array(p, chosen)
+    for size in BLOCKS:
+        count_at, experts_at, pairs_at = p.lists[size]
+        assert not any(one % 4 for one in (count_at, experts_at, pairs_at)), "at multiples of 16 bytes"
+        rows = int(array[count_at])
+        assert rows % size == 0
+        assert rows <= p.blocks(size) * size
+        pairs = array[pairs_at : pairs_at + p.blocks(size) * size]
+        experts = np.repeat(array[experts_at : experts_at + p.blocks(size)], size)
+        real = pairs < p.pairs
+        assert sorted(pairs[real]) == list(range(p.pairs))
+        assert (experts[real] == chosen.reshape(-1)[pairs[real]]).all()
+        assert not real[rows:].any()
+        assert (experts[rows:] == -1).all()
+        padding = np.bincount(experts[:rows][~real[:rows]], minlength=p.experts)
+        assert (padding < size).all(), "no whole block is padding"
+
+
+@settings(deadline=None)
+@given(problems(), st.integers(0, 3))
+def test_data_vary_and_experts_keep_their_number_of_tokens(p: FusedMoeProblem, seed: int) -> None:
+    counts = np.bincount(experts_of(p).reshape(-1), minlength=p.experts)
+    other = shuffled(p, np.random.default_rng(seed), p.tokens)
+    assert (np.bincount(other.reshape(-1), minlength=p.experts) == counts).all()
+    periodic = shuffled(p, np.random.default_rng(seed), 7)
+    assert (periodic[7:] == periodic[: max(0, p.tokens - 7)]).all()
+
+
+def test_the_routing_is_what_the_problem_says() -> None:
+    def largest(**routing: int) -> list[int]:
+        p = FusedMoeProblem("bf16", "gate_up", 1000, 64, 2, 8, 8, **routing)
+        return sorted(np.bincount(experts_of(p).reshape(-1), minlength=64).tolist(), reverse=True)[:3]
+
+    assert max(largest()) < 60, "uniform: 31 on average"
+    first, second, third = largest(zipf=100)
+    assert first > 1.4 * second > 1.4 * third > 150, "about 1 : 1/2 : 1/3"
+    assert largest(hot=100)[0] == 1000
+    assert largest(hot=100)[1] < 60
+    assert largest(hot=30)[0] in range(300, 340)
+    assert largest(routing_seed=1) != largest()
+
+
+def computed(p: FusedMoeProblem, operands: list[Array], fault: str = "") -> Array:
+    """The product as a kernel computes it that finds its rows in the lists of blocks of 16."""
+    a = decode(operands[0], "bf16").reshape(-1, p.K)
+    b = decode(operands[1], "bf16").reshape(p.experts, p.N, p.K)
+    routing, (_, experts_at, pairs_at) = operands[2], p.lists[16]
+    out = np.zeros((p.pairs, p.N), np.float32)
+    depth = p.K - (fault == "a depth too few")
+    for block in range(p.blocks(16)):
+        expert = int(routing[experts_at + block])
+        if fault == "the next expert":
+            expert = (expert + 1) % p.experts
+        for pair in routing[pairs_at + 16 * block : pairs_at + 16 * (block + 1)]:
+            if pair >= p.pairs:
+                continue
+            row = a[pair * p.rows_of_a // p.topk if fault != "the pair's row" else pair % len(a), :depth]
+            if fault == "sums in bf16":
+                sums = np.zeros(p.N, np.float32)
+                for k in range(depth):
+                    sums = decode(encode(sums + row[k] * b[expert, :, k], "bf16"), "bf16")
+            else:
+                sums = b[expert, :, :depth] @ row
+            if p.product == "down" and fault != "no weight":
+                sums = sums * operands[3].reshape(-1)[pair]
+            out[pair] = sums
+    return encode(out.reshape(p.tokens, -1), "bf16")
+
+
+def made(p: FusedMoeProblem, *, far: bool, seed: int = 5) -> tuple[list[Array], Array, Array]:
+    random = np.random.default_rng(seed)
+    first = WORKER.first(p, random, p.tokens, far=far)
+    others = WORKER.others(p, random, None, far=far)
+    low, high = WORKER.bounds(p, first, others, np.arange(p.tokens))
+    return [first, *(one.whole() for one in others)], low, high
+
+
+GATE_UP = FusedMoeProblem("bf16", "gate_up", 20, 6, 2, 300, 9)
+DOWN = FusedMoeProblem("bf16", "down", 20, 6, 2, 18, 300, zipf=100)
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("p", [GATE_UP, DOWN], ids=lambda p: p.product)
+def test_the_check_accepts_exact_sums_alone(p: FusedMoeProblem, far: bool) -> None:
+    operands, low, high = made(p, far=far)
+    assert (low == high).all()
+    assert outside(computed(p, operands), low, high, "bf16") is None
+    faults = ["a depth too few", "the next expert", "sums in bf16"]
+    for fault in (*faults, "no weight" if p.product == "down" else "the pair's row"):
+        said = str(outside(computed(p, operands, fault), low, high, "bf16"))
+        assert int(said.split()[0]) > p.pairs * p.N / 3, f"{fault}: {said}"
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_sums_are_integers_below_2_to_the_24_at_the_largest_depth(far: bool) -> None:
+    p = FusedMoeProblem("bf16", "down", 3, 2, 1, 40, MOST_EXTENT)
+    (a, b, *_), _, _ = made(p, far=far)
+    terms = decode(a, "bf16")[0].astype(np.float64) * decode(b, "bf16").reshape(-1, p.K)[0]
+    units = np.abs(terms[terms != 0]).min()
+    sums = np.cumsum(np.abs(terms)) / 2.0 ** np.floor(np.log2(units))
+    assert sums[-1] < 2**24
+    assert (np.cumsum(terms.astype(np.float32), dtype=np.float32) == np.cumsum(terms)).all()
+
+
+def test_large_weights_repeat_rows_but_no_experts() -> None:
+    p = FusedMoeProblem("bf16", "gate_up", 3, 384, 8, 7168, 256)
+    b = WORKER.others(p, np.random.default_rng(0), None, far=False)[0]
+    assert isinstance(b, Repeated)
+    assert b.shape == (384, 512, 7168)
+    rows = len(b.values)
+    assert rows < 2000
+    starts = {expert * p.N % rows for expert in range(p.experts)}
+    assert len(starts) == p.experts
+
+
+def test_least_work_reads_the_experts_that_have_tokens() -> None:
+    few = FusedMoeProblem("bf16", "down", 1, 128, 2, 64, 32)
+    assert active_experts(few) == 2
+    assert least_work(few)[1] == 2 * (2 + 2 * 64) * 32
+    assert few.bytes > 2 * 128 * 64 * 32
+
+
+def test_sets_names_and_ids_read_back() -> None:
+    layers = {}
+    for name in ("smoke", "training", "validation"):
+        found = load_problem_set(f"fused_moe_{name}").problems
+        assert {problem.op for problem in found} == {"fused_moe"}
+        assert all(problem_from_id(problem.id) == problem for problem in found)
+        rows = [problem.as_row() for problem in found]
+        layers[name] = {(row["experts"], row["hidden"], row["intermediate"]) for row in rows}
+        assert {row["product"] for row in rows} == {"gate_up", "down"}
+        assert any(row["zipf"] for row in rows)
+        assert any(row["hot"] for row in rows)
+    assert not layers["training"] & layers["validation"]
+    name = "fused_moe_bf16_down_rows16_columns4"
+    assert parse_kernel_name(name).name == name
+    assert operation_of_columns(("tokens", "experts", "topk", "hidden", "intermediate")).name == "fused_moe"
+    with pytest.raises(KernelError, match="no fused_moe kernel with rows 8"):
+        parse_kernel_name("fused_moe_bf16_down_rows8_columns4")
+    with pytest.raises(ProblemError, match="topk = 9 is not an integer from 1 to 8"):
+        problem_from_id("fused_moe-bf16-down-t1-e8-k9-h1-i1")
+    with pytest.raises(ProblemError, match="one looks like fused_moe-bf16-gate_up-t64"):
+        problem_from_id("fused_moe-bf16-gate_up-t64-e8-k2-h8-i8-zipf0")
+
+
+@pytest.mark.slow
+def test_a_session_measures_and_a_model_learns(
+    make_project: Callable[[], Project], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = make_project()
+    finished = project.pytest(
+        *("--problem-set", "fused_moe_smoke", "--target", "cpu", "--model", "none"), *SHORTLY
+    )
+    assert finished.status == 0, finished.output
+    records = project.records()
+    sweep = records[records["round"] == 0]
+    assert len(sweep) == 9 * 9
+    assert set(sweep["status"]) <= {"ok", "noisy"}
+    assert sweep["status"].eq("ok").sum() >= 70
+    assert {*sweep["zipf"]} == {0, 100, 150}
+    write_dataset(records, project.folder / "records.parquet")
+    judged = "fused_moe-bf16-gate_up-t32-e8-k2-h128-i64"
+    commands = (
+        ("model", "train", "records.parquet", "-o", "mine", "--folds", "2", "--recipe", "lambdarank"),
+        ("model", "evaluate", "mine", "records.parquet", "--json", "figures.json"),
+        ("pick", judged, "--model", "mine", "--arch", "cpu"),
+    )
+    monkeypatch.chdir(project.folder)
+    for command in commands:
+        assert main(command) in (0, 1), command
+    assert "rows" in capsys.readouterr().out
+    assert (project.folder / "figures.json").is_file()
+
+
+USERS_FILE = """
+import triton
+import triton.language as tl
+from tile_oracle.triton import cdiv, fused_moe
+
+CONFIGS = [{"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 16, "MASKED": masked} for masked in (True, False)]
+
+
+@fused_moe(grid=lambda meta: (cdiv(meta["EM"], meta["BLOCK_SIZE_M"]), cdiv(meta["N"], meta["BLOCK_SIZE_N"])),
+           configs=CONFIGS)
+@triton.jit
+def plain(a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr,
+          num_tokens_post_padded_ptr, N, K, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT: tl.constexpr,
+          BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE_N: tl.constexpr, MASKED: tl.constexpr):
+    block = tl.program_id(0)
+    if block * BLOCK_SIZE_M < tl.load(num_tokens_post_padded_ptr):
+        pair = tl.load(sorted_token_ids_ptr + block * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M))
+        n = tl.program_id(1) * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)
+        there = pair < num_valid_tokens
+        b = b_ptr + tl.load(expert_ids_ptr + block) * N * K
+        sums = tl.zeros((BLOCK_SIZE_M, BLOCK_SIZE_N), dtype=tl.float32)
+        for k in range(K):
+            x = tl.load(a_ptr + pair // top_k * K + k, mask=there, other=0.0).to(tl.float32)
+            y = tl.load(b + n * K + k, mask=n < N, other=0.0).to(tl.float32)
+            sums += x[:, None] * y[None, :]
+        if MUL_ROUTED_WEIGHT:
+            sums *= tl.load(topk_weights_ptr + pair, mask=there, other=0.0)[:, None]
+        store = n[None, :] < N
+        if MASKED:
+            store = store & there[:, None]
+        tl.store(c_ptr + pair[:, None] * N + n[None, :], sums.to(c_ptr.dtype.element_ty), mask=store)
+"""
+
+
+@needs_triton
+def test_a_users_kernel_that_writes_rows_of_padding_is_wrong(
+    make_project: Callable[[], Project],
+) -> None:
+    project = make_project()
+    (project.folder / "mine.py").write_text(USERS_FILE)
+    (project.folder / "two.csv").write_text(
+        "product,tokens,experts,topk,hidden,intermediate\ngate_up,5,3,2,24,20\ndown,5,3,2,24,20\n"
+    )
+    project.pytest(
+        *("--problem-set", "two.csv", "--kernels", "mine.py", "--target", "interpret", "--model", "none")
+    )
+    records = project.records()
+    masked = records["kernel"].str.contains("MASKED=True")
+    assert sorted(records[masked]["product"]) == ["down", "gate_up"]
+    assert set(records[masked]["status"]) == {"untimed"}
+    assert set(records[~masked]["status"]) <= {"wrong", "crash"}
+
+
+@needs_triton
+def test_a_configuration_without_rows_of_a_block_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(USERS_FILE.replace('"BLOCK_SIZE_M": 16', '"BLOCK_SIZE_M": 8'))
+    with pytest.raises(BuildError, match=r"needs BLOCK_M or BLOCK_SIZE_M, one of 16, 32, 64, 128, 256"):
+        open_triton("sm_90", os.fspath(file))
+
+
+@needs_triton
+@pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
+def test_both_products_have_a_pool(arch: str) -> None:
+    source = open_triton(arch, "")
+    pools = [source.pool(kind) for kind in source.kinds if kind.op == "fused_moe"]
+    functions = {"experts", "experts_persistent"} | ({"experts_tma"} if arch == "sm_90" else set())
+    assert len(pools) == 2
+    for pool in pools:
+        assert {one.function for one in pool if isinstance(one, NamedKernel)} == functions
+        assert len(pool) == {"sm_90": 52, "gfx950": 20}[arch]
