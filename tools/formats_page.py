@@ -77,11 +77,11 @@ def outcome(path: Path, door: str, known: Format | None) -> tuple[str, str]:
 _HEAD = f"""\
 # Files of other programs
 
-For engineers who have files of other tools. Every command that reads a file finds out what it is, from its
-name and its first lines. `python -m tools.formats_page` writes this page: it gives a small file of each
-format to each command (`tests/foreign/formats`). A cell is what the command read: of records ({ARCH}) the
-rows that are ok, of a problem set the distinct problems, of a model its picks. `-` means that the command
-says what the file is, and which command takes it.
+For engineers who have files of other tools. Every command finds out what a file is from its name and its
+first lines. `python -m tools.formats_page` writes this page: it gives a small file of each format to each
+command. A cell is what the command read: of records ({ARCH}) the rows that are ok, of a problem set the
+distinct problems, of a model its [picks](pickers.md). `-`: the command says what the file is, and which
+command takes it.
 
 | a file is | for example | `runs import` | `--problem-set` | `--kernel-set` | `--model` |
 |---|---|---|---|---|---|
@@ -98,7 +98,6 @@ _TAIL = f"""
   without strides.
 - `FILE.csv:gfx950` takes the rows of one architecture from a file that states several.
 - A trace of flashinfer-bench needs `definitions/**/NAME.json` beside or above it.
-- As a model, a file of times picks its fastest kernel that was right ([pickers](pickers.md)).
 - TunableOp's `Default` and results without a solution's index name no kernel: they are problems, not records.
 """
 

@@ -32,22 +32,20 @@ COMMAND = "python -m tools.results -o docs/results.md"
 _INTRODUCTION = f"""\
 # Results
 
-For everyone who wants to know how well the shipped models pick. This page shows their efficiency, by
-direction, next to the published results.
+For everyone who wants to know how well the shipped models pick. `{COMMAND}` makes this
+page from the models' folders.
 
-`{COMMAND}` makes this page from the models' folders.
-
-Efficiency in percent: TFLOPS of the pick / TFLOPS of the problem's fastest kernel ([gate.md](gate.md)).
-Numbers in [ ] are 95 % bootstrap intervals over the problems. *Top 3*: the best of the model's first three
-picks. `tile-oracle model evaluate MODEL ORACLE` judges a model again, with its worst problems.
-[Pickers side by side](pickers.md#on-286-products-of-an-h200) has other makers' on the same measurements."""
+[Efficiencies](gate.md#from-measurements-to-efficiencies) are in percent. Numbers in [ ] are 95 % bootstrap
+intervals over the problems. *Top 3*: the best of the model's first three picks. `tile-oracle model evaluate
+MODEL ORACLE` judges a model again. [Pickers side by side](pickers.md#on-286-products-of-an-h200) has other
+makers' on the same measurements."""
 
 _NOT_COMPARABLE = """\
 ## What is not comparable
 
-- The published results cover 300 validation problems. Rows that name the public measurements cover 119 of
-  them, those with one group, and a smaller pool. There, kernels with partly unwritten output count as ok.
-- The published forward model was trained on measurements that are not public.
+- The published results cover 300 validation problems; their forward model was trained on measurements that
+  are not public.
+- In the public measurements of a gfx950, kernels with partly unwritten output count as ok.
 - Cross-validation by family holds out all batch and image sizes of a layer together.
 - A higher efficiency on another pool or device does not make a model better."""
 
@@ -122,7 +120,9 @@ def _headline_table(direction: str, own: Sequence[Shipped]) -> str:
 
 
 def _model_rows(one: Shipped) -> list[tuple[str, ...]]:
-    return [*_validation_rows(one), *_baseline_rows(one)]
+    """Return the rows of a model; what its training was stands in the first alone."""
+    first, *others = [*_validation_rows(one), *_baseline_rows(one)] or [()]
+    return [first, *(("", "", "", *row[3:]) for row in others)] if first else []
 
 
 def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
