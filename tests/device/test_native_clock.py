@@ -1,4 +1,4 @@
-"""The CPU's clock: its machine code matches its source, and both loops do the same."""
+"""The CPU's clock: its machine code matches its source, and its loop does what it says."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tile_oracle.device.factors import Axes
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.native_clock import CODE, COMPILER_OPTIONS, SOURCE, NativeClock, Turns
 from tile_oracle.device.turns import STATES, OperandTurns, sign_turning, signs
+from tile_oracle.errors import TargetError
 
 
 @pytest.mark.parametrize("machine", sorted(CODE))
@@ -32,11 +33,15 @@ def test_the_code_is_what_the_source_compiles_to(machine: str, tmp_path: Path) -
     assert (tmp_path / "clock.bin").read_bytes() == CODE[machine]
 
 
-@pytest.fixture(params=["native", "python"])
-def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> NativeClock:
-    if request.param == "python":
-        monkeypatch.setattr(native_clock, "CODE", {})
+@pytest.fixture
+def clock() -> NativeClock:
     return NativeClock()
+
+
+def test_a_processor_without_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_clock, "CODE", {"s390x": b""})
+    with pytest.raises(TargetError, match="runs are timed on s390x only: this is "):
+        NativeClock()
 
 
 def buffer_of(values: npt.NDArray[np.float32]) -> GuardedBuffer:

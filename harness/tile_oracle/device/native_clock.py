@@ -2,7 +2,7 @@
 
 A kernel must not report its own time, and a Python loop would add about a microsecond to each run. So this
 module has the machine code of `SOURCE` for each supported processor; a test compiles `SOURCE` again and
-compares. Other processors get the same loop in Python.
+compares. On other processors nothing is timed.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 import platform
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.device.clock_code import ClockCode
+from tile_oracle.errors import TargetError
 
 SOURCE = """
 typedef unsigned char Byte;
@@ -225,24 +223,21 @@ class NativeClock:
     """Runs kernels and measures the time between entry and return with CLOCK_MONOTONIC."""
 
     def __init__(self) -> None:
-        self._memory: mmap.mmap | None = None
-        self._own: tuple[tuple[int, int], ...] = ()
-        self._run: Callable[[Turns], int] = _in_python
+        """Raises TargetError where the machine code cannot run."""
         code = CODE.get(platform.machine())
-        if code is not None:
-            with suppress(OSError):  # the system forbids executable memory
-                self._run = self._loaded(code)
-        self._code = ClockCode(NOW, self._own)
-
-    def _loaded(self, code: bytes) -> Callable[[Turns], int]:
-        self._memory = mmap.mmap(-1, len(code), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        if code is None:
+            raise TargetError(f"runs are timed on {' and '.join(CODE)} only: this is {platform.machine()}")
+        try:
+            rights = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+            self._memory = mmap.mmap(-1, len(code), prot=rights)
+        except OSError as error:
+            raise TargetError(f"this system forbids executable memory, which times runs: {error}") from None
         self._memory.write(code)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         rights = mmap.PROT_READ | mmap.PROT_EXEC
         _LIBC.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(len(code)), rights)
-        self._own = ((address, len(code)),)
-        function = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(address)
-        return lambda runs: int(function(ctypes.addressof(runs)))
+        self._run = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(address)
+        self._code = ClockCode(NOW, ((address, len(code)),))
 
     def changed(self) -> bool:
         """Whether a kernel has changed the code of this clock, so that its times cannot be trusted."""
@@ -254,58 +249,5 @@ class NativeClock:
         nanoseconds = np.zeros(count, np.uint64)
         turns.launch, turns.args, turns.now, turns.count = launch, args, NOW, count
         turns.nanoseconds, turns.untouched = nanoseconds.ctypes.data, 0
-        returned = self._run(turns)
+        returned = int(self._run(ctypes.addressof(turns)))
         return Runs(returned, nanoseconds, turns.untouched)
-
-
-def _in_python(runs: Turns) -> int:
-    """The same loop in Python; the time of an empty call is subtracted."""
-    launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(runs.launch)
-    nanoseconds = (ctypes.c_uint64 * runs.count).from_address(runs.nanoseconds)
-    changes = (Change * runs.change_count).from_address(runs.changes or ctypes.addressof(runs))
-    watched = (ctypes.c_void_p * (runs.count * runs.watched_count)).from_address(
-        runs.watched or ctypes.addressof(runs)
-    )
-    empty = min(_once(_LIBC.abs, 0)[1] for _ in range(50))
-    for run in range(runs.count):
-        for change in changes:
-            _change(change, run)
-        runs.begun = run + 1
-        bytes_of_run = [
-            ctypes.c_uint8.from_address(place or 0)
-            for place in watched[run * runs.watched_count : (run + 1) * runs.watched_count]
-        ]
-        for byte in bytes_of_run:
-            byte.value = 0xFF
-        returned, taken = _once(launch, runs.args)
-        runs.untouched += sum(byte.value == 0xFF for byte in bytes_of_run)
-        if returned:
-            return returned
-        nanoseconds[run] = max(1, taken - empty)
-        if run == runs.kept_run:
-            ctypes.memmove(runs.kept, runs.out, runs.out_bytes)
-    return 0
-
-
-def _change(change: Change, run: int) -> None:
-    """`change` of `SOURCE`."""
-    extents, width = tuple(change.extents), int(change.width)
-    operand = _bytes_at(change.to, extents[0] * extents[1] * extents[2] * width).reshape(*extents, width)
-    for place in np.ndindex(*extents):
-        for masks in change.masks:
-            at = (ctypes.c_long * (run + 2)).from_address(masks.at)
-            begin = masks.source + sum(i * step for i, step in zip(place, masks.steps, strict=True))
-            size = width if masks.within == -1 else 16
-            for start in (at[run], at[run + 1]):
-                operand[place] ^= np.resize(_bytes_at(begin + start, size), width)
-
-
-def _bytes_at(address: int, size: int) -> npt.NDArray[np.uint8]:
-    content: Any = (ctypes.c_uint8 * size).from_address(address)
-    return np.asarray(np.frombuffer(content, np.uint8))
-
-
-def _once(function: Callable[[Any], int], argument: Any) -> tuple[int, int]:
-    began = time.monotonic_ns()
-    returned = function(argument)
-    return int(returned), time.monotonic_ns() - began
