@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_int, c_void_p
 from pathlib import Path
 from typing import Any
@@ -64,3 +65,41 @@ class Calls:
     def name_of(self, code: int) -> str:
         """A status in words."""
         return self._statuses.get(code, "an unknown status")
+
+
+class StreamLibrary:
+    """A library whose handle has the stream on which it starts what follows."""
+
+    def __init__(self, calls: Calls, create: str, set_stream: str) -> None:
+        """Raises LibraryFailure. create, set_stream: names of functions."""
+        self.calls, self.handle, self._set_stream = calls, calls.made(create), set_stream
+        self._stream: int | None = None
+
+    def use_stream(self, stream: int) -> None:
+        """Let executions start on the stream."""
+        if stream != self._stream:
+            self.calls(self._set_stream, self.handle, stream)
+            self._stream = stream
+
+
+def channels_second(shape: Sequence[int], *, weight: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return extents and strides of a convolution's operand, with its channels as the second axis."""
+    if weight:
+        groups, outputs, *extents, channels = shape
+        outer = groups * outputs
+    else:
+        outer, *extents, groups, inner = shape
+        channels = groups * inner
+    in_memory = (outer, *extents, channels)
+    strides = [math.prod(in_memory[place + 1 :]) for place in range(len(in_memory))]
+    return (outer, channels, *extents), (strides[0], strides[-1], *strides[1:-1])
+
+
+def version_text(number: int) -> str:
+    """Return a version that NVIDIA's libraries give as one number, as in 9.1.0."""
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def word_of(value: int) -> str:
+    """Return a number as kernels' names have it."""
+    return str(value) if value >= 0 else f"minus{-value}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.blaslt import R_32F, BlasLt, Interface, Product, result_of
-from tile_oracle.device.library.calls import Prepared
+from tile_oracle.device.library.calls import Prepared, version_text
 
 _COMPUTE_32F = 68
 _PREF_WORKSPACE, _PREF_REDUCTIONS = 1, 3
@@ -125,7 +125,7 @@ class CublasLt(BlasLt):
         super().__init__(path, _INTERFACE, _SIGNATURES)
         number = self.calls.library.cublasLtGetVersion
         number.argtypes, number.restype = (), c_size_t
-        self.version = _version(int(number()))
+        self.version = version_text(int(number()))
 
     def initialized(self, number: int, types: tuple[int, ...]) -> Algorithm | None:
         """The algorithm of an id, with its default configuration; None where it is not for these types."""
@@ -228,8 +228,3 @@ class CublasProduct(Product):
             raise Unlaunchable(f"cublasLtMatmulAlgoCheck: {self._library.calls.name_of(code)} ({code})")
         needed = int(demands.workspace_bytes)
         return needed, self.starting(algorithm, needed)
-
-
-def _version(number: int) -> str:
-    """130100 -> 13.1.0."""
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"

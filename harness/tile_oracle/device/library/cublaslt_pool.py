@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tile_oracle.device.library.calls import word_of
 from tile_oracle.device.library.cublaslt import (
     CONFIGURATION,
     REDUCTION_IN_COMPUTE_TYPE,
@@ -145,7 +146,7 @@ def name_of(library: CublasLt, algorithm: Algorithm, types: tuple[int, ...]) -> 
     """
     values = library.configuration(algorithm)
     number = values.pop("id")
-    words = {word: _word(value) for word, value in values.items() if value != CONFIGURATION[word][2]}
+    words = {word: word_of(value) for word, value in values.items() if value != CONFIGURATION[word][2]}
     default = library.initialized(number, types)
     again = None
     if default is not None:
@@ -154,10 +155,6 @@ def name_of(library: CublasLt, algorithm: Algorithm, types: tuple[int, ...]) -> 
     if again is None or bytes(again) != bytes(algorithm):
         words["bits"] = f"x{zlib.crc32(bytes(algorithm)):08x}"
     return ".".join((f"a{number}", *(f"{word}={words[word]}" for word in sorted(words))))
-
-
-def _word(value: int) -> str:
-    return str(value) if value >= 0 else f"minus{-value}"
 
 
 def _variations(limits: AlgorithmLimits) -> Iterator[dict[str, int]]:

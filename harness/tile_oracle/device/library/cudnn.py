@@ -7,14 +7,21 @@ Functions, descriptors and numbers are those that NVIDIA documents in "cuDNN Bac
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, byref, c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
-from tile_oracle.device.library.calls import Calls, LibraryFailure, Prepared
+from tile_oracle.device.library.calls import (
+    Calls,
+    LibraryFailure,
+    Prepared,
+    StreamLibrary,
+    channels_second,
+    version_text,
+    word_of,
+)
 from tile_oracle.problem import Problem
 
 _V = c_void_p
@@ -157,29 +164,20 @@ class Descriptor:
         self._calls.status("cudnnBackendDestroyDescriptor", self.handle)
 
 
-class Cudnn:
+class Cudnn(StreamLibrary):
     """The loaded library with a handle for the current device.
 
     Raises OSError and ValueError when it cannot be loaded, LibraryFailure when it cannot be initialized.
     """
 
     def __init__(self, path: Path) -> None:
-        self.calls = Calls(path, _SIGNATURES, _STATUSES)
+        super().__init__(Calls(path, _SIGNATURES, _STATUSES), "cudnnCreate", "cudnnSetStream")
         number = self.calls.library.cudnnGetVersion
         number.argtypes, number.restype = (), c_size_t
-        found = int(number())
-        self.version = f"{found // 10000}.{found // 100 % 100}.{found % 100}"
-        self.handle = self.calls.made("cudnnCreate")
-        self._stream: int | None = None
+        self.version = version_text(int(number()))
 
     def descriptor(self, kind: int) -> Descriptor:
         return Descriptor(self.calls, kind)
-
-    def use_stream(self, stream: int) -> None:
-        """Lets executions start on the stream."""
-        if stream != self._stream:
-            self.calls("cudnnSetStream", self.handle, stream)
-            self._stream = stream
 
 
 class Graph:
@@ -352,23 +350,10 @@ class Convolution(Graph):
         operation.set(described, DESCRIPTOR, convolution.handle)
         weight = {"forward": 1, "bwd_data": 1, "bwd_weight": 2}[row["direction"]]
         for place, (attribute, shape) in enumerate(zip(places, problem.operand_shapes, strict=True)):
-            tensor = self._tensor(place, shape, problem.dtype, weight=place == weight)
+            tensor = self._array(place, *channels_second(shape, weight=place == weight), problem.dtype)
             operation.set(attribute, DESCRIPTOR, tensor.handle)
         operation.finalize()
         self._finish([operation])
-
-    def _tensor(self, identity: int, shape: Sequence[int], dtype: str, *, weight: bool) -> Descriptor:
-        """A tensor in channels-last order. shape: as in memory, with the groups beside the channels."""
-        if weight:
-            groups, outputs, *extents, channels = shape
-            outer = groups * outputs
-        else:
-            outer, *extents, groups, inner = shape
-            channels = groups * inner
-        in_memory = (outer, *extents, channels)
-        strides = [math.prod(in_memory[place + 1 :]) for place in range(len(in_memory))]
-        dims = (outer, channels, *extents)
-        return self._array(identity, dims, (strides[0], strides[-1], *strides[1:-1]), dtype)
 
 
 class Plan:
@@ -411,11 +396,7 @@ class Plan:
 def algorithm_name(engine: int, choices: Choices) -> str:
     """e38.split_k_slices=1.stages=4: the engine, then its knobs by name."""
     words = sorted((KNOBS.get(knob, f"knob{knob}"), value) for knob, value in choices)
-    return ".".join((f"e{engine}", *(f"{word}={_word(value)}" for word, value in words)))
-
-
-def _word(value: int) -> str:
-    return str(value) if value >= 0 else f"minus{-value}"
+    return ".".join((f"e{engine}", *(f"{word}={word_of(value)}" for word, value in words)))
 
 
 def as_data(engine: int, choices: Choices) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library import cublaslt_pool, cudnn_pool, hipblaslt, miopen
 from tile_oracle.device.library.cublaslt import Algorithm, CublasLt, CublasProduct
 from tile_oracle.device.library.cudnn import Cudnn, of_data
-from tile_oracle.device.loaded_run import Launches, Run
+from tile_oracle.device.loaded_run import Launches, LoadedKernel, Run
 from tile_oracle.device.runtime.driver import LibraryLaunch
 from tile_oracle.libraries.algorithm_file import AlgorithmFile
 from tile_oracle.libraries.libraries import LIBRARIES
@@ -87,7 +87,7 @@ class OpenedLibrary:
     def kernel(self, data: str) -> AlgorithmKernel:
         """The algorithm of `Offer.data`. Raises ValueError."""
         algorithm = self._interface.algorithm(data)
-        return AlgorithmKernel(lambda problem: self._run(algorithm, problem))
+        return AlgorithmKernel(partial(self._run, algorithm))
 
     def _run(self, algorithm: Any, problem: Problem) -> Run:
         needed, prepare = self._described(problem).prepare(algorithm)
@@ -107,18 +107,14 @@ class OpenedLibrary:
         return Run(needed, f"{needed:,} bytes of workspace", launches)
 
 
-class AlgorithmKernel:
-    """One algorithm. See tile_oracle.device.loaded_kernel.LoadedKernel."""
+@dataclass(frozen=True)
+class AlgorithmKernel(LoadedKernel):
+    """One algorithm. The library keeps its code, and does not say which it launches."""
 
-    def __init__(self, run: Callable[[Problem], Run]) -> None:
-        self.plan = run
+    run: Callable[[Problem], Run]
 
-    def facts(self) -> Mapping[str, int]:
-        """Empty: the library does not say which code it launches."""
-        return {}
-
-    def unload(self) -> None:
-        """Does nothing: the library keeps its code."""
+    def plan(self, problem: Problem) -> Run:
+        return self.run(problem)
 
 
 def load_algorithm(path: Path) -> AlgorithmKernel:

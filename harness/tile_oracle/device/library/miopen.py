@@ -7,14 +7,13 @@ the solutions for a convolution, the fastest first by its own estimate, and runs
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_float, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
-from tile_oracle.device.library.calls import Calls, Prepared
+from tile_oracle.device.library.calls import Calls, Prepared, StreamLibrary, channels_second
 from tile_oracle.libraries.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 from tile_oracle.problem import Problem
 
@@ -77,25 +76,17 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = {
 }
 
 
-class Miopen:
+class Miopen(StreamLibrary):
     """The loaded library with a handle for the current device.
 
     Raises OSError and ValueError when it cannot be loaded, LibraryFailure when it cannot be initialized.
     """
 
     def __init__(self, path: Path) -> None:
-        self.calls = Calls(path, _SIGNATURES, _STATUSES)
+        super().__init__(Calls(path, _SIGNATURES, _STATUSES), "miopenCreate", "miopenSetStream")
         numbers = [c_size_t() for _ in range(3)]
         self.calls("miopenGetVersion", *map(byref, numbers))
         self.version = ".".join(str(one.value) for one in numbers)
-        self.handle = self.calls.made("miopenCreate")
-        self._stream: int | None = None
-
-    def use_stream(self, stream: int) -> None:
-        """Lets runs start on the stream."""
-        if stream != self._stream:
-            self.calls("miopenSetStream", self.handle, stream)
-            self._stream = stream
 
 
 class MiopenConvolution:
@@ -122,19 +113,9 @@ class MiopenConvolution:
         self._compiled: set[int] = set()
 
     def _tensor(self, shape: Sequence[int], dtype: str, *, weight: bool) -> c_void_p:
-        """shape: as in memory, with the groups beside the channels."""
-        if weight:
-            groups, outputs, *extents, channels = shape
-            outer = groups * outputs
-        else:
-            outer, *extents, groups, inner = shape
-            channels = groups * inner
-        in_memory = (outer, *extents, channels)
-        strides = [math.prod(in_memory[place + 1 :]) for place in range(len(in_memory))]
+        dims, strides = map(_integers, channels_second(shape, weight=weight))
         tensor = self._library.calls.made("miopenCreateTensorDescriptor")
-        dims = _integers((outer, channels, *extents))
-        steps = _integers((strides[0], strides[-1], *strides[1:-1]))
-        self._library.calls("miopenSetTensorDescriptor", tensor, _TYPES[dtype], len(in_memory), dims, steps)
+        self._library.calls("miopenSetTensorDescriptor", tensor, _TYPES[dtype], len(dims), dims, strides)
         return tensor
 
     @property
