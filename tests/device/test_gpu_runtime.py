@@ -126,7 +126,6 @@ def test_the_properties_of_the_device(api: str, driver: Driver) -> None:
     assert found.driver == ("HIP 6.4.43484" if api == "hip" else "CUDA 13.0") or found.driver.startswith(
         "NVIDIA "
     )
-    assert driver.device_count() == 1
 
 
 def test_memory_goes_there_and_back(api: str, driver: Driver, calls: Calls) -> None:

@@ -34,7 +34,6 @@ driver = open_driver()
 found = driver.properties()
 assert found.arch == sys.argv[1], found
 assert found.identity == "0000:e1:00.0", found
-assert driver.device_count() == 1
 assert refused(open_driver, 1) == 101
 
 there = driver.free_memory_bytes()

@@ -25,8 +25,8 @@ from tile_oracle.device.gpu_data import GpuData, OperandSet
 from tile_oracle.device.gpu_timer import CHANGES, GpuTimer, Timed
 from tile_oracle.device.gpu_verdict import beside, explain, repeated, wrong_or_flaky
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Findings
-from tile_oracle.device.loaded_kernel import LoadedKernel, load_kernel
-from tile_oracle.device.loaded_run import Launches, Run
+from tile_oracle.device.loaded_kernel import load_kernel
+from tile_oracle.device.loaded_run import Launches, LoadedKernel, Run
 from tile_oracle.device.runtime.driver import Driver, RuntimeFailure, RuntimeMissing
 from tile_oracle.device.timing import at_least_ms
 from tile_oracle.device.turn_lock import GpuLock
@@ -191,8 +191,7 @@ class GpuDevice:
             workspace.poison()
         if marks is not None:
             self._timer.mark(marks[0])
-        for launch in launches:
-            self._driver.launch(launch)
+        self._driver.launch_all(launches)
         if marks is not None:
             self._timer.mark(marks[1])
 
@@ -372,8 +371,7 @@ class GpuDevice:
 
             def run() -> Findings:
                 timed.out.poison()
-                for launch in timer.launches:
-                    self._driver.launch(launch)
+                self._driver.launch_all(timer.launches)
                 return self._work.find(problem, timed.out, None, timed.expected, timed.sample)
 
             alone = run().verdict
@@ -390,11 +388,9 @@ class GpuDevice:
         graphs: one that works in some of its runs only leaves a right result in the end, too."""
         loaded = self._require()
         for _ in range(self._random.randrange(min(_DRAWN_AMONG, timer.repeats))):
-            for launch in timer.launches:
-                self._driver.launch(launch)
+            self._driver.launch_all(timer.launches)
         loaded.renew()
-        for launch in timer.launches:
-            self._driver.launch(launch)
+        self._driver.launch_all(timer.launches)
         timed = loaded.sets[0]
         return self._work.find(loaded.problem, timed.out, None, timed.expected, timed.sample)
 

@@ -130,8 +130,7 @@ class GpuTimer:
         if timer.graph:
             self._driver.launch_graph(timer.graph)
         else:
-            for launch in timer.launches:
-                self._driver.launch(launch)
+            self._driver.launch_all(timer.launches)
 
     def prepare(self, launches: Launches, changes: Sequence[Launches], *, sure: bool = False) -> Timed:
         """Estimates how long the kernel runs, and chooses how to time it.
@@ -159,11 +158,9 @@ class GpuTimer:
     def _single_ns(self, launches: Launches, changes: Sequence[Launches]) -> list[float]:
         """The time of single runs, before each of which the operands change."""
         for number, change in enumerate(changes):
-            for launch in change:
-                self._driver.launch(launch)
+            self._driver.launch_all(change)
             self.mark(2 * number)
-            for launch in launches:
-                self._driver.launch(launch)
+            self._driver.launch_all(launches)
             self.mark(2 * number + 1)
         self._driver.synchronize()
         taken = self.between_marks_ns(len(changes))
@@ -239,8 +236,7 @@ class GpuTimer:
             for run in range(runs):
                 driver.set_bytes(self._flush, run % 256, self._flush_bytes)
                 driver.record(self._events[2 * run])
-                for launch in timer.launches:
-                    driver.launch(launch)
+                driver.launch_all(timer.launches)
                 driver.record(self._events[2 * run + 1])
             wait()
             for run in range(runs):

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from tile_oracle.device.ck_tile_library import CkTileLibrary
 from tile_oracle.device.gpu_abi import (
@@ -19,25 +18,12 @@ from tile_oracle.device.gpu_abi import (
     read_launch_info,
 )
 from tile_oracle.device.library.kernel import load_algorithm
-from tile_oracle.device.loaded_run import Launches, Run, needed
+from tile_oracle.device.loaded_run import Launches, LoadedKernel, Run, needed
 from tile_oracle.device.runtime.driver import Arguments, Driver, Launch, RuntimeFailure
 from tile_oracle.device.triton_kernel import TritonKernel
 from tile_oracle.libraries.algorithm_file import SUFFIX
 from tile_oracle.problem import Problem
 from tile_oracle.triton.archive import SUFFIX as TRITON_SUFFIX
-
-
-class LoadedKernel(Protocol):
-    """One loaded binary."""
-
-    def plan(self, problem: Problem) -> Run:
-        """How the kernel runs the problem. Raises Unlaunchable with the reason when it cannot."""
-
-    def facts(self) -> Mapping[str, int]:
-        """The driver's facts about the kernel, which may be empty. Raises RuntimeFailure, RuntimeMissing."""
-
-    def unload(self) -> None:
-        """Frees its memory."""
 
 
 def load_kernel(driver: Driver, binary: Path, compute_units: int) -> LoadedKernel:
@@ -55,7 +41,7 @@ def load_kernel(driver: Driver, binary: Path, compute_units: int) -> LoadedKerne
     return ModuleKernel(driver, binary, compute_units)
 
 
-class ModuleKernel:
+class ModuleKernel(LoadedKernel):
     """A module that implements kernels/gpu/abi.h."""
 
     def __init__(self, driver: Driver, binary: Path, compute_units: int) -> None:
@@ -93,7 +79,7 @@ class ModuleKernel:
         self._driver.unload_module(self._module)
 
 
-class LibraryKernel:
+class LibraryKernel(LoadedKernel):
     """A library that implements kernels/ck_tile/abi.h and launches its kernel itself."""
 
     def __init__(self, library: CkTileLibrary) -> None:
@@ -106,9 +92,3 @@ class LibraryKernel:
             needed(plan.threads, plan.lds_bytes),
             lambda first, second, out, scratch: (self._library.launch(problem, first, second, out, scratch),),
         )
-
-    def facts(self) -> Mapping[str, int]:
-        return {}
-
-    def unload(self) -> None:
-        """Does nothing: HIP cannot unregister a kernel."""

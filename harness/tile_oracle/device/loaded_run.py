@@ -1,11 +1,13 @@
-"""How a kernel that is loaded onto a GPU runs one problem."""
+"""A kernel that is loaded onto a GPU, and how it runs one problem."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tile_oracle.device.runtime.driver import Launch, LibraryLaunch
+from tile_oracle.problem import Problem
 
 Launches = tuple[Launch | LibraryLaunch, ...]
 
@@ -26,3 +28,19 @@ class Run:
 def needed(threads: int, lds_bytes: int) -> str:
     """The resources of a launch in words."""
     return f"{threads} threads and {lds_bytes:,} bytes of LDS"
+
+
+class LoadedKernel(ABC):
+    """One loaded binary."""
+
+    @abstractmethod
+    def plan(self, problem: Problem) -> Run:
+        """Return how the kernel runs the problem. Raises Unlaunchable with the reason when it cannot."""
+
+    def facts(self) -> Mapping[str, int]:
+        """Return the driver's facts about the kernel, if any. Raises RuntimeFailure, RuntimeMissing."""
+        return {}
+
+    def unload(self) -> None:
+        """Free its memory. A library stays loaded: kernels of the same library share it."""
+        return

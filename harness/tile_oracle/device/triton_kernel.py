@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
-from tile_oracle.device.loaded_run import Run, needed
+from tile_oracle.device.loaded_run import LoadedKernel, Run, needed
 from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launch, RuntimeFailure
 from tile_oracle.problem import Problem
 from tile_oracle.triton.archive import ArchivedArgument, ArchivedLaunch, Variant, read_archive
@@ -55,8 +55,8 @@ def _launches(planned: Sequence[_Planned], *addresses: int) -> tuple[Launch, ...
     )
 
 
-class TritonKernel:
-    """See tile_oracle.device.loaded_kernel.LoadedKernel."""
+class TritonKernel(LoadedKernel):
+    """The launches of an archive of Triton."""
 
     def __init__(self, driver: Driver, binary: Path, compute_units: int) -> None:
         """Raises RuntimeFailure, OSError, and ValueError for a file that is no archive."""

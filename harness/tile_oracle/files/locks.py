@@ -20,11 +20,6 @@ def take(handle: int, *, shared: bool = False, wait: bool = False) -> bool:
     return True
 
 
-def give(handle: int) -> None:
-    """Unlocks a file that stays open. Raises OSError."""
-    fcntl.flock(handle, fcntl.LOCK_UN)
-
-
 @contextmanager
 def held(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Locks a file, which is made if it is missing, within the block. Yields whether it was free.

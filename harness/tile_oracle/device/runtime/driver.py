@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,6 @@ _V, _I, _S = c_void_p, c_int, c_size_t
 _CALLS: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
     "init": ((c_uint,), "cuInit", "hipInit"),
     "driver_version": ((_V,), "cuDriverGetVersion", "hipRuntimeGetVersion"),
-    "device_count": ((_V,), "cuDeviceGetCount", "hipGetDeviceCount"),
     "device": ((_V, _I), "cuDeviceGet", "hipDeviceGet"),
     "device_name": ((c_char_p, _I, _I), "cuDeviceGetName", "hipDeviceGetName"),
     "device_pci": ((c_char_p, _I, _I), "cuDeviceGetPCIBusId", "hipDeviceGetPCIBusId"),
@@ -212,10 +211,6 @@ class Driver(ABC):
         self.call(operation, byref(value), *arguments)
         return value.value
 
-    def device_count(self) -> int:
-        """Number of devices visible to this process."""
-        return self._number("device_count")
-
     def settings(self) -> Settings:
         """The settings that are to stay as they are now."""
         return Settings(self.library, self.stream, self.settings_known, self.reset_cache_symbol)
@@ -284,6 +279,11 @@ class Driver(ABC):
             self._check(launch.what, launch.start(self.stream))
         else:
             self.call("launch", *self._operands(launch))
+
+    def launch_all(self, launches: Iterable[Launch | LibraryLaunch]) -> None:
+        """Start several, one after the other."""
+        for launch in launches:
+            self.launch(launch)
 
     def _operands(self, launch: Launch) -> tuple[Any, ...]:
         """The arguments of the library's launch function."""
