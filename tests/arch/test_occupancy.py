@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.arch import load_arch
-from tile_oracle.arch.occupancy import Occupancy, archs_with_occupancy, compute_unit, occupancy
+from tile_oracle.arch.occupancy import Occupancy, archs_with_occupancy, occupancy
 from tile_oracle.commands.kernel_facts import matrix_instructions_per_k_step
 from tile_oracle.compiling.code_facts import code_facts
 from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
@@ -56,12 +56,13 @@ def test_an_architecture_without_figures_is_refused() -> None:
     st.integers(0, 160 << 10),
 )
 def test_active_workgroups_fit(arch: str, threads: int, vgprs: int, lds_bytes: int) -> None:
-    unit, held = compute_unit(arch), occupancy(arch, threads, vgprs, lds_bytes)
-    waves = -(-threads // unit.lanes)
+    found, held = load_arch(arch), occupancy(arch, threads, vgprs, lds_bytes)
+    unit = found.hardware
+    waves = -(-threads // unit.wavefront_size)
     assert held.waves_per_cu == held.workgroups_per_cu * waves
-    assert held.waves_per_cu <= unit.simds * unit.waves_per_simd
-    assert held.waves_per_cu * vgprs <= unit.simds * unit.registers
-    assert held.workgroups_per_cu * lds_bytes <= unit.lds_bytes
+    assert held.waves_per_cu <= unit.max_waves_per_cu
+    assert held.waves_per_cu * vgprs <= unit.simds_per_cu * unit.registers_per_lane
+    assert held.workgroups_per_cu * lds_bytes <= max(found.lds_limit_bytes, unit.lds_capacity_bytes)
     assert (
         held.workgroups_per_cu >= occupancy(arch, threads, min(512, vgprs + 8), lds_bytes).workgroups_per_cu
     )

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from tile_oracle.arch.specs import (
-    ComputeUnit,
     Count,
     Hardware,
     KernelFamily,
@@ -60,25 +59,6 @@ class Arch:
     def unlisted(self) -> Arch:
         """The architecture for kernels of a library, which itself limits waves, warp tiles and loads."""
         return replace(self, listed_only=False)
-
-    @cached_property
-    def compute_unit(self) -> ComputeUnit | None:
-        """The resources that the workgroups of a compute unit share; None if they are not known."""
-        held, hardware = self.workgroups, self.hardware
-        if held is None:
-            return None
-        return ComputeUnit(
-            lanes=hardware.wavefront_size,
-            simds=hardware.simds_per_cu,
-            waves_per_simd=hardware.max_waves_per_cu // hardware.simds_per_cu,
-            registers=hardware.registers_per_lane,
-            register_step=hardware.register_granule,
-            lds_bytes=max(self.lds_limit_bytes, hardware.lds_capacity_bytes),
-            lds_step=held.lds_step_bytes,
-            lds_own_bytes=held.lds_own_bytes,
-            workgroups=held.slots,
-            waves_together=held.waves_together,
-        )
 
     def dtypes(self, op: str) -> tuple[str, ...]:
         """The data types that the architecture multiplies, in the operation's order."""

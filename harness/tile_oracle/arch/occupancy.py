@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tile_oracle.arch.specs import ComputeUnit
+from tile_oracle.arch.specs import Workgroups
 from tile_oracle.arch.table import known_archs, load_arch
 from tile_oracle.errors import RuleError
 
@@ -33,19 +33,19 @@ class Occupancy:
 
 def archs_with_occupancy() -> tuple[str, ...]:
     """The architectures whose compute unit is in the table."""
-    return tuple(name for name in known_archs() if load_arch(name).compute_unit is not None)
+    return tuple(name for name in known_archs() if load_arch(name).workgroups is not None)
 
 
-def compute_unit(arch: str) -> ComputeUnit:
-    """The resources of the architecture's compute unit. Raises RuleError when the table does not have
-    them."""
-    unit = load_arch(arch).compute_unit
-    if unit is None:
+def workgroups_of(arch: str) -> Workgroups:
+    """Return what limits the workgroups of the architecture's compute unit. Raises RuleError when the table
+    does not say."""
+    held = load_arch(arch).workgroups
+    if held is None:
         raise RuleError(
             f"kernels/arch_specs.json does not describe the compute unit of {arch}, "
             f"only those of {', '.join(archs_with_occupancy())}"
         )
-    return unit
+    return held
 
 
 def occupancy(arch: str, threads: int, vgprs: int, lds_bytes: int, sgprs: int | None = None) -> Occupancy:
@@ -54,17 +54,19 @@ def occupancy(arch: str, threads: int, vgprs: int, lds_bytes: int, sgprs: int | 
     Waves are assigned to SIMDs in turn, so workgroups with few waves can share SIMDs. Raises RuleError for an
     architecture whose compute unit is not in the table.
     """
-    unit = compute_unit(arch)
-    waves = -(-threads // unit.lanes)
-    per_simd = min(unit.waves_per_simd, unit.registers // _rounded(max(1, vgprs), unit.register_step))
+    held, found = workgroups_of(arch), load_arch(arch)
+    hardware, simds = found.hardware, found.hardware.simds_per_cu
+    waves = -(-threads // hardware.wavefront_size)
+    registers = _rounded(max(1, vgprs), hardware.register_granule)
+    per_simd = min(hardware.max_waves_per_cu // simds, hardware.registers_per_lane // registers)
     if sgprs is not None:
         per_simd = min(per_simd, next((n for most, n in _WAVES_BY_SGPRS if sgprs <= most), _LEAST_BY_SGPRS))
-    lds = _rounded(lds_bytes + unit.lds_own_bytes, unit.lds_step)
-    by_turns = waves < unit.simds or unit.waves_together
+    lds = _rounded(lds_bytes + held.lds_own_bytes, held.lds_step_bytes)
+    by_turns = waves < simds or held.waves_together
     workgroups = min(
-        unit.workgroups,
-        per_simd * unit.simds // waves if by_turns else per_simd // -(-waves // unit.simds),
-        unit.lds_bytes // lds if lds else unit.workgroups,
+        held.slots,
+        per_simd * simds // waves if by_turns else per_simd // -(-waves // simds),
+        max(found.lds_limit_bytes, hardware.lds_capacity_bytes) // lds if lds else held.slots,
     )
     return Occupancy(workgroups, workgroups * waves)
 

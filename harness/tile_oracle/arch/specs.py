@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -134,32 +133,14 @@ class RegisterLimit(Entry, frozen=True):
 
 
 class Workgroups(Entry, frozen=True):
-    """How a compute unit holds workgroups: see ComputeUnit."""
+    """How a compute unit holds workgroups.
+
+    slots: most at once. lds_step_bytes: LDS is allocated in multiples of it. lds_own_bytes: what each takes
+    besides its own. waves_together: whether a workgroup's waves share the unit's registers. why: the source.
+    """
 
     slots: Positive
     lds_step_bytes: Positive
     lds_own_bytes: Count
     waves_together: bool
     why: str
-
-
-@dataclass(frozen=True)
-class ComputeUnit:
-    """The resources of a compute unit (multiprocessor) that its workgroups share.
-
-    waves_per_simd: wave slots. registers: vector registers of a SIMD per lane. register_step: their
-    allocation granularity. lds_bytes: LDS. lds_step: its allocation granularity. lds_own_bytes: LDS that the
-    system reserves for each workgroup. workgroups: workgroup slots. waves_together: whether the limit on
-    waves applies to all SIMDs together, however a workgroup's waves are distributed.
-    """
-
-    lanes: int
-    simds: int
-    waves_per_simd: int
-    registers: int
-    register_step: int
-    lds_bytes: int
-    lds_step: int
-    lds_own_bytes: int
-    workgroups: int
-    waves_together: bool

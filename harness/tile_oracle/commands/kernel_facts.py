@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from tile_oracle.arch import Arch
-from tile_oracle.arch.occupancy import compute_unit
 from tile_oracle.commands.kernel_pools import is_tiled
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.compiling.builder import Builder
@@ -106,7 +105,7 @@ def fact_rows(found: Sequence[KernelFacts], arch: Arch, *, each: bool = False) -
 
 
 def _row(group: Sequence[KernelFacts], arch: Arch, each: bool) -> tuple[str, ...]:
-    kernel, simds = group[0].kernel, compute_unit(arch.name).simds
+    kernel, simds = group[0].kernel, arch.hardware.simds_per_cu
     facts = [one.facts for one in group]
     in_loop = [one.loop_matrix_instructions for one in facts]
     tiling, count, steps, loop, name = ("-",) * len(TILING), "-", "-", _range(in_loop), kernel.name
