@@ -113,12 +113,17 @@ def cpuinfo_text() -> str:
         ) from None
 
 
+def cpu_blocks(text: str) -> list[dict[str, str]]:
+    """Return what /proc/cpuinfo says of each core."""
+    pairs = ([line.partition(":") for line in block.splitlines()] for block in text.strip().split("\n\n"))
+    return [{name.strip(): value.strip() for name, colon, value in block if colon} for block in pairs]
+
+
 def parse_cpuinfo(text: str, machine: str) -> Cpu:
     """Parses the text of /proc/cpuinfo: the features common to all cores, and all models."""
     features: frozenset[str] | None = None
     models: set[str] = set()
-    for block in text.split("\n\n"):
-        values = dict(_pair(line) for line in block.splitlines() if ":" in line)
+    for values in cpu_blocks(text):
         flags = values.get("flags", values.get("Features"))
         if flags is None:
             continue
@@ -129,11 +134,6 @@ def parse_cpuinfo(text: str, machine: str) -> Cpu:
 
 
 _MODEL_LINES = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part", "CPU variant")
-
-
-def _pair(line: str) -> tuple[str, str]:
-    name, _, value = line.partition(":")
-    return name.strip(), value.strip()
 
 
 def resolve_isa(name: str, cpu: Cpu | None = None) -> Isa:

@@ -7,7 +7,7 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
-from tile_oracle.compiling.isa import cpuinfo_text
+from tile_oracle.compiling.isa import cpu_blocks, cpuinfo_text
 from tile_oracle.files.passing_errors import unless_passing
 from tile_oracle.targets.control_group import memory_left_bytes
 
@@ -15,7 +15,7 @@ from tile_oracle.targets.control_group import memory_left_bytes
 def cpu_name() -> str:
     """The model name with family and model numbers, since virtual machines give CPUs of several generations
     the same name. Where Linux reports no model name (aarch64), implementer and part."""
-    fields = _cpuinfo()
+    fields = cpu_blocks(cpuinfo_text())[0]
     if "model name" in fields:
         generation = [
             f"{what} {fields[name]}"
@@ -25,12 +25,6 @@ def cpu_name() -> str:
         return ", ".join([fields["model name"], *generation])
     parts = [fields[name] for name in ("CPU implementer", "CPU part") if name in fields]
     return " ".join([platform.machine(), *parts])
-
-
-def _cpuinfo() -> dict[str, str]:
-    first = cpuinfo_text().strip().split("\n\n", 1)[0]
-    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
-    return {name.strip(): value.strip() for name, value in pairs}
 
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -72,7 +66,7 @@ _MATRIX_FLOPS_A_CLOCK = 8192
 
 def cpu_peak_flops() -> dict[str, float]:
     """Operations per second by dtype: an upper bound for one core of this machine."""
-    flags = set(_cpuinfo().get("flags", "").split())
+    flags = set(cpu_blocks(cpuinfo_text())[0].get("flags", "").split())
     vector = next(flops for name, flops in _FLOPS_A_CLOCK.items() if not name or name in flags)
     if not flags or "amx_tile" in flags:
         vector = _MATRIX_FLOPS_A_CLOCK
