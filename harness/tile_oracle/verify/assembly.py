@@ -7,10 +7,12 @@ what an instruction does.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tile_oracle.errors import BuildError
+from tile_oracle.foreign.plain_yaml import read_yaml
 
 _LABEL = re.compile(r"([A-Za-z_.$][\w.$@]*):")
 _OBJDUMP_LABEL = re.compile(r"([0-9a-fA-F]{8,16}) <([^>]+)>:")
@@ -89,7 +91,7 @@ class _Reader:
         if self._in_metadata:
             self._in_metadata = line != ".end_amdgpu_metadata"
             if self._in_metadata:
-                self.metadata.append(line)
+                self.metadata.append(raw)
             return
         if self._current is not None and (no_value := _NO_VALUE.match(raw)):
             names = tuple(kind[0] + number for kind, number in _REGISTER_OF_COMPILER.findall(no_value[1]))
@@ -175,10 +177,9 @@ def _finished(reader: _Reader) -> list[Function]:
     for function in functions:
         function.settings = reader.settings.get(function.name, {})
         _name_branch_targets(function)
-    hidden, threads = _hidden_arguments(reader.metadata), _most_threads(reader.metadata)
+    told = {name: (hidden, threads) for name, hidden, threads in _kernels(reader.metadata)}
     for function in functions:
-        function.hidden_arguments = hidden.get(function.name, ())
-        function.most_threads = threads.get(function.name, 0)
+        function.hidden_arguments, function.most_threads = told.get(function.name, ((), 0))
     return [function for function in functions if function.lines]
 
 
@@ -249,31 +250,15 @@ def _name_branch_targets(function: Function) -> None:
             )
 
 
-def _hidden_arguments(metadata: list[str]) -> dict[str, tuple[str, ...]]:
-    """Kernel -> kinds of its hidden arguments, from clang's `.amdgpu_metadata`, whose keys are sorted."""
-    found: dict[str, tuple[str, ...]] = {}
-    hidden: list[str] = []
-    for line in metadata:
-        if line.startswith("- .agpr_count") or line.startswith("- .args"):
-            hidden = []
-        key, _, value = line.lstrip("- ").partition(":")
-        value = value.strip()
-        if key == ".value_kind" and value.startswith("hidden_"):
-            hidden.append(value)
-        elif key == ".symbol":
-            found[value.strip("'\"").removesuffix(".kd")] = tuple(hidden)
-    return found
-
-
-def _most_threads(metadata: list[str]) -> dict[str, int]:
-    """Kernel -> work-items of its largest workgroup, from the same metadata."""
-    found: dict[str, int] = {}
-    threads = 0
-    for line in metadata:
-        key, _, value = line.lstrip("- ").partition(":")
-        if key == ".max_flat_workgroup_size" and value.strip().isdigit():
-            threads = int(value)
-        elif key == ".symbol":
-            found[value.strip().strip("'\"").removesuffix(".kd")] = threads
-            threads = 0
-    return found
+def _kernels(metadata: list[str]) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """Yield each kernel, the kinds of its hidden arguments, and work-items of its largest workgroup, from
+    clang's `.amdgpu_metadata`."""
+    try:
+        for document in read_yaml("\n".join(metadata)):
+            told: Any = document
+            for kernel in told["amdhsa.kernels"]:
+                kinds = [one[".value_kind"] for one in kernel.get(".args", ())]
+                hidden = tuple(kind for kind in kinds if kind.startswith("hidden_"))
+                yield kernel[".symbol"].removesuffix(".kd"), hidden, int(kernel[".max_flat_workgroup_size"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise BuildError("the text's .amdgpu_metadata is damaged: compile it again") from None

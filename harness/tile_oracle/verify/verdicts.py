@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from contextlib import suppress
-from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from tile_oracle.files.atomic_file import write_atomically
-from tile_oracle.verify.findings import Finding, FunctionReport, Report
+from tile_oracle.verify.findings import Report
 
 _FILE = "verified.json"
 
@@ -25,39 +24,21 @@ def verifier_digest() -> str:
     return total.hexdigest()
 
 
+class _Kept(msgspec.Struct):
+    verifier: str
+    report: Report
+
+
 def keep_verdict(folder: Path, report: Report) -> None:
     """Writes a report into a binary's folder; does nothing when the folder is read-only."""
-    body = {"verifier": verifier_digest(), "report": asdict(report)}
     with suppress(OSError):
-        write_atomically(folder / _FILE, json.dumps(body, indent=1, sort_keys=True).encode())
+        write_atomically(folder / _FILE, msgspec.json.encode(_Kept(verifier_digest(), report)))
 
 
 def read_verdict(folder: Path) -> Report | None:
     """The report in a binary's folder; None when there is none from this version of the verifier."""
     try:
-        body = json.loads((folder / _FILE).read_bytes())
-        if body["verifier"] != verifier_digest():
-            return None
-        return _report(body["report"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        kept = msgspec.json.decode((folder / _FILE).read_bytes(), type=_Kept)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _report(row: dict[str, Any]) -> Report:
-    functions = tuple(
-        FunctionReport(
-            str(one["name"]),
-            int(one["instructions"]),
-            int(one["blocks"]),
-            _findings(one["findings"]),
-            _findings(one["not_proven"]),
-            tuple(one["incomplete"]),
-            tuple(one["notes"]),
-        )
-        for one in row["functions"]
-    )
-    return Report(str(row["target"]), str(row["compiler"]), functions)
-
-
-def _findings(rows: list[dict[str, Any]]) -> tuple[Finding, ...]:
-    return tuple(Finding(**{**found, "path": tuple(found["path"])}) for found in rows)
+    return kept.report if kept.verifier == verifier_digest() else None
