@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from tests.fleet.real_engine import cluster_of, engine_on, events_until, joined
 from tile_oracle.fleet import ray_engine
 from tile_oracle.fleet.ray_engine import token_hint
-from tile_oracle.measure.device_progress import ASIDE, DeviceProgress, Snapshot
 from tile_oracle.measure.engine import Event, Gone
 
 pytest.importorskip("ray")
@@ -95,48 +93,3 @@ def test_a_node_that_joins_late_is_used(monkeypatch: pytest.MonkeyPatch) -> None
         (late,) = joined(events_until(fleet, joined))
         assert cluster.nodes[0][:6] in late
         fleet.close()
-
-
-@pytest.mark.slow
-def test_the_metrics_are_where_prometheus_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("prometheus_client", reason="needs ray[default]")
-    pytest.importorskip("opencensus", reason="needs ray[default]")
-    wanted = {
-        "ray_tile_oracle_pairs_per_second": 12.5,
-        "ray_tile_oracle_pairs_left": 70.0,
-        "ray_tile_oracle_seconds_left": 5.5,
-        "ray_tile_oracle_sick_devices": 1.0,
-        "ray_tile_oracle_device_busy_share a": 0.75,
-        "ray_tile_oracle_device_busy_share b": 0.5,
-    }
-    snapshot = Snapshot(30, 100, 12.5, 5.5, 2, 1, 0, 0.6, 0)
-    devices = [DeviceProgress("a", busy_share=0.75), DeviceProgress("b", busy_share=0.5, state=ASIDE)]
-    with cluster_of(0, monkeypatch, {"metrics_report_interval_ms": 500}) as cluster:
-        fleet = engine_on(cluster)
-
-        def exported(_: object) -> bool:
-            fleet.show(snapshot, devices)
-            return wanted.items() <= metrics().items()
-
-        events_until(fleet, exported)
-        fleet.close()
-
-
-def metrics() -> dict[str, float]:
-    """Of all nodes: name, or name and device -> value."""
-    import ray
-
-    found = {}
-    for node in ray.nodes():
-        url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
-        try:
-            text = urllib.request.urlopen(url, timeout=10).read().decode()
-        except OSError:
-            continue  # it starts
-        for line in text.splitlines():
-            if line.startswith("ray_tile_oracle_"):
-                labels, value = line.rsplit(" ", 1)
-                name, _, rest = labels.partition("{")
-                device = rest.partition('device="')[2].partition('"')[0]
-                found[f"{name} {device}".strip()] = float(value)
-    return found

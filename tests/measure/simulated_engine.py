@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Result, Row, Work
 from tile_oracle.measure.builds import Builds
-from tile_oracle.measure.device_progress import DeviceProgress, Snapshot
 from tile_oracle.measure.driver import Driver, ProblemTask, Questions
 from tile_oracle.measure.engine import Engine, Event, Gone, Joined, Told
 from tile_oracle.measure.measurement import Measurement
@@ -81,7 +80,6 @@ class SimulatedEngine(Engine):
         self.pending: list[Event] = []
         self.dropped: list[tuple[str, bool]] = []
         self.closed = False
-        self.shown: list[Snapshot] = []
 
     def join(self, name: str, kind: str = "H200", slow: float = 1.0) -> None:
         self.devices[name] = SimulatedDevice(name, kind, slow=slow)
@@ -120,9 +118,6 @@ class SimulatedEngine(Engine):
     def drop(self, device: str, *, again: bool) -> None:
         self.devices.pop(device, None)
         self.dropped.append((device, again))
-
-    def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
-        self.shown.append(snapshot)
 
     def close(self) -> None:
         self.closed = True

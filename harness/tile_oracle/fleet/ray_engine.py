@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,7 +17,6 @@ from typing import Any
 from tile_oracle.errors import HarnessError, TargetError, first_line
 from tile_oracle.fleet.ray_compilers import RayCompilers
 from tile_oracle.measure.assignments import DeviceSettings, Shipment, Work
-from tile_oracle.measure.device_progress import ASIDE, DeviceProgress, Snapshot
 from tile_oracle.measure.device_runner import DeviceRunner
 from tile_oracle.measure.engine import Event, Gone, Joined, Told
 
@@ -81,31 +80,6 @@ def _fetch(reference: Any) -> Shipment | None:
     return found
 
 
-class _Gauges:
-    """The metrics of a fleet."""
-
-    def __init__(self) -> None:
-        from ray.util.metrics import Gauge
-
-        self._pairs = Gauge("tile_oracle_pairs_per_second", "pairs measured per second, over a minute")
-        self._left = Gauge("tile_oracle_pairs_left", "pairs without a result")
-        self._left_s = Gauge("tile_oracle_seconds_left", "expected time until the end")
-        self._sick = Gauge("tile_oracle_sick_devices", "devices that were set aside")
-        self._busy = Gauge(
-            "tile_oracle_device_busy_share",
-            "share of the last second with work, 0 to 1",
-            tag_keys=("device",),
-        )
-
-    def set(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
-        self._pairs.set(snapshot.pairs_per_s)
-        self._left.set(max(0, snapshot.planned - snapshot.pairs))
-        self._left_s.set(snapshot.left_s or 0.0)
-        self._sick.set(sum(one.state == ASIDE for one in devices))
-        for one in devices:
-            self._busy.set(one.busy_share, tags={"device": one.name})
-
-
 @dataclass
 class _Slot:
     """A place for a device: one GPU or core of a node."""
@@ -140,14 +114,12 @@ class RayEngine:
         self._settings, self._arch, self._limit = settings, arch, devices
         self._cache = cache
         self._slots: dict[str, _Slot] = {}
-        self._gauges: _Gauges | None = None
         self._looked_s = 0.0
         self._stepped_s = time.monotonic()
         self._owns = not ray.is_initialized()
         if self._owns:
             self._connect(address)
         self._class = ray.remote(DeviceRunner)
-        self._here = ray.get_runtime_context().get_node_id()
 
     def _connect(self, address: str) -> None:
         ray = self._ray
@@ -344,13 +316,6 @@ class RayEngine:
 
     def ship(self, shipment: Shipment) -> Any:
         return self._ray.put(shipment)
-
-    def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
-        """As metrics of Ray, which its dashboard and Prometheus show."""
-        with suppress(Exception):  # a cluster without metrics measures just as well
-            if self._gauges is None:
-                self._gauges = _Gauges()
-            self._gauges.set(snapshot, devices)
 
     def waiting(self) -> str:
         opening = sum(slot.opening is not None for slot in self._slots.values())

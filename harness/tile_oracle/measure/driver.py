@@ -334,7 +334,6 @@ class Driver:
             self._calibrate()
             if self.progress.update(self._dispatcher, now, self._builds.outstanding):
                 self._set_sick_aside(now)
-                self._engine.show(self.progress.snapshot, list(self.progress.devices.values()))
             self._state.notify_all()
 
     def _is_complete(self) -> bool:

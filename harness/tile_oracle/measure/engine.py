@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.assignments import Message, Opened, Shipment, Work
-from tile_oracle.measure.device_progress import DeviceProgress, Snapshot
 
 
 @dataclass(frozen=True)
@@ -85,10 +84,6 @@ class Engine(Protocol):
 
     def drop(self, device: str, *, again: bool) -> None:
         """Ends a device. again: it may join once more, in a new process."""
-
-    def show(self, snapshot: Snapshot, devices: Iterable[DeviceProgress]) -> None:
-        """Publishes the devices' state where the engine's users look for it; by default nowhere."""
-        return
 
     def waiting(self) -> str:
         """What the engine waits for before a device can join, "" if nothing is on its way."""
