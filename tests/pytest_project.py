@@ -93,6 +93,23 @@ class Finished:
         return dict(pairs)
 
 
+def output_until(process: subprocess.Popen[str], tests: int) -> str:
+    """Return the output of a run with -v until so many tests have been reported, one a line."""
+    assert process.stdout is not None
+    seen, reported = [], 0
+    while reported < tests and (line := process.stdout.readline()):
+        seen.append(line)
+        reported += bool(re.search(r"\b(PASSED|SKIPPED|XFAIL)\b", line))
+    assert reported == tests, "".join(seen)
+    return "".join(seen)
+
+
+def end_of(process: subprocess.Popen[str], begin: str = "") -> Finished:
+    """Wait for the end; begin: the output that has been read."""
+    output, _ = process.communicate(timeout=120)
+    return Finished(process.returncode, begin + output)
+
+
 class Project:
     """The folder, and how pytest runs in it."""
 

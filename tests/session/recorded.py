@@ -66,20 +66,27 @@ def train_model(records: pd.DataFrame, folder: Path) -> None:
     train(records, recipe=recipe_named("log_time").with_trees(150), n_splits=2).save(folder)
 
 
+_FILES: dict[str, bytes] = {}
+"""Those that make_recorded has added to a project: it trains once in a process."""
+
+
 def make_recorded(project: Project) -> Recorded:
     """The model is trained on 40 problems, the oracle recorded on 12 others with the set `tiny`."""
     everything = make_problems(52, seed=3)
     kernels = tuple(pool_of_kind(everything[0].kind, arch="gfx950", rules="tiny", where=None))
     problems = everything[:12]
-    path = project.problem_set(SET, tuple(problem.id for problem in problems))
-    records = records_of(problems, kernels)
-    write_dataset(records, project.folder / "measured.parquet")
-    model = project.folder / "models" / "made_up"
-    train_model(records_of(everything[12:], kernels, seed=1), model)
-    oracle, _ = write_oracle(
-        [project.folder / "measured.parquet"],
-        model=model,
-        problem_set=load_problem_set(str(path)),
-        kernel_set="tiny",
-    )
+    records, folder = records_of(problems, kernels), project.folder
+    model = folder / "models" / "made_up"
+    if not _FILES:
+        path = project.problem_set(SET, tuple(problem.id for problem in problems))
+        write_dataset(records, folder / "measured.parquet")
+        train_model(records_of(everything[12:], kernels, seed=1), model)
+        part = load_problem_set(str(path))
+        write_oracle([folder / "measured.parquet"], model=model, problem_set=part, kernel_set="tiny")
+        made = [path, folder / "measured.parquet", *(one for one in model.rglob("*") if one.is_file())]
+        _FILES.update({str(one.relative_to(folder)): one.read_bytes() for one in made})
+    for name, data in _FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    (oracle,) = model.glob("*/*/*.parquet")
     return Recorded(project, problems, kernels, records, model, oracle)

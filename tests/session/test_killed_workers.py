@@ -9,23 +9,15 @@ import subprocess
 
 import pytest
 
-from tests.pytest_project import PROBLEMS, QUICK, Finished, Project, children, twice
+from tests.pytest_project import PROBLEMS, QUICK, Project, children, end_of, output_until, twice
 
 PAIRS = 32
 """Four problems and the eight kernels of the set tiny."""
 
 
-def kill_after(process: subprocess.Popen[str], tests: int, kind: str) -> str:
-    """Kills one of the children with `kind` in their command line, once so many tests are reported; returns
-    the output until then."""
-    assert process.stdout is not None
-    seen, finished = [], 0
-    while finished < tests and (line := process.stdout.readline()):
-        seen.append(line)
-        finished += bool(re.search(r"\b(PASSED|SKIPPED|XFAIL)\b", line))
-    assert finished == tests, "".join(seen)
+def kill_newest(process: subprocess.Popen[str], kind: str) -> None:
+    """Kill the newest of the children with `kind` in their command line."""
     os.kill(max(pid for pid, command in children(process.pid).items() if kind in command), signal.SIGKILL)
-    return "".join(seen)
 
 
 @pytest.mark.slow
@@ -33,9 +25,10 @@ def kill_after(process: subprocess.Popen[str], tests: int, kind: str) -> str:
 def test_another_device_measures_what_a_killed_one_had(after: int, project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
     process = project.start("--problem-set", "four.csv", *QUICK, "-n2", "-v")
-    begin = kill_after(process, after, "device_process")
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, begin + output
+    begin = output_until(process, after)
+    kill_newest(process, "device_process")
+    done = end_of(process, begin)
+    assert done.status == 0, done.output
     records = project.records()
     assert len(records[records["round"] == 0]) == PAIRS
     assert set(records["status"]) <= {"ok", "noisy"}
@@ -49,12 +42,12 @@ def test_a_killed_worker_of_pytest_xdist_loses_no_measurement(project: Project) 
     """Beside a project's own tests, all tests run in its workers."""
     project.write("test_own.py", "def test_own():\n    pass\n")
     process = project.start("test_own.py", "--problem-set", "small.csv", *QUICK, "-n2", "-v")
-    begin = kill_after(process, 4, "sys.stdin.readline")
-    output, _ = process.communicate(timeout=120)
-    finished = Finished(process.returncode, begin + output)
+    begin = output_until(process, 4)
+    kill_newest(process, "sys.stdin.readline")
+    finished = end_of(process, begin)
     assert "INTERNALERROR" not in finished.output
     # A worker killed between two tests, or after its last, fails no test.
-    crashed = len(re.findall("^worker .* crashed while", output, re.MULTILINE))
+    crashed = len(re.findall("^worker .* crashed while", finished.output, re.MULTILINE))
     assert finished.counts().get("failed", 0) == crashed <= 1
     records = project.records()
     assert len(records[records["round"] == 0]) == finished.counts()["passed"] + crashed - 1

@@ -8,26 +8,28 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, SHORTLY, TWO_KERNELS, Finished, Project
-from tests.session.recorded import SET, Recorded, make_recorded
-from tests.session.test_signals import after_tests
+from tests.pytest_project import (
+    CLOCK_THAT_JUMPS,
+    PROBLEMS,
+    SHORTLY,
+    TWO_KERNELS,
+    Finished,
+    Project,
+    end_of,
+    output_until,
+)
+from tests.session.recorded import SET, Recorded
 from tile_oracle.judge.baseline_file import load_baseline, save_baseline
 from tile_oracle.session.outcome import Outcome
 
 REPLAY = ("--problem-set", SET, "--target", "replay")
 MEASURED = ("--problem-set", "four.csv", *TWO_KERNELS, "--model=out-of-fold", *SHORTLY)
 ANYWAY = "exit with status 0 anyway"
-
-
-@pytest.fixture(scope="module")
-def recorded(make_project: Callable[[], Project]) -> Recorded:
-    return make_recorded(make_project())
 
 
 def proposed(done: Finished, run: Path) -> dict[str, str]:
@@ -79,7 +81,9 @@ def try_all(project: Project, done: Finished, *, expected: set[str]) -> dict[str
 def test_a_replay_on_any_machine(recorded: Recorded, more: tuple[str, ...]) -> None:
     """No device is here: nothing is tuned; everything is recorded: nothing is suggested."""
     done = recorded.project.pytest(*REPLAY, f"--baseline-dir=empty{len(more)}", *more)
-    assert done.status == Outcome.NO_BASELINE
+    assert done.status == Outcome.NO_BASELINE == 10
+    assert "no baseline: there is no baseline for made_up" in " ".join(done.output.split())
+    assert "exit status 10: no baseline" in done.output
     found = try_all(recorded.project, done, expected={"accept these picks as the baseline", ANYWAY})
     assert found[ANYWAY].endswith(" --allow=no-baseline")
 
@@ -125,7 +129,9 @@ def test_a_measured_run(project: Project) -> None:
     assert done.status == Outcome.NO_BASELINE
     found = proposed(done, newest(project))
     assert {"accept these picks as the baseline", ANYWAY} <= set(found)
+    rows = len(project.records())
     try_all(project, done, expected=set(found))
+    assert len(project.records()) == rows, "what is accepted is not measured again"
 
 
 @pytest.mark.slow
@@ -135,6 +141,7 @@ def test_a_spent_budget(project: Project, more: tuple[str, ...]) -> None:
     project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
     done = project.pytest(*MEASURED, "--budget", "1h", "-p", "clock_that_jumps", *more)
     assert done.status in (Outcome.INCOMPLETE, Outcome.NOTHING_JUDGED)
+    assert "incomplete: the budget of 1h is spent; " in done.output
     found = proposed(done, newest(project))
     assert not [why for why in found if "accept" in why]
     assert status_of(project, found[ANYWAY])[0] == 0
@@ -147,10 +154,9 @@ def test_a_spent_budget(project: Project, more: tuple[str, ...]) -> None:
 def test_ctrl_c_goes_on_and_accepts_nothing(project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
     process = project.start(*MEASURED, "-v")
-    begin = after_tests(process, 1)
+    begin = output_until(process, 1)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=120)
-    done = Finished(process.returncode, begin + output)
+    done = end_of(process, begin)
     assert done.status == 2, done.output
     assert "--update-baseline" not in done.output
     (rest,) = {line.strip() for line in done.lines if line.strip().startswith("pytest ")}

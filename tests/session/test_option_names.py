@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pytest_project import Project
 from tests.samples import ONE_AND_TWO_WORKERS
-from tests.session.recorded import SET, Recorded, make_recorded
+from tests.session.recorded import SET, Recorded
 from tile_oracle.session.option_names import OPENING, PREFIX, in_full
 from tile_oracle.session.options import OPTIONS
 
@@ -25,11 +23,6 @@ TARGET_OF_OTHERS = "def pytest_addoption(parser):\n    parser.addoption('--targe
 OWN = "def test_own(request):\n    assert request.config.getoption('--target') == '{value}'\n"
 LONG = (f"{PREFIX}problem-set={SET}", f"{PREFIX}target=replay", f"{PREFIX}allow=no-baseline")
 SHORT = ("--problem-set", SET, "--target", "replay", "--allow", "no-baseline")
-
-
-@pytest.fixture(scope="module")
-def recorded(make_project: Callable[[], Project]) -> Recorded:
-    return make_recorded(make_project())
 
 
 @pytest.fixture

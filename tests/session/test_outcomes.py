@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, SHORTLY, TWO_KERNELS, Finished, Project
+from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, TWO_KERNELS, Finished, Project
 from tests.pytest_project import junit_properties as properties_of
 from tests.samples import ONE_AND_TWO_WORKERS
 from tests.session.recorded import SET, Recorded, make_recorded
@@ -177,64 +176,6 @@ def test_new_failures_are_listed_in_their_criterion(recorded: Recorded, tmp_path
 # ---- outcomes and exit statuses -----------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_without_a_baseline_the_session_prints_two_commands_that_work(recorded: Recorded) -> None:
-    there = ("--problem-set", SET, "--oracle=reports/accepted", "--baseline-dir=empty")
-    done = recorded.project.pytest(*there)
-    assert done.status == Outcome.NO_BASELINE == 10
-    assert done.counts() == {"passed": 12, "skipped": 6}
-    (said,) = (line for line in done.lines if line.startswith("no baseline: "))
-    assert "there is no baseline for made_up" in said
-    assert "exit status 10: no baseline" in done.output
-    shown = [shlex.split(line)[1:] for line in done.lines if line.startswith("    pytest ")]
-    assert len(shown) == 2
-    accept, allow = shown
-    assert recorded.project.pytest(*allow).status == 0
-    assert recorded.project.pytest(*accept).status == 0
-    assert recorded.project.pytest(*there).status == 0, "now there is a baseline"
-
-
-@pytest.mark.slow
-def test_a_measured_run_is_accepted_without_measuring_it_again(project: Project) -> None:
-    project.problem_set("four.csv", PROBLEMS)
-    asked = ("--problem-set", "four.csv", "--kernel-set", "tiny", *SHORTLY)
-    first = project.pytest(*asked, "--kernel-filter", "tile_m == 16")
-    assert first.status == Outcome.NO_BASELINE
-    rows = len(project.records())
-    (accept, _) = (shlex.split(line)[1:] for line in first.lines if line.startswith("    pytest "))
-    accepted = project.pytest(*accept)
-    assert accepted.status == 0
-    assert "baseline written: " in accepted.output
-    assert len(project.records()) == rows
-
-
-@pytest.mark.slow
-def test_a_partial_run_is_incomplete(recorded: Recorded) -> None:
-    one = recorded.problems[4].id
-    done = recorded.project.pytest(*REPLAY, "-k", one)
-    assert done.status == Outcome.INCOMPLETE == 12
-    assert "incomplete: 88 pairs of the set were left out by your selection" in done.lines
-    assert done.counts()["passed"] >= 1
-    assert done.counts()["skipped"] >= 1, "coverage was not applied"
-    allowed = recorded.project.pytest(*REPLAY, "-k", one, "--allow", "incomplete")
-    assert allowed.status == 0
-    assert "incomplete (allowed): " in allowed.output
-
-
-@pytest.mark.slow
-@WORKERS
-def test_a_spent_budget_is_incomplete(project: Project, more: tuple[str, ...]) -> None:
-    project.problem_set("four.csv", PROBLEMS)
-    project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
-    asked = ("--problem-set", "four.csv", *TWO_KERNELS, "--model=out-of-fold", *more)
-    done = project.pytest(
-        *asked, "--budget", "1h", "-p", "clock_that_jumps", "--allow=no-baseline,nothing-judged"
-    )
-    assert done.status == Outcome.INCOMPLETE
-    assert "incomplete: the budget of 1h is spent; " in done.output
-    assert "--resume" in next(line for line in done.lines if line.startswith("    pytest "))
-
-
 def test_a_spent_budget_without_a_verdict_ends_cleanly(project: Project) -> None:
     """A campaign that only measures has nothing to judge."""
     project.problem_set("four.csv", PROBLEMS)
@@ -305,14 +246,6 @@ def test_a_device_that_cannot_be_opened(project: Project, more: tuple[str, ...])
     done = project.pytest(*options, environment={"PYTHONPATH": paths})
     assert done.status == Outcome.DEVICE_MISSING
     assert "cannot be opened: no worker process can be started" in done.output
-
-
-@pytest.mark.slow
-def test_failed_tests_take_precedence_over_a_verdict(recorded: Recorded) -> None:
-    recorded.project.write("test_own_fails.py", "def test_it(problem):\n    assert not problem.id\n")
-    done = recorded.project.pytest("test_own_fails.py", "tile_oracle", *REPLAY, "--baseline-dir=none-here")
-    assert done.status == 1
-    assert "no baseline: " in done.output
 
 
 # ---- the names ----------------------------------------------------------------------------------------

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.pytest_project import Project
-from tests.session.recorded import SET, Recorded, make_recorded
+from tests.session.recorded import SET, Recorded
 
 DIMENSIONS = ["N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "Ho", "Wo"]
-
-
-@pytest.fixture(scope="module")
-def recorded(make_project: Callable[[], Project]) -> Recorded:
-    return make_recorded(make_project())
 
 
 def write_picks(recorded: Recorded, path: Path, place: int, repeats: int = 0) -> None:

@@ -11,15 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pytest_project import Project
-from tests.session.recorded import SET, Recorded, make_recorded
+from tests.session.recorded import SET, Recorded
 from tile_oracle.session.project_defaults import ProjectDefaultsError, default_arguments
 
 SHIPPED = ("--problem-set", SET, "--target", "replay")
-
-
-@pytest.fixture(scope="module")
-def recorded(make_project: Callable[[], Project]) -> Recorded:
-    return make_recorded(make_project())
 
 
 def test_the_outcome_is_written_for_programs_and_for_the_workflow_s_step(recorded: Recorded) -> None:

@@ -18,9 +18,9 @@ from tests.pytest_project import (
     CLOCK_THAT_JUMPS,
     PROBLEMS,
     TWO_KERNELS,
-    Finished,
     Project,
     children,
+    end_of,
     twice,
 )
 from tile_oracle.session.outcome import Outcome
@@ -50,11 +50,6 @@ def passed_until(process: subprocess.Popen[str], count: int) -> list[str]:
     return seen
 
 
-def end_of(process: subprocess.Popen[str]) -> Finished:
-    output, _ = process.communicate(timeout=120)
-    return Finished(process.returncode, output)
-
-
 def worker_of(process: subprocess.Popen[str]) -> int:
     """The process that measures for a pytest without xdist workers."""
     (pid,) = (pid for pid, command in children(process.pid).items() if "tile_oracle.device.worker" in command)
@@ -79,23 +74,6 @@ def is_gone(pid: int) -> bool:
 
 
 # ---- recorded pairs are not measured again ----------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_resumed_run_measures_only_missing_pairs(four: Project) -> None:
-    asked = ("--problem-set", "four.csv", *TWO_KERNELS)
-    first = four.pytest(*asked, "-k", "f3x3 and compv3")
-    before = four.records()
-    assert first.counts()["passed"] == 3
-    second = four.pytest(*asked, "--resume")
-    assert second.counts() == {"passed": 8}
-    assert f"run: {four.runs[0]} (resumed)" in second.lines
-    after = four.records()
-    sweep, earlier = after[after["round"] == 0], before[before["round"] == 0]
-    assert len(sweep) == 8
-    kept = sweep[sweep["time"].isin(earlier["time"])]
-    assert pairs(kept) == pairs(earlier)
-    assert twice(after).empty
 
 
 def test_resume_without_an_earlier_run_starts_a_new_one(project: Project) -> None:

@@ -10,37 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.pytest_project import PROBLEMS, Finished, Project, children, twice
+from tests.pytest_project import PROBLEMS, Project, children, end_of, output_until, twice
 from tests.samples import slow
 
 SWEEP = (
-    "--problem-set",
-    "four.csv",
-    "--kernel-set",
-    "tiny",
-    "--kernel-budget",
-    "5ms",
-    "--model",
-    "none",
-    "-v",
+    *("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget", "5ms", "--model", "none", "-v"),
 )
 PAIRS = 32
-
-
-def after_tests(process: subprocess.Popen[str], count: int) -> str:
-    """The output until `count` pairs have passed."""
-    assert process.stdout is not None
-    seen, passed = [], 0
-    while passed < count and (line := process.stdout.readline()):
-        seen.append(line)
-        passed += " PASSED" in line
-    assert passed == count, "".join(seen)
-    return "".join(seen)
-
-
-def end_of(process: subprocess.Popen[str], begin: str) -> Finished:
-    output, _ = process.communicate(timeout=120)
-    return Finished(process.returncode, begin + output)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +27,7 @@ def test_a_signal_seals_the_journals_and_prints_how_to_resume(
 ) -> None:
     project.problem_set("four.csv", PROBLEMS)
     process = project.start(*SWEEP, *workers)
-    begin = after_tests(process, 5)
+    begin = output_until(process, 5)
     below = [*children(process.pid)]
     below += [one for pid in below for one in children(pid)]
     process.send_signal(number)
@@ -79,7 +55,7 @@ def test_a_signal_seals_the_journals_and_prints_how_to_resume(
 def test_a_stopped_device_is_replaced(project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
     process = project.start(*SWEEP, "-n2")
-    begin = after_tests(process, 5)
+    begin = output_until(process, 5)
     stopped = min(pid for pid, command in children(process.pid).items() if "device_process" in command)
     os.kill(stopped, signal.SIGSTOP)
     finished = end_of(process, begin)
@@ -94,7 +70,7 @@ def test_a_stopped_device_is_replaced(project: Project) -> None:
 def test_ctrl_c_twice_ends_the_session_and_keeps_what_was_measured(project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
     process = project.start(*SWEEP)
-    begin = after_tests(process, 5)
+    begin = output_until(process, 5)
     process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(0.3)

@@ -5,7 +5,7 @@ The set's sweep passes when pytest is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 OWN = "def test_own():\n    pass\n"
@@ -67,33 +67,39 @@ class Way:
     is_quick: bool = False
 
 
-WAYS = (
+def _ending(status: int, outcomes: str) -> Callable[..., Way]:
+    """Make ways that end so, from what is said of them, arguments, conftest and further fields."""
+    return lambda said, *given, **fields: Way(said, status, outcomes, *given, **fields)
+
+
+_passed, _incomplete = _ending(0, "passed"), _ending(12, "incomplete")
+_shown, _printed, _nothing = _ending(0, "nothing-measured"), _ending(0, ""), _ending(16, "nothing-measured")
+
+WAYS: tuple[Way, ...] = (
     # ---- passed ----
-    Way("no further option", 0, "passed", is_quick=True),
-    Way("`-n 2`", 0, "passed", "-n 2"),
-    Way("`-x`, `--maxfail=1`, `--sw`, `--ff`", 0, "passed", "-x --maxfail=1 --sw --ff"),
-    Way("`-q`, `-rA`, `--durations=3`, `-s`, `--tb=no`", 0, "passed", "-q -rA --durations=3 -s --tb=no"),
-    Way("`-W error`, `--strict-markers`", 0, "passed", "-W error --strict-markers"),
-    Way("`--runxfail`", 0, "passed", "--runxfail"),
-    Way("`--lf`, and nothing failed before", 0, "passed", "--lf"),
-    Way("`tests`: the sweep runs beside the project's tests", 0, "passed", "tests", is_quick=True),
-    Way("`tests -n 2`", 0, "passed", "tests -n 2"),
-    Way("`tests tile_oracle`", 0, "passed", "tests tile_oracle"),
-    Way("`tile_oracle::verdict[mean]`", 0, "passed", "tile_oracle::verdict[mean]"),
-    Way("`testpaths` in pytest.ini: the sweep alone", 0, "passed", ini=f"{INI}testpaths = tests\n"),
-    Way("`python_functions` in pytest.ini", 0, "passed", ini=f"{INI}python_functions = check_*\n"),
-    Way("`PYTEST_ADDOPTS=tests`", 0, "passed", environment={"PYTEST_ADDOPTS": "tests"}),
-    Way("`@FILE` with the options", 0, "passed", "@more.txt"),
-    Way("`-p no:cacheprovider`, `-p no:xdist`", 0, "passed", "-p no:cacheprovider -p no:xdist"),
-    Way("`-p no:benchmark`, `-p no:skipping`", 0, "passed", "-p no:benchmark -p no:skipping"),
-    Way("`--noconftest`, and a conftest that skips all", 0, "passed", "--noconftest", ALL_SKIPPED),
-    Way("`--baseline-dir=new --update-baseline`", 0, "passed", "--baseline-dir=new --update-baseline"),
-    Way("`--model none`", 0, "passed", "--model none"),
+    _passed("no further option", is_quick=True),
+    _passed("`-n 2`", "-n 2"),
+    _passed("`-x`, `--maxfail=1`, `--sw`, `--ff`", "-x --maxfail=1 --sw --ff"),
+    _passed("`-q`, `-rA`, `--durations=3`, `-s`, `--tb=no`", "-q -rA --durations=3 -s --tb=no"),
+    _passed("`-W error`, `--strict-markers`", "-W error --strict-markers"),
+    _passed("`--runxfail`", "--runxfail"),
+    _passed("`--lf`, and nothing failed before", "--lf"),
+    _passed("`tests`: the sweep runs beside the project's tests", "tests", is_quick=True),
+    _passed("`tests -n 2`", "tests -n 2"),
+    _passed("`tests tile_oracle`", "tests tile_oracle"),
+    _passed("`tile_oracle::verdict[mean]`", "tile_oracle::verdict[mean]"),
+    _passed("`testpaths` in pytest.ini: the sweep alone", ini=f"{INI}testpaths = tests\n"),
+    _passed("`python_functions` in pytest.ini", ini=f"{INI}python_functions = check_*\n"),
+    _passed("`PYTEST_ADDOPTS=tests`", environment={"PYTEST_ADDOPTS": "tests"}),
+    _passed("`@FILE` with the options", "@more.txt"),
+    _passed("`-p no:cacheprovider`, `-p no:xdist`", "-p no:cacheprovider -p no:xdist"),
+    _passed("`-p no:benchmark`, `-p no:skipping`", "-p no:benchmark -p no:skipping"),
+    _passed("`--noconftest`, and a conftest that skips all", "--noconftest", ALL_SKIPPED),
+    _passed("`--baseline-dir=new --update-baseline`", "--baseline-dir=new --update-baseline"),
+    _passed("`--model none`", "--model none"),
     # ---- allowed by name ----
-    Way(
+    _shown(
         "`--benchmark-only --allow nothing-measured`",
-        0,
-        "nothing-measured",
         "--benchmark-only --allow nothing-measured",
         is_quick=True,
     ),
@@ -105,11 +111,11 @@ WAYS = (
         "--baseline-dir=none --allow no-baseline",
     ),
     # ---- pytest is asked to show something ----
-    Way("`--collect-only -q`", 0, "nothing-measured", "--collect-only -q", is_quick=True),
-    Way("`--setup-plan`", 0, "nothing-measured", "--setup-plan"),
-    Way("`--fixtures`", 0, "nothing-measured", "--fixtures"),
-    Way("`--help`", 0, "", "--help"),
-    Way("`--markers`", 0, "", "--markers"),
+    _shown("`--collect-only -q`", "--collect-only -q", is_quick=True),
+    _shown("`--setup-plan`", "--setup-plan"),
+    _shown("`--fixtures`", "--fixtures"),
+    _printed("`--help`", "--help"),
+    _printed("`--markers`", "--markers"),
     # ---- a test failed ----
     Way("`tests`, and one of the project's tests fails", 1, "failed", "tests", own=FAILING),
     Way("`tests -x`, and it fails", 1, "failed incomplete", "tests -x", own=FAILING),
@@ -145,82 +151,50 @@ WAYS = (
         is_quick=True,
     ),
     # ---- a part ----
-    Way("`-k PROBLEM`", 12, "incomplete", "-k PROBLEM"),
-    Way("`tile_oracle::test_problem[PROBLEM]`", 12, "incomplete", "tile_oracle::test_problem[PROBLEM]"),
-    Way(
-        "`--deselect tile_oracle::test_problem[PROBLEM]`",
-        12,
-        "incomplete",
-        "--deselect tile_oracle::test_problem[PROBLEM]",
+    _incomplete("`-k PROBLEM`", "-k PROBLEM"),
+    _incomplete("`tile_oracle::test_problem[PROBLEM]`", "tile_oracle::test_problem[PROBLEM]"),
+    _incomplete(
+        "`--deselect tile_oracle::test_problem[PROBLEM]`", "--deselect tile_oracle::test_problem[PROBLEM]"
     ),
-    Way("`--shard 1/2`", 12, "incomplete", "--shard 1/2"),
+    _incomplete("`--shard 1/2`", "--shard 1/2"),
     Way("`--pairs` of one pair", 14, "incomplete nothing-judged", "--pairs=one.csv"),
-    Way(
-        "a conftest that marks every second test with skip", 12, "incomplete", "", HALF_SKIPPED, is_quick=True
-    ),
-    Way("the same, `-n 2`", 12, "incomplete", "-n 2", HALF_SKIPPED),
-    Way("the same, `--model none`", 12, "incomplete", "--model none", HALF_SKIPPED),
-    Way("a conftest that removes every second test", 12, "incomplete", "", HALF_GONE),
-    Way(
-        "a conftest that calls `pytest.exit(returncode=0)` after a test",
-        12,
-        "incomplete",
-        "",
-        ENDS_IN_SWEEP,
-    ),
-    Way("`tests`, which measure one problem themselves", 12, "incomplete", "tests -k PROBLEM", own=MEASURES),
+    _incomplete("a conftest that marks every second test with skip", "", HALF_SKIPPED, is_quick=True),
+    _incomplete("the same, `-n 2`", "-n 2", HALF_SKIPPED),
+    _incomplete("the same, `--model none`", "--model none", HALF_SKIPPED),
+    _incomplete("a conftest that removes every second test", "", HALF_GONE),
+    _incomplete("a conftest that calls `pytest.exit(returncode=0)` after a test", "", ENDS_IN_SWEEP),
+    _incomplete("`tests`, which measure one problem themselves", "tests -k PROBLEM", own=MEASURES),
     # ---- nothing ----
-    Way("`--benchmark-only -n 2`", 16, "nothing-measured", "--benchmark-only -n 2", is_quick=True),
-    Way(
-        "`PYTEST_ADDOPTS=--benchmark-only`",
-        16,
-        "nothing-measured",
-        environment={"PYTEST_ADDOPTS": "--benchmark-only"},
+    _nothing("`--benchmark-only -n 2`", "--benchmark-only -n 2", is_quick=True),
+    _nothing("`PYTEST_ADDOPTS=--benchmark-only`", environment={"PYTEST_ADDOPTS": "--benchmark-only"}),
+    _nothing(
+        "`PYTEST_ADDOPTS=--collect-only`", environment={"PYTEST_ADDOPTS": "--collect-only"}, is_quick=True
     ),
-    Way(
-        "`PYTEST_ADDOPTS=--collect-only`",
-        16,
-        "nothing-measured",
-        environment={"PYTEST_ADDOPTS": "--collect-only"},
-        is_quick=True,
-    ),
-    Way(
-        "`addopts = --setup-plan` in pytest.ini", 16, "nothing-measured", ini=f"{INI}addopts = --setup-plan\n"
-    ),
-    Way("`--setup-only`", 16, "nothing-measured", "--setup-only"),
-    Way("`-k no_such_name`", 16, "nothing-measured", "-k no_such_name"),
-    Way("`-m no_such_mark`", 16, "nothing-measured", "-m no_such_mark"),
-    Way("`tests -m no_such_mark`", 16, "nothing-measured", "tests -m no_such_mark"),
-    Way("`--deselect tile_oracle`", 16, "nothing-measured", "--deselect tile_oracle"),
-    Way("`--lf --lfnf=none`", 16, "nothing-measured", "--lf --lfnf=none", before=""),
-    Way(
+    _nothing("`addopts = --setup-plan` in pytest.ini", ini=f"{INI}addopts = --setup-plan\n"),
+    _nothing("`--setup-only`", "--setup-only"),
+    _nothing("`-k no_such_name`", "-k no_such_name"),
+    _nothing("`-m no_such_mark`", "-m no_such_mark"),
+    _nothing("`tests -m no_such_mark`", "tests -m no_such_mark"),
+    _nothing("`--deselect tile_oracle`", "--deselect tile_oracle"),
+    _nothing("`--lf --lfnf=none`", "--lf --lfnf=none", before=""),
+    _nothing(
         "`tests --lf`, after a session in which only one of the project's tests failed",
-        16,
-        "nothing-measured",
         "tests --lf",
         before="tests",
         first=FAILING,
     ),
-    Way("a conftest that marks every test with skip", 16, "nothing-measured", "", ALL_SKIPPED),
-    Way("the same, `-n 2`", 16, "nothing-measured", "-n 2", ALL_SKIPPED),
-    Way("the same, `--model none`", 16, "nothing-measured", "--model none", ALL_SKIPPED),
-    Way("an autouse fixture that skips", 16, "nothing-measured", "", SKIPS_BY_FIXTURE),
-    Way("a conftest that marks every test with xfail, not to be run", 16, "nothing-measured", "", NOT_RUN),
-    Way("a conftest that removes every test", 16, "nothing-measured", "", ALL_GONE),
-    Way("a conftest that runs no test (`pytest_runtest_protocol`)", 16, "nothing-measured", "", NO_PROTOCOL),
-    Way("a conftest that sets `collectonly`", 16, "nothing-measured", "", COLLECTS_ONLY),
-    Way(
+    _nothing("a conftest that marks every test with skip", "", ALL_SKIPPED),
+    _nothing("the same, `-n 2`", "-n 2", ALL_SKIPPED),
+    _nothing("the same, `--model none`", "--model none", ALL_SKIPPED),
+    _nothing("an autouse fixture that skips", "", SKIPS_BY_FIXTURE),
+    _nothing("a conftest that marks every test with xfail, not to be run", "", NOT_RUN),
+    _nothing("a conftest that removes every test", "", ALL_GONE),
+    _nothing("a conftest that runs no test (`pytest_runtest_protocol`)", "", NO_PROTOCOL),
+    _nothing("a conftest that sets `collectonly`", "", COLLECTS_ONLY),
+    _nothing(
         "a conftest that calls `pytest.exit(returncode=0)` at the session's start",
-        16,
-        "nothing-measured",
         "",
         ENDS_AT.format(hook="pytest_sessionstart"),
     ),
-    Way(
-        "the same, when pytest is configured",
-        16,
-        "nothing-measured",
-        "",
-        ENDS_AT.format(hook="pytest_configure"),
-    ),
+    _nothing("the same, when pytest is configured", "", ENDS_AT.format(hook="pytest_configure")),
 )
