@@ -16,6 +16,7 @@ from tests.measured_tables import *  # noqa: F403
 if TYPE_CHECKING:
     from tests.kernels.emulated_gpu.machine import EmulatedMachine
     from tests.pytest_project import Project
+    from tile_oracle.session.options import SessionOptions
 
 # Thousands of processes start in the tests: they share the modules that one of them compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -83,6 +84,25 @@ def make_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Proje
 
     compiled = _common_folder(tmp_path_factory) / "compiled-kernels"
     return lambda: Project(tmp_path_factory.mktemp("project"), compiled)
+
+
+@pytest.fixture
+def read_command_line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SessionOptions]]:
+    """Reads the options of a session as pytest does in the working folder."""
+    from _pytest.config import _prepareconfig
+
+    from tile_oracle.session.options import read_options
+
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    opened: list[pytest.Config] = []
+
+    def read(*arguments: str) -> SessionOptions:
+        opened.append(_prepareconfig(["-ptile_oracle.plugin", "-pno:cacheprovider", *arguments]))
+        return read_options(opened[-1])
+
+    yield read
+    for config in opened:
+        config._ensure_unconfigure()
 
 
 @pytest.fixture

@@ -340,27 +340,7 @@ def test_a_projects_own_fixtures_of_these_names_are_left_alone(project: Project)
     assert project.pytest("test_mine.py").counts() == {"passed": 5, "skipped": 1}
 
 
-def test_the_sweep_runs_beside_named_tests_that_measure_nothing(project: Project) -> None:
-    project.write("test_plain.py", "def test_plain():\n    pass\n")
-    finished = project.pytest("test_plain.py", "--problem-set", "small.csv", *TWO_KERNELS)
-    assert (finished.status, finished.counts()) == (0, {"passed": 5})
-    assert len(project.records().query("round == 0")) == 4
-
-
 # ---- the plugin and pytest --------------------------------------------------------------------------
-
-
-def test_the_options_have_a_group_in_help(project: Project) -> None:
-    finished = project.pytest("--help")
-    group = finished.output[finished.output.index("\ntile-oracle: does the model") :]
-    for option in (
-        "--problem-set=SETS",
-        "--kernel-filter=EXPR",
-        "--resume",
-        "--budget=TIME",
-        "--p10-tolerance",
-    ):
-        assert option in group
 
 
 def test_the_plugin_can_be_left_out(project: Project) -> None:
@@ -407,13 +387,6 @@ def test_an_unused_plugin_imports_nothing_heavy_and_is_not_rewritten(project: Pr
     process = project.start("test_plain.py", "-p", "no:hypothesispytest")  # executed: a fork has it all
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
-
-
-def test_a_misspelt_option_is_answered_with_the_one_that_was_meant(project: Project) -> None:
-    finished = project.pytest("--problem-set", "small.csv", "--kernel-bugdet=1ms")
-    assert finished.status == 4
-    assert "unrecognized arguments: --kernel-bugdet=1ms" in finished.output
-    assert any(line.strip() == "did you mean: --kernel-budget" for line in finished.lines)
 
 
 # ---- mistakes ---------------------------------------------------------------------------------------

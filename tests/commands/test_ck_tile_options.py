@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from _pytest.config import _prepareconfig
 
 from tile_oracle.cli import main
 from tile_oracle.commands import doctor
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.session.kernels_option import GivenKernels
 from tile_oracle.session.models import ModelChoice, baseline_file
-from tile_oracle.session.options import SessionOptions, read_options
+from tile_oracle.session.options import SessionOptions
 
 DOUBLE = Path(__file__).parents[1] / "compiling" / "ck_tile_double"
 
@@ -91,21 +91,12 @@ def test_build_without_a_compiler_says_how_to_get_one(
 
 
 @pytest.fixture
-def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionOptions:
+def options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_command_line: Callable[..., SessionOptions]
+) -> SessionOptions:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    arguments = [
-        "--problem-set=forward_smoke",
-        "--ck-tile=some/ck",
-        "-ptile_oracle.plugin",
-        "-pno:cacheprovider",
-    ]
-    config = _prepareconfig(arguments)
-    try:
-        return read_options(config)
-    finally:
-        config._ensure_unconfigure()
+    return read_command_line("--problem-set=forward_smoke", "--ck-tile=some/ck")
 
 
 def test_a_relative_folder_means_the_same_as_in_the_shell(options: SessionOptions, tmp_path: Path) -> None:

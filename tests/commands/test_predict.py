@@ -114,17 +114,6 @@ def test_a_named_model_says_how_many_of_the_candidates_it_was_trained_on(
     assert "models/z_newer; trained on 2 of the 10 candidates)" in capsys.readouterr().err
 
 
-def test_a_list_of_kernels_may_be_ranked(
-    model: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    kernels = make_kernels()[:3]
-    listed = tmp_path / "few.json"
-    names = [one.name for one in kernels]
-    listed.write_text(json.dumps({"arch": ["gfx950"], "kernels": names}))
-    (line,) = predicted(capsys, PROBLEM, "--model", str(model), "--json", "--kernels", str(listed))
-    assert {pick["kernel"] for pick in json.loads(line)["picks"]} == set(names)
-
-
 @pytest.mark.parametrize(
     "command", [["model", "export", "-o", "out"], ["pool", "search", PROBLEM, "--model"]]
 )

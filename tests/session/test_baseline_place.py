@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _pytest.config import _prepareconfig
 
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.session import models
 from tile_oracle.session.kernels_option import GivenKernels
 from tile_oracle.session.models import ModelChoice, baseline_file, baseline_place
-from tile_oracle.session.options import SessionOptions, read_options
+from tile_oracle.session.options import SessionOptions
 
 SET = load_problem_set("forward_smoke")
 CHOICE = ModelChoice("some_model")
@@ -39,15 +39,8 @@ def place(options: Any) -> Path:
 
 
 @pytest.fixture
-def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionOptions:
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    config = _prepareconfig(["--problem-set=forward_smoke", "-ptile_oracle.plugin", "-pno:cacheprovider"])
-    try:
-        return read_options(config)
-    finally:
-        config._ensure_unconfigure()
+def options(read_command_line: Callable[..., SessionOptions]) -> SessionOptions:
+    return read_command_line("--problem-set=forward_smoke")
 
 
 @pytest.mark.parametrize(

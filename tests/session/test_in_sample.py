@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from _pytest.config import _prepareconfig
 
 from tests.made_records import make_problems
 from tests.pytest_project import Project
@@ -27,7 +26,7 @@ from tile_oracle.report.files import verdict_document
 from tile_oracle.report.terminal import summary_lines
 from tile_oracle.session.conclusion import Conclusion, conclude
 from tile_oracle.session.opening import open_session
-from tile_oracle.session.options import read_options
+from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.outcome import Outcome, most_severe
 from tile_oracle.training.trained_on import overlap, trained_on
 
@@ -90,28 +89,18 @@ Judge = Callable[..., Judged]
 
 
 @pytest.fixture
-def judged(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
+def judged(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, read_command_line: Callable[..., SessionOptions]
+) -> Judge:
     """judged(model, *options): a session that replays the project's oracle, or that of --oracle."""
     monkeypatch.chdir(recorded.project.folder)
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    opened: list[pytest.Config] = []
 
     def judge(model: str, *options: str) -> Judged:
         own = any(option.startswith("--oracle") for option in options)
         more = options if own else (*options, f"--oracle={recorded.oracle}")
         name = f"--run-name={model}{len(recorded.project.runs)}"
-        config = _prepareconfig(
-            [
-                "-ptile_oracle.plugin",
-                "-pno:cacheprovider",
-                f"--problem-set={SET}",
-                f"--model={model}",
-                name,
-                *more,
-            ]
-        )
-        opened.append(config)
-        session = open_session(read_options(config))
+        asked = read_command_line(f"--problem-set={SET}", f"--model={model}", name, *more)
+        session = open_session(asked)
         session.open_run()
         selected = {}
         for problem in session.plan.problems:
@@ -122,9 +111,7 @@ def judged(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judg
         (conclusion,) = conclude(session, "", selected)
         return Judged(conclusion, session.options.allow)
 
-    yield judge
-    for config in opened:
-        config._ensure_unconfigure()
+    return judge
 
 
 # ---- sessions -----------------------------------------------------------------------------------------

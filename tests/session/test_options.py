@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from _pytest.config import _prepareconfig
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +18,7 @@ from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.errors import HarnessError
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.problem_set import load_problem_sets
-from tile_oracle.session.options import SessionOptions, duration_s, read_options
+from tile_oracle.session.options import SessionOptions, duration_s
 from tile_oracle.session.plan import make_plan
 
 
@@ -46,25 +46,15 @@ def test_any_text_is_a_duration_or_an_error(text: str) -> None:
 
 
 @pytest.fixture
-def options_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SessionOptions]]:
+def options_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_command_line: Callable[..., SessionOptions]
+) -> Callable[..., SessionOptions]:
     """Reads a command line as pytest does in the folder tmp_path/project/below."""
     here = tmp_path / "project" / "below"
     here.mkdir(parents=True)
     (tmp_path / "project" / "pytest.ini").write_text("[pytest]\n")
     monkeypatch.chdir(here)
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    opened: list[pytest.Config] = []
-
-    def read(*arguments: str) -> SessionOptions:
-        config = _prepareconfig(
-            ["--problem-set=x.csv", "-ptile_oracle.plugin", "-pno:cacheprovider", *arguments]
-        )
-        opened.append(config)
-        return read_options(config)
-
-    yield read
-    for config in opened:
-        config._ensure_unconfigure()
+    return partial(read_command_line, "--problem-set=x.csv")
 
 
 def test_defaults(options_of: Callable[..., SessionOptions], tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from _pytest.config import _prepareconfig
 
 from tests.made_records import make_problems
 from tests.pytest_project import Finished
@@ -24,7 +23,7 @@ from tile_oracle.selector.export import export_model
 from tile_oracle.session.beside import exports_differ
 from tile_oracle.session.models import ModelChoice
 from tile_oracle.session.opening import open_session
-from tile_oracle.session.options import read_options
+from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.outcome import Outcome
 from tile_oracle.session.replay_session import ReplaySession
 
@@ -273,24 +272,18 @@ def test_recorded_failures_are_reported_but_fail_no_test(recorded: Recorded, tmp
 
 
 @pytest.fixture
-def session_of(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ReplaySession]]:
+def session_of(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, read_command_line: Callable[..., SessionOptions]
+) -> Callable[..., ReplaySession]:
     """Opens the session of a command line in the project, as pytest does at its start."""
     monkeypatch.chdir(recorded.project.folder)
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    opened: list[pytest.Config] = []
 
     def make(*arguments: str) -> ReplaySession:
-        config = _prepareconfig(
-            ["-ptile_oracle.plugin", "-pno:cacheprovider", f"--problem-set={SET}", *arguments]
-        )
-        opened.append(config)
-        session = open_session(read_options(config))
+        session = open_session(read_command_line(f"--problem-set={SET}", *arguments))
         assert isinstance(session, ReplaySession)
         return session
 
-    yield make
-    for config in opened:
-        config._ensure_unconfigure()
+    return make
 
 
 def test_invalid_options_are_a_one_line_error(
