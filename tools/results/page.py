@@ -95,7 +95,8 @@ def results_page(models: Sequence[Shipped]) -> str:
         parts.append("## Other operations")
         parts.append(markdown_table(_HEAD, [row for one in others for row in _model_rows(one)]))
     parts.append("## By kind of problem\n\nMean, P10.")
-    parts += _by_kind([one for one in models if one.spec.direction in DIRECTIONS]) + _by_kind(others)
+    for op in dict.fromkeys(one.spec.op_type for one in models):
+        parts += _by_kind([one for one in models if one.spec.op_type == op])
     parts.append(_NOT_COMPARABLE)
     return "\n\n".join(parts) + "\n"
 
