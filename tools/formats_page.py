@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tile_oracle.errors import HarnessError, first_line
-from tile_oracle.evaluation.picks_file import read_picks_file
 from tile_oracle.foreign.formats import FORMATS, IMPORT, KERNELS, MODEL, PROBLEMS, Format, recognised
 from tile_oracle.foreign.importers import import_file
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.pickers.picks_file import read_picks
 from tile_oracle.pickers.table import picker_of_file
 from tile_oracle.pool.rules import load_rule_set
 from tile_oracle.problem_set import load_problem_set
@@ -43,7 +43,7 @@ def _model(path: Path, known: Format | None) -> str:
     if (table := picker_of_file(path, ARCH, layout)) is not None:
         return f"{len(table.rows)}"
     if path.suffix in (".csv", ".log"):
-        return f"{len(read_picks_file(path, [_PICKED]).rankings)}"
+        return f"{len(read_picks(path, [_PICKED])[0])}"
     Predictor.load(path)
     return "yes"
 

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.evaluate import overlaps, rankings_of
+from tile_oracle.commands.evaluate import overlap_with, picker_for, rank_recorded
 from tile_oracle.errors import HarnessError, ModelError
 from tile_oracle.evaluation import compare as comparisons
 from tile_oracle.evaluation import evaluate as evaluations
@@ -223,7 +223,8 @@ def evaluate(model: Judged, records: pd.DataFrame) -> Evaluation:
     """
     if isinstance(model, pd.DataFrame):
         return evaluations.evaluate("picks", records, model)
-    return evaluations.evaluate(Path(model).name, records, rankings_of(str(model), records))
+    picker = picker_for(str(model), records)
+    return evaluations.evaluate(Path(model).name, records, rank_recorded(picker, records)[0])
 
 
 def compare(old: Judged, new: Judged, records: pd.DataFrame) -> Comparison:
@@ -232,9 +233,8 @@ def compare(old: Judged, new: Judged, records: pd.DataFrame) -> Comparison:
     >>> to.compare("models/mine", "models/mine", to.load("measured.parquet")).verdict.failed
     False
     """
-    folders = [str(one) for one in (old, new) if not isinstance(one, pd.DataFrame)]
-    known = overlaps(folders, records).values()
-    in_sample = {name for one in known for name in one.problems}
+    pickers = [picker_for(str(one), records) for one in (old, new) if not isinstance(one, pd.DataFrame)]
+    in_sample = {name for one in pickers for name in overlap_with(one, records).problems}
     return comparisons.compare(records, evaluate(old, records), evaluate(new, records), in_sample=in_sample)
 
 

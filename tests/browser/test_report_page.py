@@ -10,7 +10,7 @@ import pytest
 
 from tests.browser.conftest import Open, fits
 from tests.report.records_factory import some_problems, some_run
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.report.data import RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
 

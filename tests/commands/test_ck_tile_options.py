@@ -12,6 +12,7 @@ import pytest
 
 from tile_oracle.cli import main
 from tile_oracle.commands import doctor
+from tile_oracle.pickers.of_records import no_picker
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.session.kernels_option import GivenKernels
 from tile_oracle.session.models import ModelChoice, baseline_file
@@ -105,7 +106,7 @@ def test_a_relative_folder_means_the_same_as_in_the_shell(options: SessionOption
 
 def test_both_implementations_have_their_own_baselines(options: SessionOptions) -> None:
     (part,) = load_problem_sets("forward_smoke").parts or (load_problem_sets("forward_smoke"),)
-    choice = ModelChoice("m")
+    choice = ModelChoice(no_picker("m", ""))
     theirs = baseline_file(choice, part, "MI355X", options)
     ours = baseline_file(choice, part, "MI355X", replace(options, ck_tile=None, kernels=GivenKernels()))
     assert theirs != ours

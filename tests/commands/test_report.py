@@ -16,7 +16,7 @@ from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import GateError, RecordError
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.baseline_file import save_baseline
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.schema import arrow_schema
 from tile_oracle.report.data import ReportData, RunInfo, analyse

@@ -12,12 +12,13 @@ from scipy.stats import spearmanr
 
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
+from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.comparison.compare import FASTER, SLOWER
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.compare import compare
 from tile_oracle.evaluation.evaluate import evaluate
-from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
-from tile_oracle.evaluation.picks_file import read_picks
+from tile_oracle.evaluation.folder_model import FolderModel
+from tile_oracle.pickers.picks_file import read_picks
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.final import problems_of
 from tile_oracle.training.recipe import recipe_named
@@ -61,7 +62,12 @@ def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path:
     )
     train(records, recipe.with_trees(60), n_splits=2).save(tmp_path / "m")
     model = FolderModel(tmp_path / "m")
-    found = evaluate("m", records, rank_recorded(model, records), predictor=model.predictor)
+    found = evaluate(
+        "m",
+        records,
+        rank_recorded(picker_for(str(model.folder), records), records)[0],
+        predictor=model.predictor,
+    )
     by = {(one.of, one.quantity): one for one in found.targets}
     assert {key for key in by if key[0] != "pick"} == {
         ("tflops", "tflops"), ("latency", "latency"), ("bandwidth", "bandwidth"), ("log_time", "log_time"),
@@ -97,7 +103,12 @@ def test_a_model_that_orders_kernels_is_not_judged_as_if_it_predicted_times(
 ) -> None:
     train(records, recipe_named("lambdarank").with_trees(60), n_splits=2).save(tmp_path / "m")
     model = FolderModel(tmp_path / "m")
-    found = evaluate("m", records, rank_recorded(model, records), predictor=model.predictor)
+    found = evaluate(
+        "m",
+        records,
+        rank_recorded(picker_for(str(model.folder), records), records)[0],
+        predictor=model.predictor,
+    )
     pick, member = found.targets
     assert (pick.of, pick.quantity, pick.r2, pick.rmse) == ("pick", "order", None, None)
     assert member.rank_correlation == pytest.approx(pick.rank_correlation)
@@ -130,7 +141,7 @@ def test_what_is_outside_of_the_training_is_counted_or_left_out(
     assert document["efficiency"]["covered"] == records["problem"].nunique() - abstained
     assert f"the model picked nothing for {abstained} problems" in capsys.readouterr().out
 
-    (tmp_path / "picks.csv").write_text("")
+    (tmp_path / "picks.csv").write_text("kernel_name,predicted_tflops,N,C,K\n")
     assert main(["evaluate", str(tmp_path / "picks.csv"), str(tmp_path / "all.parquet"), "--abstain"]) != 0
     assert "--abstain needs a model folder that names its training problems" in capsys.readouterr().err
 
@@ -193,13 +204,14 @@ def test_picks_are_joined_by_dimensions_and_never_by_index(records: pd.DataFrame
         for i, p in enumerate(problems)
     ]
     pd.DataFrame(rows).to_csv(tmp_path / "picks.csv", index=False)
-    found = read_picks(tmp_path / "picks.csv", problems[:7])
+    found, note = read_picks(tmp_path / "picks.csv", problems[:7])
+    assert note == ""
     assert found["problem"].tolist() == [p.id for p in problems[:7]]
     assert found["kernel"].tolist() == [make_kernels()[i].name for i in range(7)]
     # Two problems that differ only in their padding are distinguished by Ho and Wo.
     first = next(p for p in problems if p.Y == 3)
     unpadded = type(first)(**{**first.as_row(), "pad_h": 0, "pad_w": 0})
-    found = read_picks(tmp_path / "picks.csv", [unpadded, first])
+    found, _ = read_picks(tmp_path / "picks.csv", [unpadded, first])
     assert found["problem"].tolist() == [first.id]
     pd.DataFrame(rows).drop(columns=["Ho", "Wo", "Hi"]).to_csv(tmp_path / "vague.csv", index=False)
     with pytest.raises(ModelError, match="fit more than one"):

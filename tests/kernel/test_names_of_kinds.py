@@ -8,8 +8,8 @@ import pytest
 
 from tile_oracle.cli import main
 from tile_oracle.errors import KernelError
-from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.kernel import kernel_of_kind
+from tile_oracle.pickers.picks_file import read_picks
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import problem_from_id
 
@@ -48,7 +48,7 @@ def test_picks_and_lists_of_candidates_take_short_names(
         f"{','.join(columns)},kernel_name,predicted_tflops\n"
         f"{','.join(str(row[name]) for name in columns)},{KERNEL.short_name},1.5\n"
     )
-    assert read_picks(tmp_path / "picks.csv", [PROBLEM])["kernel"].tolist() == [KERNEL.name]
+    assert read_picks(tmp_path / "picks.csv", [PROBLEM])[0]["kernel"].tolist() == [KERNEL.name]
     (tmp_path / "names.txt").write_text(f"{KERNEL.short_name}\n")
     assert main(["predict", PROBLEM.id, "--arch=gfx950", f"--kernels={tmp_path / 'names.txt'}"]) == 0
     assert KERNEL.short_name in capsys.readouterr().out

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.errors import ModelError
-from tile_oracle.judge.model import NO_MODEL, PICKER
+from tile_oracle.judge.picker import NO_MODEL, PICKER
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pickers.chosen import Chosen
@@ -58,7 +58,7 @@ ANSWERS: dict[int, tuple[Kernel | Configuration, ...]] = {
 
 
 def test_exact_choices_mapped_ones_and_lacking_ones_are_told_apart() -> None:
-    table, origin = Chosen(Told(lambda problem: ANSWERS[problem.M]), None, "sm_90").rank(
+    table, origin = Chosen("told", Told(lambda problem: ANSWERS[problem.M]), "sm_90").rank(
         PROBLEMS, lambda problem: POOL
     )
     assert table is not None
@@ -77,7 +77,7 @@ def test_exact_choices_mapped_ones_and_lacking_ones_are_told_apart() -> None:
 
 def test_a_picker_that_is_not_mapped_lacks_what_is_not_in_the_pool() -> None:
     told = Told(lambda problem: ANSWERS[problem.M], maps=False)
-    table, origin = Chosen(told, None, "sm_90").rank(PROBLEMS, lambda problem: POOL)
+    table, origin = Chosen("told", told, "sm_90").rank(PROBLEMS, lambda problem: POOL)
     assert table is not None
     assert set(table["problem"]) == {PROBLEMS[0].id}
     assert len(origin.lacking) == 3
@@ -87,11 +87,11 @@ def test_a_picker_that_is_not_mapped_lacks_what_is_not_in_the_pool() -> None:
 def test_fallbacks_are_counted_and_silence_is_no_pick() -> None:
     default = replace(configuration(128, 128, 64, split_k=1, warps=4), fallback=True)
     told = Told(lambda problem: (default,) if problem.M > 16 else ())
-    table, origin = Chosen(told, None, "sm_90").rank(PROBLEMS, lambda problem: POOL)
+    table, origin = Chosen("told", told, "sm_90").rank(PROBLEMS, lambda problem: POOL)
     assert table is not None
     assert origin.fallback == tuple(problem.id for problem in PROBLEMS[1:])
     assert set(table["problem"]) == set(origin.fallback)
-    nothing, origin = Chosen(Told(lambda problem: ()), None, "sm_90").rank(PROBLEMS, lambda problem: POOL)
+    nothing, origin = Chosen("told", Told(lambda problem: ()), "sm_90").rank(PROBLEMS, lambda problem: POOL)
     assert nothing is None
     assert origin.kind == NO_MODEL
 
@@ -101,7 +101,7 @@ def test_a_picker_that_fails_is_named() -> None:
         raise ZeroDivisionError("no tiles")
 
     with pytest.raises(ModelError, match=r"told has failed on gemm-.*: ZeroDivisionError: no tiles"):
-        Chosen(Told(fail), None, "sm_90").rank(PROBLEMS, lambda problem: POOL)
+        Chosen("told", Told(fail), "sm_90").rank(PROBLEMS, lambda problem: POOL)
 
 
 tiles = st.sampled_from([16, 32, 64, 128, 256])

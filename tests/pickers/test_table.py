@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tile_oracle.errors import ModelError
 from tile_oracle.foreign.aiter import Winner, tuned_table
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pickers.chosen import Chosen
@@ -32,7 +32,7 @@ POOL = (kernel(16, 128), kernel(128, 16), kernel(128, 256), kernel(256, 128))
 def picked(path: Path, problems: list[GemmProblem], arch: str = "gfx942") -> tuple[dict[str, Kernel], Origin]:
     picker = picker_of_file(path, arch)
     assert picker is not None
-    table, origin = Chosen(picker, None, arch).rank(problems, lambda problem: POOL)
+    table, origin = Chosen(picker.name, picker, arch).rank(problems, lambda problem: POOL)
     known = {one.name: one for one in POOL}
     first = {} if table is None else table.drop_duplicates("problem").set_index("problem")["kernel"].to_dict()
     return {problem: known[name] for problem, name in first.items()}, origin
@@ -176,11 +176,11 @@ def test_rows_that_were_wrong_or_are_of_another_device_are_no_choices(tmp_path: 
 
 
 def test_a_model_names_a_file_and_the_layout_that_it_lacks() -> None:
-    named = picker_of(f"{FILES / 'rocke_autotune.json'}:rcr", "gfx950")
+    named = picker_of(f"{FILES / 'rocke_autotune.json'}:rcr", "gfx950", ())
     assert named is not None
     assert named.name == "rocke_autotune"
     with pytest.raises(ModelError, match="does not state the layout: give it"):
-        picker_of(str(FILES / "rocke_autotune.json"), "gfx950")
+        picker_of(str(FILES / "rocke_autotune.json"), "gfx950", ())
 
 
 def test_other_files_are_no_such_pickers(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.judge.verdict import FAILED
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.report.answers import is_it_good, where_it_fails

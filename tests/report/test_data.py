@@ -8,8 +8,8 @@ import pytest
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
 from tile_oracle.errors import RecordError
-from tile_oracle.judge.model import Origin
 from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.picker import Origin
 from tile_oracle.judge.selection import select
 from tile_oracle.record.final import final_measurements
 from tile_oracle.record.schema import arrow_schema

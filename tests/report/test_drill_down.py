@@ -12,7 +12,7 @@ import pytest
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
 from tests.samples import slow
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.model.feature_share import FeatureShare, PickReason
 from tile_oracle.pages.words import microseconds
 from tile_oracle.report import wording

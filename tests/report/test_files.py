@@ -13,7 +13,7 @@ from tests.report.records_factory import frame, some_problems, some_run
 from tile_oracle.errors import GateError, HarnessError, RecordError
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.files import read_inputs, selection_bytes, write_report
 

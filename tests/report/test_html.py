@@ -18,7 +18,7 @@ from tests.report.records_factory import frame, record, some_kernels, some_probl
 from tests.samples import slow
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.pages.words import moment
 from tile_oracle.report.answers import is_it_good
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.pages.tables import code, text
 from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.markdown import summary_markdown

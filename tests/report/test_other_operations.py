@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import load_problem_set

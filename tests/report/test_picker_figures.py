@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
-from tile_oracle.judge.model import PICKER, Origin
 from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.picker import PICKER, Origin
 from tile_oracle.judge.selection import select
 from tile_oracle.record.final import final_measurements
 from tile_oracle.report.picker_figures import PickerFigures, picker_figures, picker_lines, pickers_table

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.terminal import summary_lines
 from tile_oracle.report.wording import interval

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tile_oracle.pickers.of_records import no_picker
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.session import models
 from tile_oracle.session.kernels_option import GivenKernels
@@ -17,7 +18,7 @@ from tile_oracle.session.models import ModelChoice, baseline_file, baseline_plac
 from tile_oracle.session.options import SessionOptions
 
 SET = load_problem_set("forward_smoke")
-CHOICE = ModelChoice("some_model")
+CHOICE = ModelChoice(no_picker("some_model", ""))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.report.records_factory import some_problems, some_run
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.lost_time import lost_times
 from tile_oracle.report.wording import worst_rows

@@ -17,7 +17,7 @@ from tests.made_records import make_problems
 from tests.pytest_project import Project
 from tests.samples import ONE_AND_TWO_WORKERS
 from tests.session.recorded import SET, Recorded, make_recorded, records_of, train_model
-from tile_oracle.commands.evaluate import rankings_of, training_lines
+from tile_oracle.commands.evaluate import picker_for, rank_recorded, training_lines
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.model.store import read_json
@@ -283,7 +283,7 @@ def test_gate_and_evaluate_agree_on_a_shipped_model(project: Project) -> None:
     assert done.status == 0, done.output
     gate = project.verdict()["efficiency"]
     records = load_records([oracle])
-    found = evaluate("m", records, rankings_of(str(folder), records)).efficiency
+    found = evaluate("m", records, rank_recorded(picker_for(str(folder), records), records)[0]).efficiency
     assert isinstance(gate, dict)
     assert gate["covered"] == found.covered == 300
     for name in ("mean_percent", "median_percent", "p10_percent", "min_percent", "top_1_percent"):
@@ -325,7 +325,7 @@ def test_a_comparison_of_models_leaves_out_training_problems_as_a_session_does(
 def test_evaluate_reports_in_sample_problems(recorded: Recorded) -> None:
     models = recorded.model.parent
     folders = [str(models / name) for name in ("all_seen", "few_seen", "silent", "made_up")]
-    lines = training_lines(folders, recorded.records)
+    lines = training_lines([picker_for(one, recorded.records) for one in folders], recorded.records)
     assert lines[0].startswith(
         "in-sample: all_seen was trained on 12 of the 12 problems (12 of them by these"
     )

@@ -54,4 +54,4 @@ def test_a_file_without_these_problems_judges_nothing(recorded: Recorded) -> Non
     assert done.status != 0
     assert "others.csv has picks for none of these problems" in done.output
     missing = recorded.project.pytest(*words, "--model=nowhere.csv")
-    assert "--model nowhere.csv: there is no such file of picks" in missing.output
+    assert "nowhere.csv: there is no such file of picks" in missing.output

@@ -16,6 +16,7 @@ from tests.session.recorded import DEVICE, SET, Recorded, measured, records_of, 
 from tests.session.test_display import on_a_terminal, screen
 from tile_oracle.commands.oracle import write_oracle
 from tile_oracle.errors import HarnessError
+from tile_oracle.evaluation.folder_model import Folders
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import write_dataset
@@ -364,7 +365,9 @@ def stale(recorded: Recorded, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_an_export_beside_the_model_is_compared_with_it(recorded: Recorded, stale: Path) -> None:
-    choice = ModelChoice(recorded.model.name, {recorded.problems[0].kind: recorded.model})
+    choice = ModelChoice(
+        Folders(recorded.model.name, "cpu", folders={recorded.problems[0].kind: recorded.model})
+    )
     part = load_problem_set(str(recorded.project.folder / SET))
     said = exports_differ(choice, part)
     assert f"{stale / 'forward_bf16_2d.selector'} (forward bf16 2D) differs from made_up: " in said

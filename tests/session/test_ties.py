@@ -10,15 +10,17 @@ import pandas as pd
 import pytest
 
 from tests.made_records import make_kernels, make_problems, make_records
+from tile_oracle.evaluation.folder_model import Folders
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.pickers.of_records import OutOfFold, file_of_picks
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.record.final import final_measurements
 from tile_oracle.selector.ranker import NativeRanker
-from tile_oracle.session.models import ModelChoice, model_of, picks_of
+from tile_oracle.session.models import ModelChoice, judged, picks_of
 from tile_oracle.session.plan import Plan
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
@@ -51,9 +53,9 @@ def measured_again(choice: ModelChoice, held: dict[str, str]) -> dict[str, str]:
     return {problem.id: kernel.name for problem in PROBLEMS for kernel in picks(problem)}
 
 
-def judged(choice: ModelChoice, held: dict[str, str]) -> dict[str, str]:
+def judged_picks(choice: ModelChoice, held: dict[str, str]) -> dict[str, str]:
     final = final_measurements(make_records(list(PROBLEMS), list(KERNELS)))
-    table, _ = model_of(choice, PLAN, SET, "gfx950", held, final).rank(PROBLEMS, PLAN.kernels)
+    table, _ = judged(choice, held).rank(PROBLEMS, PLAN.kernels, final)
     selection = select(PROBLEMS, final, find_oracles(final), table)
     return dict(zip(selection["problem"], selection["pick_kernel"], strict=True))
 
@@ -72,8 +74,8 @@ def test_a_folder_s_pick_is_the_same_everywhere(folder: Path) -> None:
         assert best == sorted(best)
         assert native.select(problem) == predictor.select(problem, KERNELS) == ranked[0][0]
     assert tied > 5, "otherwise the test shows nothing"
-    choice = ModelChoice("coarse", {PROBLEMS[0].kind: folder})
-    assert measured_again(choice, {}) == judged(choice, {}) == picked
+    choice = ModelChoice(Folders("coarse", "gfx950", folders={PROBLEMS[0].kind: folder}))
+    assert measured_again(choice, {}) == judged_picks(choice, {}) == picked
 
 
 def test_so_is_that_of_a_file(tmp_path: Path) -> None:
@@ -83,21 +85,21 @@ def test_so_is_that_of_a_file(tmp_path: Path) -> None:
         for place, kernel in enumerate(KERNELS)
     ]
     pd.DataFrame(rows).to_csv(tmp_path / "picks.csv", index=False)
-    choice = ModelChoice("picks", picks_file=tmp_path / "picks.csv")
+    choice = ModelChoice(file_of_picks(tmp_path / "picks.csv", PROBLEMS))
     expected = min(kernel.name for kernel in KERNELS[:4])
-    assert set(judged(choice, {}).values()) == {expected}
-    assert measured_again(choice, {}) == judged(choice, {})
+    assert set(judged_picks(choice, {}).values()) == {expected}
+    assert measured_again(choice, {}) == judged_picks(choice, {})
 
 
 def test_so_are_held_picks() -> None:
     held = {problem.id: KERNELS[place % len(KERNELS)].name for place, problem in enumerate(PROBLEMS)}
-    choice = ModelChoice("out-of-fold")
-    assert measured_again(choice, held) == judged(choice, held) == held
+    choice = ModelChoice(OutOfFold("out-of-fold", "gfx950"))
+    assert measured_again(choice, held) == judged_picks(choice, held) == held
     assert measured_again(choice, {}) == {}, "predictions come after the measurements"
 
 
 def test_what_the_target_refuses_is_no_pick(folder: Path) -> None:
-    choice = ModelChoice("coarse", {PROBLEMS[0].kind: folder})
+    choice = ModelChoice(Folders("coarse", "gfx950", folders={PROBLEMS[0].kind: folder}))
     first = measured_again(choice, {})
     refusing: Any = SimpleNamespace(
         arch="gfx950", refusal=lambda kernel, problem: "no" if kernel.name == first[problem.id] else None

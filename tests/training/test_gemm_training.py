@@ -20,9 +20,9 @@ from tile_oracle.commands import search as search_command
 from tile_oracle.commands import suggest as suggest_command
 from tile_oracle.commands import train as train_command
 from tile_oracle.commands.arguments import add_arguments
+from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import evaluate
-from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
 from tile_oracle.exploration.search import STRATEGIES, best_of, search
 from tile_oracle.exploration.search_space import Space
 from tile_oracle.exploration.suggest import suggest
@@ -148,7 +148,7 @@ def test_a_trained_model_picks_well_from_its_folder(recipe: str, tmp_path: Path)
     assert len(model.checks) == 2
     model.save(tmp_path / "model")
     predictor = Predictor.load(tmp_path / "model")
-    evaluation = evaluate("x", records, rank_recorded(FolderModel(predictor.folder), records))
+    evaluation = evaluate("x", records, rank_recorded(picker_for(str(predictor.folder), records), records)[0])
     assert evaluation.headlines["mean"].value > 97
     assert {"tiny M", "small M", "medium M", "large M", "rcr", "rrr", "oracle mem"} & set(
         evaluation.slices["slice"]

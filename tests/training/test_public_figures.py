@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from tile_oracle.evaluation.evaluate import evaluate
-from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.store import read_json
+from tile_oracle.pickers.picks_file import read_picks
 from tile_oracle.record.final import problems_of
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import check
@@ -23,7 +23,7 @@ SHIPPED = Path(__file__).parents[2] / "models" / "grouped_conv_forward_bf16_gfx9
 
 
 def test_the_metrics_of_the_published_model(public_dev: pd.DataFrame, published_picks: Path) -> None:
-    found = evaluate("published", public_dev, read_picks(published_picks, problems_of(public_dev)))
+    found = evaluate("published", public_dev, read_picks(published_picks, problems_of(public_dev))[0])
     figures = {name: round(found.headlines[name].value, 2) for name in ("mean", "median", "P10", "min")}
     assert figures == {"mean": 92.76, "median": 96.72, "P10": 78.56, "min": 65.16}
     assert found.efficiency.top_1_percent == pytest.approx(16.0, abs=0.05)

@@ -9,7 +9,7 @@ import lightgbm
 import pandas as pd
 import pytest
 
-from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
+from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select, summarise
@@ -66,7 +66,7 @@ def test_training_on_its_records_reproduces_the_model_byte_for_byte(
 def test_the_oracle_matches_the_documentation() -> None:
     records = merge_records([read_rows(ORACLE)])[0]
     final = final_measurements(records)
-    rankings = rank_recorded(FolderModel(FOLDER), final)
+    rankings = rank_recorded(picker_for(str(FOLDER), final), final)[0]
     efficiency = summarise(select(SET.problems, final, find_oracles(final), rankings))
     assert efficiency.covered == 300
     assert efficiency.mean_percent == pytest.approx(98.42, abs=0.005)

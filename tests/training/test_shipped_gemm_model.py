@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
+from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.judge.oracle import find_oracles
@@ -77,7 +77,7 @@ def test_the_figures_of_the_documentation(case: str) -> None:
     records, problems = recorded(case), load_problem_set(name).problems
     assert set(records["problem"]) == {problem.id for problem in problems}
     final = final_measurements(records)
-    rankings = rank_recorded(FolderModel.judged_by(folder_of(model), records), records)
+    rankings = rank_recorded(picker_for(str(folder_of(model)), records), records)[0]
     chosen = select(problems, final, find_oracles(final), rankings)
     efficiency = summarise(chosen)
     figures = [

@@ -13,7 +13,7 @@ import lightgbm
 import pandas as pd
 import pytest
 
-from tile_oracle.evaluation.folder_model import FolderModel, rank_recorded
+from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.oracle import find_oracles
@@ -122,7 +122,7 @@ def test_its_picks_reach_the_published_metrics(name: str) -> None:
     problems = load_problem_set(name).problems
     folder = data_folder("models") / folder_name(problems[0].direction)
     final = final_measurements(oracle(folder, name))
-    rankings = rank_recorded(FolderModel.judged_by(folder, final), final)
+    rankings = rank_recorded(picker_for(str(folder), final), final)[0]
     found = summarise(select(problems, final, find_oracles(final), rankings))
     figures = (found.mean_percent, found.median_percent, found.p10_percent)
     assert figures == pytest.approx(FIGURES[name], abs=0.05)
@@ -132,7 +132,7 @@ def test_its_picks_reach_the_published_metrics(name: str) -> None:
 def test_its_picks_reach_the_published_metrics_of_another_compiler(direction: str, folder: Path) -> None:
     final = final_measurements(elsewhere(folder))
     problems = [problem_from_id(problem) for problem in final["problem"].unique()]
-    rankings = rank_recorded(FolderModel.judged_by(folder, final), final)
+    rankings = rank_recorded(picker_for(str(folder), final), final)[0]
     found = summarise(select(problems, final, find_oracles(final), rankings))
     assert (found.mean_percent, found.p10_percent) == pytest.approx(NVCC_FIGURES[direction], abs=0.05)
 

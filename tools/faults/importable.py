@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 
 from tile_oracle import cli
-from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.foreign.miopen_driver import driver_command
@@ -19,6 +18,7 @@ from tile_oracle.libraries.offers import Offer, Offers, ProblemOffers, load_offe
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.kernel_lists import instances_json, traits_json
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.pickers.picks_file import read_picks
 from tile_oracle.pool import kernel_pool
 from tile_oracle.selector.solutions import read_names
 from tools.faults.good_files import FORMATS, Format

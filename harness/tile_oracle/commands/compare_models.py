@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.commands.evaluate import overlaps, rankings_of, training_lines
+from tile_oracle.commands.evaluate import overlap_with, picker_for, rank_recorded, training_lines
 from tile_oracle.commands.json_output import STDOUT, put_json, put_text
 from tile_oracle.comparison.page import comparison_html
 from tile_oracle.comparison.paragraph import open_pairs, paragraph
@@ -22,11 +22,15 @@ from tile_oracle.session.conclusion import OUTCOME_OF_STATE
 def run(args: argparse.Namespace) -> int:
     """Prints the report and writes the files; the exit status of a session with this verdict. Raises
     RecordError, ModelError."""
-    records, models = load_records(args.records), (args.old, args.new)
-    seen = {problem for found in overlaps(models, records).values() for problem in found.problems}
-    old, new = (evaluate(Path(m).name, records, rankings_of(m, records)) for m in models)
+    records = load_records(args.records)
+    pickers = [picker_for(one, records) for one in (args.old, args.new)]
+    seen = {problem for one in pickers for problem in overlap_with(one, records).problems}
+    old, new = (
+        evaluate(Path(word).name, records, rank_recorded(one, records)[0])
+        for word, one in zip((args.old, args.new), pickers, strict=True)
+    )
     comparison = compare(records, old, new, in_sample=seen, margin_percent=args.same)
-    changes, notes = comparison.changes, training_lines(models, records)
+    changes, notes = comparison.changes, training_lines(pickers, records)
     if STDOUT not in (args.json, args.markdown):
         print("\n".join([*render(comparison), *notes]))
     put_json(args.json, comparison.as_json())

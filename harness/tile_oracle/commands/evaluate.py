@@ -13,13 +13,14 @@ from tile_oracle.commands.arguments import RECORDS, argument, flag, json_file
 from tile_oracle.commands.json_output import STDOUT, put_json
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
-from tile_oracle.evaluation.folder_model import FolderModel, pool_recorded, rank_recorded
-from tile_oracle.evaluation.picks_file import read_picks, read_picks_file
+from tile_oracle.evaluation.folder_model import Folders, load_predictor, pool_recorded
+from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.output_place import refuse_unwritable
-from tile_oracle.judge.model import FOLDER, PICKS, Origin
+from tile_oracle.judge.picker import Origin, Picker
+from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import folder_of_model
-from tile_oracle.pickers.chosen import Chosen
-from tile_oracle.pickers.installed import file_of, picker_names, picker_of
+from tile_oracle.pickers.installed import picker_of
+from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import problems_of
 from tile_oracle.report.data import Extrapolating, Training
@@ -56,27 +57,22 @@ def run(args: argparse.Namespace) -> int:
     if Path(args.model).suffix == ".parquet":
         raise ModelError(f"{args.model} is no model: first the MODEL, then its RECORDS")
     records = load_records(args.records)
-    problems, name = problems_of(records), Path(args.model).name
-    chosen = _chosen(args.model, records)
-    is_folder = chosen is None and file_of(args.model) is None
-    folder = folder_of_model(args.model) if is_folder else None
+    problems, name, picker = problems_of(records), Path(args.model).name, picker_for(args.model, records)
+    folder = next(iter(picker.folders.values()), None)
     trained = None if folder is None else TrainingRange.of(folder)
     if args.abstain and trained is None:
         raise ModelError(f"--abstain needs a model folder that names its training problems, not {name}")
     refuse_unwritable(ModelError, args.json, args.parquet)
     abstained = problems_outside(lambda problem: trained, problems) if args.abstain else {}
-    if chosen is not None:
-        evaluation = evaluate(name, records, chosen[0], ranked_by=chosen[1])
-    elif folder is None:
-        picks = read_picks_file(args.model, problems)
-        evaluation = evaluate(name, records, picks.rankings, ranked_by=Origin(PICKS, name, picks.note))
-    else:
-        model = FolderModel.judged_by(folder, records)
-        rankings = abstaining(rank_recorded(model, records), abstained)
-        origin = Origin(FOLDER, name, order_only=model.orders_only)
-        seen = overlaps([args.model], records)[args.model]
-        training = Training(seen.problems, seen.same_measurements, seen.known)
-        evaluation = evaluate(name, records, rankings, model.predictor, ranked_by=origin, training=training)
+    rankings, origin = rank_recorded(picker, records)
+    seen = overlap_with(picker, records)
+    training = Training(seen.problems, seen.same_measurements, seen.known)
+    predictor = None
+    if folder is not None:
+        predictor = load_predictor(folder, 0, usable_cores(), CodeTable.of(records))
+    evaluation = evaluate(
+        name, records, abstaining(rankings, abstained), predictor, ranked_by=origin, training=training
+    )
     picked = evaluation.selection.dropna(subset=["pick_kernel"])
     pick_of = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
     beyond = extrapolating_picks(lambda problem: trained, problems, pick_of)
@@ -94,49 +90,49 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
-    """Predictions of a model folder for the records, the picks of a CSV file, or the choices of a picker."""
-    if (chosen := _chosen(model, records)) is not None:
-        return chosen[0]
-    if file_of(model) is not None:
-        return read_picks(model, problems_of(records))
-    return rank_recorded(FolderModel.judged_by(folder_of_model(model), records), records)
+def picker_for(word: str, records: pd.DataFrame) -> Picker:
+    """The picker that a word names for the problems of records: a model folder, a file of picks, or one by
+    name. Raises ModelError."""
+    problems, archs = problems_of(records), records["arch"].dropna()
+    arch = "" if archs.empty else str(archs.iloc[0])
+    if (found := picker_of(word, arch, problems)) is not None:
+        return found
+    folder = folder_of_model(word)
+    arch = arch or read_spec(folder).arch
+    return Folders(folder.name, arch, folders=dict.fromkeys((one.kind for one in problems), folder))
 
 
-def _chosen(model: str, records: pd.DataFrame) -> tuple[pd.DataFrame, Origin] | None:
-    """The choices of a picker, and where they come from; None for what is none. Raises ModelError."""
-    archs = records["arch"].dropna()
-    picker = None if archs.empty else picker_of(model, str(archs.iloc[0]))
-    if picker is None:
-        return None
-    judge = Chosen(picker, records, str(archs.iloc[0]))
-    table, origin = judge.rank(problems_of(records), pool_recorded(records))
+def rank_recorded(picker: Picker, records: pd.DataFrame) -> tuple[pd.DataFrame, Origin]:
+    """The picker's rankings of the recorded kernels, as in a session that replays these records. Raises
+    ModelError where it ranks none."""
+    table, origin = picker.rank(problems_of(records), pool_recorded(records), records)
     if table is None:
-        raise ModelError(origin.detail)
+        raise ModelError(f"{picker.name}: {origin.detail}")
     return table, origin
 
 
-def overlaps(models: Sequence[str], records: pd.DataFrame) -> dict[str, Overlap]:
-    """Model folder -> the problems of the records that it was trained on; other pickers have none."""
-    problems = set(records["problem"].astype(str).unique())
-    folders = [one for one in models if file_of(one) is None and one not in picker_names()]
-    return {model: overlap([folder_of_model(model)], records, problems) for model in folders}
+def overlap_with(picker: Picker, records: pd.DataFrame) -> Overlap:
+    """The problems of the records that a picker was trained on."""
+    if not picker.folders:
+        return Overlap(known=picker.known)
+    return overlap(set(picker.folders.values()), records, set(records["problem"].astype(str).unique()))
 
 
-def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:
+def training_lines(pickers: Sequence[Picker], records: pd.DataFrame) -> list[str]:
     """For each model folder, whether it was trained on problems of the records."""
     lines = []
-    problems = set(records["problem"].astype(str).unique())
-    for model, found in overlaps(models, records).items():
+    for picker in (one for one in pickers if one.folders):
+        found = overlap_with(picker, records)
         if found.problems:
             same = found.same_measurements
             by = f" ({same:,} of them by these very measurements)" if same else ""
             lines.append(
-                f"in-sample: {Path(model).name} was trained on {len(found.problems):,} of the "
-                f"{len(problems):,} problems{by}: its metrics on them do not predict those on new ones"
+                f"in-sample: {picker.name} was trained on {len(found.problems):,} of the "
+                f"{records['problem'].nunique():,} problems{by}: its metrics on them do not predict those on "
+                "new ones"
             )
         elif not found.known:
-            lines.append(f"{Path(model).name} does not record its training problems: it may be in-sample")
+            lines.append(f"{picker.name} does not record its training problems: it may be in-sample")
     return lines
 
 

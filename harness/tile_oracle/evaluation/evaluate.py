@@ -13,7 +13,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.prediction_metrics import TargetMetrics, target_metrics
 from tile_oracle.judge.bootstrap import Interval, Statistic, interval, mean, median, p10
-from tile_oracle.judge.model import COLUMNS, PICKER, PICKS, Origin
+from tile_oracle.judge.picker import COLUMNS, PICKER, PICKS, Origin
 from tile_oracle.judge.selection import COVERED, Efficiency
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.record.final import is_censored, problems_of, records_op

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +17,8 @@ from tile_oracle.arch import load_arch
 from tile_oracle.errors import BuildError, ModelError, TargetError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
-from tile_oracle.judge.model import FOLDER, NO_MODEL, Origin, Pool
 from tile_oracle.judge.pair_numbers import pair_numbers
+from tile_oracle.judge.picker import FOLDER, NO_MODEL, Origin, Picker, Pool
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.kernel.named import lacks_fields, source_of
 from tile_oracle.libraries.libraries import is_library_name
@@ -25,7 +26,8 @@ from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor, ranker_of
 from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.process.cores import usable_cores
-from tile_oracle.record.final import problems_of
+from tile_oracle.record.dataset_file import digest_of
+from tile_oracle.record.journal import names_in
 from tile_oracle.record.not_built import not_built
 from tile_oracle.selector import native_library
 from tile_oracle.selector.forest_scores import ForestScores, scorer_library
@@ -78,11 +80,6 @@ class FolderModel:
     code: CodeTable = field(default_factory=CodeTable)
     threads: int = 1
     _natives: dict[Kind, NativeRanker | None] = field(default_factory=dict, init=False, repr=False)
-
-    @classmethod
-    def judged_by(cls, folder: Path, records: pd.DataFrame) -> FolderModel:
-        """The model in a folder, to rank the pairs of these records."""
-        return cls(folder, len(records), CodeTable.of(records))
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -165,51 +162,48 @@ class FolderModel:
 
 
 @dataclass(frozen=True)
-class Folders:
-    """A model folder for each kind of problem. name, detail: as of the origin. records: the measurements that
-    judge the rankings, with facts of binaries and what no dispatcher would pick (`without_refused`).
-    """
+class Folders(Picker):
+    """A model folder for each kind of problem. detail: as of the origin."""
 
-    folders: Mapping[Kind, Path]
-    name: str = ""
+    arch: str
     detail: str = ""
-    records: pd.DataFrame | None = None
-    arch: str = ""
-    models: dict[Path, FolderModel] = field(default_factory=dict)
+    _loaded: dict[Path, FolderModel] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
-        """As Model.rank; problems of other kinds are not ranked."""
+    def rank(
+        self, problems: Sequence[Problem], pool: Pool, records: pd.DataFrame | None = None
+    ) -> tuple[pd.DataFrame | None, Origin]:
+        """As Picker.rank; problems of other kinds are not ranked."""
         ranked, order_only, spent_us = [], False, []
         for folder in dict.fromkeys(self.folders.values()):
             own = [problem for problem in problems if self.folders.get(problem.kind) == folder]
-            table, origin = self._model(folder, own, pool).rank(own, pool)
+            if records is None:
+                model = self._loaded.setdefault(folder, FolderModel(folder))
+            else:  # timing has ended, so prediction may use all cores
+                pairs = sum(len(pool(problem)) for problem in own)
+                model = FolderModel(folder, pairs, CodeTable.of(records), usable_cores())
+            table, origin = model.rank(own, pool)
             ranked += [] if table is None else [table]
             order_only |= origin.order_only
             spent_us += [origin.us_per_pick] * len(own) if origin.us_per_pick is not None else []
         if not ranked:
             return None, Origin(NO_MODEL, detail="no kernel of the kernel set is built")
-        table = pd.concat(ranked, ignore_index=True)
-        if self.records is not None:
-            table = without_refused(table, self.records, self.arch)
+        table, identity = pd.concat(ranked, ignore_index=True), ""
+        if records is not None:
+            table, identity = without_refused(table, records, self.arch), self._identity()
         us = float(np.mean(spent_us)) if spent_us else None
-        return table, Origin(FOLDER, self.name, self.detail, order_only=order_only, us_per_pick=us)
+        origin = Origin(
+            FOLDER, self.name, self.detail, order_only=order_only, us_per_pick=us, identity=identity
+        )
+        return table, origin
 
-    def _model(self, folder: Path, problems: Sequence[Problem], pool: Pool) -> FolderModel:
-        if folder not in self.models:
-            judging = self.records is not None  # timing has ended, so prediction may use all cores
-            pairs = sum(len(pool(problem)) for problem in problems) if judging else 0
-            code = CodeTable() if self.records is None else CodeTable.of(self.records)
-            self.models[folder] = FolderModel(folder, pairs, code, usable_cores() if judging else 1)
-        return self.models[folder]
-
-
-def rank_recorded(model: FolderModel, records: pd.DataFrame) -> pd.DataFrame:
-    """Predictions (problem, kernel, predicted_tflops) for all recorded problems and all recorded kernels that
-    have features, as in a session that replays these records. Raises ModelError where it ranks none."""
-    table, _ = model.rank(problems_of(records), pool_recorded(records))
-    if table is None:
-        raise ModelError("no kernel of the records matches the problems' direction, dtype and rank")
-    return without_refused(table, records, read_spec(model.folder).arch)
+    def _identity(self) -> str:
+        digests = []
+        for folder in dict.fromkeys(self.folders.values()):
+            digest = hashlib.sha256()
+            for path in (path for path in names_in(folder, "", "") if path.is_file()):
+                digest.update(f"{path.name} {digest_of(path)}\n".encode())
+            digests.append(f"{folder.name} sha256:{digest.hexdigest()}")
+        return ", ".join(digests)
 
 
 def pool_recorded(records: pd.DataFrame) -> Pool:

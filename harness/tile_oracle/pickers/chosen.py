@@ -1,4 +1,4 @@
-"""A picker of another maker as a model under test: asked a problem at a time, timed, mapped to the pool."""
+"""Pickers of other makers: asked a problem at a time, timed, mapped to the pool."""
 
 from __future__ import annotations
 
@@ -11,36 +11,33 @@ import pandas as pd
 
 from tile_oracle.errors import HarnessError, ModelError
 from tile_oracle.evaluation.folder_model import without_refused
-from tile_oracle.judge.model import COLUMNS, NO_MODEL, PICKER, Origin, Pool
+from tile_oracle.judge.picker import COLUMNS, NO_MODEL, PICKER, Origin, Picker, Pool
 from tile_oracle.kernel import Kernel
-from tile_oracle.pickers.picker import EXACT, NEAREST, Configuration, Distance, Picker, nearest
+from tile_oracle.pickers.picker import EXACT, NEAREST, Asked, Configuration, Distance, nearest
 from tile_oracle.problem import Problem
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The choices of a picker (judge.model.Model). A first choice that the pool lacks is not replaced by the
-    second one: such a problem has no pick.
+class Chosen(Picker):
+    """The choices of another maker's picker. A first choice that the pool lacks is not replaced by the second
+    one: such a problem has no pick. Candidates that no dispatcher would pick (`without_refused`) are none."""
 
-    records: the measurements that judge the choices, with what no dispatcher would pick (`without_refused`);
-    None before they exist.
-    """
-
-    picker: Picker
-    records: pd.DataFrame | None
+    asked: Asked
     arch: str
 
-    def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
-        """As Model.rank."""
+    def rank(
+        self, problems: Sequence[Problem], pool: Pool, records: pd.DataFrame | None = None
+    ) -> tuple[pd.DataFrame | None, Origin]:
+        """As Picker.rank."""
         rows: list[tuple[str, str, float]] = []
         mapped: dict[str, str] = {}
         lacking: dict[str, str] = {}
         fallback, same_tile, spent_us = [], [], []
-        for problem, kernels in self._pools(problems, pool):
+        for problem, kernels in self._pools(problems, pool, records):
             began = time.perf_counter()
-            choices = self._asked(problem, kernels)
+            choices = self._choices(problem, kernels)
             spent_us.append(1e6 * (time.perf_counter() - began))
-            found = [_in_pool(choice, kernels, maps=self.picker.maps) for choice in choices]
+            found = [_in_pool(choice, kernels, maps=self.asked.maps) for choice in choices]
             if not choices:
                 continue
             first = choices[0]
@@ -57,10 +54,10 @@ class Chosen:
             rows += [(problem.id, name, -float(place)) for place, name in enumerate(names)]
         origin = Origin(
             PICKER if rows else NO_MODEL,
-            self.picker.name,
-            "" if rows else f"{self.picker.name} has no choice for these problems that the pool has",
+            self.name,
+            "" if rows else f"{self.name} has no choice for these problems that the pool has",
             order_only=True,
-            identity=self.picker.identity,
+            identity=self.asked.identity,
             us_per_pick=statistics.median(spent_us) if spent_us else None,
             rule=NEAREST if mapped else "",
             mapped=mapped,
@@ -70,26 +67,28 @@ class Chosen:
         )
         return pd.DataFrame(rows, columns=list(COLUMNS)) if rows else None, origin
 
-    def _pools(self, problems: Sequence[Problem], pool: Pool) -> Iterator[tuple[Problem, Sequence[Kernel]]]:
+    def _pools(
+        self, problems: Sequence[Problem], pool: Pool, records: pd.DataFrame | None
+    ) -> Iterator[tuple[Problem, Sequence[Kernel]]]:
         """The candidates of each problem that its dispatcher would not refuse."""
         pools = [(problem, pool(problem)) for problem in problems]
-        if self.records is None:
+        if records is None:
             yield from pools
             return
         pairs = [(problem.id, kernel.name, 0.0) for problem, kernels in pools for kernel in kernels]
         table = pd.DataFrame(pairs, columns=list(COLUMNS))
-        kept = without_refused(table, self.records, self.arch) if pairs else table
+        kept = without_refused(table, records, self.arch) if pairs else table
         able = set(zip(kept["problem"], kept["kernel"], strict=True))
         for problem, kernels in pools:
             yield problem, [kernel for kernel in kernels if (problem.id, kernel.name) in able]
 
-    def _asked(self, problem: Problem, kernels: Sequence[Kernel]) -> Sequence[Kernel | Configuration]:
+    def _choices(self, problem: Problem, kernels: Sequence[Kernel]) -> Sequence[Kernel | Configuration]:
         try:
-            return self.picker.pick(problem, kernels)
+            return self.asked.pick(problem, kernels)
         except HarnessError:
             raise
         except Exception as error:  # whatever another maker's code does
-            name = f"the picker {self.picker.name} has failed on {problem.id}"
+            name = f"the picker {self.name} has failed on {problem.id}"
             raise ModelError(f"{name}: {type(error).__name__}: {error}") from None
 
 

@@ -1,16 +1,20 @@
-"""The pickers of other makers by name: the package's adapters, and what installed packages offer."""
+"""Pickers by name: files, adapters to those of other makers, and what installed packages offer."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from tile_oracle.errors import HarnessError, ModelError
-from tile_oracle.pickers.picker import Picker
+from tile_oracle.judge.picker import Picker
+from tile_oracle.pickers.chosen import Chosen
+from tile_oracle.pickers.of_records import file_of_picks
+from tile_oracle.pickers.picker import Asked
 from tile_oracle.pickers.table import picker_of_file
+from tile_oracle.problem import Problem
 
 ENTRY_POINTS = "tile_oracle.pickers"
 _FILE = re.compile(r"(?P<path>.+\.(?:csv|log|json|jsonl|txt))(?::(?P<layout>[rc]{3}))?")
@@ -23,19 +27,19 @@ def picker_names() -> tuple[str, ...]:
     return (*_OWN, *_declared())
 
 
-def picker_named(name: str, arch: str) -> Picker | None:
-    """The picker of a name for an architecture; None for an unknown name. Raises ModelError for one that
+def _asked(name: str, arch: str) -> Asked | None:
+    """What a name means for an architecture; None for an unknown name. Raises ModelError for a picker that
     cannot be used here."""
     if name in _OWN:
         module, _, function = _OWN[name].partition(":")
-        own: Picker = getattr(import_module(module), function)(arch)
+        own: Asked = getattr(import_module(module), function)(arch)
         return own
     point = _declared().get(name)
     if point is None:
         return None
     where = f"entry point {name} = {point.value} of {ENTRY_POINTS}"
     try:
-        found: Picker = point.load()()
+        found: Asked = point.load()()
     except HarnessError:
         raise
     except Exception as error:  # whatever the module does when it is imported
@@ -51,13 +55,16 @@ def file_of(word: str) -> Path | None:
     return Path(named["path"]).expanduser().resolve() if named else None
 
 
-def picker_of(word: str, arch: str) -> Picker | None:
-    """The picker of a name, or that of a file which is none of plain picks; None for anything else. Raises
-    ModelError."""
+def picker_of(word: str, arch: str, problems: Sequence[Problem]) -> Picker | None:
+    """The picker of a name or a file, for these problems; None for what is neither. Raises ModelError."""
     named, path = _FILE.fullmatch(word), file_of(word)
-    if named is not None and path is not None and path.is_file():
-        return picker_of_file(path, arch, named["layout"] or "")
-    return picker_named(word, arch)
+    if named is None or path is None:
+        asked = _asked(word, arch)
+    elif not path.is_file():
+        raise ModelError(f"{word}: there is no such file of picks")
+    elif (asked := picker_of_file(path, arch, named["layout"] or "")) is None:
+        return file_of_picks(path, problems)
+    return None if asked is None else Chosen(asked.name, asked, arch, known=False)
 
 
 def _declared() -> Mapping[str, EntryPoint]:

@@ -49,7 +49,7 @@ class NvMatmul:
         return f"{PACKAGE} {version(PACKAGE)}, target TRITON, its performance model, {self.gpu}"
 
     def pick(self, problem: Problem, pool: Sequence[Kernel]) -> Sequence[Configuration]:
-        """As Picker.pick: its first choices. None for other operations and data types."""
+        """As Asked.pick: its first choices. None for other operations and data types."""
         precision = _PRECISION.get(problem.dtype)
         layout = _LAYOUTS.get(str(getattr(problem, "layout", "")))
         if problem.op != "gemm" or precision is None or layout is None:

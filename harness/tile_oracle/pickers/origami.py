@@ -51,7 +51,7 @@ class Origami:
         return f"origami {found}, {self.arch}, {self._hardware[1]}"
 
     def pick(self, problem: Problem, pool: Sequence[Kernel]) -> Sequence[Kernel]:
-        """As Picker.pick: the pool's kernels with a tile, by predicted time. None for other operations."""
+        """As Asked.pick: the pool's kernels with a tile, by predicted time. None for other operations."""
         dtype = _DTYPES.get(problem.dtype)
         if problem.op != "gemm" or dtype is None:
             return ()

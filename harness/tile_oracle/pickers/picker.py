@@ -1,6 +1,6 @@
-"""A picker: whatever chooses a kernel for a problem, as it is deployed.
+"""A picker of another maker, as it is deployed, and how what it chooses means kernels of a pool.
 
-A package offers one by an entry point, a function without arguments that returns a `Picker`:
+A package offers one by an entry point, a function without arguments that returns an `Asked`:
 
     [project.entry-points."tile_oracle.pickers"]
     mine = "my_package.picker:picker"
@@ -42,10 +42,9 @@ class Configuration:
         return " ".join(f"{name}={value}" for name, value in self.values.items())
 
 
-class Picker(Protocol):
-    """A picker of another maker. name: as for --model. identity: its version, and the digests of its files.
-    rule: how its configurations are mapped to kernels; "" where it names kernels. maps: whether the nearest
-    kernel stands for a configuration that the pool lacks."""
+class Asked(Protocol):
+    """A picker that is asked one problem at a time. name: as for --model. identity: its version, and the
+    digests of its files. maps: whether the nearest kernel stands for a configuration that the pool lacks."""
 
     @property
     def name(self) -> str: ...

@@ -40,7 +40,7 @@ class Table:
     aiter: bool = False
 
     def pick(self, problem: Problem, pool: Sequence[Kernel]) -> Sequence[Configuration]:
-        """As Picker.pick."""
+        """As Asked.pick."""
         if not self.aiter:
             return self.rows.get(problem.id, ())
         if problem.op != GemmProblem.op:

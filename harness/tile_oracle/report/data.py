@@ -13,9 +13,9 @@ import pandas as pd
 from tile_oracle.judge.accepted_picks import accepted_margins
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
-from tile_oracle.judge.model import Origin
 from tile_oracle.judge.noise import Margin, margins
 from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.picker import Origin
 from tile_oracle.judge.ranking import Ranking
 from tile_oracle.judge.scope import part_to_judge
 from tile_oracle.judge.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise

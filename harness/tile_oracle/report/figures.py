@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile_oracle.judge.model import HELD
+from tile_oracle.judge.picker import HELD
 from tile_oracle.judge.selection import Efficiency
 from tile_oracle.pages import words
 from tile_oracle.report import wording

@@ -18,7 +18,7 @@ from tile_oracle.files.sealed_json import read_object, seal, typed
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_document, parse_baseline
 from tile_oracle.judge.criteria import Criteria
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.judge.model import FOLDER
+from tile_oracle.judge.picker import FOLDER
 from tile_oracle.judge.selection import NOT_MEASURED, PICK_NOT_MEASURED
 from tile_oracle.judge.verdict import FAILED, IN_SAMPLE, PASSED
 from tile_oracle.report import wording

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.judge.bootstrap import Interval, mean, p10, paired_interval
-from tile_oracle.judge.model import NO_MODEL, Origin
+from tile_oracle.judge.picker import NO_MODEL, Origin
 from tile_oracle.judge.selection import COVERED, summarise
 from tile_oracle.judge.verdict import Verdict
 from tile_oracle.pages import words

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tile_oracle.errors import HarnessError
-from tile_oracle.judge.model import VENDOR as OF_LIBRARY
-from tile_oracle.judge.model import Origin
 from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.picker import VENDOR as OF_LIBRARY
+from tile_oracle.judge.picker import Picker
 from tile_oracle.judge.selection import COVERED, select
+from tile_oracle.pickers.of_records import choice_of_libraries
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.picker_figures import PickerFigures, picker_figures
-from tile_oracle.session.models import ROOFLINE, VENDOR, ModelChoice, model_of
+from tile_oracle.session.models import VENDOR, ModelChoice, roofline
 from tile_oracle.session.plan import Plan
 
 if TYPE_CHECKING:
@@ -41,16 +43,12 @@ def beside(
     for other in _unasked(plan, part, arch):
         if other.name in [choice.name for choice in choices]:
             continue
-        rankings, origin = model_of(other, plan, part, arch, records=own).rank(part.problems, plan.kernels)
+        rankings, origin = other.rank(part.problems, plan.kernels, own)
         selection = select(part.problems, data.final, oracles, rankings)
         if (selection["coverage"] == COVERED).any():
-            name = _name(other, origin)
+            name = f"{origin.name}'s own choice" if origin.kind == OF_LIBRARY else other.name
             found.append(picker_figures(name, origin, selection, judged=data.selection))
     return tuple(found)
-
-
-def _name(other: ModelChoice, origin: Origin) -> str:
-    return f"{origin.name}'s own choice" if origin.kind == OF_LIBRARY else other.name
 
 
 def exports_differ(choice: ModelChoice, part: ProblemSet) -> str:
@@ -77,14 +75,10 @@ def exports_differ(choice: ModelChoice, part: ProblemSet) -> str:
     return "; ".join(found)
 
 
-def _unasked(plan: Plan, part: ProblemSet, arch: str) -> Iterator[ModelChoice]:
-    from tile_oracle.model.roofline_folder import roofline_folder
-
+def _unasked(plan: Plan, part: ProblemSet, arch: str) -> Iterator[Picker]:
     if plan.rankings:
-        yield ModelChoice(VENDOR)
+        yield choice_of_libraries(plan.rankings, VENDOR)
     kinds = dict.fromkeys(problem.kind for problem in part.problems if plan.kernels(problem))
-    try:
+    with suppress(HarnessError):  # no roofline for the operation, the data type or the architecture
         if kinds:
-            yield ModelChoice(ROOFLINE, {kind: roofline_folder(kind, arch) for kind in kinds})
-    except HarnessError:  # no roofline for the operation, the data type or the architecture
-        return
+            yield roofline(kinds, arch)

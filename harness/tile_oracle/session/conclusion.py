@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +29,6 @@ from tile_oracle.judge.verdict import (
 from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.process.arrow_memory import give_back
-from tile_oracle.record.dataset_file import digest_of
-from tile_oracle.record.journal import names_in
 from tile_oracle.record.not_built import not_built
 from tile_oracle.report.data import (
     THROTTLED,
@@ -54,8 +51,8 @@ from tile_oracle.session.models import (
     baseline_file,
     baseline_for,
     baseline_place,
-    held_picks,
-    model_of,
+    held_of,
+    judged,
     ranges_of,
 )
 from tile_oracle.session.outcome import Outcome
@@ -195,9 +192,8 @@ def _judged(
     ranges = ranges_of(choice)
     if before is None:
         baseline = baseline_for(choice, part, device, options, session.target) if device else None
-        held = held_picks(choice, baseline, options)
-        model = model_of(choice, without(plan, lacking), part, session.target.arch, held, own)
-        rankings, ranked_by = model.rank(part.problems, without(plan, lacking).kernels)
+        picker = judged(choice, held_of(choice, baseline, options))
+        rankings, ranked_by = picker.rank(part.problems, without(plan, lacking).kernels, own)
         ranked_by = replace(ranked_by, considered=choice.considered())
         give_back()
         if options.abstain and rankings is not None:
@@ -305,16 +301,16 @@ def _update_baseline(
     session: Session, part: ProblemSet, choice: ModelChoice, data: ReportData
 ) -> tuple[str, bool]:
     """The message on the baseline, and whether it was written."""
-    path = baseline_file(choice, part, data.run.device, session.options)
+    path, by = baseline_file(choice, part, data.run.device, session.options), data.ranked_by
     try:
         baseline = make_baseline(
             _out_of_sample(data),
             data.final,
             previous=data.baseline,
             margins=data.margins,
-            ranked_by=_ranked_by(choice, data),
+            ranked_by=by.identity or f"{by.kind}: {by.name} ({by.detail})",
             model=choice.name,
-            model_kind=data.ranked_by.kind,
+            model_kind=by.kind,
             target=session.measured_on,
             arch=session.target.arch,
             device=data.run.device,
@@ -340,10 +336,8 @@ def _out_of_sample(data: ReportData) -> pd.DataFrame:
 
 def _training(session: Session, choice: ModelChoice, own: pd.DataFrame, ids: set[str]) -> Training:
     """The training problems of the models under test. Out-of-fold predictions are never in-sample."""
-    if choice.picks_file is not None or choice.picker is not None:
-        return Training(known=False)
     if not choice.folders:
-        return Training()
+        return Training(known=choice.picker.known)
     from tile_oracle.training.trained_on import overlap
 
     found = overlap(set(choice.folders.values()), own, ids)
@@ -376,23 +370,6 @@ def _candidates(
         trained_ranked=len(pool & (trained or set())),
         not_built=len(whole & lacking),
     )
-
-
-def _ranked_by(choice: ModelChoice, data: ReportData) -> str:
-    """The origin of the picks, to detect changes: digests of model folders, or the recipe."""
-    if choice.picks_file is not None:
-        return f"{choice.picks_file.name} sha256:{digest_of(choice.picks_file)}"
-    if choice.picker is not None:
-        return choice.picker.identity
-    if not choice.folders:
-        return f"{data.ranked_by.kind}: {data.ranked_by.name} ({data.ranked_by.detail})"
-    digests = []
-    for folder in dict.fromkeys(choice.folders.values()):
-        digest = hashlib.sha256()
-        for path in (path for path in names_in(folder, "", "") if path.is_file()):
-            digest.update(f"{path.name} {digest_of(path)}\n".encode())
-        digests.append(f"{folder.name} sha256:{digest.hexdigest()}")
-    return ", ".join(digests)
 
 
 def _run_info(

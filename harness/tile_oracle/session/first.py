@@ -18,7 +18,7 @@ from tile_oracle.pages.words import count, percent
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.record.final import final_measurements
-from tile_oracle.session.models import AUTO, ROOFLINE, ModelChoice, choose_model, model_of
+from tile_oracle.session.models import AUTO, ROOFLINE, ModelChoice, choose_model
 from tile_oracle.session.session import Session
 from tile_oracle.terminal.progress_line import clock
 
@@ -68,8 +68,7 @@ def choose_first(session: Session, most: int) -> First:
 
 
 def _ranked(session: Session, choice: ModelChoice, part: ProblemSet) -> pd.DataFrame | None:
-    model = model_of(choice, session.plan, part, session.target.arch)
-    return model.rank(part.problems, session.plan.kernels)[0]
+    return choice.picker.rank(part.problems, session.plan.kernels)[0]
 
 
 def _orders(table: pd.DataFrame | None) -> dict[str, Sequence[str]]:

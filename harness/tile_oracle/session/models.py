@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from tile_oracle.compiling.kernel_source import NATIVE
 from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
-from tile_oracle.judge.model import Model
+from tile_oracle.judge.picker import Picker
 from tile_oracle.judge.ranking import Ranking
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.store import (
@@ -22,9 +22,14 @@ from tile_oracle.model.store import (
     named_model_folder,
     shipped_models,
 )
-from tile_oracle.pickers.chosen import Chosen
-from tile_oracle.pickers.installed import file_of, picker_named, picker_names, picker_of
-from tile_oracle.pickers.picker import Picker
+from tile_oracle.pickers.installed import picker_names, picker_of
+from tile_oracle.pickers.of_records import (
+    BestSingle,
+    OutOfFold,
+    choice_of_libraries,
+    held_picks,
+    no_picker,
+)
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.session.options import SessionOptions
@@ -33,8 +38,6 @@ from tile_oracle.targets.target import REPLAY, Target
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tile_oracle.model.fitting_model import ModelsFor
     from tile_oracle.training.extrapolation import RangeOf
 
@@ -58,28 +61,20 @@ _NO_LIGHTGBM = "lightgbm is not installed (pip install lightgbm)"
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """name: the model's name in baselines. folders: one for each kind that has a model; empty for
-    out-of-fold, none and a file.
+    """picker: what is judged. looked: what `auto` found, a kind at a time."""
 
-    why: why there is no model, "" for `--model none`. picks_file: a CSV file of picks in place of a model.
-    looked: what `auto` found, a kind at a time. picker: another maker's, in place of a model.
-    """
-
-    name: str
-    folders: Mapping[Kind, Path] = field(default_factory=dict)
-    why: str = ""
-    picks_file: Path | None = None
+    picker: Picker
     looked: tuple[ModelsFor, ...] = ()
-    picker: Picker | None = None
 
-    def not_ranked(self, problems: ProblemSet) -> str:
-        """The problems that no model ranks although others of the set have one; "" for none."""
-        lacking = [one.kind for one in self.looked if self.folders and one.kind not in self.folders]
-        count = sum(problem.kind in lacking for problem in problems.problems)
-        if not lacking:
-            return ""
-        kinds = kind_text(lacking[0]) + " and others" * (len(lacking) > 1)
-        return f"no model for {count} problem{'s' * (count > 1)} ({kinds}), measured and not judged"
+    @property
+    def name(self) -> str:
+        """The picker's name in baselines."""
+        return self.picker.name
+
+    @property
+    def folders(self) -> Mapping[Kind, Path]:
+        """One for each kind that has a trained model."""
+        return self.picker.folders
 
     def lines(self, problems: ProblemSet) -> list[str]:
         """What is judged, what else fitted, and what has no model, for the session's header."""
@@ -89,7 +84,7 @@ class ModelChoice:
         from tile_oracle.model.fitting_model import lines_on
 
         lines = lines_on(self.looked)
-        if lacking := self.not_ranked(problems):
+        if lacking := _not_ranked(self.looked, problems):
             lines.append(f"{lacking} ({none}); --model out-of-fold judges all by cross-validation")
         return lines
 
@@ -101,11 +96,6 @@ class ModelChoice:
         )
 
 
-def is_picks_file(model: str) -> bool:
-    """Whether --model names a file of picks."""
-    return file_of(model) is not None
-
-
 def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, plan: Plan) -> ModelChoice:
     """The model that --model means for a problem set.
 
@@ -114,31 +104,29 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
     library among the candidates, else out-of-fold predictions. Raises ModelError for an unusable folder.
     """
     kinds = list(dict.fromkeys(problem.kind for problem in problems.problems))
-    if options.model == NONE:
-        return ModelChoice(NONE)
-    if options.model in (VENDOR, SINGLE, NEIGHBOURS):
-        return ModelChoice(options.model)
-    if (path := file_of(options.model)) is not None:
-        if not path.is_file():
-            raise ModelError(f"--model {options.model}: there is no such file of picks")
-        if (table := picker_of(options.model, target.arch)) is not None:
-            return ModelChoice(table.name, picker=table)
-        return ModelChoice(path.stem, picks_file=path)
-    if (picker := picker_named(options.model, target.arch)) is not None:
-        return ModelChoice(picker.name, picker=picker)
+    vendor = choice_of_libraries(plan.rankings, VENDOR)
+    out_of_fold = OutOfFold(OUT_OF_FOLD, target.arch)
+    unfounded = {
+        NONE: no_picker(NONE, "--model none"),
+        VENDOR: vendor,
+        SINGLE: BestSingle(SINGLE),
+        NEIGHBOURS: OutOfFold(NEIGHBOURS, target.arch, neighbours=True),
+    }
+    picker = unfounded.get(options.model) or picker_of(options.model, target.arch, problems.problems)
+    if picker is not None:
+        return ModelChoice(picker)
     if importlib.util.find_spec("lightgbm") is None:
         # A machine that only measures needs no model: only an explicit --model is an error.
         if options.model == AUTO:
-            return ModelChoice(VENDOR) if plan.rankings else ModelChoice(NONE, why=_NO_LIGHTGBM)
+            return ModelChoice(vendor if plan.rankings else no_picker(NONE, _NO_LIGHTGBM))
         raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
     if options.model == OUT_OF_FOLD:
-        return ModelChoice(OUT_OF_FOLD)
+        return ModelChoice(out_of_fold)
+    from tile_oracle.evaluation.folder_model import Folders
     from tile_oracle.model.fitting_model import models_for, named_for, rankable
 
     if options.model == ROOFLINE:
-        from tile_oracle.model.roofline_folder import roofline_folder
-
-        return ModelChoice(ROOFLINE, {kind: roofline_folder(kind, target.arch) for kind in kinds})
+        return ModelChoice(roofline(kinds, target.arch))
     if options.model not in (AUTO, SHIPPED):
         folder = _folder(options.model, (options.models_dir, shipped_models()))
         kernels = [kernel for kind in kinds for kernel in _candidates(plan, problems, kind)]
@@ -149,7 +137,8 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
             )
         own = _predicted(folder, kinds)
         named = (named_for(folder, one, target.arch, _candidates(plan, problems, one)) for one in own)
-        return ModelChoice(folder.name, dict.fromkeys(own, folder), looked=tuple(named))
+        of_kinds = Folders(folder.name, target.arch, folders=dict.fromkeys(own, folder))
+        return ModelChoice(of_kinds, looked=tuple(named))
     places = (
         (shipped_models(),)
         if options.model == SHIPPED
@@ -172,8 +161,27 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
             f"--model {SHIPPED}: no shipped model can rank these kernels" + (none and f": {none}")
         )
     if not folders:
-        return ModelChoice(VENDOR if plan.rankings else OUT_OF_FOLD, looked=looked)
-    return ModelChoice("+".join(dict.fromkeys(one.name for one in folders.values())), folders, looked=looked)
+        return ModelChoice(vendor if plan.rankings else out_of_fold, looked)
+    name = "+".join(dict.fromkeys(one.name for one in folders.values()))
+    return ModelChoice(Folders(name, target.arch, _not_ranked(looked, problems), folders=folders), looked)
+
+
+def roofline(kinds: Iterable[Kind], arch: str) -> Picker:
+    """The analytic model. Raises ModelError for what it does not know."""
+    from tile_oracle.evaluation.folder_model import Folders
+    from tile_oracle.model.roofline_folder import roofline_folder
+
+    return Folders(ROOFLINE, arch, folders={kind: roofline_folder(kind, arch) for kind in kinds})
+
+
+def _not_ranked(looked: Sequence[ModelsFor], problems: ProblemSet) -> str:
+    """The problems that no model ranks although others of the set have one; "" for none."""
+    lacking = [one.kind for one in looked if one.folder is None]
+    count = sum(problem.kind in lacking for problem in problems.problems)
+    if not lacking or len(lacking) == len(looked):
+        return ""
+    kinds = kind_text(lacking[0]) + " and others" * (len(lacking) > 1)
+    return f"no model for {count} problem{'s' * (count > 1)} ({kinds}), measured and not judged"
 
 
 def _candidates(plan: Plan, problems: ProblemSet, kind: Kind) -> tuple[Kernel, ...]:
@@ -205,7 +213,7 @@ def _folder(option: str, places: Sequence[Path]) -> Path:
     )
 
 
-def held_picks(choice: ModelChoice, baseline: Baseline | None, options: SessionOptions) -> dict[str, str]:
+def held_of(choice: ModelChoice, baseline: Baseline | None, options: SessionOptions) -> dict[str, str]:
     """Problem id -> the kernel that is judged because it is the baseline's pick.
 
     Without a trained model the picks would come from models trained on each run's own records, and the
@@ -217,35 +225,9 @@ def held_picks(choice: ModelChoice, baseline: Baseline | None, options: SessionO
     return {problem: margin.pick for problem, margin in baseline.picks.items()}
 
 
-def model_of(
-    choice: ModelChoice,
-    plan: Plan,
-    problems: ProblemSet,
-    arch: str,
-    held: Mapping[str, str] | None = None,
-    records: pd.DataFrame | None = None,
-) -> Model:
-    """The model of a choice for a problem set. held: a baseline's picks, which are judged in place of
-    out-of-fold predictions. records: the measurements of these problems, None before they exist."""
-    from tile_oracle.evaluation import models
-
-    if choice.name == NONE:
-        return models.no_model(choice.why or "--model none")
-    if choice.name == VENDOR:
-        return models.choice_of_libraries(plan.rankings)
-    if choice.picker is not None:
-        return Chosen(choice.picker, records, arch)
-    if choice.picks_file is not None:
-        return models.file_of_picks(choice.picks_file, problems.problems)
-    if held and choice.name == OUT_OF_FOLD:
-        return models.held_picks(held, choice.name)
-    if choice.folders:
-        from tile_oracle.evaluation.folder_model import Folders
-
-        return Folders(choice.folders, choice.name, choice.not_ranked(problems), records, arch)
-    if choice.name == SINGLE:
-        return models.BestSingle(records)
-    return models.OutOfFold(records, arch, neighbours=choice.name == NEIGHBOURS)
+def judged(choice: ModelChoice, held: Mapping[str, str]) -> Picker:
+    """What is judged. held: a baseline's picks, in place of out-of-fold predictions."""
+    return held_picks(held, choice.name) if held and choice.name == OUT_OF_FOLD else choice.picker
 
 
 def ranges_of(choice: ModelChoice) -> RangeOf:
@@ -270,14 +252,9 @@ def picks_of(
     """The picks of the models under test: of each, the first kernel of its ranking that the target does not
     refuse. None where predictions come after the measurements (out-of-fold). Models are loaded on first
     use."""
-    models = [
-        model_of(choice, plan, part, target.arch, held)
-        for choices, part in zip(pickers, plan.sets, strict=True)
-        for choice in choices
-    ]
 
-    def first(model: Model, problem: Problem) -> Kernel | None:
-        table, _ = model.rank([problem], plan.kernels)
+    def first(picker: Picker, problem: Problem) -> Kernel | None:
+        table, _ = picker.rank([problem], plan.kernels)
         known = {kernel.name: kernel for kernel in plan.kernels(problem)}
         ranked = () if table is None else Ranking.of(table).of_problems()
         for _, names, _ in ranked:
@@ -287,7 +264,8 @@ def picks_of(
             return known.get(next(able, ""))
         return None
 
-    return lambda problem: tuple(dict.fromkeys(one for model in models if (one := first(model, problem))))
+    under_test = [judged(choice, held) for choices in pickers for choice in choices]
+    return lambda problem: tuple(dict.fromkeys(one for by in under_test if (one := first(by, problem))))
 
 
 def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:

@@ -22,13 +22,13 @@ from tile_oracle.model.store import (
     read_manifest,
     shipped_models,
 )
-from tile_oracle.pickers.installed import picker_names
+from tile_oracle.pickers.installed import file_of, picker_names
 from tile_oracle.problem_set import ProblemSet, load_problem_sets, problem_set_of_ids
 from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.dataset_file import digest_of, read_about
 from tile_oracle.record.journal import names_in, parts_in
 from tile_oracle.record.run import purpose_of
-from tile_oracle.session.models import AUTO, WORDS, is_picks_file
+from tile_oracle.session.models import AUTO, WORDS
 from tile_oracle.session.options import SessionOptions
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
 def _model_folders(options: SessionOptions) -> list[Path]:
     """The folder of --model; all of the user's and all shipped ones if it names none."""
     roots = tuple(dict.fromkeys((options.models_dir, shipped_models())))
-    if options.model not in (*WORDS, *picker_names()) and not is_picks_file(options.model):
+    if options.model not in (*WORDS, *picker_names()) and file_of(options.model) is None:
         named = named_model_folder(options.model, roots)
         folders = [] if named is None else [named]
     else:

@@ -27,7 +27,7 @@ from tile_oracle.session.models import (
     ModelChoice,
     baseline_for,
     choose_model,
-    held_picks,
+    held_of,
 )
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, set_name
@@ -201,7 +201,7 @@ class Session(ABC):
                 baseline = baseline_for(choice, part, device, self.options, self.target) if device else None
                 if baseline is not None:
                     self._known |= _known_failures(baseline)
-                self._held |= held_picks(choice, baseline, self.options)
+                self._held |= held_of(choice, baseline, self.options)
 
     @abstractmethod
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:

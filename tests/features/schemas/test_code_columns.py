@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.made_records import make_kernels, make_problems, make_records
+from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.prebuild import prebuild
 from tile_oracle.errors import BuildError, ModelError
-from tile_oracle.evaluation.folder_model import FolderModel, pool_of, rank_recorded
+from tile_oracle.evaluation.folder_model import FolderModel, pool_of
 from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
@@ -157,9 +158,7 @@ def test_a_model_uses_the_figures_of_its_folder_those_of_records_and_does_withou
     for_known = predictor.predict(problems, known)
     assert np.array_equal(predictor.knowing(CodeTable.of(records)).predict(problems, known), for_known)
     own = records[records["kernel"].isin(held_out())]
-    assert (
-        len(rank_recorded(FolderModel.judged_by(folder, own), own)) == 25
-    )  # the records' own facts are used
+    assert len(rank_recorded(picker_for(str(folder), own), own)[0]) == 25  # the records' own facts are used
 
 
 def test_rows_are_learnt_without_their_figures_too(folder: Path) -> None:

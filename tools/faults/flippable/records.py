@@ -15,7 +15,7 @@ import pandas as pd
 from tile_oracle.commands.oracle import write_oracle
 from tile_oracle.fleet.fleet_file import FLEET_FILE, add_session, read_sessions
 from tile_oracle.judge.criteria import Criteria
-from tile_oracle.judge.model import Origin
+from tile_oracle.judge.picker import Origin
 from tile_oracle.measure.assignments import Opened, Result
 from tile_oracle.measure.device_progress import DevicesProgress
 from tile_oracle.measure.engine import Compiler

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,32 +24,9 @@ _KERNEL_NAMES = ("kernel_name", "kernel")
 _NOT_DIMENSIONS = ("problem_idx", "predicted_tflops", "rank", *_KERNEL_NAMES)
 
 
-@dataclass(frozen=True)
-class PicksFile:
-    """The picks of a file for some problems.
-
-    rankings: problem, kernel, predicted_tflops; each pair once. repeated: number of rows that repeat a pair,
-    as in files that list a problem several times.
-    """
-
-    rankings: pd.DataFrame
-    repeated: int = 0
-
-    @property
-    def note(self) -> str:
-        """A message on repeated rows, "" if there are none."""
-        if not self.repeated:
-            return ""
-        return f"{self.repeated:,} rows repeat a pick of an earlier problem and count once"
-
-
-def read_picks(path: Path | str, problems: Sequence[Problem]) -> pd.DataFrame:
-    """The rankings of `read_picks_file`."""
-    return read_picks_file(path, problems).rankings
-
-
-def read_picks_file(path: Path | str, problems: Sequence[Problem]) -> PicksFile:
-    """Reads a CSV file of picks as rankings of these problems.
+def read_picks(path: Path | str, problems: Sequence[Problem]) -> tuple[pd.DataFrame, str]:
+    """Reads a CSV file of picks as rankings of these problems (problem, kernel, predicted_tflops), and a note
+    on repeated rows, as in files that list a problem several times.
 
     The file names problems by dimensions, which may include Ho and Wo in place of the paddings. Each row is
     joined to the only problem with all of its dimensions; rows of other problems are left out. A column
@@ -104,4 +80,5 @@ def read_picks_file(path: Path | str, problems: Sequence[Problem]) -> PicksFile:
         }
     )
     again = rows.duplicated(["problem", "kernel"])
-    return PicksFile(rows[~again].reset_index(drop=True), int(again.sum()))
+    note = f"{again.sum():,} rows repeat a pick of an earlier problem and count once" if again.any() else ""
+    return rows[~again].reset_index(drop=True), note

@@ -1,13 +1,15 @@
-"""The model under test: whatever orders the kernels of a problem, behind one protocol."""
+"""A picker: whatever orders the kernels of a problem, a model or another program, behind one protocol."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tile_oracle.kernel import Kernel
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Kind, Problem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +39,7 @@ class Origin:
     detail: one more sentence, such as the folds or the training data. order_only: its predictions are scores,
     not TFLOPS. considered: the models among which `auto` chose, a kind of problem at a time.
 
-    identity: its version and the digests of its files, if not a folder. us_per_pick: its own time for one
+    identity: its version and the digests of its files. us_per_pick: its own time for one
     problem, in microseconds, on this machine. mapped: problem id -> what it chose, where the nearest
     kernel of the pool stands for it, by `rule`; same_tile: those of them whose tile and split-K are as
     chosen. lacking: problem id -> what it chose, which the pool lacks.
@@ -82,9 +84,22 @@ class Origin:
         return f"{text} ({self.detail})" if self.detail else text
 
 
-class Model(Protocol):
-    """A model under test."""
+@dataclass(frozen=True)
+class Picker(ABC):
+    """Whatever orders the kernels of a problem.
 
-    def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
+    name: in baselines and tables. folders: the model folder of each kind of problem, of a trained model.
+    known: whether what it was trained on can be known.
+    """
+
+    name: str
+    folders: Mapping[Kind, Path] = field(default_factory=dict, kw_only=True)
+    known: bool = field(default=True, kw_only=True)
+
+    @abstractmethod
+    def rank(
+        self, problems: Sequence[Problem], pool: Pool, records: pd.DataFrame | None = None
+    ) -> tuple[pd.DataFrame | None, Origin]:
         """Rankings of the problems' candidates (COLUMNS), None where it ranks none of them, and their
-        origin. Raises ModelError for a model that cannot be used."""
+        origin. records: the measurements of the problems, None before they exist. Raises ModelError for a
+        picker that cannot be used."""

@@ -1,4 +1,4 @@
-"""Models under test without a folder: named picks, and models trained on the judged records themselves."""
+"""Pickers without a folder: named picks, and models trained on the judged records themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.judge.model import (
+from tile_oracle.judge.oracle import find_oracles
+from tile_oracle.judge.picker import (
     COLUMNS,
     HELD,
     NO_MODEL,
@@ -18,44 +19,43 @@ from tile_oracle.judge.model import (
     PICKS,
     VENDOR,
     Origin,
+    Picker,
     Pool,
 )
-from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.ranking import Ranking
 from tile_oracle.judge.selection import fixed_kernels, select
 from tile_oracle.kernel import Kernel
 from tile_oracle.libraries.libraries import is_library_name
+from tile_oracle.pickers.picks_file import read_picks
 from tile_oracle.problem import Problem
+from tile_oracle.record.dataset_file import digest_of
 
 
 @dataclass(frozen=True)
-class Listed:
-    """Rankings that are known (COLUMNS). with_others: the candidates that they do not name come last, for the
-    problems that they name. why_none: the origin's detail where they name none of the problems."""
+class Listed(Picker):
+    """Rankings that are known (COLUMNS). why_none: the origin's detail where they name none of the problems.
+    with_others: the candidates that they do not name come last, for the problems that they name."""
 
     table: pd.DataFrame
     origin: Origin
-    with_others: bool = True
     why_none: str = ""
+    with_others: bool = False
 
-    def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
-        """As Model.rank."""
+    def rank(
+        self, problems: Sequence[Problem], pool: Pool, records: pd.DataFrame | None = None
+    ) -> tuple[pd.DataFrame | None, Origin]:
+        """As Picker.rank."""
         table = self.table[self.table["problem"].isin([problem.id for problem in problems])]
         if table.empty:
             return None, Origin(NO_MODEL, detail=self.why_none)
         origin = replace(self.origin, lacking=_lacking(table, problems, pool))
-        if not self.with_others:
-            return table, origin
-        named = {str(problem): set(kernels) for problem, kernels in table.groupby("problem")["kernel"]}
-        last = float(table["predicted_tflops"].min()) - 1.0
-        others = [
-            (problem.id, kernel.name, last)
-            for problem in problems
-            if problem.id in named
-            for kernel in pool(problem)
-            if kernel.name not in named[problem.id]
-        ]
-        return pd.concat([table, _table(others)], ignore_index=True) if others else table, origin
+        if self.with_others:
+            named = set(zip(table["problem"], table["kernel"], strict=True))
+            known, last = set(table["problem"]), float(table["predicted_tflops"].min()) - 1.0
+            pairs = ((one.id, kernel.name) for one in problems if one.id in known for kernel in pool(one))
+            others = _table([(*pair, last) for pair in pairs if pair not in named])
+            table = pd.concat([table, others], ignore_index=True)
+        return table, origin
 
 
 def _lacking(table: pd.DataFrame, problems: Sequence[Problem], pool: Pool) -> dict[str, str]:
@@ -69,21 +69,21 @@ def _lacking(table: pd.DataFrame, problems: Sequence[Problem], pool: Pool) -> di
 
 
 def file_of_picks(path: Path, problems: Sequence[Problem]) -> Listed:
-    """A CSV file of picks (evaluation.picks_file). Raises ModelError."""
-    from tile_oracle.evaluation.picks_file import read_picks_file
-
-    picks = read_picks_file(path, problems)
-    origin = Origin(PICKS, path.name, picks.note, order_only=True)
-    return Listed(picks.rankings, origin, why_none=f"{path.name} has picks for none of these problems")
+    """A CSV file of picks (pickers.picks_file). Raises ModelError."""
+    table, note = read_picks(path, problems)
+    identity = f"{path.name} sha256:{digest_of(path)}"
+    origin = Origin(PICKS, path.name, note, order_only=True, identity=identity)
+    return Listed(path.stem, table, origin, f"{path.name} has picks for none of these problems", known=False)
 
 
 def held_picks(picks: Mapping[str, str], name: str) -> Listed:
     """The picks of a baseline, by problem id."""
     rows = [(problem, kernel, 1.0) for problem, kernel in picks.items()]
-    return Listed(_table(rows), Origin(HELD, name, order_only=True), why_none="no pick of the baseline")
+    origin, why = Origin(HELD, name, order_only=True), "no pick of the baseline"
+    return Listed(name, _table(rows), origin, why, with_others=True)
 
 
-def choice_of_libraries(rankings: Mapping[str, Sequence[Kernel]]) -> Listed:
+def choice_of_libraries(rankings: Mapping[str, Sequence[Kernel]], name: str) -> Listed:
     """The libraries' own rankings, by problem id, their first choice first."""
     rows = [
         (problem, kernel.name, -float(place))
@@ -91,17 +91,13 @@ def choice_of_libraries(rankings: Mapping[str, Sequence[Kernel]]) -> Listed:
         for place, kernel in enumerate(kernels)
     ]
     libraries = dict.fromkeys(kernel.source for ranked in rankings.values() for kernel in ranked)
-    return Listed(
-        _table(rows),
-        Origin(VENDOR, " and ".join(libraries), order_only=True),
-        with_others=False,
-        why_none="no library's ranking is known: measure with --kernels, or replay such a run's folder",
-    )
+    why = "no library's ranking is known: measure with --kernels, or replay such a run's folder"
+    return Listed(name, _table(rows), Origin(VENDOR, " and ".join(libraries), order_only=True), why)
 
 
-def no_model(why: str) -> Listed:
+def no_picker(name: str, why: str) -> Listed:
     """Ranks nothing."""
-    return Listed(_table([]), Origin(), why_none=why)
+    return Listed(name, _table([]), Origin(), why)
 
 
 def _table(rows: Sequence[tuple[str, str, float]]) -> pd.DataFrame:
@@ -109,19 +105,19 @@ def _table(rows: Sequence[tuple[str, str, float]]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class BestSingle:
-    """The kernel that is best on average over the problems of a kind, chosen with hindsight from the records,
-    which are None before they are measured."""
+class BestSingle(Picker):
+    """The kernel that is best on average over the problems of a kind, chosen with hindsight from the
+    records."""
 
-    records: pd.DataFrame | None
-
-    def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
-        """As Model.rank."""
+    def rank(
+        self, problems: Sequence[Problem], pool: Pool, records: pd.DataFrame | None = None
+    ) -> tuple[pd.DataFrame | None, Origin]:
+        """As Picker.rank."""
         from tile_oracle.record.final import final_measurements
 
-        if self.records is None:
+        if records is None:
             return None, Origin(NO_MODEL, detail="nothing is measured yet")
-        final = final_measurements(self.records)
+        final = final_measurements(records)
         selection = select(problems, final, find_oracles(final), None)
         if not selection["oracle_tflops"].notna().any():
             return None, Origin(NO_MODEL, detail="no problem has an ok kernel")
@@ -132,19 +128,19 @@ class BestSingle:
 
 
 @dataclass(frozen=True)
-class OutOfFold:
+class OutOfFold(Picker):
     """Each problem of the records is ranked by a model that was trained on the others: by nearest neighbours
-    where candidates have no fields of their own, or where they are asked for. records: None before they are
-    measured."""
+    where candidates have no fields of their own, or where they are asked for."""
 
-    records: pd.DataFrame | None
     arch: str
     neighbours: bool = False
 
-    def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
-        """As Model.rank."""
+    def rank(
+        self, problems: Sequence[Problem], pool: Pool, records: pd.DataFrame | None = None
+    ) -> tuple[pd.DataFrame | None, Origin]:
+        """As Picker.rank."""
         kernels = list({kernel.name: kernel for problem in problems for kernel in pool(problem)}.values())
-        if self.records is None:
+        if records is None:
             return None, Origin(NO_MODEL, detail="nothing is measured yet")
         if not kernels:
             return None, Origin(
@@ -152,30 +148,28 @@ class OutOfFold:
             )
         named = self.neighbours or any(kernel.source for kernel in kernels)
         try:
-            return self._neighbours(kernels) if named else self._trained(kernels)
+            return self._neighbours(kernels, records) if named else self._trained(kernels, records)
         except ModelError as error:
             return None, Origin(NO_MODEL, detail=str(error))
 
-    def _neighbours(self, kernels: Sequence[Kernel]) -> tuple[pd.DataFrame, Origin]:
+    def _neighbours(self, kernels: Sequence[Kernel], records: pd.DataFrame) -> tuple[pd.DataFrame, Origin]:
         from tile_oracle.record.dataset import with_texts
         from tile_oracle.training.neighbours import neighbour_predictions
 
-        assert self.records is not None
-        table = neighbour_predictions(with_texts(self.records), kernels)
+        table = neighbour_predictions(with_texts(records), kernels)
         folds = f"{table['fold'].nunique()} folds, grouped by problem"
         return table, Origin(OUT_OF_FOLD, "a nearest-neighbour model", folds)
 
-    def _trained(self, kernels: Sequence[Kernel]) -> tuple[pd.DataFrame, Origin]:
+    def _trained(self, kernels: Sequence[Kernel], judging: pd.DataFrame) -> tuple[pd.DataFrame, Origin]:
         from tile_oracle.evaluation.folder_model import without_refused
         from tile_oracle.record.dataset import with_texts
         from tile_oracle.training.cross_validation import OUT_OF_FOLD_RECIPE, out_of_fold
         from tile_oracle.training.recipe import recipe_named
 
-        assert self.records is not None
-        of_libraries = [name for name in self.records["kernel"].unique() if is_library_name(str(name))]
-        records = with_texts(self.records[~self.records["kernel"].isin(of_libraries)])
+        of_libraries = [name for name in judging["kernel"].unique() if is_library_name(str(name))]
+        records = with_texts(judging[~judging["kernel"].isin(of_libraries)])
         table = out_of_fold(records, self.arch, kernels)
         folds = f"{table.loc[table['fold'] >= 0, 'fold'].nunique()} folds, grouped by problem"
         scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
         origin = Origin(OUT_OF_FOLD, "a LightGBM model", folds, order_only=scores)
-        return without_refused(table, self.records, self.arch), origin
+        return without_refused(table, judging, self.arch), origin
