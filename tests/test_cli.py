@@ -40,7 +40,7 @@ def test_a_group_s_help_shows_its_commands(group: str, capsys: pytest.CaptureFix
 
 
 def test_scripts_may_use_the_earlier_names() -> None:
-    earlier = "kernels portfolio search report history compare merge oracle import export-records suggest"
+    earlier = "kernels portfolio search report history compare merge oracle import suggest"
     for name in f"{earlier} train evaluate features ship seal export predict".split():
         assert named_command(called_today([name, "--help"])) is not None, name
     assert called_today(["kernels", "kernels"]) == ["pool", "list", "kernels"]
@@ -205,19 +205,3 @@ def test_a_command_line_that_is_wrong_gets_one_line_with_what_was_meant(
     assert said in printed.err
     assert printed.err.count("\n") == 1
     assert printed.out == ""
-
-
-def test_bash_completes_commands_and_options() -> None:
-    script = run("--print-completion", "bash").stdout
-    for words, completed in (
-        (["prob"], "problems"),
-        (["pool", "por"], "portfolio"),
-        (["doctor", "--sea"], "--seal"),
-        (["pool", "list", "--ver"], "--verify"),
-    ):
-        typed = " ".join(["tile-oracle", *words])
-        asked = f"COMP_WORDS=({typed}); COMP_CWORD={len(words)}; _shtab_tile_oracle; echo ${{COMPREPLY[@]}}"
-        done = subprocess.run(
-            ["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True, check=True
-        )
-        assert done.stdout.split() == [completed]

@@ -37,9 +37,6 @@ first steps:
 """
 
 
-_SHELLS = ("bash", "zsh", "tcsh")
-
-
 class _Parser(argparse.ArgumentParser):
     """A parser that suggests the option or command that was meant."""
 
@@ -71,27 +68,24 @@ class _Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"unknown {str(value)[:100]!r}: {hint}")
 
 
-def make_parser(only: Command | None = None, *, whole: bool = False) -> argparse.ArgumentParser:
-    """The parser. Of the commands' modules only that of `only` is imported; whole: all of them."""
+def make_parser(only: Command | None = None) -> argparse.ArgumentParser:
+    """The parser. Of the commands' modules only that of `only` is imported."""
     parser = _Parser(prog="tile-oracle", description=_DESCRIPTION, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"tile-oracle {__version__}")
-    parser.add_argument(
-        "--print-completion", choices=_SHELLS, help="print a completion script for this shell (docs/usage.md)"
-    )
     parser.epilog = "\n\n".join([*(f"{what}:\n{_overview(of)}" for what, of in GROUPS.items()), _FIRST_STEPS])
     places = {"": _commands_of(parser)}
     for command in COMMANDS.values():
         group, _, word = command.name.rpartition(" ")
         if group not in places:
             own = _overview(one for one in COMMANDS.values() if one.name.startswith(f"{group} "))
-            place = _add(places[""], group, whole, description=f"commands:\n{own}", help="several commands")
+            place = _add(places[""], group, description=f"commands:\n{own}")
             places[group] = _commands_of(place)
-        if command is not only and not whole:
+        if command is not only:
             places[group].add_parser(word)
             continue
         module = command.load()
         about = getattr(module, "ABOUT", command.line)
-        sub = _add(places[group], word, whole, description=about, epilog=module.EXAMPLES, help=command.line)
+        sub = _add(places[group], word, description=about, epilog=module.EXAMPLES)
         add_arguments(sub, module.ARGUMENTS)
         sub.set_defaults(run=module.run)
     return parser
@@ -108,10 +102,8 @@ def _commands_of(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[
 
 
 def _add(
-    place: argparse._SubParsersAction[argparse.ArgumentParser], name: str, whole: bool, **text: str
+    place: argparse._SubParsersAction[argparse.ArgumentParser], name: str, **text: str
 ) -> argparse.ArgumentParser:
-    if not whole:
-        del text["help"]  # shtab completes the commands that have it; --help lists them by groups
     return place.add_parser(name, formatter_class=HelpFormatter, **cast(Any, text))
 
 
@@ -144,8 +136,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str], named: Command | None) -> int:
-    if arguments and arguments[0].startswith("--print-completion"):
-        return _print_completion(arguments)
     # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
     args = make_parser(named).parse_args(arguments)
     assert named is not None
@@ -167,16 +157,6 @@ def _shown_progress(command: Command) -> Iterator[None]:
     else:
         with waits_shown_on(sys.stderr), never_silent(f"tile-oracle {command.name}", sys.stderr):
             yield
-
-
-def _print_completion(arguments: Sequence[str]) -> int:
-    """Prints the completion script of every command and option."""
-    import shtab
-
-    asked = argparse.ArgumentParser(prog="tile-oracle", add_help=False)
-    asked.add_argument("--print-completion", choices=_SHELLS, required=True)
-    print(shtab.complete(make_parser(whole=True), asked.parse_args(arguments).print_completion))
-    return 0
 
 
 if __name__ == "__main__":

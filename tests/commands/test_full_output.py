@@ -23,7 +23,6 @@ COMMANDS = [
     "features --help",
     "--help",
     "--version",
-    "--print-completion bash",
     "predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --json",
     "predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1",
     "pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950 --engine python",

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tile_oracle.commands.train import _weights
 from tile_oracle.errors import HarnessError, RecordError
 from tile_oracle.files.table_file import MOST_COLUMNS, MOST_ROWS, TableError, check_csv
 from tile_oracle.foreign.importers import import_file
@@ -40,7 +39,6 @@ CSV_READERS: list[Reader] = [
     load_problem_set,
     partial(read_picks, problems=()),
     read_history,
-    _weights,
     _rows,
 ]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.commands.train import _weights
 from tile_oracle.compiling.disassembly import read_assembly
 from tile_oracle.errors import HarnessError
 from tile_oracle.files.user_file import read_bytes
@@ -57,8 +56,8 @@ def test_a_missing_file_stays_a_missing_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "read",
-    [lambda path: read_picks(path, []), lambda path: _weights(str(path)), read_assembly],
-    ids=["picks", "weights", "assembly"],
+    [lambda path: read_picks(path, []), read_assembly],
+    ids=["picks", "assembly"],
 )
 def test_readers_of_named_files_refuse_a_fifo(read: Callable[[Path], object], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")

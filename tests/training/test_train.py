@@ -23,7 +23,7 @@ from tile_oracle.training.cross_validation import cross_validate, out_of_fold
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe
 from tile_oracle.training.train import train
-from tile_oracle.training.training_rows import training_rows, with_importance
+from tile_oracle.training.training_rows import training_rows
 from tile_oracle.training.warm_start import physical_of
 
 FEW = TreeSettings(trees=30)
@@ -276,50 +276,6 @@ def test_a_warm_start_keeps_a_target_without_log_transform(records: pd.DataFrame
     assert model.spec.log_targets == ()
     predicted = model.ranker.tflops(rows, group_codes(rows))
     assert np.median(np.abs(predicted / rows["tflops"].to_numpy() - 1)) < 0.5
-
-
-@pytest.mark.slow
-def test_weights_change_what_the_model_learns(records: pd.DataFrame, tmp_path: Path) -> None:
-    """Half of the problems run three times slower than the rule; the model follows the greater weight."""
-    names = sorted(records["problem"].unique())
-    slow = records["problem"].isin(names[::2])
-    mixed = records.assign(
-        latency_ms=records["latency_ms"] * np.where(slow, 3.0, 1.0),
-        tflops=records["tflops"] / np.where(slow, 3.0, 1.0),
-    )
-    recipe = recipe_named("log_time").with_trees(40)
-    rows = training_rows(mixed).table
-    level = {}
-    for believed in ("slow", "fast"):
-        is_slow = pd.Series(names).isin(names[::2])
-        weights = pd.DataFrame(
-            {"problem": names, "weight": np.where(is_slow == (believed == "slow"), 1.0, 1e-4)}
-        )
-        ranker = fit(recipe, with_importance(rows, weights), "gfx950")
-        level[believed] = ranker.tflops(rows, group_codes(rows)).mean()
-    assert level["fast"] > 1.5 * level["slow"]
-    model = train(
-        mixed, recipe, n_splits=2, weights=pd.DataFrame({"kernel": [rows["kernel"][0]], "weight": [5]})
-    )
-    assert len(model.checks) == 2
-
-
-def test_invalid_weights_are_refused(records: pd.DataFrame) -> None:
-    rows = training_rows(records).table
-    problem, kernel = rows["problem"][0], rows["kernel"][0]
-    both = with_importance(rows, pd.DataFrame({"problem": [problem], "kernel": [kernel], "weight": ["2"]}))
-    assert both["importance"].tolist() == [2.0] + [1.0] * (len(rows) - 1)
-    for table, message in (
-        ({"problem": [problem]}, "need the column weight"),
-        ({"weight": [1]}, "problem or kernel"),
-        ({"problem": [problem], "weight": [-1]}, "not a number above 0"),
-        ({"problem": [problem], "weight": ["much"]}, "not a number above 0"),
-        ({"problem": [problem] * 2, "weight": [1, 2]}, "twice"),
-        ({"problem": ["x"], "weight": [1]}, "no weight names a problem"),
-        ({"kernel": [kernel], "weight": [0]}, "not a number above 0"),
-    ):
-        with pytest.raises(ModelError, match=message):
-            with_importance(rows, pd.DataFrame(table))
 
 
 def test_pairs_that_failed_once_are_not_trained_on(records: pd.DataFrame) -> None:

@@ -1,9 +1,8 @@
-"""`tile-oracle runs merge`: records of several runs and machines -> one file, an oracle, or other formats."""
+"""`tile-oracle runs merge`: records of several runs and machines -> one file, or an oracle."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from tile_oracle.commands.arguments import RECORDS, argument, flag, json_flag
@@ -17,31 +16,25 @@ examples:
   tile-oracle runs merge --align oracle.parquet reports/new_kernels -o both.parquet   a pool that grew
   tile-oracle runs merge reports/my_run --format oracle -o oracle.parquet          what sessions replay
   tile-oracle runs merge measured.parquet --format oracle --model models/mine --problem-set forward_smoke
-  tile-oracle runs merge reports/my_run --format kernel-tuner -o caches            for other tuners
 
 parquet: all rows of all runs, each measurement once. Different runs with the same name are renamed (NAME~2).
 
 oracle: all rounds and statuses of one device, with the newest binary of each kernel. With --model the file
 goes where `pytest --target replay` looks for it: MODEL/DEVICE/PROBLEM SET/KERNEL SET.parquet.
-
-kernel-tuner, t4: a file for each problem, which `tile-oracle runs import` reads again.
 """
 
-_FORMATS = ("parquet", "oracle", "kernel-tuner", "t4")
+_FORMATS = ("parquet", "oracle")
 ABOUT = (
     "Reads run folders, folders of parts and parquet files of records, including runs in progress and "
     "killed runs, and writes one parquet file atomically. Equal rows give equal bytes, in any order."
 )
 ARGUMENTS = (
     RECORDS,
-    argument(
-        "-o --out", "PATH", "the .parquet file or, for other tuners' formats, the folder to write", type=Path
-    ),
+    argument("-o --out", "PATH", "the .parquet file to write", type=Path),
     argument(
         "--format",
         None,
-        "parquet: all records; oracle: what sessions replay; cache files of Kernel Tuner (schema 1.1.0); "
-        "results in the T4 format (schema 1.0.0)",
+        "parquet: all records; oracle: what sessions replay",
         choices=_FORMATS,
         default="parquet",
     ),
@@ -67,9 +60,7 @@ def run(args: argparse.Namespace) -> int:
     """Writes the file and reports what is in it. Raises HarnessError."""
     oracle = args.format == "oracle"
     if (args.out is None) == (args.model is None) or (args.model is not None and not oracle):
-        raise RecordError("name the file or folder to write: -o PATH or, for an oracle, --model FOLDER")
-    if args.format in ("kernel-tuner", "t4"):
-        return _export(args)
+        raise RecordError("name the file to write: -o PATH or, for an oracle, --model FOLDER")
     if args.out is not None and args.out.suffix != ".parquet":
         raise RecordError(f"{args.out}: records are written as one .parquet file")
     return _oracle(args) if oracle else _merge(args)
@@ -126,20 +117,4 @@ def _oracle(args: argparse.Namespace) -> int:
         print_json({"file": path, "bytes": size, "summary": lines})
     else:
         print("\n".join([*lines, f"{path}: {size / 1e6:.2f} MB"]))
-    return 0
-
-
-def _export(args: argparse.Namespace) -> int:
-    from tile_oracle.foreign.kernel_tuner import kernel_tuner_files
-    from tile_oracle.pages import words
-    from tile_oracle.problem import problem_from_id
-    from tile_oracle.record.dataset import load_records
-    from tile_oracle.record.dataset_file import write_whole
-
-    count = 0
-    for problem, document in kernel_tuner_files(load_records(args.records), t4=args.format == "t4"):
-        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-        write_whole(text.encode("utf-8"), args.out / f"{problem_from_id(problem).id}.json")
-        count += 1
-    print(f"{words.count(count, 'file')} in {args.out}")
     return 0

@@ -79,7 +79,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "show all runs of a folder over time: figures, what changed, and steps told from noise",
         ),
         Command("runs compare", "compare two runs, oracle files or baselines by their times, or two models"),
-        Command("runs merge", "put records of runs and machines into one file, an oracle, or other formats"),
+        Command("runs merge", "put records of runs and machines into one file, or an oracle"),
         Command(
             "runs import",
             "convert published CSV or JSON results and benchmark logs into records",
@@ -113,7 +113,6 @@ COMMANDS = {one.name: one for group in GROUPS.values() for one in group}
 
 _EARLIER = {name.split()[-1]: name for name in COMMANDS} | {
     "export": "model export",
-    "export-records": "runs merge",
     "features": "pool list --features",
     "kernels": "pool list",
     "oracle": "runs merge --format oracle",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import time
 from dataclasses import asdict
 from functools import partial
@@ -17,7 +16,6 @@ from tile_oracle.commands.json_output import print_json, progress_stream
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.output_place import refuse_unwritable
-from tile_oracle.files.table_file import csv_text
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.record.dataset import load_records
@@ -34,7 +32,6 @@ examples:
   tile-oracle model train reports/a reports/b --arch gfx950 -o models/m     several runs together
   tile-oracle model train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
   tile-oracle model train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
-  tile-oracle model train run.parquet -o models/w --weights mine.csv        columns problem,weight
   tile-oracle model train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
   tile-oracle model train few.parquet -o models/a --adapt models/mine   corrects a model for another compiler
   tile-oracle model train models/mine/training.parquet -o models/fast --imitate models/mine    native picks
@@ -69,11 +66,6 @@ ARGUMENTS = (
     seed("same records and seed: same model bytes"),
     argument("--threads", "N", "threads of LightGBM", type=int, default=1),
     argument("--target", "NAME,...", "further published targets to predict: tflops, latency, bandwidth"),
-    argument(
-        "--weights",
-        "FILE",
-        "CSV file with weight and problem (id), kernel (name) or both: the weight of these rows (else 1)",
-    ),
     argument(
         "--also",
         "RECORDS",
@@ -140,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
     records = load_records(args.records)
     if args.adapt:
         return _adapt(args, records)
-    if args.imitate and (args.recipe or args.also or args.weights or args.warm_start or args.target):
+    if args.imitate and (args.recipe or args.also or args.warm_start or args.target):
         raise ModelError("--imitate has a recipe of its own and reads no times: leave out options on them")
     if args.build_dir:
         raise ModelError("--build-dir goes with --adapt: training reads metrics of binaries from the records")
@@ -158,7 +150,6 @@ def run(args: argparse.Namespace) -> int:
         effort=effort,
         warm_start=args.warm_start and folder_of_model(args.warm_start),
         warm_trees=args.warm_trees,
-        weights=_weights(args.weights) if args.weights else None,
         sources=tuple(Path(path).name for path in args.records),
         also=load_records(args.also) if args.also else None,
         imitated=folder_of_model(args.imitate) if args.imitate else None,
@@ -181,7 +172,6 @@ def _ship(args: argparse.Namespace) -> int:
         "direction",
         "dtype",
         "target",
-        "weights",
         "adapt",
         "imitate",
         "build_dir",
@@ -194,7 +184,7 @@ def _ship(args: argparse.Namespace) -> int:
 def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
     from tile_oracle.training.adapt import adapted, save_adapted
 
-    if args.warm_start or args.recipe or args.also or args.weights:
+    if args.warm_start or args.recipe or args.also:
         raise ModelError("--adapt keeps a model's trees: leave out the options that train new ones")
     predictor, shifts = adapted(folder_of_model(args.adapt), records, args.threads, _binaries(args))
     save_adapted(predictor, shifts, records, args.out)
@@ -237,13 +227,6 @@ def _binaries(args: argparse.Namespace) -> CodeTable | None:
     from tile_oracle.training.adapt import remembered
 
     return CodeTable.of_build(args.build_dir, remembered(Predictor.load(folder_of_model(args.adapt))).facts)
-
-
-def _weights(path: str) -> pd.DataFrame:
-    try:
-        return pd.read_csv(io.StringIO(csv_text(Path(path))))
-    except (OSError, ValueError, pd.errors.ParserError) as error:
-        raise ModelError(f"cannot read weights from {path}: {str(error).splitlines()[0]}") from None
 
 
 def _document(model: TrainedModel, out: Path, seconds: float) -> dict[str, object]:

@@ -4,27 +4,18 @@ Both list configurations of tunable parameters, one file for one problem. A kern
 fields; its name is written beside them, and read first. The problem is the cache's `problem_size`, which may
 be text, or the parameter `problem`, or parameters with the names of its dimensions.
 
-Times are milliseconds. Files written here state 0 for what records do not have: the times of compilation,
-verification, search and framework.
+Times are milliseconds.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
-from tile_oracle.errors import RecordError
 from tile_oracle.foreign.contract import UNITS_MS
 from tile_oracle.foreign.pairs import PairRows
-from tile_oracle.kernel import kernel_from_row
-from tile_oracle.record.final import final_measurements, records_op
-from tile_oracle.terminal.progress_line import steps
-
-CACHE_SCHEMA, T4_SCHEMA = "1.1.0", "1.0.0"
 
 _CACHE_FAILURES: Mapping[str, str] = {
     "InvalidConfig": "unsupported",
@@ -39,12 +30,6 @@ _T4_STATUSES: Mapping[str, str] = {
     "timeout": "timeout",
     "correctness": "wrong",
 }
-_AS_CACHE: Mapping[str, str] = {
-    "unsupported": "InvalidConfig",
-    "build_error": "CompilationFailedConfig",
-    **dict.fromkeys(("wrong", "flaky", "crash", "timeout"), "RuntimeFailedConfig"),
-}
-_AS_T4: Mapping[str, str] = {status: word for word, status in _T4_STATUSES.items()} | {"flaky": "correctness"}
 _OF_TUNING = frozenset(
     f"{what}time" for what in ("", "compile_", "verification_", "benchmark_", "strategy_", "framework_")
 ) | {"times", "timestamp"}
@@ -53,7 +38,6 @@ _CACHE = re.compile(r'"cache"\s*:\s*\{')
 _KEY = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
 CUT = "cut"
 """Member of a cache's document, true if the file ends inside an entry."""
-_UNKNOWN_TIME = "1970-01-01 00:00:00+00:00"
 
 
 def read_text(text: str) -> PairRows | None:
@@ -169,111 +153,3 @@ def _read_t4(document: Mapping[str, Any]) -> PairRows:
         stated |= {"correctness": result["correctness"]} if "correctness" in result else {}
         found.add(stated, *_samples(runtimes, mean, status), **_when(result, status))
     return found
-
-
-# ---- writing ------------------------------------------------------------------------------------
-
-
-def kernel_tuner_files(records: pd.DataFrame, *, t4: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(problem's id, document) of every problem: T4 results, or a cache. Pairs that are noisy or whose device
-    was lost say nothing about their kernels and are left out. Raises RecordError."""
-    final = final_measurements(records)
-    final = final[final["status"].isin(["ok", *_AS_CACHE])]
-    if final.empty:
-        raise RecordError("no pair of these records has a result that Kernel Tuner's files can state")
-    op = records_op(records)
-    ok = records[records["status"] == "ok"]
-    runtimes: dict[tuple[str, str], list[float]] = {}
-    for problem, kernel, latency_ms in zip(ok["problem"], ok["kernel"], ok["latency_ms"], strict=True):
-        runtimes.setdefault((str(problem), str(kernel)), []).append(float(latency_ms))
-    distinct = final.drop_duplicates("kernel").to_dict("records")
-    parameters = {row["kernel"]: _parameters({str(k): v for k, v in row.items()}, op) for row in distinct}
-    stated = final[[name for name in _STATED if name in final]]
-    by_problem = list(stated.groupby("problem", observed=True))
-    for problem, rows in steps("writing a file for each problem", by_problem):
-        listed = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
-        entries = [(row, parameters[row["kernel"]]) for row in listed]
-        yield str(problem), (_t4 if t4 else _cache)(str(problem), entries, runtimes)
-
-
-_STATED = ("problem", "kernel", "op", "status", "latency_ms", "busy_ms", "time", "device")
-"""What the files have of a record besides the kernel's parameters."""
-
-Entries = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
-Runtimes = Mapping[tuple[str, str], Sequence[float]]
-
-
-def _parameters(row: Mapping[str, Any], op: str) -> dict[str, Any]:
-    """The kernel's fields that are values of JSON."""
-    fields = kernel_from_row(row, op).as_row()
-    return {name: value for name, value in fields.items() if isinstance(value, str | int | float | bool)}
-
-
-def _cache(problem: str, entries: Entries, runtimes: Runtimes) -> dict[str, Any]:
-    keys = list(dict.fromkeys(name for _, parameters in entries for name in parameters))
-    complete = [{name: parameters.get(name) for name in keys} for _, parameters in entries]
-    if len({_key(one) for one in complete}) < len(complete):  # kernels that differ in their names alone
-        keys.append("kernel")
-        complete = [{**one, "kernel": row["kernel"]} for one, (row, _) in zip(complete, entries, strict=True)]
-    cache = {}
-    for (row, _), parameters in zip(entries, complete, strict=True):
-        is_ok = row["status"] == "ok"
-        cache[_key(parameters)] = {
-            **parameters,
-            "kernel": row["kernel"],
-            "time": float(row["latency_ms"]) if is_ok else _AS_CACHE[row["status"]],
-            **({"times": list(runtimes[row["problem"], row["kernel"]])} if is_ok else {}),
-            **dict.fromkeys(("compile_time", "verification_time", "strategy_time", "framework_time"), 0),
-            "benchmark_time": _busy_ms(row),
-            "timestamp": _timestamp(row),
-        }
-    return {
-        "schema_version": CACHE_SCHEMA,
-        "device_name": str(entries[0][0].get("device") or "unknown"),
-        "kernel_name": str(entries[0][0]["op"]),
-        "problem_size": problem,
-        "tune_params_keys": keys,
-        "tune_params": {name: list(dict.fromkeys(one[name] for one in complete)) for name in keys},
-        "objective": "time",
-        "cache": cache,
-    }
-
-
-def _t4(problem: str, entries: Entries, runtimes: Runtimes) -> dict[str, Any]:
-    results = []
-    for row, parameters in entries:
-        is_ok = row["status"] == "ok"
-        measured = [("kernel", row["kernel"], ""), ("problem", problem, "")]
-        times = dict.fromkeys(("compilation_time", "framework", "search_algorithm", "validation"), 0)
-        results.append(
-            {
-                "timestamp": _timestamp(row),
-                "configuration": dict(parameters),
-                "times": {**times, "runtimes": list(runtimes[problem, row["kernel"]]) if is_ok else []},
-                "invalidity": _AS_T4[row["status"]],
-                "correctness": 0 if row["status"] in ("wrong", "flaky") else 1,
-                "measurements": [
-                    {"name": name, "value": value, "unit": unit}
-                    for name, value, unit in (
-                        *([("time", float(row["latency_ms"]), "ms")] if is_ok else []),
-                        *measured,
-                    )
-                ],
-                "objectives": ["time"],
-            }
-        )
-    return {"results": results, "schema_version": T4_SCHEMA}
-
-
-def _key(parameters: Mapping[str, Any]) -> str:
-    return ",".join(str(value) for value in parameters.values())
-
-
-def _busy_ms(row: Mapping[str, Any]) -> float:
-    busy = row.get("busy_ms")
-    return float(busy) if busy is not None and busy == busy else 0.0
-
-
-def _timestamp(row: Mapping[str, Any]) -> str:
-    time = row.get("time")
-    return _UNKNOWN_TIME if time is None or pd.isna(time) else str(time)

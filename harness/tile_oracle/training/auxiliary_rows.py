@@ -18,7 +18,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import ELEMENT_BYTES
 from tile_oracle.features.groups import fold_codes
 from tile_oracle.model.made_by import builds_of
-from tile_oracle.training.training_rows import IMPORTANCE, training_rows
+from tile_oracle.training.training_rows import training_rows
 
 AUXILIARY = "auxiliary"
 """Optional column of a training table: 0 for the model's own rows, else the number of the build (device and
@@ -26,14 +26,13 @@ compiler) that made the auxiliary row. Times of different builds are not compare
 
 
 def with_auxiliary(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """Return a training table followed by auxiliary rows, with weight 1 if the table has weights.
+    """Return a training table followed by auxiliary rows.
 
     others: rows with the numbers of their builds, or all of one build.
     """
-    weights = {IMPORTANCE: 1.0} if IMPORTANCE in table else {}
     numbers = others.get(AUXILIARY, 1)
     return pd.concat(
-        [table.assign(**{AUXILIARY: 0}), others.assign(**{AUXILIARY: numbers}, **weights)], ignore_index=True
+        [table.assign(**{AUXILIARY: 0}), others.assign(**{AUXILIARY: numbers})], ignore_index=True
     )
 
 

@@ -26,7 +26,6 @@ from tile_oracle.training.auxiliary_rows import AUXILIARY, is_auxiliary
 from tile_oracle.training.folds import group_folds
 from tile_oracle.training.grow_network import grow_network
 from tile_oracle.training.recipe import NetworkPart, Recipe, TreePart
-from tile_oracle.training.training_rows import IMPORTANCE
 from tile_oracle.training.warm_start import grown_physical, old_trees, physical_of, with_kernels
 
 Report = Callable[[str], None]
@@ -76,9 +75,6 @@ def fit(
     aliases, rows = _merged(recipe, rows, hardware, effort, start)
     groups = _groups(rows)
     near = nearness(_log_time(rows), groups)
-    importance = rows[IMPORTANCE].to_numpy(dtype=np.float64) if IMPORTANCE in rows else None
-    if importance is not None:
-        near = near * importance
     code = _code_of(recipe, rows, start)
     own = ~is_auxiliary(rows)
     names = [name for name in ("direction", "dtype") if name in rows]
@@ -98,7 +94,7 @@ def fit(
         else:
             goal = label(target, rows, groups)
         schema = schema_named(part.schema)
-        data = TreeData(schema.compute(rows, hardware), goal, near if part.near_best else importance, groups)
+        data = TreeData(schema.compute(rows, hardware), goal, near if part.near_best else None, groups)
         if code is not None and schema.optional:
             known = schema.compute(rows.assign(**code.of_rows(rows)), hardware)
             data = replace(data, features=known, unseen=data.features)
@@ -107,14 +103,13 @@ def fit(
             CorrectionMember(physical, trees) if target.name == "correction" and physical else trees
         )
     if recipe.network is not None:
-        members.append(_network(recipe.network, rows, importance, groups, hardware, effort))
+        members.append(_network(recipe.network, rows, groups, hardware, effort))
     return Ranker(arch, tuple(members), dict(recipe.picking_weights), aliases)
 
 
 def _network(
     part: NetworkPart,
     rows: pd.DataFrame,
-    importance: Array | None,
     groups: npt.NDArray[np.int64],
     hardware: Mapping[str, float],
     effort: Effort,
@@ -126,8 +121,6 @@ def _network(
         )
     log_time = _log_time(rows)
     weight = nearness(log_time, groups) ** part.settings.near
-    if importance is not None:
-        weight = weight * importance
     schema, say = schema_named(part.schema), None if effort.report is None else effort.say
     return grow_network(schema, rows, log_time, weight, groups, hardware, part.settings, effort.seed, say)
 

@@ -42,7 +42,7 @@ from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.imitation import imitate
 from tile_oracle.training.model_documents import manifest_of, names_in, spec_of
 from tile_oracle.training.recipe import Recipe, recipe_named, suited_recipe
-from tile_oracle.training.training_rows import training_rows, with_importance
+from tile_oracle.training.training_rows import training_rows
 from tile_oracle.training.warm_start import WarmStart
 
 
@@ -104,7 +104,6 @@ def train(
     sources: Sequence[str] = (),
     warm_start: Path | str | None = None,
     warm_trees: int = 200,
-    weights: pd.DataFrame | None = None,
     also: pd.DataFrame | None = None,
     code: CodeTable | None = None,
     imitated: Path | None = None,
@@ -115,16 +114,16 @@ def train(
     `recipe`: by default the one that suits the records (`suited_recipe`), or the old model's in a warm start.
     `targets` adds published targets to the recipe's. `warm_start` grows `warm_trees` further trees on every
     booster of an existing model with the same features; it is not cross-validated, because the old model may
-    have seen the held-out problems. `weights`: weights of the rows (`with_importance`). `also`: records with
+    have seen the held-out problems. `also`: records with
     auxiliary training data (training.auxiliary_rows); each fold leaves out those of its held-out shapes.
     `code`: metrics of further binaries for the model folder. `imitated`: the model whose scores a small
     network learns in place of the measured times (training.imitation); it is not cross-validated.
 
     Raises ModelError for records of several kinds or of none, for a warm start from a model that does not
-    fit, for invalid weights, and for `also` without usable rows.
+    fit, and for `also` without usable rows.
     """
     effort = effort or Effort()
-    data = _training_data(records, arch, direction, dtype, weights)
+    data = _training_data(records, arch, direction, dtype)
     rows, kind, on = data.rows, data.kind, data.kind["arch"]
     if imitated is not None:
         return _imitation(imitated, data, effort, sources)
@@ -190,7 +189,6 @@ def _training_data(
     arch: str | None,
     direction: str | None,
     dtype: str | None,
-    weights: pd.DataFrame | None,
 ) -> _TrainingData:
     op = records_op(records)
     wanted = {"arch": arch, "direction": direction, "dtype": dtype}
@@ -203,8 +201,7 @@ def _training_data(
         del wanted["direction"]
     kind, records = _one_kind(records, wanted)
     usable = training_rows(records)
-    rows = usable.table if weights is None else with_importance(usable.table, weights)
-    return _TrainingData(op, kind, records, rows, usable.problems, usable.left_out)
+    return _TrainingData(op, kind, records, usable.table, usable.problems, usable.left_out)
 
 
 def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[dict[str, str], pd.DataFrame]:

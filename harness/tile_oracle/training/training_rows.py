@@ -15,9 +15,6 @@ from tile_oracle.operation import operation_named
 from tile_oracle.record.final import check_caches, is_censored, records_op
 from tile_oracle.record.schema import kernel_columns, problem_columns
 
-IMPORTANCE = "importance"
-"""Optional column of a training table: a row's weight, 1 by default."""
-
 _FAILED = ("wrong", "flaky", "crash", "timeout")
 
 
@@ -86,28 +83,6 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
     if rows.empty:
         raise ModelError("there are no ok measurements to train on" + _counts(left_out))
     return TrainingRows(_one_a_pair(rows), left_out)
-
-
-def with_importance(table: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
-    """A training table with weights for its rows.
-
-    weights: columns `weight` (above 0), and `problem` (id) or `kernel` (name) or both; rows that are not
-    named have weight 1. Raises ModelError for other columns or values, for duplicates, or if no row is named.
-    """
-    keys = [name for name in ("problem", "kernel") if name in weights]
-    if not keys or "weight" not in weights:
-        raise ModelError("weights need the column weight, and problem or kernel or both")
-    value = pd.to_numeric(weights["weight"], errors="coerce").to_numpy(dtype=np.float64)
-    if not (np.isfinite(value) & (value > 0)).all():
-        raise ModelError("a weight is not a number above 0: to ignore rows, leave them out of the records")
-    if weights.duplicated(keys).any():
-        twice = " ".join(map(str, weights.loc[weights.duplicated(keys), keys].iloc[0]))
-        raise ModelError(f"the weights name {twice} twice")
-    named = weights[keys].astype(str).assign(weight=value)
-    found = table[keys].merge(named, on=keys, how="left")["weight"].to_numpy()
-    if np.isnan(found).all():
-        raise ModelError(f"no weight names a {' and '.join(keys)} of the records")
-    return table.assign(**{IMPORTANCE: np.nan_to_num(found, nan=1.0)})
 
 
 def _one_a_pair(rows: pd.DataFrame) -> pd.DataFrame:
