@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from textwrap import fill
 
 from tile_oracle.errors import HarnessError, first_line
 from tile_oracle.foreign.formats import FORMATS, IMPORT, KERNELS, MODEL, PROBLEMS, Format, recognised
@@ -104,12 +105,16 @@ _TAIL = f"""
 
 def page() -> str:
     """The page as Markdown."""
-    lines = []
+    lines, refused = [], []
     for path, known in known_files().items():
         cells = [outcome(path, door, known)[0] or "-" for door in DOORS]
         what = known.what if known is not None else "JSON of no known kind"
-        lines.append(f"| {what} | `{path.name}` | {' | '.join(cells)} |")
-    return _HEAD + "\n".join(lines) + "\n" + _TAIL
+        if set(cells) == {"-"}:
+            refused.append(f"{what} (`{path.name}`)")
+        else:
+            lines.append(f"| {what} | `{path.name}` | {' | '.join(cells)} |")
+    never = fill(f"No command takes, and each says so: {'; '.join(refused)}.", 110, break_long_words=False)
+    return _HEAD + "\n".join(lines) + f"\n\n{never}\n{_TAIL}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The shipped model of attention on an H200, and the figures of docs/gemm.md."""
+"""The shipped model of attention on an H200, and the published figures."""
 
 from __future__ import annotations
 

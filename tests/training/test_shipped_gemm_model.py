@@ -1,4 +1,4 @@
-"""The shipped models of GEMM on an H200: what they rank, and the figures of docs/gemm.md."""
+"""The shipped models of GEMM on an H200: what they rank, and the published figures."""
 
 from __future__ import annotations
 
