@@ -19,7 +19,10 @@ from tile_oracle.problem import Problem
 ENTRY_POINTS = "tile_oracle.pickers"
 _FILE = re.compile(r"(?P<path>.+\.(?:csv|log|json|jsonl|txt))(?::(?P<layout>[rc]{3}))?")
 """A word that names a file of picks, and the layout of one that does not state it."""
-_OWN = {name: f"tile_oracle.pickers.{name}:picker" for name in ("nvmatmul", "origami")}
+_OWN = {
+    **{name: f"tile_oracle.pickers.{name}:picker" for name in ("nvmatmul", "origami")},
+    **{name: f"tile_oracle.pickers.expert_files:{name}" for name in ("vllm", "sglang")},
+}
 
 
 def picker_names() -> tuple[str, ...]:

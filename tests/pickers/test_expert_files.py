@@ -1,0 +1,138 @@
+"""vLLM's and SGLang's files for products of experts as pickers: small files of the same form, made here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tile_oracle.compiling.triton.child_process import triton_folder
+from tile_oracle.errors import ModelError
+from tile_oracle.kernel import NamedKernel
+from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.pickers import expert_files
+from tile_oracle.pickers.chosen import Chosen
+from tile_oracle.pickers.expert_files import sglang, vllm
+from tile_oracle.pickers.installed import picker_named
+from tile_oracle.problem import Problem
+
+PROBLEM = FusedMoeProblem("bf16", "gate_up", 40, 8, 2, 64, 96)
+NAME = "E=8,N=96,device_name=NVIDIA_H100_80GB_HBM3"
+WORDS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+
+
+def row(*values: int) -> dict[str, int]:
+    return dict(zip(WORDS, values, strict=True))
+
+
+def write(folder: Path, name: str = NAME, **tokens: dict[str, int]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = {"triton_version": "3.4.0"} | {one.removeprefix("at"): values for one, values in tokens.items()}
+    (folder / f"{name}.json").write_text(json.dumps(rows))
+    return folder
+
+
+def kernel(*values: int, swapped: bool = False, function: str = "experts") -> NamedKernel:
+    names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
+    config = {**dict(zip(names, values, strict=True)), "SWAPPED": swapped}
+    return NamedKernel(PROBLEM.kind, "triton", function, tuple(sorted(config.items())))
+
+
+@pytest.fixture(autouse=True)
+def _no_files_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VLLM_TUNED_CONFIG_FOLDER", "SGLANG_MOE_CONFIG_DIR", "TILE_ORACLE_EXPERTS_DEVICE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(expert_files.importlib.util, "find_spec", lambda name: None)
+
+
+def test_the_row_of_the_nearest_number_of_tokens_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, many = (16, 64, 128, 1, 4, 4), (128, 128, 64, 16, 8, 3)
+    monkeypatch.setenv("VLLM_TUNED_CONFIG_FOLDER", str(write(tmp_path, at32=row(*few), at64=row(*many))))
+    picker = vllm("sm_90")
+    assert "1 files for NVIDIA_H100_80GB_HBM3" in picker.identity
+    for tokens, values in ((1, few), (32, few), (48, few), (49, many), (9000, many)):
+        (choice,) = picker.pick(replace(PROBLEM, tokens=tokens), ())
+        assert not choice.fallback
+        named = ("tile_m", "tile_n", "tile_k", "group_m", "warps", "stages")
+        assert dict(choice.values) == {"split_k": 1, **dict(zip(named, values, strict=True))}
+    assert picker.pick(GemmProblem("bf16", "rcr", 4, 8, 8), ()) == ()
+
+
+def test_exact_mapped_and_missing_choices_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = (16, 64, 128, 1, 4, 4)
+    monkeypatch.setenv("VLLM_TUNED_CONFIG_FOLDER", str(write(tmp_path, at40=row(*own))))
+    exact, swapped = kernel(*own), kernel(*own, swapped=True)
+    near = kernel(32, 64, 128, 1, 4, 4)
+    persistent = kernel(*own, function="experts_persistent")
+    elsewhere = replace(PROBLEM, experts=9)
+
+    def ranked(*pool: NamedKernel, problem: Problem = PROBLEM) -> tuple[str, object]:
+        table, origin = Chosen(vllm("sm_90"), None, "sm_90").rank([problem], lambda one: pool)
+        return ("" if table is None else table["kernel"][0]), origin
+
+    name, origin = ranked(swapped, persistent, near, exact)
+    assert (name, origin.mapped, origin.fallback) == (exact.name, {}, ())
+    name, origin = ranked(swapped, persistent, near)
+    assert (name, [*origin.mapped], origin.fallback) == (near.name, [PROBLEM.id], ())
+    name, origin = ranked(exact, near, problem=elsewhere)
+    assert origin.fallback == (elsewhere.id,), "its default"
+    name, origin = ranked(NamedKernel(PROBLEM.kind, "triton", "mine", ()))
+    assert (name, [*origin.lacking]) == ("", [PROBLEM.id])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "of_vllm", "of_sglang"),
+    [
+        (1, (16, 64, 128, 1, 4, 4), (16, 32, 64, 1, 4, 3)),
+        (64, (32, 64, 128, 1, 4, 3), (64, 64, 32, 8, 4, 3)),
+        (128, (64, 128, 64, 1, 4, 3), (64, 64, 32, 8, 4, 3)),
+        (1024, (128, 128, 64, 1, 8, 3), (64, 64, 32, 8, 4, 3)),
+        (1032, (128, 128, 64, 16, 8, 3), (64, 64, 32, 8, 4, 3)),
+    ],
+)
+def test_defaults_without_a_file(tokens: int, of_vllm: tuple[int, ...], of_sglang: tuple[int, ...]) -> None:
+    for picker, values in ((vllm("sm_90"), of_vllm), (sglang("sm_90"), of_sglang)):
+        (choice,) = picker.pick(replace(PROBLEM, tokens=tokens), ())
+        assert choice.fallback
+        assert tuple(choice.values.values()) == (1, *values)
+
+
+@pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
+def test_sglang_asks_for_the_installed_triton_then_for_others_and_for_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SGLANG_MOE_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setattr(expert_files, "triton_version", lambda: "3.3.1")
+    rows = {name: row(16, 64, depth, 1, 4, 4) for name, depth in (("old", 32), ("own", 64), ("new", 128))}
+
+    def depth(problem: FusedMoeProblem = PROBLEM) -> object:
+        return sglang("sm_90").pick(problem, ())[0].values["tile_k"]
+
+    write(tmp_path / "configs" / "triton_3_2_0", at1=rows["old"])
+    assert depth() == 32
+    write(tmp_path / "configs" / "triton_3_10_0", at1=rows["new"])
+    assert depth() == 128
+    write(tmp_path / "configs" / "triton_3_3_1", at1=rows["own"])
+    assert depth() == depth(replace(PROBLEM, product="down")) == 64
+    write(tmp_path / "configs" / "triton_3_2_0", f"{NAME}_down", at1=rows["old"])
+    assert (depth(), depth(replace(PROBLEM, product="down"))) == (64, 32)
+
+
+def test_devices_and_damaged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_TUNED_CONFIG_FOLDER", str(tmp_path))
+    with pytest.raises(ModelError, match="no device of cpu is known: set TILE_ORACLE_EXPERTS_DEVICE"):
+        picker_named("vllm", "cpu")
+    monkeypatch.setenv("TILE_ORACLE_EXPERTS_DEVICE", "NVIDIA_H200")
+    write(tmp_path, "E=8,N=96,device_name=NVIDIA_H200", at1=row(64, 64, 64, 1, 4, 2))
+    assert vllm("cpu").pick(PROBLEM, ())[0].values["stages"] == 2
+    for text in ('{"1": {"BLOCK_SIZE_M": "x"}}', "[1]", "{", "{}", '{"1": 5}'):
+        (tmp_path / "E=8,N=96,device_name=NVIDIA_H200.json").write_text(text)
+        with pytest.raises(ModelError, match=r"device_name=NVIDIA_H200\.json (cannot be read|does not map)"):
+            vllm("cpu").pick(PROBLEM, ())
