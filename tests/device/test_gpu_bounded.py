@@ -23,11 +23,15 @@ from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import Launch, LibraryLaunch
 from tile_oracle.operations.attention import on_device
 from tile_oracle.operations.attention.problem import AttentionProblem
+from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
 from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
 from tile_oracle.operations.softmax.problem import SoftmaxProblem
 from tile_oracle.problem import Problem
 from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
 
+EXPERTS = FusedMoeProblem("bf16", "down", 600, 5, 2, 24, 40, zipf=100)
+TYPES = {"fused_moe": [STORAGE["bf16"]] * 2 + [np.dtype(np.int32), np.dtype(np.float32)]}
+"""Operation -> the types of its operands, where they are not all those of the problem."""
 Compute = Callable[[list[Array]], Array]
 """Operands in fp64 -> the result."""
 
@@ -54,14 +58,19 @@ class PythonKernel:
             *operands, out, _ = addresses
 
             def start(stream: int) -> int:
+                types = TYPES.get(problem.op, [STORAGE[problem.dtype]] * len(operands))
                 stored = [
-                    np.frombuffer(
-                        ctypes.string_at(at, int(np.prod(shape)) * STORAGE[problem.dtype].itemsize),
-                        STORAGE[problem.dtype],
-                    ).reshape(shape)
-                    for at, shape in zip(operands, problem.operand_shapes, strict=False)
+                    np.frombuffer(ctypes.string_at(at, int(np.prod(shape)) * of.itemsize), of).reshape(shape)
+                    for at, shape, of in zip(operands, problem.operand_shapes, types, strict=False)
                 ]
-                result = self.compute([decode(one, problem.dtype).astype(np.float64) for one in stored])
+                result = self.compute(
+                    [
+                        decode(one, problem.dtype).astype(np.float64)
+                        if one.dtype == STORAGE[problem.dtype]
+                        else one
+                        for one in stored
+                    ]
+                )
                 data = encode(result, problem.dtype).tobytes()
                 ctypes.memmove(out, data, len(data))
                 return 0
@@ -98,6 +107,26 @@ def another_head(operands: list[Array]) -> Array:
     return attention([*operands[:2], np.roll(operands[2], 1, axis=1)])
 
 
+def experts(operands: list[Array], size: int = 16) -> Array:
+    """By the lists for blocks of so many rows."""
+    a, b, routing, weights = operands
+    count_at, experts_at, pairs_at = EXPERTS.lists[size]
+    out = np.full((EXPERTS.pairs, EXPERTS.N), np.nan)
+    for block in range(routing[count_at] // size):
+        pairs = routing[pairs_at + block * size : pairs_at + (block + 1) * size]
+        pairs = pairs[pairs < EXPERTS.pairs]
+        out[pairs] = a.reshape(-1, EXPERTS.K)[pairs] @ b[routing[experts_at + block]].T
+    return np.asarray(out * weights.reshape(-1, 1)).reshape(EXPERTS.tokens, -1)
+
+
+def experts_256(operands: list[Array]) -> Array:
+    return experts(operands, 256)
+
+
+def experts_without_weights(operands: list[Array]) -> Array:
+    return experts([*operands[:3], np.ones_like(operands[3])])
+
+
 def neighbour(operands: list[Array]) -> Array:
     return np.roll(softmax(operands), 1, axis=0)
 
@@ -131,6 +160,8 @@ def device(emulated: EmulatedGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (RmsNormProblem("fp16", 70, 33), "rms_norm"),
         (AttentionProblem("bf16", 3, 6, 3, 5, 40, 64), "attention"),
         (AttentionProblem("fp16", 1, 2, 2, 70, 33, 128), "attention"),
+        (EXPERTS, "experts"),
+        (EXPERTS, "experts_256"),
     ],
     ids=lambda value: getattr(value, "id", value),
 )
@@ -149,6 +180,7 @@ def test_a_right_kernel_is_checked_and_timed(device: GpuDevice, problem: Problem
     ("problem", "kernel", "said"),
     [
         (SoftmaxProblem("bf16", 300, 70), "neighbour", r"right is \S+ to \S+"),
+        (EXPERTS, "experts_without_weights", r"values wrong|right is \S+ to \S+"),
         (SoftmaxProblem("bf16", 300, 70), "not_a_number", "1 of 21,000 values are NaN"),
         (
             AttentionProblem("bf16", 3, 6, 3, 5, 40, 64),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.compiling.triton.child_process import triton_folder
+from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.errors import ModelError
 from tile_oracle.kernel import NamedKernel
 from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
@@ -102,6 +103,19 @@ def test_defaults_without_a_file(tokens: int, of_vllm: tuple[int, ...], of_sglan
         (choice,) = picker.pick(replace(PROBLEM, tokens=tokens), ())
         assert choice.fallback
         assert tuple(choice.values.values()) == (1, *values)
+
+
+@pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
+def test_the_shipped_pool_has_the_defaults() -> None:
+    pool = list(open_triton("sm_90", "").pool(PROBLEM.kind))
+    problems = [
+        replace(PROBLEM, tokens=tokens) for tokens in (1, 32, 33, 64, 65, 96, 97, 128, 129, 513, 8192)
+    ]
+    for picker in (vllm("sm_90"), sglang("sm_90")):
+        table, origin = Chosen(picker, None, "sm_90").rank(problems, lambda one: pool)
+        assert table is not None
+        assert len(table) == len(problems)
+        assert not origin.mapped
 
 
 @pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
