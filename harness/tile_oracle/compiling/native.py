@@ -8,7 +8,7 @@ from pathlib import Path
 from tile_oracle.compiling.code_object import what_is_wrong_for_gpu
 from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
 from tile_oracle.compiling.inspect import inspect_binary, what_is_wrong
-from tile_oracle.compiling.isa import GPU_MACHINES, GPU_TARGETS, Isa
+from tile_oracle.compiling.isa import GPU_MACHINES, Isa
 from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
 from tile_oracle.compiling.source import (
     DEVICE_WORK,
@@ -72,13 +72,6 @@ def native_source(arch: str, include: Path | None = None) -> KernelSource:
     return GpuFamily(arch, headers) if arch in GPU_MACHINES else CpuFamily(arch, headers)
 
 
-class _Provider:
-    """See tile_oracle.compiling.source_providers.SourceProvider. There is no argument."""
-
-    archs = (*GPU_TARGETS, "cpu")
-
-    def __call__(self, arch: str, argument: str) -> KernelSource:
-        return native_source(arch)
-
-
-open_native = _Provider()
+def open_native(arch: str, argument: str) -> KernelSource:
+    """Open the project's kernels as a source of `--kernels`. There is no argument."""
+    return native_source(arch)

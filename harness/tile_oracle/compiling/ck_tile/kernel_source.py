@@ -10,7 +10,7 @@ from tile_oracle.compiling.ck_tile.headers import CkTileHeaders, find_headers
 from tile_oracle.compiling.ck_tile.library import what_is_wrong_with_library
 from tile_oracle.compiling.ck_tile.source import source_for
 from tile_oracle.compiling.ck_tile.toolchain import CkTileToolchain, find_ck_tile_toolchain
-from tile_oracle.compiling.isa import AMD_ARCHS, Isa
+from tile_oracle.compiling.isa import Isa
 from tile_oracle.compiling.kernel_source import CK_TILE, NOT_IN_SOURCE, KernelSource
 from tile_oracle.compiling.source import Headers, read_headers
 from tile_oracle.errors import BuildError, KernelError
@@ -78,16 +78,9 @@ def _race_of(kernel: Kernel) -> str | None:
     )
 
 
-class _Provider:
-    """See tile_oracle.compiling.source_providers.SourceProvider. The argument is CK Tile's folder."""
-
-    archs = AMD_ARCHS
-
-    def __call__(self, arch: str, argument: str) -> CkTileSource:
-        return CkTileSource(arch, detect(find_headers(Path(argument))))
-
-
-open_ck_tile = _Provider()
+def open_ck_tile(arch: str, argument: str) -> CkTileSource:
+    """Open CK Tile as a source of `--kernels`. The argument is its folder."""
+    return CkTileSource(arch, detect(find_headers(Path(argument))))
 
 
 def adapter_headers(theirs: CkTileHeaders) -> Headers:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from tile_oracle.compiling.isa import GPU_MACHINES, GPU_TARGETS, Isa
+from tile_oracle.compiling.isa import GPU_TARGETS, Isa
 from tile_oracle.compiling.kernel_source import TRITON, KernelSource
 from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.compiling.triton.child_process import HOW_TO_GET_TRITON
@@ -27,8 +27,6 @@ from tile_oracle.problem import Kind, Problem
 from tile_oracle.triton.archive import read_archive
 from tile_oracle.triton.expression import ExpressionError, evaluate, names_in
 from tile_oracle.triton.views import COMPUTE_UNITS, values_of
-
-ARCHS = tuple(GPU_MACHINES)
 
 
 class TritonSource(KernelSource):
@@ -132,28 +130,24 @@ class TritonSource(KernelSource):
         return None if archive.arch == self.arch else f"it was compiled for {archive.arch}"
 
 
-class _Provider:
-    """See tile_oracle.compiling.source_providers.SourceProvider.
+def open_triton(arch: str, argument: str) -> TritonSource:
+    """Open kernels in Triton as a source of `--kernels`.
 
     The argument is a Python file, a folder of `tile-oracle build --kernels`, or "" for the kernels that ship.
     """
-
-    archs = ARCHS
-
-    def __call__(self, arch: str, argument: str) -> TritonSource:
-        if not argument and arch not in GPU_TARGETS:
-            raise BuildError(
-                f"the kernels that ship are for {', '.join(GPU_TARGETS)}, not for {arch}: name a file"
-            )
-        path = Path(argument).expanduser().absolute() if argument else shipped_file()
-        if path.is_dir() and is_prebuilt_folder(path):
-            return TritonSource(read_description(path, arch), prebuilt_only=True)
-        if path.suffix != ".py" or not path.is_file():
-            raise BuildError(
-                f"--kernels {argument}: there is no such Python file, and no folder of tile-oracle build"
-            )
-        stat = path.stat()
-        return _of_file(path, arch, stat.st_mtime_ns, stat.st_size)
+    if not argument and arch not in GPU_TARGETS:
+        raise BuildError(
+            f"the kernels that ship are for {', '.join(GPU_TARGETS)}, not for {arch}: name a file"
+        )
+    path = Path(argument).expanduser().absolute() if argument else shipped_file()
+    if path.is_dir() and is_prebuilt_folder(path):
+        return TritonSource(read_description(path, arch), prebuilt_only=True)
+    if path.suffix != ".py" or not path.is_file():
+        raise BuildError(
+            f"--kernels {argument}: there is no such Python file, and no folder of tile-oracle build"
+        )
+    stat = path.stat()
+    return _of_file(path, arch, stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=16)
@@ -173,6 +167,3 @@ def open_interpreted(arch: str, argument: str) -> TritonSource:
 def shipped_file() -> Path:
     """The file of the kernels that ship."""
     return data_folder("kernels") / "triton" / "shipped.py"
-
-
-open_triton = _Provider()
