@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from tile_oracle.compiling.source import Headers
 from tile_oracle.compiling.triton.child_process import ask_child, triton_version
 from tile_oracle.errors import BuildError, HarnessError, NoKernelsError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
+from tile_oracle.files.sealed_json import read_object, typed
+from tile_oracle.files.user_file import read_bytes
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.problem import Problem
 from tile_oracle.triton.expression import Tree, checked
@@ -25,11 +28,36 @@ DESCRIPTION = "triton.json"
 
 _FORMAT = "tile-oracle triton kernels 1"
 _MOST_FILES, _MOST_FILE_BYTES = 1000, 16 << 20
+_UNUSABLE = "its process left an answer that cannot be used"
+_FIX = "name a Python file of kernels, or make the folder with `tile-oracle build --kernels FILE`"
 Kept = dict[str, dict[str, list[int]]]
 """Declaration's number -> problem's id -> places of the configurations that its pruning functions keep."""
 
 _NOT_COMPILED = ("constraints", "config")
 """Parts of a specification that do not change the binary."""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the child process says of a file. files: those that it reads -> their places."""
+
+    kernels: dict[str, dict[str, Any]]
+    left_out: tuple[tuple[str, str, int], ...]
+    pruned: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    kept: Kept = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written(_Told):
+    """What a prebuilt folder has of it."""
+
+    format: Literal["tile-oracle triton kernels 1"]
+    name: str
+    arch: str
+    triton: str
+    identity: str
 
 
 @dataclass(frozen=True)
@@ -80,10 +108,8 @@ class Description:
             "kept": self.kept,
             "kernels": {kernel.name: unit for kernel, unit in self.units.items()},
         }
-        try:
+        with disk_errors_as(BuildError, f"{folder} cannot be written"):
             write_atomically(folder / DESCRIPTION, json.dumps(told, sort_keys=True).encode())
-        except OSError as error:
-            raise BuildError(f"{folder} cannot be written: {error.strerror or error}") from None
 
 
 def describe_file(path: Path, arch: str) -> Description:
@@ -94,8 +120,9 @@ def describe_file(path: Path, arch: str) -> Description:
         surroundings = Path(name) / "surroundings.json"
         folders = [str(Path(one).absolute()) for one in os.environ.get("PYTHONPATH", "").split(":") if one]
         surroundings.write_text(json.dumps({"environment": dict(os.environ), "path": folders}), "utf-8")
-        told = ask_child("describe.py", path, arch, str(surroundings), what=path.name)
-    files = _files(path, told)
+        answer = ask_child("describe.py", path, arch, str(surroundings), what=path.name)
+    told = typed(answer, _Told, path.name, BuildError, _UNUSABLE)
+    files = _files(path, told.files)
     if dict(files)[path.name] != before:
         raise BuildError(f"{path} changed while it was read: start again")
     headers = Headers(path.parent, files)
@@ -104,10 +131,10 @@ def describe_file(path: Path, arch: str) -> Description:
         version,
         arch,
         headers.digest,
-        *sorted(f"{k}={v}" for k, v in told["environment"].items()),
+        *sorted(f"{k}={v}" for k, v in told.environment.items()),
     ]
     identity = hashlib.sha256("".join(f"{part}\n" for part in parts).encode()).hexdigest()
-    return _description(path.name, arch, version, told, headers, identity, path.name)
+    return _description(told, path.name, arch, version, headers, identity, path.name)
 
 
 def is_described(folder: Path) -> bool:
@@ -118,43 +145,26 @@ def is_described(folder: Path) -> bool:
 def read_description(folder: Path, arch: str) -> Description:
     """The description in a prebuilt folder. Raises BuildError."""
     path = folder / DESCRIPTION
-    try:
-        told = json.loads(path.read_bytes())
-        if told["format"] != _FORMAT:
-            raise ValueError("another format")
-        name, triton, identity = (str(told[key]) for key in ("name", "triton", "identity"))
-        built_for = str(told["arch"])
-    except FileNotFoundError:
-        raise BuildError(
-            f"{folder} holds no {DESCRIPTION}: name a Python file of kernels, or a folder of `tile-oracle "
-            "build --kernels FILE`"
-        ) from None
-    except OSError as error:
-        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise BuildError(f"{path} is damaged: make the folder with tile-oracle build again") from None
-    if built_for != arch:
-        raise BuildError(f"{folder} holds kernels for {built_for}, not for {arch}")
-    return _description(name, arch, triton, told, Headers(folder, ()), identity, str(path))
+    told = typed(read_object(path, BuildError, _FIX), _Written, path, BuildError, _FIX)
+    if told.arch != arch:
+        raise BuildError(f"{folder} holds kernels for {told.arch}, not for {arch}")
+    return _description(told, told.name, arch, told.triton, Headers(folder, ()), told.identity, str(path))
 
 
 def _description(
-    name: str, arch: str, version: str, told: Mapping[str, Any], headers: Headers, identity: str, where: str
+    told: _Told, name: str, arch: str, version: str, headers: Headers, identity: str, where: str
 ) -> Description:
     try:
-        units = {parse_kernel_name(kernel): unit for kernel, unit in told["kernels"].items()}
+        units = {parse_kernel_name(kernel): unit for kernel, unit in told.kernels.items()}
         for unit in units.values():
             unit["constraints"] = [[checked(tree), str(text)] for tree, text in unit["constraints"]]
-        left_out = tuple((str(who), str(why), int(count)) for who, why, count in told["left_out"])
-        pruned = tuple(map(str, told["pruned"]))
-        kept = _kept(told.get("kept", {}))
-        environment = {str(variable): str(value) for variable, value in told.get("environment", {}).items()}
-    except (KeyError, TypeError, ValueError, AttributeError, HarnessError) as error:
+    except (KeyError, TypeError, ValueError, HarnessError) as error:
         raise BuildError(f"{where}: its description cannot be used ({error})") from None
     if not units:
-        why = f": {left_out[0][1]}" if left_out else ""
+        why = f": {told.left_out[0][1]}" if told.left_out else ""
         raise NoKernelsError(f"{where} has no kernel for {arch}{why}")
-    return Description(name, arch, version, units, left_out, pruned, headers, identity, environment, kept)
+    facts = (told.left_out, told.pruned, headers, identity, told.environment, told.kept)
+    return Description(name, arch, version, units, *facts)
 
 
 def ask_pruning(description: Description, problems: Sequence[Problem]) -> None:
@@ -169,42 +179,23 @@ def ask_pruning(description: Description, problems: Sequence[Problem]) -> None:
         }
         question.write_text(json.dumps(asked), "utf-8")
         told = ask_child("prune.py", folder / description.name, str(question), what=description.name)
-    try:
-        for number, of_problem in _kept(told).items():
-            description.kept.setdefault(number, {}).update(of_problem)
-    except (TypeError, ValueError, AttributeError):
-        raise BuildError(f"{description.name}: its process left an answer that cannot be used") from None
+    for number, of_problem in typed(told, Kept, description.name, BuildError, _UNUSABLE).items():
+        description.kept.setdefault(number, {}).update(of_problem)
 
 
-def _kept(told: Mapping[str, Any]) -> Kept:
-    return {
-        str(number): {
-            str(problem): [int(place) for place in places] for problem, places in of_problem.items()
-        }
-        for number, of_problem in told.items()
-    }
-
-
-def _files(path: Path, told: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:
+def _files(path: Path, places: Mapping[str, str]) -> tuple[tuple[str, bytes], ...]:
     """The user's files that were read, which the compiling processes need, too."""
-    told_files = told.get("files")
-    if not isinstance(told_files, dict) or len(told_files) > _MOST_FILES:
-        raise BuildError(f"{path.name}: its process left an answer that names no files")
+    if len(places) > _MOST_FILES:
+        raise BuildError(f"{path.name}: it reads {len(places):,} files, more than {_MOST_FILES:,}")
     found = {path.name: _read(path)}
-    for name, place in told_files.items():
+    for name, place in places.items():
         relative = PurePosixPath(name)
         if relative.is_absolute() or ".." in relative.parts:
             raise BuildError(f"{path.name}: it reads {name[:100]!r}, which is no name of a file")
-        found[relative.as_posix()] = _read(Path(str(place)))
+        found[relative.as_posix()] = _read(Path(place))
     return tuple(sorted(found.items()))
 
 
 def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_FILE_BYTES + 1)
-    except OSError as error:
-        raise BuildError(f"the kernels in {path} cannot be read: {error.strerror}") from None
-    if len(content) > _MOST_FILE_BYTES:
-        raise BuildError(f"{path} is larger than {_MOST_FILE_BYTES >> 20} MiB: not a file of kernels")
-    return content
+    with disk_errors_as(BuildError, f"the kernels in {path} cannot be read"):
+        return read_bytes(path, _MOST_FILE_BYTES)
