@@ -163,7 +163,7 @@ def test_resume_measures_leaders_that_a_killed_run_missed(
 @pytest.mark.slow
 def test_pairs_of_a_lost_device_are_measured_again_on_resume(open_session: Callable[..., Session]) -> None:
     session = open_session()
-    session.supervisor._link.lost = "unplugged"
+    session.supervisor.lost = "unplugged"
     lost = [session.driver.measure(PROBLEM, kernel).status for kernel in KERNELS]
     assert lost == ["device_lost"] * 3
     assert session.close()["status"].tolist() == ["device_lost"] * 3

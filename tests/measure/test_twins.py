@@ -166,7 +166,7 @@ def test_what_a_killed_session_left_out_is_copied_on_resume(open_session: Callab
 
 def test_a_lost_measurement_is_not_copied(open_session: Callable[..., Session]) -> None:
     session = open_session(GOOD, twin(GOOD))
-    session.supervisor._link.lost = "unplugged"
+    session.supervisor.lost = "unplugged"
     found = session.measure()
     assert {m.status for m in found.values()} == {"device_lost"}
     assert {m.detail for m in found.values()} == {"unplugged"}

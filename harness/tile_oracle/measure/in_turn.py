@@ -10,17 +10,15 @@ from tile_oracle.measure.answer import has_spoilt_its_worker, measurement_of, mi
 from tile_oracle.measure.commands import Final, Turn
 from tile_oracle.measure.leaders import final_passes, samples_a_pass
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.worker_link import Died, Lost, Refused, WorkerLink
 from tile_oracle.problem import Problem
-from tile_oracle.targets.target import Target
 
 
 class InTurn:
     """Times kernels in a worker that the caller opens and closes."""
 
-    def __init__(self, link: WorkerLink, target: Target, settings: SweepSettings) -> None:
-        self._link, self._target, self._settings = link, target, settings
+    def __init__(self, link: WorkerLink) -> None:
+        self._link, self._target, self._settings = link, link.target, link.settings
 
     def measure(
         self, problem: Problem, leaders: list[Measurement], round_: int, keep_samples: bool

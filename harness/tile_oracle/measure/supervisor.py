@@ -41,9 +41,8 @@ from tile_oracle.measure.row import row_of
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.worker_link import MOST_UNEXPLAINED_DEATHS, Died, Lost, Refused, WorkerLink
 from tile_oracle.problem import Problem
-from tile_oracle.record.attempts import Attempts
 from tile_oracle.record.schema import ROUND_FINAL
-from tile_oracle.targets.base import DataFiles, DeviceInfo
+from tile_oracle.targets.base import DataFiles
 from tile_oracle.targets.target import Target
 
 if TYPE_CHECKING:
@@ -74,12 +73,8 @@ class _Job:
     """No other kernel has run in its worker, except one known to be good."""
 
 
-class Supervisor:
-    """Owns the worker of one device. Not thread-safe; must be closed.
-
-    kernel_seconds: time that the worker has spent in kernels, in check and timing runs. For a kernel that
-    crashed, the time until the crash.
-    """
+class Supervisor(WorkerLink):
+    """Measures with the worker of one device."""
 
     def __init__(
         self,
@@ -88,12 +83,8 @@ class Supervisor:
         journals: Path | None = None,
         containment: Containment | None = None,
     ) -> None:
-        """journals: the session's journal folder, or None. containment: how workers are contained; None for
-        the default of target and machine."""
-        self.target = target
-        self.settings = settings
-        self._link = WorkerLink(target, settings, journals, containment)
-        self._in_turn = InTurn(self._link, target, settings)
+        super().__init__(target, settings, journals, containment)
+        self._in_turn = InTurn(self)
         self._order = KernelOrder()
         self._build_wait_s = 0.0
         self._fastest_ms: list[float] = []
@@ -103,32 +94,6 @@ class Supervisor:
         """The kernels that pass all checks, even if they have lost."""
         self._first_failures: dict[Kernel, Measurement] = {}
         """First failures of kernels that wait for a second try, alone in a new worker."""
-
-    def open(self) -> DeviceInfo:
-        """Starts the worker and opens the device. Raises DeviceMissingError when that fails."""
-        return self._link.open()
-
-    def close(self) -> None:
-        """Ends the worker, whatever it is doing."""
-        self._link.close()
-
-    def interrupt(self) -> None:
-        """Ends what is measured; nothing can be measured any more. May be called from another thread."""
-        self._link.interrupt()
-
-    @property
-    def device(self) -> DeviceInfo | None:
-        """The worker's device; None before a worker has opened it."""
-        return self._link.device
-
-    @property
-    def lost(self) -> str | None:
-        """Why the device no longer responds; None while it does."""
-        return self._link.lost
-
-    @property
-    def kernel_seconds(self) -> float:
-        return self._link.kernel_seconds
 
     @contextmanager
     def waiting_for_compilers(self) -> Iterator[None]:
@@ -144,15 +109,6 @@ class Supervisor:
         waited, self._build_wait_s = self._build_wait_s, 0.0
         return round(1000.0 * waited, 3)
 
-    @property
-    def worker_pid(self) -> int | None:
-        return self._link.pid
-
-    @property
-    def attempts(self) -> Attempts | None:
-        """The log of attempts, written before each run; None when nothing is recorded."""
-        return self._link.attempts
-
     def row_of(self, measurement: Measurement) -> dict[str, Any]:
         """The row of a measurement that was made here, without the run and the time."""
         waited = {"build_wait_ms": self.take_build_wait_ms()}
@@ -165,13 +121,13 @@ class Supervisor:
 
         Must not be called during a sweep. Raises TargetError when no worker can be started.
         """
-        assert not self._link.is_busy, "a sweep is under way"
+        assert not self.is_busy, "a sweep is under way"
         for _ in range(MOST_UNEXPLAINED_DEATHS):
             try:
-                self._link.ensure_worker()
+                self.ensure_worker()
                 files = map(str, (data.first, data.second, data.out))
-                self._link.live_worker.run(Apply(self._link.new_id(), str(binary), problem.as_row(), *files))
-                answer = self._link.next_result(problem)
+                self.live_worker.run(Apply(self.new_id(), str(binary), problem.as_row(), *files))
+                answer = self.next_result(problem)
             except Lost as lost:
                 raise TargetError(f"target {self.target.name} cannot run anything: {lost}") from None
             except Died as died:
@@ -179,7 +135,7 @@ class Supervisor:
                     continue
                 return Applied(died.status, str(died.detail))
             if has_spoilt_its_worker(answer):
-                self._link.drop()
+                self.drop()
             return Applied(*(misbehaviour(answer) or (answer["status"], answer["detail"])))
         raise TargetError(f"target {self.target.name}: the worker died repeatedly before the kernel ran")
 
@@ -229,9 +185,9 @@ class Supervisor:
         finally:
             self._wanted = None
             self._first_failures.clear()
-            if self._link.is_busy:
+            if self.is_busy:
                 # The sweep was abandoned: its outstanding results must not reach the next sweep.
-                self._link.drop()
+                self.drop()
 
     def _finals(
         self, problem: Problem, known: list[Measurement], picks: Collection[Kernel], keep_samples: bool
@@ -245,7 +201,7 @@ class Supervisor:
                 known.append(measurement)
                 yield measurement
             again = [m.kernel for m in may_win_yet(known, self.settings) if m.kernel not in tried]
-            if not again or self._link.lost:
+            if not again or self.lost:
                 return
             tried |= set(again)
             self._all_checks |= tried
@@ -268,20 +224,20 @@ class Supervisor:
                 yield from self._feed(problem, waiting, jobs, keep_samples)
                 if not jobs:
                     continue
-                answer = self._link.next_result(problem)
+                answer = self.next_result(problem)
             except Refused as refused:
                 yield from self._give_up(problem, waiting, jobs, "unsupported", str(refused))
                 return
             except Lost as lost:
-                self._link.lost = str(lost)
-                yield from self._give_up(problem, waiting, jobs, "device_lost", self._link.lost)
+                self.lost = str(lost)
+                yield from self._give_up(problem, waiting, jobs, "device_lost", self.lost)
                 return
             except Died as died:
                 culprit = jobs.pop(died.job_id, None) if died.job_id is not None else None
-                self._link.suspect = True
+                self.suspect = True
                 self._requeue(waiting, jobs)
                 if culprit is not None:
-                    self._link.distrust(culprit.binary)
+                    self.distrust(culprit.binary)
                     failed = Measurement(problem, culprit.kernel, died.status, died.detail)
                     if died.may_be_others and self._may_try_again(culprit, failed):
                         self._try_again(culprit, failed, waiting)
@@ -293,18 +249,18 @@ class Supervisor:
             if "inputs" in answer["dirty"] and (measurement.ok or job.alone):
                 measurement = Measurement(problem, job.kernel, "wrong", "changed its inputs")
             if measurement.ok:
-                self._link.trust(problem, job.binary)
+                self.trust(problem, job.binary)
                 self._fastest_ms = sorted([*self._fastest_ms, measurement.latency_ms])[:ALWAYS_IN_FULL]
             if has_spoilt_its_worker(answer):
                 self._requeue(waiting, jobs)
-                self._link.drop()
+                self.drop()
             # Somebody outside may have moved the worker to other cores, for example.
             others = answer.get("again") or (
                 measurement.status in ("wrong", "flaky") and ("inputs" in answer["dirty"] or answer["unfair"])
             )
             if others and self._may_try_again(job, measurement):
                 self._requeue(waiting, jobs)
-                self._link.drop()
+                self.drop()
                 self._try_again(job, measurement, waiting)
                 continue
             first = self._first_failures.pop(job.kernel, None)
@@ -358,19 +314,17 @@ class Supervisor:
                 second_try = kernel in self._first_failures
                 if second_try and jobs:
                     break
-                if second_try and self._link.used:
-                    self._link.drop()
-                self._link.ready(problem)
-                identity = self._link.new_id()
+                if second_try and self.used:
+                    self.drop()
+                self.ready(problem)
+                identity = self.new_id()
                 path = result.binary.path
                 waiting.popleft()
                 best_ms = self._fastest_ms[0] if self._fastest_ms else None
                 lost_ms = None if kernel in self._all_checks else has_lost_ms(self._fastest_ms, self.settings)
-                self._link.live_worker.run(
-                    Run(identity, str(path), keep_samples, kernel.name, best_ms, lost_ms)
-                )
-                jobs[identity] = _Job(kernel, path, alone=not self._link.used)
-                self._link.use()
+                self.live_worker.run(Run(identity, str(path), keep_samples, kernel.name, best_ms, lost_ms))
+                jobs[identity] = _Job(kernel, path, alone=not self.used)
+                self.use()
                 if second_try:
                     break
         finally:
@@ -404,9 +358,9 @@ class Supervisor:
 
         A kernel that fails now is yielded with its status. Without a device, nothing is yielded.
         """
-        self._link.drop()
+        self.drop()
         try:
             yield from self._in_turn.measure(problem, list(timed), round_, keep_samples=False)
         finally:
-            if self._link.is_busy:
-                self._link.drop()
+            if self.is_busy:
+                self.drop()

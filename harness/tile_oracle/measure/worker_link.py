@@ -61,8 +61,10 @@ class Died(Exception):
 class WorkerLink:
     """The worker of one device, with the state of both. Not thread-safe; must be closed.
 
-    suspect: a known-good kernel must run before the next one. lost: why the device no longer responds, or
-    None. kernel_seconds: see Supervisor.
+    device: None before a worker has opened it. suspect: a known-good kernel must run before the next one.
+    lost: why the device no longer responds, or None. attempts: their log, written before each run; None when
+    nothing is recorded. kernel_seconds: time that the worker has spent in kernels, in check and timing runs;
+    for a kernel that crashed, the time until the crash.
     """
 
     def __init__(
@@ -72,7 +74,8 @@ class WorkerLink:
         journals: Path | None,
         containment: Containment | None,
     ) -> None:
-        """Takes the arguments of Supervisor."""
+        """journals: the session's journal folder, or None. containment: how workers are contained; None for
+        the default of target and machine."""
         self.target = target
         self.settings = settings
         self.device: DeviceInfo | None = None
@@ -141,7 +144,7 @@ class WorkerLink:
             worker.child.interrupt()
 
     @property
-    def pid(self) -> int | None:
+    def worker_pid(self) -> int | None:
         return self._worker.child.pid if self._worker is not None else None
 
     def _start(self) -> LiveWorker:

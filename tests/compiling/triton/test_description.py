@@ -118,7 +118,7 @@ def test_a_folder_is_opened_without_the_file(copy_file: Path, tmp_path: Path) ->
     with pytest.raises(BuildError, match="holds kernels for sm_90, not for gfx950"):
         read_description(folder, "gfx950")
     (folder / "triton.json").write_text("{}")
-    with pytest.raises(BuildError, match="triton.json: .*missing required field"):
+    with pytest.raises(BuildError, match=r"triton\.json: .*missing required field"):
         read_description(folder, "sm_90")
 
 
