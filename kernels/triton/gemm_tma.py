@@ -119,6 +119,16 @@ def rows_of_16_bytes(p: GemmView, meta):
             getattr(p, extent) % 8 == 0,
             f"rows of {extent} elements do not begin at multiples of 16 bytes",
         )
+    yield specializes(meta)
+
+
+def specializes(meta):
+    """Whether this Triton compiles a configuration with specialized warps: in 3.6 its pass for them fails."""
+    release = tuple(map(int, triton.__version__.split(".")[:2]))
+    return (
+        release >= (3, 7) or not meta.get("SPECIALIZE"),
+        f"Triton {triton.__version__} does not compile it with specialized warps: 3.7 does",
+    )
 
 
 def _few(p: GemmView, meta):

@@ -15,6 +15,9 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warp
 
 from tile_oracle.triton import GemmView, cdiv, gemm, minimum
 
+async_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
+"""Loads a box by the tensor memory accelerator. Before Triton 3.8 it has another name."""
+
 
 @gluon.jit
 def place_of(tile, rows, columns, GROUP_M: gl.constexpr):
@@ -38,7 +41,7 @@ def part_of(part, K, BLOCK_K: gl.constexpr, SPLIT_K: gl.constexpr):
 def load_rows(source, row, k, barrier, buffer, BOX: gl.constexpr):
     """Loads rows of an operand from this row on, in boxes of BOX rows."""
     for box in gl.static_range(buffer.shape[0] // BOX):
-        tma.async_load(source, [row + box * BOX, k], barrier, buffer.slice(box * BOX, BOX))
+        async_load(source, [row + box * BOX, k], barrier, buffer.slice(box * BOX, BOX))
 
 
 @gluon.jit

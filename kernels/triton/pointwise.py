@@ -17,7 +17,7 @@ from gemm import (
     tiles_of,
 )
 from gemm_stream_k import ADDED_ROWS, add_streamed, stream_k, tma_stream_k
-from gemm_tma import tma, tma_split_k, tma_uneven
+from gemm_tma import specializes, tma, tma_split_k, tma_uneven
 
 from tile_oracle.triton import GroupedConvView, cdiv, grouped_conv, launch, minimum
 
@@ -100,6 +100,7 @@ def _near(p: GroupedConvView, meta):
 def _rows_of_16_bytes(p: GroupedConvView, meta):
     yield from _pointwise(p, meta)
     yield ((p.C % 8 == 0) & (p.K % 8 == 0), "rows do not begin at multiples of 16 bytes")
+    yield specializes(meta)
 
 
 def _amd(p: GroupedConvView) -> bool:

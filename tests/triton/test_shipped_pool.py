@@ -14,6 +14,7 @@ import pytest
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.code_facts import code_facts
 from tile_oracle.compiling.triton.child_process import triton_folder
+from tile_oracle.compiling.triton.description import describe_file
 from tile_oracle.compiling.triton.kernel_source import TritonSource, open_triton, shipped_file
 from tile_oracle.kernel import NamedKernel
 from tile_oracle.measure.supervisor import Supervisor
@@ -376,3 +377,19 @@ def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch:
             result = builder.submit(kernel).result()
             assert result.binary is not None, result.log
             assert code_facts(result.binary.path, arch).spills == 0
+
+
+@pytest.mark.slow
+def test_kernels_with_specialized_warps_need_triton_3_7(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(shipped_file().parent))
+    found = {}
+    for version in ("3.6.0", "3.10.1"):
+        path = tmp_path / "kernels.py"
+        path.write_text(f"import triton\ntriton.__version__ = {version!r}\nimport gemm_tma, pointwise\n")
+        described = describe_file(path, "sm_90")
+        found[version] = [kernel for kernel in described.units if "SPECIALIZE=True" in kernel.name]
+        left = [count for who, why, count in described.left_out if who == "tma" and version in why]
+        assert left == ([] if version == "3.10.1" else [56])
+    assert (len(found["3.6.0"]), len(found["3.10.1"])) == (0, 56)
