@@ -180,6 +180,7 @@ def test_a_broken_or_hostile_file_gets_one_line(copy_file: Path, case: str) -> N
 
 
 WRAPPERS = """
+import abc
 import torch
 import torch.nn.functional as F
 from torch.distributed.tensor import DTensor
@@ -197,6 +198,13 @@ class Function(torch.autograd.Function):
 @torch.no_grad()
 def wrapper(x: torch.Tensor):
     return copy[(1,)](x)
+
+class Protocol(torch.nn.Module, torch.nn.ModuleList, abc.ABC):
+    pass
+
+apply = Function.apply
+assert wrapper.__name__ == "wrapper" and not hasattr(Function, "__of_nobody__")
+assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4)
 """
 
 

@@ -101,6 +101,34 @@ def test_a_module_of_pythonpath_travels_with_the_files_beside_it(
 
 
 @pytest.mark.slow
+def test_names_that_a_package_gives_to_its_modules_and_its_metadata_are_no_obstacle(
+    copy_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "elsewhere" / "scales"
+    (library / "new").mkdir(parents=True)
+    (library / "new" / "__init__.py").write_text("SCALE = 3\n")
+    (library / "__init__.py").write_text(
+        "import importlib.metadata, sys\nfrom scales import new\nsys.modules['scales.old'] = new\n"
+        "VERSION = importlib.metadata.version('scales')\n"
+    )
+    metadata = library.parent / "scales-1.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: scales\nVersion: 1.0\n")
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    path = folder / copy_file.name
+    write(path, "from scales.old import SCALE as read", "SCALE = tl.constexpr(read)")
+    monkeypatch.setenv("PYTHONPATH", str(library.parent))
+    assert names(describe_file(path, "sm_90")) == [
+        "copying.py",
+        "scales-1.0.dist-info/METADATA",
+        "scales/__init__.py",
+        "scales/new/__init__.py",
+    ]
+    assert image(path, tmp_path / "cache")
+
+
+@pytest.mark.slow
 def test_a_file_that_lies_on_pythonpath_is_not_taken_for_an_installed_module(
     copy_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,7 +90,10 @@ class UserReads:
         modules = [(name, Path(file).resolve()) for name, file in _module_files() if self.owns(file)]
         folders = {(self._main.parent, Path())}
         for name, path in modules:
-            folders.add((path.parent, Path(*name.split(".")[: None if path.stem == "__init__" else -1])))
+            to = Path(*name.split(".")[: None if path.stem == "__init__" else -1])
+            folders.add((path.parent, to))
+            if to.parts and path.parent.parts[-len(to.parts) :] == to.parts:  # its metadata lie beside it
+                folders.add((path.parent.parents[len(to.parts) - 1], Path()))
         found: dict[str, str] = {}
         for path, needed in (self._opened | {path: True for _, path in modules}).items():
             names = [to / path.relative_to(folder) for folder, to in folders if path.is_relative_to(folder)]
@@ -165,5 +168,11 @@ class _Watched(os._Environ[str]):
 
 
 def _module_files() -> list[tuple[str, str]]:
-    found = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
-    return [(name, file) for name, file in found if isinstance(file, str) and file.startswith("/")]
+    """Each imported module's name and file. Further names that a package gives to a module are left out."""
+    found = []
+    for name, module in list(sys.modules.items()):
+        file, spec = getattr(module, "__file__", None), getattr(module, "__spec__", None)
+        is_alias = spec is not None and (spec.name, spec.origin) != (name, file)
+        if isinstance(file, str) and file.startswith("/") and not is_alias:
+            found.append((name, file))
+    return found

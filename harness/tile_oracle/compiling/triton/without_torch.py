@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from abc import ABCMeta
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NoReturn
 
 from tile_oracle.errors import HarnessError
 
 _TORCH = "torch"
 _KNOWN: dict[str, object] = {
-    "torch.__version__": "0",
+    "torch.__version__": "2.9.0",
     "torch.version.cuda": None,
     "torch.version.hip": None,
 }
@@ -46,7 +47,9 @@ class StandIn:
         self.__dict__[name] = _KNOWN[whole] if whole in _KNOWN else StandIn(whole)
         return self.__dict__[name]
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if len(given) == 1 and not named and isinstance(given[0], FunctionType):
+            return given[0]  # a decorator
         last = self._name.rpartition(".")[2]
         return _ANSWERS[last] if last in _ANSWERS else StandIn(f"{self._name}()")
 
@@ -55,8 +58,9 @@ class StandIn:
 
     __or__ = __ror__ = __getitem__
 
-    def __mro_entries__(self, _: Any) -> tuple[type, ...]:
-        return ()
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        first = next(base for base in bases if isinstance(base, StandIn))
+        return (_Base,) if self is first else ()
 
     def _needed(self, *_: Any) -> NoReturn:
         raise TorchMissing(
@@ -67,6 +71,15 @@ class StandIn:
     __bool__ = __int__ = __index__ = __float__ = __len__ = __iter__ = _needed
     __lt__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = _needed
     __mul__ = __rmul__ = __floordiv__ = __mod__ = __truediv__ = _needed
+
+
+class _Inherited(ABCMeta):
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(StandIn(cls.__name__), name)
+
+
+class _Base(metaclass=_Inherited):
+    """What classes of torch are to those of the file: `apply = Function.apply` is often read at once."""
 
 
 class _Module(ModuleType):
