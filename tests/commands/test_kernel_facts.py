@@ -120,6 +120,7 @@ def test_ranges_steps_and_columns_that_say_nothing() -> None:
     assert "VGPRs" not in row
 
 
+@pytest.mark.slow
 def test_the_verifier_takes_a_file_of_kernels_for_amd_gpus_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kernels", "--kernels", "triton", "--arch", "sm_90", "--verify"]) != 0
     assert "--verify is for gfx950, gfx942, gfx90a" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.pytest_project import TWO_KERNELS, Project
+from tests.samples import slow
 from tile_oracle.cli import main
 from tile_oracle.errors import RecordError
 from tile_oracle.night.history import Entry, add_to_history, history_lines, read_history
@@ -44,9 +45,7 @@ def test_refused_kernels(
     ("from_outside", "options"),
     [
         ("--benchmark-only", ()),
-        ("--collect-only", ()),
-        ("", ("--collect-only",)),
-        ("", ("-k", "no_such_name")),
+        *slow(("--collect-only", ()), ("", ("--collect-only",)), ("", ("-k", "none"))),
     ],
 )
 def test_a_night_that_measured_nothing_has_not_passed(

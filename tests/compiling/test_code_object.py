@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.code_object import inspect_code_object, what_is_wrong_for_gpu
 from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
 from tile_oracle.compiling.isa import isa_for
 from tile_oracle.compiling.process import CompilerProcesses
 from tile_oracle.errors import BuildError
-from tile_oracle.kernel import parse_kernel_name
 
 SMALL = """\
 extern "C" __attribute__((global)) void {name}(float *data) {{
@@ -64,17 +62,6 @@ def test_the_numbers_are_the_kernels_own(compile_: Compile) -> None:
     assert 1 <= first.vgprs < 64
     # An array with a run-time index is in scratch memory.
     assert other.scratch_bytes >= 160
-
-
-def test_a_matrix_kernel_shows_its_registers(tmp_path: Path) -> None:
-    kernel = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave")
-    with Builder("gfx950", toolchain="ziglang", build_dir=tmp_path) as builder:
-        result = builder.need(kernel)
-    assert result.binary is not None, result.log
-    facts = inspect_code_object(result.binary.path).kernels["to_conv"]
-    assert facts.vgprs >= 32
-    assert facts.vgpr_spills == facts.scratch_bytes == 0
-    assert facts.most_threads == 256
 
 
 def test_required_symbols_are_checked(compile_: Compile) -> None:

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.compiling.bare_machine import program, strip_machine
+from tests.samples import sampled
 from tile_oracle.commands import doctor
 from tile_oracle.compiling import cuda_programs
 from tile_oracle.compiling import gpu_toolchain as module
@@ -187,7 +188,7 @@ def count(ptx: str, instruction: str) -> int:
 
 
 @real
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", sampled(SOME, every=4))
 def test_its_kernels_show_and_do_what_clangs_do(name: str) -> None:
     source = source_for(named(name), "sm_90")
     ptx, cubin = of_nvcc(source)
@@ -208,7 +209,7 @@ def test_its_kernels_show_and_do_what_clangs_do(name: str) -> None:
 
 
 @real
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", sampled(SOME, every=4))
 def test_every_access_of_its_kernels_states_its_memory(name: str) -> None:
     """An access through a generic address, or to an array in local memory, is slow."""
     ptx, _ = of_nvcc(source_for(named(name), "sm_90"))
@@ -220,6 +221,7 @@ def test_every_access_of_its_kernels_states_its_memory(name: str) -> None:
     assert set(variables) == {"to_launch_info", "to_lds"}, "no initial values that are copied from memory"
 
 
+@pytest.mark.slow
 @real
 def test_its_device_work_exports_the_same_kernels() -> None:
     ptx, cubin = of_nvcc(device_work_source("sm_90"))

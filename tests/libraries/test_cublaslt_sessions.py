@@ -67,6 +67,7 @@ def test_a_session_measures_what_the_library_offers(machine: Machine) -> None:
     assert chosen["oracle_rank"] == 2
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_while_it_asks_loses_one_problem(machine: Machine) -> None:
     machine.problems(PROBLEM, *OTHERS)
     finished = machine.run("--collect-only", environment={"OFFERS_DIE": "5"})

@@ -254,15 +254,6 @@ def test_a_pair_that_was_not_planned_is_resumed_as_any_other() -> None:
     assert set(fleet.log.pairs()) == {(PROBLEMS[0], KERNELS[0].name)}
 
 
-def test_pairs_of_a_lost_device_are_measured_again() -> None:
-    fleet = SimulatedFleet([1])
-    fleet.log.earlier = earlier(0, KERNELS[0], 0, status="device_lost")
-    fleet.begin()
-    fleet.engine.join("a")
-    fleet.run()
-    assert fleet.log.pairs() == {(PROBLEMS[0], KERNELS[0].name): 1}
-
-
 def test_a_new_pick_of_a_resumed_problem_is_measured_again_with_the_leaders() -> None:
     """The picks depend on the device's baseline, so they are known when a device has joined."""
     fleet = SimulatedFleet([3])

@@ -66,6 +66,7 @@ def test_a_killed_device_joins_again_until_it_is_given_up(
         devices.events(0.0)
 
 
+@pytest.mark.slow
 def test_a_stopped_device_is_killed_and_replaced(
     open_devices: Callable[..., HostDevices], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,12 +12,11 @@ from evil_target import NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
 from tests.measure.own_driver import own_driver
 from tile_oracle.compiling.builder import Builder
-from tile_oracle.errors import KernelError, RecordError
+from tile_oracle.errors import RecordError
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.dataset import IDENTITY
 from tile_oracle.record.run import RunLog, open_run
 
@@ -116,18 +115,6 @@ def test_moving_to_another_problem_finishes_the_current_one(open_session: Callab
     assert rounds(session.close()) == {0: 6, 1: 6}
 
 
-def test_unplanned_kernels_are_measured_once(open_session: Callable[..., Session]) -> None:
-    """As in a user's own test with a kernel of its own."""
-    session = open_session(plan=[])
-    for kernel in (*KERNELS, *KERNELS):
-        assert session.driver.measure(PROBLEM, kernel).ok
-    assert rounds(session.close()) == {0: 3, 1: 3}
-    resumed = open_session(plan=[])
-    for kernel in KERNELS:
-        assert resumed.driver.measure(PROBLEM, kernel).resumed
-    assert rounds(resumed.close()) == {0: 3, 1: 3}
-
-
 @pytest.mark.slow
 def test_a_resumed_run_measures_only_missing_pairs(open_session: Callable[..., Session]) -> None:
     session = open_session(plan=[*KERNELS[:2], evil_kernel("wrong")])
@@ -143,21 +130,6 @@ def test_a_resumed_run_measures_only_missing_pairs(open_session: Callable[..., S
             assert getattr(known, name) == pytest.approx(getattr(measurement, name), nan_ok=True)
     assert not resumed.driver.measure(PROBLEM, KERNELS[2]).resumed
     assert rounds(resumed.close()) == {0: 4, 1: 3}
-
-
-@pytest.mark.slow
-def test_resume_measures_leaders_that_a_killed_run_missed(
-    open_session: Callable[..., Session],
-) -> None:
-    session = open_session()
-    session.driver.measure(PROBLEM, KERNELS[0])
-    while session.driver._results.missing(PROBLEM.id, KERNELS):
-        session.driver._wait()
-    session.driver.abandon()  # before the final round
-    assert rounds(session.close()) == {0: 3}
-    resumed = open_session()
-    assert all(resumed.driver.measure(PROBLEM, kernel).resumed for kernel in KERNELS)
-    assert rounds(resumed.close()) == {0: 3, 1: 3}
 
 
 @pytest.mark.slow
@@ -192,15 +164,6 @@ def test_a_result_that_cannot_be_recorded_is_an_error_and_is_measured_again(
     resumed = open_session()
     assert [resumed.driver.measure(PROBLEM, kernel).resumed for kernel in KERNELS] == [False] * 3
     assert rounds(resumed.close()) == {0: 3, 1: 3}
-
-
-def test_a_kernel_of_another_kind_is_refused(open_session: Callable[..., Session]) -> None:
-    session = open_session()
-    problem = GroupedConvProblem("bwd_data", "fp32", 2, 1, 4, 4, 1, 5, 5, 3, 3)
-    with pytest.raises(
-        KernelError, match=r"is not for bwd_data-fp32-.*: direction, dtype and rank must be equal"
-    ):
-        session.driver.measure(problem, KERNELS[0])
 
 
 def test_samples_are_kept_when_asked_for(open_session: Callable[..., Session]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.measure.simulated_engine import KERNELS, PROBLEMS, result
-from tile_oracle.errors import KernelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.results import Results
@@ -60,12 +59,6 @@ def test_what_this_session_has_measured_is_not_replaced_by_a_row() -> None:
     book.take(own)
     book.resume(PROBLEM)
     assert book.find(PROBLEM, FAST) is own
-
-
-def test_a_kernel_of_another_kind_is_refused() -> None:
-    other = problem_from_id(PROBLEMS[0].replace("forward", "bwd_data"))
-    with pytest.raises(KernelError, match="direction, dtype and rank must be equal"):
-        NOTHING.find(other, FAST)
 
 
 def test_leaders_are_left_until_each_has_been_measured_again() -> None:

@@ -239,20 +239,6 @@ def test_a_broken_device_is_not_blamed_on_the_kernels_after(
 
 
 @pytest.mark.slow
-def test_a_kernel_that_kills_the_worker_while_the_device_is_fine_loses_nothing(
-    flag: Path, open_supervisor: Callable[..., Supervisor]
-) -> None:
-    """The probe passes: the crash was the kernel's own."""
-    supervisor = open_supervisor()
-    list(supervisor.sweep(PROBLEM, [GOOD]))
-    other = small_problem(N=2)
-    measurements = list(
-        supervisor.sweep(other, built(supervisor, evil_kernel("segfault"), evil_kernel("good", 2)))
-    )
-    assert swept(measurements) == [("segfault", "crash"), ("good", "ok")]
-
-
-@pytest.mark.slow
 def test_the_device_is_not_judged_by_the_kernel_that_has_just_failed(
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.pytest_project import TWO_KERNELS, Project
+from tests.samples import sampled
 
 FLAG = "def pytest_addoption(parser):\n    parser.addoption('--{name}', action='store_true')\n"
 SOCKET = """
@@ -30,12 +31,15 @@ ASKED = ("--problem-set", "small.csv", *TWO_KERNELS)
 
 @pytest.mark.parametrize(
     ("plugin", "options", "said"),
-    [
-        (FLAG.format(name="forked"), ("--forked",), "--forked (pytest-forked)"),
-        (SOCKET, ("--disable-socket",), "--disable-socket (pytest-socket)"),
-        (THREADS, ("--parallel-threads=2",), "--parallel-threads (pytest-run-parallel)"),
-        (REPORTER, (), "other, which replaces pytest's terminal reporter. Leave it out: -p no:other"),
-    ],
+    sampled(
+        [
+            (FLAG.format(name="forked"), ("--forked",), "--forked (pytest-forked)"),
+            (SOCKET, ("--disable-socket",), "--disable-socket (pytest-socket)"),
+            (THREADS, ("--parallel-threads=2",), "--parallel-threads (pytest-run-parallel)"),
+            (REPORTER, (), "other, which replaces pytest's terminal reporter. Leave it out: -p no:other"),
+        ],
+        every=4,
+    ),
     ids=["pytest-forked", "pytest-socket", "pytest-run-parallel", "pytest-tldr"],
 )
 def test_an_unsupported_plugin_is_named_in_one_line(

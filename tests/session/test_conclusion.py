@@ -53,6 +53,7 @@ def test_a_first_run_becomes_the_baseline(accepted: tuple[Project, Finished]) ->
     assert "efficiency    mean " in finished.output
 
 
+@pytest.mark.slow
 def test_scores_are_not_shown_as_tflops(accepted: tuple[Project, Finished]) -> None:
     project, finished = accepted
     (selection,) = (project.folder / "reports").glob("*/selection.parquet")
@@ -62,6 +63,7 @@ def test_scores_are_not_shown_as_tflops(accepted: tuple[Project, Finished]) -> N
     assert "predicted" not in finished.output
 
 
+@pytest.mark.slow
 def test_update_baseline_writes_the_efficiencies(accepted: tuple[Project, Finished]) -> None:
     project, finished = accepted
     path, baseline = baseline_of(project)

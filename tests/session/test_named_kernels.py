@@ -117,6 +117,7 @@ def test_a_session_replays_judges_and_reports_them(make_project: Callable[[], Pr
     assert "ranks the kernels of a kernel set, not those of --kernels" in named.output
 
 
+@pytest.mark.slow
 def test_a_trained_model_picks_among_their_configurations(
     make_project: Callable[[], Project],
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_trained_model_picks_among_their_configurations(
     assert "a nearest-neighbour model" not in unasked.output, "the user's own model is found by itself"
 
 
+@pytest.mark.slow
 def test_problems_of_other_types_are_not_ranked_by_a_named_model(make_project: Callable[[], Project]) -> None:
     project = make_project()
     made = records()

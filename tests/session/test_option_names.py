@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pytest_project import Project
-from tests.samples import ONE_AND_TWO_WORKERS
+from tests.samples import ONE_AND_TWO_WORKERS, sampled
 from tests.session.recorded import SET, Recorded
 from tile_oracle.session.option_names import OPENING, PREFIX, in_full
 from tile_oracle.session.options import OPTIONS
@@ -64,7 +64,7 @@ def test_a_short_name_that_others_have_is_refused_in_one_line(bare: Project) -> 
     assert line.startswith(f"ERROR: {said}")
 
 
-@pytest.mark.parametrize("way", ["PYTEST_ADDOPTS", "pytest.ini", "@FILE", "pyproject.toml"])
+@pytest.mark.parametrize("way", sampled(["PYTEST_ADDOPTS", "pytest.ini", "pyproject.toml", "@FILE"], every=2))
 def test_short_names_work_wherever_options_are_given(bare: Project, way: str) -> None:
     environment = {}
     arguments: tuple[str, ...] = SHORT

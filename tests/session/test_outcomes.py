@@ -130,12 +130,14 @@ def test_lf_repeats_the_sweep_after_a_failed_verdict(recorded: Recorded, strict:
     assert (passed.status, passed.counts()) == (0, {"passed": 18})
 
 
+@pytest.mark.slow
 def test_a_verdict_id_selects_the_whole_sweep(recorded: Recorded, strict: str) -> None:
     done = recorded.project.pytest(ITEMS[0], *REPLAY, strict, *FAILING)
     assert done.status == 1
     assert sum(done.counts().values()) == 12 + 6
 
 
+@pytest.mark.slow
 def test_collect_only_lists_criteria_and_judges_nothing(recorded: Recorded) -> None:
     done = recorded.project.pytest(*REPLAY, "--collect-only")
     assert done.status == 0

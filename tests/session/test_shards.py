@@ -35,6 +35,7 @@ def test_other_values_get_one_line(text: str) -> None:
         read_shard(text)
 
 
+@pytest.mark.slow
 def test_the_parts_merge_into_the_whole_session(make_project: Callable[[], Project]) -> None:
     recorded: Recorded = make_recorded(make_project())
     project, folder = recorded.project, recorded.project.folder

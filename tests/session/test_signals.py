@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.pytest_project import PROBLEMS, Project, children, end_of, output_until, twice
-from tests.samples import slow
 
 SWEEP = (
     *("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget", "5ms", "--model", "none", "-v"),
@@ -19,8 +18,9 @@ SWEEP = (
 PAIRS = 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "workers"), [(signal.SIGTERM, ()), *slow((signal.SIGTERM, ("-n2",)), (signal.SIGHUP, ()))]
+    ("number", "workers"), [(signal.SIGTERM, ()), (signal.SIGTERM, ("-n2",)), (signal.SIGHUP, ())]
 )
 def test_a_signal_seals_the_journals_and_prints_how_to_resume(
     number: signal.Signals, workers: tuple[str, ...], project: Project

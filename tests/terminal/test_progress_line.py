@@ -121,6 +121,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_command_shows_the_reading_of_records_on_a_terminal(tmp_path: Path) -> None:
     from tests.report.records_factory import some_problems, some_run
     from tile_oracle.record.dataset_file import write_dataset

@@ -215,6 +215,7 @@ def test_only_binaries_that_both_sides_know_change() -> None:
     assert loop_changes(before, now) == {"a": pytest.approx(np.log(3 / 9))}
 
 
+@pytest.mark.slow
 def test_binaries_that_were_not_measured_are_corrected_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -166,6 +166,7 @@ grown(rows, NetworkSettings(hidden=(64,), count=3, epochs=10_000_000))
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_training_at_once() -> None:
     training = subprocess.Popen(
         [sys.executable, "-c", _GROWS_LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
