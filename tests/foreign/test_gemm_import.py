@@ -86,66 +86,6 @@ def test_a_log_with_noise(said: str, tmp_path: Path) -> None:
     assert imported.summary.refused == {"malformed JSON": 1}
 
 
-def test_csv(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    rows = [f"{name},16,1536,7168,{0.01 * (1 + i)}" for i, name in enumerate(NAMES)]
-    path.write_text("\n".join(["kernel_name,M,N,K,latency_ms", *rows]) + "\n")
-    check(import_file(path, "gfx950").records)
-
-
-def test_invalid_rows_are_refused_and_counted(tmp_path: Path) -> None:
-    good, name = results(), NAMES[0]
-    bad = [
-        {"name": name, "m": 16, "n": 64, "k": 64, "latency_ms": 1.0, "tflops": 9e9},
-        {"name": name, "m": 16, "n": 64, "k": 64, "latency_ms": -1.0},
-        {"name": name, "m": 0, "n": 64, "k": 64, "latency_ms": 1.0},
-        {"name": name, "m": 1.5, "n": 64, "k": 64, "latency_ms": 1.0},
-        {"name": "gemm_fp8_rcr_turbo", "m": 16, "n": 64, "k": 64, "latency_ms": 1.0},
-        {"name": name, "m": 16, "n": 64, "k": 64, "latency_ms": 2.0, "non_zero": 5},
-    ]
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps([*good, *bad]))
-    imported = import_file(path, "gfx950")
-    assert imported.summary.refused == {
-        "tflops contradicts latency and problem": 1,
-        "latency is not a positive number": 1,
-        "dimensions cannot be right": 1,
-        "a dimension is not an integer": 1,
-        "kernel name cannot be read": 1,
-    }
-    assert imported.summary.wrong == 1
-    assert imported.records["status"].value_counts().to_dict() == {"ok": 2, "wrong": 1}
-
-
-def as_printed(**changes: object) -> dict[str, object]:
-    """One result as the published benchmark programs print it, all its fields."""
-    shape = {
-        "split_k": 1, "m": 16, "n": 1536, "k": 7168, "stride_a": 7168, "stride_b": 7168, "stride_c": 1536,
-        "dtype_a": "fp8", "dtype_b": "fp8", "dtype_acc": "fp32", "dtype_c": "fp16", "layout_a": "RowMajor",
-        "layout_b": "ColumnMajor", "layout_c": "RowMajor", "structured_sparsity": False,
-    }  # fmt: skip
-    return {"name": NAMES[0], "problem": {**shape, **changes}, "perf_result": perf(PROBLEM, 0.01)}
-
-
-def test_other_claims_of_a_result_must_hold_for_its_kernel(tmp_path: Path) -> None:
-    lies = [
-        ("dtype_a", "fp16"), ("dtype_c", "fp32"), ("layout_b", "RowMajor"), ("layout_a", "Diagonal"),
-        ("stride_a", 8192), ("stride_c", 16), ("structured_sparsity", True),
-    ]  # fmt: skip
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps([as_printed(), *(as_printed(**{name: value}) for name, value in lies)]))
-    imported = import_file(path, "gfx950")
-    assert imported.summary.refused == {
-        f"{name} contradicts the kernel or dense matrices": 1 for name, _ in lies
-    }
-    assert imported.summary.rows == 8
-    assert imported.records["problem"].tolist() == [PROBLEM.id]
-    # 0 means dense. A result without a stride turns the column into floats.
-    bare = {"name": NAMES[1], "m": 16, "n": 1536, "k": 7168, "latency_ms": 0.02}
-    path.write_text(json.dumps([as_printed(stride_a=0, stride_b=0), bare]))
-    assert import_file(path, "gfx950").summary.ok == 2
-
-
 def published_table() -> pd.DataFrame:
     """In the format of a published converter: one row per result, with configuration columns and the name."""
     return pd.DataFrame(

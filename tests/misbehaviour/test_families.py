@@ -29,7 +29,7 @@ def the_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield made
 
 
-@pytest.mark.parametrize("family", sampled(_CHOSEN, every=2), ids=lambda family: family.name)
+@pytest.mark.parametrize("family", sampled(_CHOSEN, every=3), ids=lambda family: family.name)
 def test_a_family_gets_its_status_and_affects_no_other_kernel(family: Family, the_lab: Lab) -> None:
     assert not the_lab.measure(family).broken(family)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,12 @@ from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import gemm_pool
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import final_measurements, key_columns, problem_table, problems_of
-from tile_oracle.record.journal import Journal, write_part
+from tile_oracle.record.journal import write_part
 from tile_oracle.record.schema import arrow_schema, columns, kernel_columns, problem_columns
 from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.wording import short_kernel
 
 PROBLEMS = [GemmProblem("bf16", layout, m, 64, 64) for layout in ("rcr", "rrr") for m in (1, 200)]
-MakeRow = Callable[..., dict[str, Any]]
 
 
 def kernels(layout: str = "rcr") -> list[GemmKernel]:
@@ -69,20 +67,6 @@ def test_records_are_read_with_their_operation(records: pd.DataFrame, tmp_path: 
     assert len(load_records(tmp_path, op="gemm")) == len(rows())
     with pytest.raises(RecordError, match="several operations, grouped_conv and gemm"):
         load_records(tmp_path, op="grouped_conv")
-
-
-def test_an_open_journal_is_read(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, "living")
-    for row in rows():
-        journal.append(row)
-    assert len(load_records(tmp_path)) == len(rows())
-
-
-def test_records_of_two_operations_are_not_one_table(tmp_path: Path, make_row: MakeRow) -> None:
-    write_part(tmp_path / "part-a.parquet", rows())
-    write_part(tmp_path / "part-b.parquet", [make_row(0)])
-    with pytest.raises(RecordError, match="several operations, gemm and grouped_conv: read them separately"):
-        load_records(tmp_path)
 
 
 def test_oracle_and_selection(records: pd.DataFrame) -> None:

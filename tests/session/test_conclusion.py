@@ -113,20 +113,6 @@ def test_worse_efficiencies_fail_a_session_without_failed_tests(
     assert forgiven.status == 0
 
 
-def test_a_damaged_baseline_is_found_before_the_first_measurement(accepted: tuple[Project, Finished]) -> None:
-    project, _ = accepted
-    path, _ = baseline_of(project)
-    elsewhere = project.folder / "broken" / path.relative_to(project.folder / "models")
-    elsewhere.parent.mkdir(parents=True)
-    elsewhere.write_text("{")
-    finished = project.pytest(*JUDGED, "--resume", "--baseline-dir", "broken", "--tb=short")
-    assert finished.status == 4
-    assert f"{elsewhere} is not JSON" in finished.output
-    assert "restore it from version control" in finished.output
-    assert "passed" not in finished.output, "it is read before the first kernel is measured"
-    assert "Traceback" not in finished.output
-
-
 # ---- failures ---------------------------------------------------------------------------------------
 
 

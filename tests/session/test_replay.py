@@ -122,6 +122,20 @@ def test_a_worse_model_fails(recorded: Recorded) -> None:
     assert "verdict FAILED: criteria not met: mean" in done.output
 
 
+@pytest.mark.usefixtures("accepted")
+def test_a_damaged_baseline_is_found_before_the_first_measurement(recorded: Recorded) -> None:
+    baseline = recorded.oracle.with_suffix(".json")
+    elsewhere = recorded.project.folder / "broken" / baseline.relative_to(recorded.project.folder / "models")
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.write_text("{")
+    finished = recorded.project.pytest(*SHIPPED, "--baseline-dir", "broken", "--tb=short")
+    assert finished.status == 4
+    assert f"{elsewhere} is not JSON" in finished.output
+    assert "restore it from version control" in finished.output
+    assert "passed" not in finished.output, "it is read before the first kernel is measured"
+    assert "Traceback" not in finished.output
+
+
 SWAPPED = """\
 from tile_oracle.features.feature_table import FeatureTable
 
