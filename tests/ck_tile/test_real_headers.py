@@ -6,17 +6,17 @@ host code, called through the library, supports, refuses and launches what it sh
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.ck_tile import implicit_gemm
+from tests.compiling.ck_tile_double import build as double
 from tile_oracle.cli import main
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
@@ -52,19 +52,6 @@ BUILT = {
     "ck-older": {OLDER_GEMM: 1},
 }
 """Folder of headers -> kernel -> its instances: with compv3 a loop ends in one of three ways."""
-
-
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-double = load(DOUBLE)
-implicit_gemm = load(Path(__file__).with_name("implicit_gemm.py"))
 
 
 def api_of(headers: Path, folder: str) -> CkTileApi:

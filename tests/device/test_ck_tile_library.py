@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -10,12 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from tests.compiling.ck_tile_double import build as double
 from tests.pytest_project import SHORTLY, Project
 from tile_oracle.cli import main
 from tile_oracle.compiling.binary_identity import binary_identity
@@ -39,18 +38,6 @@ BWD_DATA = "grouped_conv_bwd_data_bf16_2d_64x64x64_compv3_intrawave"
 GEMM = "gemm_bf16_crr_compv3_cshuffle_intrawave_False_False_False_True_64x64x64_4x1x1_16x16x16"
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="libraries of kernels are linked by g++")
-
-
-def load_double() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ck_tile_double", DOUBLE / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-double = load_double()
 
 
 @pytest.fixture(scope="module")

@@ -6,19 +6,18 @@ The libraries are built here, from tests/shims/recorder.c; device memory is the 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import re
 import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import cast
 
 import numpy as np
 import pytest
 
+from tests.shims import recording
 from tile_oracle.device import gpu_timer
 from tile_oracle.device.base import KernelFailed, ProblemRefused
 from tile_oracle.device.gpu import GpuDevice
@@ -42,18 +41,6 @@ from tile_oracle.targets.base import DataFiles
 SHIMS = Path(__file__).parent.parent / "shims"
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3, pad_h=1, pad_w=1)
 INFO = "1,128,0,0,0,64,64,64,1"
-
-
-def load_shims() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("recording", SHIMS / "recording.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-recording = load_shims()
 
 
 @pytest.fixture(scope="module", params=["hip", "cuda"])

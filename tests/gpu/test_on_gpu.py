@@ -9,17 +9,16 @@ elsewhere:
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+from tests.evil_gpu_kernels import evil_gpu as evil
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.isa import AMD_ARCHS
 from tile_oracle.compiling.prebuild import prebuild
@@ -36,18 +35,6 @@ from tile_oracle.targets.target import Target
 EVIL = Path(__file__).parent.parent / "evil_gpu_kernels" / "evil_gpu.py"
 PREBUILT = os.environ.get("TILE_ORACLE_GPU_TEST_KERNELS")
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 2, 8, 8, 1, 9, 9, 3, 3, pad_h=1, pad_w=1)
-
-
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-evil = load(EVIL)
 
 
 def all_kernels() -> list[GroupedConvKernel]:
