@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -131,13 +133,6 @@ def test_a_checkout_s_demo_needs_nothing_that_only_tests_need() -> None:
     """
     asked = ("--problem-set", "forward_smoke", "--collect-only", "-q", "--model", "none")
     plain = ("-p", "no:hypothesispytest", "-p", "no:cacheprovider")
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), *asked, *plain],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_python("-c", textwrap.dedent(program), *asked, *plain, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "240 tests collected" in done.stdout

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pandas as pd
 import pytest
 
 from tests.compiling.ck_tile_double import build as double
+from tests.processes import run_python
 from tests.pytest_project import SHORTLY, Project
 from tile_oracle.cli import main
 from tile_oracle.compiling.binary_identity import binary_identity
@@ -235,13 +234,8 @@ try:
 except Unlaunchable as error:
     print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "RECORD_TO": str(folder / "other.txt")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    done = run_python(
+        "-c", script, env={**os.environ, "PYTHONPATH": str(ROOT), "RECORD_TO": str(folder / "other.txt")}
     )
     assert done.stdout.splitlines() == [
         FORWARD,
@@ -455,10 +449,7 @@ def test_tune_and_pick_use_the_kernels_that_the_checkout_builds(
     }
 
     def said(*words: str | Path) -> str:
-        done = subprocess.run(
-            [sys.executable, str(command), *map(str, words)],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+        done = run_python(str(command), *map(str, words), cwd=tmp_path, env=environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -6,11 +6,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_python
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "gate_a_dispatcher"
 
@@ -27,14 +27,7 @@ def test_the_page_from_end_to_end(tmp_path: Path) -> None:
         if words[0] == "pytest":
             words += [f"--report-json=session{len(ended)}.json"]
         module = ["-m", "pytest"] if words[0] == "pytest" else []
-        done = subprocess.run(
-            [sys.executable, *module, *words[1:]],
-            cwd=folder,
-            env=own,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_python(*module, *words[1:], cwd=folder, env=own)
         ended.append(done.returncode)
     assert ended == [0, 0, 0, 1], done.stdout[-3000:]
     old, new = (json.loads((folder / f"session{n}.json").read_text())["sets"][0] for n in (1, 3))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 import tile_oracle
 import tools.faults
+from tests.processes import run_python
 from tools.faults.__main__ import Part, campaigns
 from tools.faults.__main__ import main as everything
 from tools.faults.campaign import Campaign, Outcome, main
@@ -117,8 +116,6 @@ def test_processes_of_a_campaign_find_the_checkout(monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(Path(tools.faults.__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": search_path()}
     code = "import sys, tile_oracle, tools.faults; print(tile_oracle.__file__)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    done = run_python("-c", code, cwd=tmp_path, env=environment)
     assert done.stdout.strip() == tile_oracle.__file__, done.stderr
     assert str(Path("harness").resolve()) in environment["PYTHONPATH"].split(os.pathsep)

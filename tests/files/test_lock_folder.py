@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
 from tile_oracle.files import lock_folder as lock_files
 from tile_oracle.files.lock_folder import describe_lock_folder, lock_folder
 
@@ -193,13 +193,8 @@ def test_two_processes_of_one_user_find_the_same_folder(tmp_path: Path) -> None:
     """Whatever their umask."""
     program = "from tile_oracle.files.lock_folder import lock_folder; print(lock_folder().path)"
     found = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
-            umask=umask,
-            capture_output=True,
-            text=True,
-            check=True,
+        run_python(
+            "-c", program, env={**os.environ, "TMPDIR": str(tmp_path / "tmp")}, umask=umask, check=True
         ).stdout
         for umask in (0o022, 0o077, 0o000)
     }

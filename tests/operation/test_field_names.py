@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
 from tile_oracle.operation.field_names import RECORD_COLUMNS
 from tile_oracle.record.schema import columns, kernel_columns, problem_columns
 
@@ -49,12 +48,5 @@ def test_what_would_fail_after_measuring_is_one_line(
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"PYTHONPATH": str(tmp_path)} if on_path else {}
     ask = "from tile_oracle.operation import operation_named; operation_named('row_softmax')"
-    done = subprocess.run(
-        [sys.executable, "-c", ask],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", ask, cwd=tmp_path, env=environment)
     assert expected in done.stderr.splitlines()[-1]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.processes import run_python
 from tile_oracle.errors import RuleError
 from tile_oracle.pool import explain_pool, kernel_pool, load_rule_set, rules_of
 from tile_oracle.pool.ck_builder import read_builder_configs
@@ -211,9 +210,7 @@ def test_what_the_architecture_refuses_is_refused(checkout: Path) -> None:
 def test_the_command_shows_counts_and_what_was_left_out(checkout: Path) -> None:
     write(checkout, GOOD, "nonsense")
     command = ("-m", "tile_oracle.cli", "kernels", "--kernel-set", "profiler", "--ck-tile", str(checkout))
-    done = subprocess.run(
-        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_python(*command, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "1 of 2 lines in 1 config files were left out" in done.stdout
     assert "1 lines: not of the form Class<number, ...>" in done.stdout

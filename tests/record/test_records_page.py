@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.processes import run_python
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.record import journal
 from tile_oracle.record.schema import STATUSES, columns
@@ -55,15 +54,7 @@ def test_the_code_runs(block: str, tmp_path: Path, make_row: Callable[..., dict[
     folder = tmp_path / "reports" / "RUN" / "measurements"
     folder.mkdir(parents=True)
     journal.write_part(folder / "part-a.parquet", [make_row(n, tflops=1.5) for n in range(6)])
-    done = subprocess.run(
-        [sys.executable, "-c", block],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_python("-c", block, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""})
     assert done.returncode == 0, done.stderr
     assert "1.5" in done.stdout or re.search(r"ok +6", done.stdout)
 

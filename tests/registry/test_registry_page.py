@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.docs.test_docs import ROOT, blocks
+from tests.processes import run_python
 
 PROGRAMS = blocks(ROOT / "docs" / "registry.md", "python")
 
@@ -23,14 +22,7 @@ PROGRAMS = blocks(ROOT / "docs" / "registry.md", "python")
 )
 def test_a_program_of_the_page_runs(number: int, shown: list[str], tmp_path: Path) -> None:
     assert len(PROGRAMS) == 2
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAMS[number]],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    done = run_python("-c", PROGRAMS[number], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for text in shown:
         assert text in done.stdout

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_python
 
 LIMIT_BYTES = 300 << 20
 _LIMITS = {"memory.max": "", "memory.limit_in_bytes": "memory"}
@@ -52,9 +52,7 @@ def group() -> Iterator[Path]:
 
 
 def test_a_workspace_larger_than_the_control_group_is_refused(group: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(group)], capture_output=True, text=True, check=False
-    )
+    ended = run_python("-c", PROGRAM, str(group))
     assert ended.returncode == 0, ended.stderr
     left, refused = ended.stdout.splitlines()
     assert 0 < int(left) <= LIMIT_BYTES

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
 from tools import mutants
 
 SOURCE = '''
@@ -107,10 +107,7 @@ def test_the_tests_of_a_room_find_what_they_look_at(checkout: Path) -> None:
         'before = "return -1 if value < 0 else 1"\nafter = "return -1 if value < 1 else 1"\n'
     )
     subprocess.run(["git", "init", "-q", str(checkout)], check=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.mutants", "--jobs=1"],
-        cwd=checkout, env={**os.environ, "PYTHONPATH": ""}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_python("-m", "tools.mutants", "--jobs=1", cwd=checkout, env={**os.environ, "PYTHONPATH": ""})
     survivors = [lines.split("\n")[2].strip() for lines in done.stdout.split("SURVIVED ")[1:]]
     expected = ["return -1 if value < 0 else 2", "return -1 if value <= 0 else 1"]
     assert sorted(survivors) == expected, done.stderr

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.code_facts import code_facts
 from tile_oracle.compiling.triton.child_process import triton_folder
@@ -150,9 +149,7 @@ print(*sorted({one.main.function.__name__ for one in declared()}))
 
 def test_an_older_triton_has_all_but_the_kernels_in_gluon() -> None:
     folder = str(shipped_file().parent)
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_GLUON, folder], capture_output=True, text=True, check=False
-    )
+    done = run_python("-c", WITHOUT_GLUON, folder)
     assert done.returncode == 0, done.stderr
     assert "tma_warps" not in done.stdout.split()
     assert {"tiles", "tma", "pieces", "window"} <= set(done.stdout.split())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.processes import run_python
 from tile_oracle.compiling.ck_tile.toolchain import prepared_folder
 
 SCRIPT = Path(__file__).parents[3] / ".ci" / "ck_tile_headers.py"
@@ -28,14 +28,7 @@ def script() -> ModuleType:
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_python(str(SCRIPT), *arguments, env=environment)
 
 
 def test_without_packages_it_says_so_and_leaves_nothing(tmp_path: Path) -> None:
