@@ -76,6 +76,19 @@ class BoundedRows(Protocol):
         """The number of rows whose bounds are computed for timed runs on a GPU."""
 
 
+def rows_by_columns(problem: Any) -> bool:
+    """Whether the rows of the first operand are columns in memory: each of its matrices lies transposed."""
+    return bool(str(problem.as_row().get("layout", "r")).startswith("c"))
+
+
+def transposed(problem: Any, rows: Array) -> Array:
+    """Rows of the first operand, in whole matrices, in the order in which they lie; shape (..., depth, rows).
+    """
+    shape = problem.operand_shapes[0]
+    matrices = rows.reshape(*shape[:-2], shape[-1], shape[-2])
+    return np.ascontiguousarray(matrices.swapaxes(-1, -2))
+
+
 def error_of_sum(terms: int) -> float:
     """Relative error of a sum of positive numbers in fp32, in any order.
 

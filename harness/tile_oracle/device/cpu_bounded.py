@@ -8,7 +8,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from tile_oracle.device.bounded_rows import BoundedRows, Repeated, outside
+from tile_oracle.device.bounded_rows import BoundedRows, Repeated, outside, rows_by_columns, transposed
 from tile_oracle.device.cpu_data import CheckSet, CpuData, TimedSet
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.stray_values import unwritten
@@ -35,12 +35,14 @@ class BoundedCpuData(CpuData):
         rows = math.prod(self.problem.operand_shapes[-1][:-1])
         first = self._rows.first(self.problem, random, rows, far=far)
         others = self._rows.others(self.problem, random, None, far=far)
-        return [first.reshape(shape), *(one.whole() for one in others)]
+        lying = transposed(self.problem, first) if rows_by_columns(self.problem) else first.reshape(shape)
+        return [lying, *(one.whole() for one in others)]
 
     def bounds(self, operands: Sequence[Array]) -> tuple[Array, Array]:
         """The least and the largest right values."""
         rows = math.prod(self.problem.operand_shapes[-1][:-1])
-        first = operands[0].reshape(rows, -1)
+        lying = operands[0].swapaxes(-1, -2) if rows_by_columns(self.problem) else operands[0]
+        first = lying.reshape(rows, -1)
         others = [Repeated(one, one.shape) for one in operands[1:]]
         with np.errstate(invalid="ignore"):  # infinities and NaN
             return self._rows.bounds(self.problem, first, others, np.arange(rows))
