@@ -22,6 +22,15 @@ SCALED = (
     "scaled_gemm-fp8_e5m2-row-m3-n5-k32",
     "scaled_gemm-fp8_e4m3-block-m2-n3-k400",
 )
+FUSED = (
+    "fused_gemm-bf16-rcr-none-m5-n6-k8-b3",
+    "fused_gemm-fp16-crr-none-m7-n3-k9-b2",
+    "fused_gemm-bf16-ccr-residual-m4-n5-k16-b2",
+    "fused_gemm-fp16-rrr-bias-m3-n4-k16-b2",
+    "fused_gemm-bf16-rcr-bias_residual-m3-n7-k24",
+    "fused_gemm-bf16-rcr-bias_gelu_tanh-m6-n5-k32",
+    "fused_gemm-fp16-crr-gelu_tanh-m9-n4-k16",
+)
 SLOW = "cublaslt.a7.tile=15"
 RIGHT = "cublaslt.a1.stages=8.tile=18"
 WRONG = "cublaslt.a1.stages=8.tile=20"
@@ -119,3 +128,15 @@ def test_scales_come_to_their_operands(machine: Machine) -> None:
     assert sweep.groupby("problem").size().to_dict() == dict.fromkeys(SCALED, 3), finished.output[-4000:]
     assert set(sweep["status"]) == {"ok"}
     assert "K = 256 has 2 blocks" in machine.offers.of_problem[uneven].why_none
+
+
+@pytest.mark.slow
+def test_batches_and_epilogues_are_the_operations(machine: Machine) -> None:
+    """On the emulated GPU, whose checks of operands that lie by rows and by columns are those of a real one."""
+    lacking = "fused_gemm-bf16-rcr-silu_mul-m3-n4-k16"
+    machine.problems(*FUSED, lacking)
+    finished = machine.run("--library-algorithms=3")
+    sweep = machine.sweep()
+    assert sweep.groupby("problem").size().to_dict() == dict.fromkeys(FUSED, 3), finished.output[-4000:]
+    assert set(sweep["status"]) == {"ok"}, sweep["detail"].dropna().unique()
+    assert "the library has none of silu_mul" in machine.offers.of_problem[lacking].why_none

@@ -15,6 +15,7 @@ void *memcpy(void *, const void *, size_t);
 void *memset(void *, int, size_t);
 void abort(void);
 int atoi(const char *);
+double tanh(double);
 void *dlopen(const char *, int);
 void *dlsym(void *, const char *);
 

@@ -3,7 +3,8 @@
 Row r of a result depends on row r of the first operand and on the other operands. There are two sets:
 
 timing     The operands do not repeat. Some rows, evenly spaced, have bounds; other values must be numbers.
-           Before every batch of timed runs these rows of the first operand change, with their bounds.
+           Before every batch of timed runs these rows of the first operand change, with their bounds; where
+           rows lie by columns, their first depth does.
 repeating  Operands and result repeat after some rows, so a reference of few rows has bounds for all values.
 """
 
@@ -13,7 +14,7 @@ import math
 
 import numpy as np
 
-from tile_oracle.device.bounded_rows import BoundedRows, Repeated
+from tile_oracle.device.bounded_rows import BoundedRows, Repeated, rows_by_columns, transposed
 from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Within
 from tile_oracle.device.loaded_run import Launches
@@ -43,7 +44,10 @@ class BoundedData(GpuData):
         self._height, self._width = math.prod(shapes[-1][:-1]), shapes[-1][-1]
         self._stored: list[list[Repeated]] = []
         self._round = 0
-        self._turns: list[tuple[Array, bytes, bytes]] = []
+        self._by_columns = rows_by_columns(problem)
+        self._changing: list[int] = []
+        """The elements of the first operand from which on each turn puts other values."""
+        self._turns: list[tuple[list[Array], bytes, bytes]] = []
         self._timed_set()
         self._repeating_set()
         driver.synchronize()
@@ -56,19 +60,46 @@ class BoundedData(GpuData):
         others = self._rows.others(problem, random, None, far=False)
         length = math.prod(problem.operand_shapes[0]) // self._height
         made = max(1, min(self._height, _MADE_VALUES // length))
-        whole = Repeated(self._rows.first(problem, random, made, far=False), (self._height, length))
-        firsts = [self._rows.first(problem, random, count, far=False) for _ in range(_ROUNDS)]
+        values = self._rows.first(problem, random, made, far=False)
+        if self._by_columns:
+            whole = Repeated(values, problem.operand_shapes[0])
+            firsts, contents = self._turns_of_columns(whole, random)
+        else:
+            whole = Repeated(values, (self._height, length))
+            firsts = [self._rows.first(problem, random, count, far=False) for _ in range(_ROUNDS)]
+            contents = [list(first) for first in firsts]
+            self._changing = [int(row) * length for row in self._bounded]
         # In one call, because the other operands are decoded in each.
         low, high = self._rows.bounds(
             problem, np.concatenate(firsts), others, np.tile(self._bounded, _ROUNDS)
         )
-        for first, *limits in zip(firsts, np.split(low, _ROUNDS), np.split(high, _ROUNDS), strict=True):
-            self._turns.append((first, limits[0].tobytes(), limits[1].tobytes()))
+        for content, *limits in zip(contents, np.split(low, _ROUNDS), np.split(high, _ROUNDS), strict=True):
+            self._turns.append((content, limits[0].tobytes(), limits[1].tobytes()))
         size = count * self._width * self._result_size
         low_at, high_at = (self.buffer(size).address for _ in range(2))
         expected = Within(low_at, high_at, self._width, count, step)
         self._put("usual values", [whole, *others], 0, expected)
         self._turn()
+
+    def _turns_of_columns(
+        self, whole: Repeated, random: np.random.Generator
+    ) -> tuple[list[Array], list[list[Array]]]:
+        """The rows with bounds, and what changes in the array that holds them as columns, for each turn: the
+        first depth of the matrices that they are in."""
+        depth, height = whole.shape[-2:]
+        matrices, columns = np.divmod(self._bounded, height)
+        at = (matrices[:, None] * depth + np.arange(depth)) * height + columns[:, None]
+        rows = np.take(whole.values.reshape(-1), at, mode="wrap")
+        changed, of_row = np.unique(matrices, return_inverse=True)
+        self._changing = (changed * depth * height).tolist()
+        firsts, contents = [], []
+        for _ in range(_ROUNDS):
+            made = self._rows.first(self.problem, random, -(-len(changed) * height // depth), far=False)
+            content = made.reshape(-1)[: len(changed) * height].reshape(len(changed), height)
+            firsts.append(rows.copy())
+            firsts[-1][:, 0] = content[of_row, columns]
+            contents.append(list(content))
+        return firsts, contents
 
     def _repeating_set(self) -> None:
         problem, random = self.problem, np.random.default_rng((self._seed, 1))
@@ -82,6 +113,8 @@ class BoundedData(GpuData):
         self._driver.copy_in(low_at, low.tobytes())
         self._driver.copy_in(high_at, high.tobytes())
         whole = Repeated(first, (self._height, first.shape[1]))
+        if self._by_columns:
+            whole = Repeated(transposed(problem, whole.whole()), problem.operand_shapes[0])
         name = f"rows that repeat after {period:,}"
         self._put(name, [whole, *others], SKEW_BYTES, Within(low_at, high_at, self._width, period, 0))
 
@@ -110,10 +143,9 @@ class BoundedData(GpuData):
         """Puts the current content into the rows that change."""
         timed = self.sets[0]
         assert isinstance(timed.expected, Within)
-        first, low, high = self._turns[self._round % _ROUNDS]
-        bytes_of_row = first.shape[1] * self._size
-        for row, values in zip(self._bounded, first, strict=True):
-            self._driver.copy_in(timed.inputs[0].address + int(row) * bytes_of_row, values.tobytes())
+        content, low, high = self._turns[self._round % _ROUNDS]
+        for at, values in zip(self._changing, content, strict=True):
+            self._driver.copy_in(timed.inputs[0].address + at * self._size, values.tobytes())
         self._driver.copy_in(timed.expected.low, low)
         self._driver.copy_in(timed.expected.high, high)
 
@@ -128,7 +160,9 @@ class BoundedData(GpuData):
         """What operand `place` of set `number` must be."""
         whole = self._stored[number][place].whole()
         if (number, place) == (0, 0):
-            whole[self._bounded] = self._turns[self._round % _ROUNDS][0]
+            content, *_ = self._turns[self._round % _ROUNDS]
+            for at, values in zip(self._changing, content, strict=True):
+                whole.reshape(-1)[at : at + len(values)] = values
         return whole.tobytes()
 
     def renew(self) -> None:
@@ -137,12 +171,19 @@ class BoundedData(GpuData):
         self.sets[0].out.poison()
 
     def changes(self, count: int) -> list[Launches]:
-        """Of rows that `renew` replaces."""
-        first, length = self.sets[0].inputs[0].address, self._stored[0][0].shape[-1]
-        rows = [int(self._bounded[i % len(self._bounded)]) for i in range(count)]
+        """Of values that `renew` replaces."""
+        first, (content, *_) = self.sets[0].inputs[0].address, self._turns[0]
+        places = [i % len(self._changing) for i in range(count)]
         return [
-            (self._work.negation(self.problem, row, first + row * length * self._size, length),)
-            for row in rows
+            (
+                self._work.negation(
+                    self.problem,
+                    self._changing[place],
+                    first + self._changing[place] * self._size,
+                    len(content[place]),
+                ),
+            )
+            for place in places
         ]
 
 

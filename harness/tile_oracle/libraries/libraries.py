@@ -43,7 +43,7 @@ _ALL = (
     Library(
         "cublaslt",
         "cuBLASLt",
-        ("gemm", "scaled_gemm"),
+        ("gemm", "scaled_gemm", "fused_gemm"),
         ("sm_90",),
         ("libcublasLt.so.13", "libcublasLt.so.12"),
         ("nvidia/cu13/lib", "nvidia/cublas/lib", "torch/lib"),
@@ -52,7 +52,7 @@ _ALL = (
     Library(
         "hipblaslt",
         "hipBLASLt",
-        ("gemm", "scaled_gemm"),
+        ("gemm", "scaled_gemm", "fused_gemm"),
         AMD_ARCHS,
         ("libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"),
         ("torch/lib",),

@@ -19,6 +19,11 @@ TYPES: Mapping[str, int] = {"bf16": 14, "fp16": 2, "fp32": R_32F, "fp8": 28, "fp
 _SCALE_MODES: Mapping[str, tuple[int, int]] = {"tensor": (0, 0), "row": (3, 3), "block": (5, 4)}
 """...MatmulMatrixScale_t of the library's operands: of B and A."""
 _BLOCK, _BLOCKS_OF_ROW = 128, 4
+_EPILOGUES: Mapping[str, tuple[int, float]] = {
+    **{"none": (1, 0.0), "residual": (1, 1.0), "bias": (4, 0.0), "bias_residual": (4, 1.0)},
+    **{"gelu_tanh": (32, 0.0), "bias_gelu_tanh": (36, 0.0)},
+}
+"""Epilogue -> ...Epilogue_t, whose GELU is the form with tanh, and the factor of C, which D is."""
 _SOME_ADDRESS = 256
 """A heuristic is asked before there are scales."""
 
@@ -29,6 +34,7 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = {
     "MatmulDescSetAttribute": (_V, _I, _V, _S),
     "MatmulDescDestroy": (_V,),
     "MatrixLayoutCreate": (_V, _I, c_uint64, c_uint64, c_int64),
+    "MatrixLayoutSetAttribute": (_V, _I, _V, _S),
     "MatrixLayoutDestroy": (_V,),
     "MatmulPreferenceCreate": (_V,),
     "MatmulPreferenceSetAttribute": (_V, _I, _V, _S),
@@ -53,6 +59,11 @@ class Interface:
     """Those of the addresses of its operands' scales."""
     scale_modes: tuple[int, int]
     """Those of what has a scale of its own."""
+    batch: tuple[int, int]
+    """The attributes of a matrix that say how many lie one after the other, and how far apart."""
+    epilogue: int
+    bias: tuple[int, int | None]
+    """Those of a product for the bias: its address, and the distance of those of a batch, if there is one."""
     not_supported: int
     statuses: Mapping[int, str]
     result: type[ctypes.Structure]
@@ -128,18 +139,48 @@ class Product:
         for attribute, layout in zip(interface.desc_trans, (layouts[1], layouts[0]), strict=True):
             value = c_int32(interface.transpose if layout == "c" else interface.keep)
             library.attribute("MatmulDesc", self._desc, attribute, value)
-        (first, second, *scales), out = problem.operand_shapes[:-1], problem.operand_shapes[-1]
+        (first, second, *_), out = problem.operand_shapes[:-1], problem.operand_shapes[-1]
         of_a, of_b = (TYPES[one] for one in problem.operand_dtypes)
         result = TYPES[problem.result_dtype]
         self.types = (of_b, of_a, result, result)
-        self._scales = interface.scales if scales else ()
-        if scales:
+        self._scales = interface.scales if "scale" in row else ()
+        if "scale" in row:
             self._demand_scales(row["scale"], row["K"])
-        # In memory order a matrix of R rows is a column-major matrix of R columns.
+        self._has_bias, self._beta = False, 0.0
+        if "epilogue" in row:
+            self._demand_epilogue(row["epilogue"], row["batch"], row["N"])
         self._layouts = [
-            library.made("MatrixLayoutCreate", kind, inner, outer, inner)
-            for kind, (outer, inner) in ((of_b, second), (of_a, first), (result, out))
+            self._layout(kind, shape) for kind, shape in ((of_b, second), (of_a, first), (result, out))
         ]
+
+    def _layout(self, kind: int, shape: tuple[int, ...]) -> c_void_p:
+        """In memory order a matrix of R rows is a column-major matrix of R columns."""
+        *batch, outer, inner = shape
+        layout = self._library.made("MatrixLayoutCreate", kind, inner, outer, inner)
+        if batch != [] and batch != [1]:
+            for number, value in zip(
+                self._library.interface.batch, (c_int32(*batch), c_int64(outer * inner)), strict=True
+            ):
+                self._library.attribute("MatrixLayout", layout, number, value)
+        return layout
+
+    def _demand_epilogue(self, epilogue: str, batch: int, width: int) -> None:
+        """Says what follows the product. Raises Unlaunchable where the library has no such."""
+        library, interface = self._library, self._library.interface
+        if epilogue not in _EPILOGUES:
+            raise Unlaunchable(
+                f"epilogue: the library has none of {epilogue}, it has {', '.join(sorted(_EPILOGUES))}"
+            )
+        number, self._beta = _EPILOGUES[epilogue]
+        library.attribute("MatmulDesc", self._desc, interface.epilogue, c_int32(number))
+        self._has_bias = epilogue.startswith("bias")
+        if self._has_bias:
+            address, stride = interface.bias
+            library.attribute("MatmulDesc", self._desc, address, c_void_p(_SOME_ADDRESS))
+            if batch > 1 and stride is None:
+                raise Unlaunchable("epilogue: the library has no bias for each product of a batch")
+            if batch > 1:
+                library.attribute("MatmulDesc", self._desc, stride, c_int64(width))
 
     def _demand_scales(self, scale: str, depth: int) -> None:
         """Says what has a scale of its own. Raises Unlaunchable where the library's version has no such."""
@@ -195,15 +236,20 @@ class Product:
     def starting(self, algorithm: Any, workspace_bytes: int) -> Prepare:
         """What starts a run. algorithm: ...MatmulAlgo_t."""
         first, second, out = self._layouts
-        one, zero = c_float(1.0), c_float(0.0)
+        one, beta = c_float(1.0), c_float(self._beta)
 
         def prepare(*addresses: int) -> Callable[[int], None]:
-            a, b, *scales, c, workspace = addresses
-            product = (self._desc, byref(one), b, first, a, second, byref(zero), c, out, c, out)
+            a, b, *more, c, workspace = addresses
+            added = more.pop() if self._beta else c
+            product = (self._desc, byref(one), b, first, a, second, byref(beta), added, out, c, out)
             chosen = (byref(algorithm), workspace or None, workspace_bytes)
 
             def start(stream: int) -> None:
-                self._put_scales(scales)
+                if self._has_bias:
+                    address, _ = self._library.interface.bias
+                    self._library.attribute("MatmulDesc", self._desc, address, c_void_p(more[0]))
+                else:
+                    self._put_scales(more)
                 self._library.call("Matmul", self._library.handle, *product, *chosen, stream)
 
             return start
