@@ -186,9 +186,11 @@ def finish_parts(
     after=[
         launch(
             finish_parts,
-            arguments=lambda p: p.usual_arguments()
-            | {"parts_ptr": p.workspace("fp32"), "of_product": p.M * p.N}
-            | {"values": p.batch * p.M * p.N, "SUM_BLOCK": SUM_BLOCK},
+            arguments=lambda p: (
+                p.usual_arguments()
+                | {"parts_ptr": p.workspace("fp32"), "of_product": p.M * p.N}
+                | {"values": p.batch * p.M * p.N, "SUM_BLOCK": SUM_BLOCK}
+            ),
             grid=lambda meta: (cdiv(meta["values"], SUM_BLOCK),),
         )
     ],
@@ -225,7 +227,7 @@ def fused_tma(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
     RESIDENT: tl.constexpr,
 ):  # fmt: skip
-    """At most RESIDENT programs a compute unit. The matrices of an operand are one, of `batch` times the rows."""
+    """At most RESIDENT programs a compute unit. All matrices of an operand are one with as many more rows."""
     if A_BY_ROW:
         a = tensor(a_ptr, batch * M, K, True, BLOCK_M, BLOCK_K)
     else:

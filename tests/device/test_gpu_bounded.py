@@ -23,6 +23,7 @@ from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import Launch, LibraryLaunch
 from tile_oracle.operations.attention import on_device
 from tile_oracle.operations.attention.problem import AttentionProblem
+from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
 from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
 from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
 from tile_oracle.operations.softmax.problem import SoftmaxProblem
@@ -127,6 +128,16 @@ def experts_without_weights(operands: list[Array]) -> Array:
     return experts([*operands[:3], np.ones_like(operands[3])])
 
 
+def product_of_columns(operands: list[Array]) -> Array:
+    a, b, d = operands
+    return np.swapaxes(a, 1, 2) @ b + d
+
+
+def first_product(operands: list[Array]) -> Array:
+    a, b, d = operands
+    return np.swapaxes(a, 1, 2) @ b[:1] + d
+
+
 def neighbour(operands: list[Array]) -> Array:
     return np.roll(softmax(operands), 1, axis=0)
 
@@ -162,6 +173,8 @@ def device(emulated: EmulatedGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (AttentionProblem("fp16", 1, 2, 2, 70, 33, 128), "attention"),
         (EXPERTS, "experts"),
         (EXPERTS, "experts_256"),
+        (FusedGemmProblem("bf16", "crr", "residual", 30, 40, 50, 3), "product_of_columns"),
+        (FusedGemmProblem("fp16", "crr", "residual", 300, 20, 7), "product_of_columns"),
     ],
     ids=lambda value: getattr(value, "id", value),
 )
@@ -187,6 +200,11 @@ def test_a_right_kernel_is_checked_and_timed(device: GpuDevice, problem: Problem
             "another_head",
             r"at \(0, 0, 0, 0\) got \S+, right is",
         ),
+        (
+            FusedGemmProblem("bf16", "crr", "residual", 30, 40, 50, 3),
+            "first_product",
+            r"at \(1, 0, 0\) got \S+, right is",
+        ),
     ],
     ids=lambda value: getattr(value, "id", None),
 )
@@ -197,14 +215,22 @@ def test_a_wrong_kernel_is_found(device: GpuDevice, problem: Problem, kernel: st
     assert re.search(said, checked.detail), checked.detail
 
 
+@pytest.mark.parametrize(
+    ("problem", "kernel"),
+    [
+        (SoftmaxProblem("bf16", 300, 70), softmax),
+        (FusedGemmProblem("bf16", "crr", "residual", 30, 40, 50, 3), product_of_columns),
+    ],
+    ids=["by rows", "by columns"],
+)
 def test_an_earlier_result_is_wrong_when_it_was_timed(
-    device: GpuDevice, monkeypatch: pytest.MonkeyPatch
+    device: GpuDevice, monkeypatch: pytest.MonkeyPatch, problem: Problem, kernel: Compute
 ) -> None:
-    device.load(SoftmaxProblem("bf16", 300, 70), 3)
+    device.load(problem, 3)
     results: list[Array] = []
 
     def first_result(operands: list[Array]) -> Array:
-        results.append(softmax(operands))
+        results.append(kernel(operands))
         return results[0]
 
     monkeypatch.setitem(globals(), "first_result", first_result)
@@ -231,8 +257,13 @@ def test_operands_repeat_on_the_device(device: GpuDevice, monkeypatch: pytest.Mo
     assert not device.inputs_changed()
 
 
-def test_a_changed_operand_is_noticed(device: GpuDevice) -> None:
-    device.load(RmsNormProblem("bf16", 20, 40), 3)
+@pytest.mark.parametrize(
+    "problem",
+    [RmsNormProblem("bf16", 20, 40), FusedGemmProblem("bf16", "crr", "bias", 20, 40, 9)],
+    ids=["by rows", "by columns"],
+)
+def test_a_changed_operand_is_noticed(device: GpuDevice, problem: Problem) -> None:
+    device.load(problem, 3)
     for checked in device._require().sets:
         for operand in checked.inputs:
             before = ctypes.string_at(operand.address, 2)

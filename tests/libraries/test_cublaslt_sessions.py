@@ -132,7 +132,7 @@ def test_scales_come_to_their_operands(machine: Machine) -> None:
 
 @pytest.mark.slow
 def test_batches_and_epilogues_are_the_operations(machine: Machine) -> None:
-    """On the emulated GPU, whose checks of operands that lie by rows and by columns are those of a real one."""
+    """Checked as on a GPU, with operands that lie by rows and by columns."""
     lacking = "fused_gemm-bf16-rcr-silu_mul-m3-n4-k16"
     machine.problems(*FUSED, lacking)
     finished = machine.run("--library-algorithms=3")

@@ -8,6 +8,7 @@ import numpy as np
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.operations.attention.problem import AttentionProblem
+from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
 from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
@@ -67,6 +68,12 @@ def _experts(kind: Kind, random: np.random.Generator) -> Problem:
     )  # fmt: skip
 
 
+def _fused(kind: Kind, random: np.random.Generator) -> Problem:
+    m, n, k, batch = (int(2 ** random.uniform(0, most)) for most in (14, 14, 14, 6))
+    layout, epilogue = (str(kind.words[one]) for one in ("layout", "epilogue"))
+    return FusedGemmProblem(kind.dtype, layout, epilogue, m, n, k, batch)
+
+
 def _attention(kind: Kind, random: np.random.Generator) -> Problem:
     keys = int(2 ** random.uniform(0, 14))
     heads = int(random.choice([1, 2, 4, 8]))
@@ -82,4 +89,5 @@ _MAKERS = {
     AttentionProblem.op: _attention,
     ScaledGemmProblem.op: _scaled,
     FusedMoeProblem.op: _experts,
+    FusedGemmProblem.op: _fused,
 }

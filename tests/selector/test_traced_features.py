@@ -43,13 +43,19 @@ GEMM_KINDS = [
     Kind.of("gemm", dtype=dtype, layout=layout) for dtype, layout in (("bf16", "rcr"), ("fp8", "crr"))
 ]
 FORWARD = CONV_KINDS[0]
-POOLS = [one for op in ("scaled_gemm", "fused_moe") if (one := operation_named(op).for_models.pool)]
+POOLS = [
+    one for op in ("scaled_gemm", "fused_gemm", "fused_moe") if (one := operation_named(op).for_models.pool)
+]
 ALL_SCHEMAS = [*SCHEMAS.values(), ATTENTION_POOL, *POOLS, GROUPED_CONV_TERMS]
 NAMED_KINDS = {
     "gemm_universal": [Kind.of("gemm", dtype="bf16", layout=layout) for layout in ("rcr", "crr")],
     "attention": [Kind.of("attention", dtype="bf16", head_dim=64, causal=causal) for causal in (0, 1)],
     "scaled_gemm": [Kind.of("scaled_gemm", dtype="fp8_e4m3", scale=scale) for scale in ("row", "block")],
     "fused_moe": [Kind.of("fused_moe", dtype="bf16", product=product) for product in ("gate_up", "down")],
+    "fused_gemm": [
+        Kind.of("fused_gemm", dtype="bf16", layout=layout, epilogue=epilogue)
+        for layout, epilogue in (("rcr", "silu_mul"), ("crr", "bias_gelu"))
+    ],
     "grouped_conv": CONV_KINDS[:2],
 }
 """Kinds of problems whose kernels are ranked by name."""

@@ -20,6 +20,7 @@ from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.operation import Kind
 from tile_oracle.operations.attention.problem import AttentionProblem
+from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
 from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
@@ -121,7 +122,7 @@ def wrong_in_the_interpreter(told: list[Case], build_dir: Path) -> list[str]:
 
 
 def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
-    assert len(hopper.kinds) == 8 + 3 * 2 * 2 + 2 * 3 + 2 * 3 * 2 + 2 * 3
+    assert len(hopper.kinds) == 8 + 3 * 2 * 2 + 2 * 3 + 2 * 3 * 2 + 2 * 3 + 2 * 4 * 9
     for layout in GEMM_LAYOUTS:
         pool = hopper.pool(Kind.of("gemm", dtype="bf16", layout=layout))
         assert {kernel.function for kernel in pool if isinstance(kernel, NamedKernel)} == {
@@ -347,6 +348,27 @@ def test_products_of_other_operations_are_right(hopper: TritonSource, tmp_path: 
     assert not wrong_in_the_interpreter(told, tmp_path)
 
 
+FUSED = (
+    FusedGemmProblem("bf16", "rcr", "silu_mul", 33, 72, 104),
+    FusedGemmProblem("fp16", "rrr", "bias_gelu", 70, 48, 96, 2),
+    FusedGemmProblem("bf16", "crr", "gelu_tanh_mul", 64, 72, 128, 2),
+    FusedGemmProblem("bf16", "ccr", "bias_residual", 17, 9, 600, 2),
+    FusedGemmProblem("fp16", "ccr", "bias_gelu_tanh", 128, 136, 1024, 2),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["fused_tiles", "fused_split_k", "fused_tma"])
+def test_batches_and_epilogues_are_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
+    told: list[Case] = []
+    for problem in FUSED:
+        pool = (one for one in hopper.pool(problem.kind) if isinstance(one, NamedKernel))
+        found = cases(hopper, (one for one in pool if one.function == function and small(one)), [problem])
+        told += [(kernel, problem) for kernel in smallest_of_each_way([kernel for kernel, _ in found])]
+    assert len(told) >= 3
+    assert not wrong_in_the_interpreter(told, tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
 def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch: str) -> None:
@@ -365,7 +387,8 @@ def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch:
     ]
     scaled = source.pool(Kind.of("scaled_gemm", dtype="fp8_e5m2", scale="block"))
     experts = source.pool(Kind.of("fused_moe", dtype="bf16", product="down"))
-    pool = (*products, *conv, *rows, *heads, *scaled, *experts)
+    fused = source.pool(Kind.of("fused_gemm", dtype="bf16", layout="rcr", epilogue="bias_gelu"))
+    pool = (*products, *conv, *rows, *heads, *scaled, *experts, *fused)
     of_function = {
         kernel.function: kernel for kernel in pool if isinstance(kernel, NamedKernel) and small(kernel)
     }

@@ -82,8 +82,7 @@ def rows_by_columns(problem: Any) -> bool:
 
 
 def transposed(problem: Any, rows: Array) -> Array:
-    """Rows of the first operand, in whole matrices, in the order in which they lie; shape (..., depth, rows).
-    """
+    """Whole matrices of rows of the first operand in the order in which they lie: (..., depth, rows)."""
     shape = problem.operand_shapes[0]
     matrices = rows.reshape(*shape[:-2], shape[-1], shape[-2])
     return np.ascontiguousarray(matrices.swapaxes(-1, -2))

@@ -62,8 +62,9 @@ def operation_names() -> tuple[str, ...]:
 
 
 def operation_of_columns(columns: Collection[str]) -> Operation:
-    """The operation of a table without a column `op`, the one of which it has most marks."""
-    found = max(operations(), key=lambda one: len(set(one.marks) & set(columns)))
+    """The operation of a table without a column `op`: of those of which it has most marks, the one with the
+    fewest."""
+    found = max(operations(), key=lambda one: (len(set(one.marks) & set(columns)), -len(one.marks)))
     return found if set(found.marks) & set(columns) else _own(DEFAULT_OPERATION)
 
 

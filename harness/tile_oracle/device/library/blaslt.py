@@ -177,9 +177,9 @@ class Product:
         if self._has_bias:
             address, stride = interface.bias
             library.attribute("MatmulDesc", self._desc, address, c_void_p(_SOME_ADDRESS))
-            if batch > 1 and stride is None:
-                raise Unlaunchable("epilogue: the library has no bias for each product of a batch")
             if batch > 1:
+                if stride is None:
+                    raise Unlaunchable("epilogue: the library has no bias for each product of a batch")
                 library.attribute("MatmulDesc", self._desc, stride, c_int64(width))
 
     def _demand_scales(self, scale: str, depth: int) -> None:

@@ -30,14 +30,16 @@ static inline float gelu_tanh(float x) {
 /* erf by formula 7.1.26 of Abramowitz and Stegun, whose error is at most 1.5e-7 */
 static inline float gelu(float x) {
   float size = (x < 0 ? -x : x) * 0.70710678f, t = 1.0f / (1.0f + 0.3275911f * size);
-  float p = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+  float p = 1.421413741f + t * (-1.453152027f + t * 1.061405429f);
+  p = t * (0.254829592f + t * (-0.284496736f + t * p));
   float tail = p * exp_of(-size * size);
   return 0.5f * x * (x < 0 ? tail : 2.0f - tail);
 }
 
 VISIBLE int32_t to_launch(const Args *p) {
   int64_t M = p->M, N = p->N, K = p->K;
-  int64_t of_row = A_BY_ROW ? K : 1, of_a = A_BY_ROW ? 1 : M, of_b = B_BY_ROW ? N : 1, of_column = B_BY_ROW ? 1 : K;
+  int64_t of_row = A_BY_ROW ? K : 1, of_a = A_BY_ROW ? 1 : M;
+  int64_t of_b = B_BY_ROW ? N : 1, of_column = B_BY_ROW ? 1 : K;
   for (int64_t i = 0; i < p->batch; ++i)
     for (int64_t left = 0; left < N; left += COLUMNS)
       for (int64_t m = 0; m < M; ++m) {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 LAST = ("mul", "residual")
 """What is done with the matrix D after the activation: multiplied, added."""
@@ -29,13 +28,11 @@ def _read(name: str) -> Epilogue:
     return Epilogue("bias" in words, activation, words[-1] if words[-1] in LAST else "")
 
 
-EPILOGUES: Mapping[str, Epilogue] = MappingProxyType(
-    {
-        name: _read(name)
-        for name in (
-            *("none", "bias", "gelu_tanh", "bias_gelu", "bias_gelu_tanh"),
-            *("silu_mul", "gelu_tanh_mul", "residual", "bias_residual"),
-        )
-    }
-)
+EPILOGUES: Mapping[str, Epilogue] = {
+    name: _read(name)
+    for name in (
+        *("none", "bias", "gelu_tanh", "bias_gelu", "bias_gelu_tanh"),
+        *("silu_mul", "gelu_tanh_mul", "residual", "bias_residual"),
+    )
+}
 """Name -> its parts."""

@@ -52,7 +52,9 @@ _PROBLEM = (
     Feature(
         "bytes_total",
         lambda t: (
-            2 * t.batch * ((t.M + t.N) * t.K + t.M * t.N * (1 + t.with_mul + t.with_residual) + t.N * t.with_bias)
+            2
+            * t.batch
+            * ((t.M + t.N) * t.K + t.M * t.N * (1 + t.with_mul + t.with_residual) + t.N * t.with_bias)
         ),
         "bytes of operands and result",
     ),

@@ -73,9 +73,7 @@ class FusedGemmInWorker:
         """Operands and results for the target cpu."""
         return BoundedCpuData(problem, seed, self)
 
-    def gpu_data(
-        self, driver: Driver, work: DeviceWork, problem: FusedGemmProblem, seed: int
-    ) -> BoundedData:
+    def gpu_data(self, driver: Driver, work: DeviceWork, problem: FusedGemmProblem, seed: int) -> BoundedData:
         """A problem's operands and results on a GPU."""
         return BoundedData(driver, work, problem, seed, self)
 
@@ -89,9 +87,7 @@ class FusedGemmInWorker:
         both = round(np.log2(a * b * np.sqrt(problem.K) / 6))
         return both // 2, both - both // 2
 
-    def first(
-        self, problem: FusedGemmProblem, random: np.random.Generator, rows: int, *, far: bool
-    ) -> Array:
+    def first(self, problem: FusedGemmProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
         """Rows of A: uniform integers; far: a row's have one sign and are large, and the depths repeat."""
         shape, half = (rows, problem.K), problem.K // 2
         if not far:
@@ -120,14 +116,10 @@ class FusedGemmInWorker:
         most, power = _FAR_ADDED if far else _ADDED
         for one in added:
             count = batches if len(one) == 2 else rows or min(height, (_MOST_VALUES // p.N) | 1)
-            made.append(
-                Repeated(_stored(_integers(random, -most, most, (count, p.N)), -power, p.dtype), one)
-            )
+            made.append(Repeated(_stored(_integers(random, -most, most, (count, p.N)), -power, p.dtype), one))
         return made
 
-    def _far_columns(
-        self, problem: FusedGemmProblem, random: np.random.Generator, batches: int
-    ) -> Repeated:
+    def _far_columns(self, problem: FusedGemmProblem, random: np.random.Generator, batches: int) -> Repeated:
         """B with the columns of the first `batches` products, in the memory order of the layout."""
         p, half, shape = problem, problem.K // 2, problem.operand_shapes[1]
         count = min(batches * p.N, (_MOST_VALUES // p.K) | 1)

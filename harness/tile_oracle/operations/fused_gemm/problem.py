@@ -23,8 +23,8 @@ _ID = re.compile(f"fused_gemm-([a-z0-9]+)-([rc]{{3}})-([a-z_]+)-m{_N}-n{_N}-k{_N
 class FusedGemmProblem(FlatProblem):
     """`batch` products of one shape. Raises ProblemError for values out of range.
 
-    Matrices of a batch lie one after the other, in the memory orders of `layout`, as those of a GEMM. The bias
-    is a row of N values for each product of the batch, D lies as C. Sums and epilogue are in fp32; C is
+    Matrices of a batch lie one after the other, in the memory orders of `layout`, as those of a GEMM. The
+    bias is a row of N values for each product of the batch, D lies as C. Sums and epilogue are in fp32; C is
     rounded once.
     """
 
@@ -50,9 +50,7 @@ class FusedGemmProblem(FlatProblem):
     def id(self) -> str:
         """`fused_gemm-bf16-rcr-none-m128-n128-k64-b32`; without -b for one product."""
         batch = f"-b{self.batch}" if self.batch != 1 else ""
-        return (
-            f"{self.op}-{self.dtype}-{self.layout}-{self.epilogue}-m{self.M}-n{self.N}-k{self.K}{batch}"
-        )
+        return f"{self.op}-{self.dtype}-{self.layout}-{self.epilogue}-m{self.M}-n{self.N}-k{self.K}{batch}"
 
     @classmethod
     def from_id(cls, text: str) -> Self:
