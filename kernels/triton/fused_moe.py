@@ -129,6 +129,11 @@ def configurations(p: FusedMoeView, of_hopper, of_hopper_swapped, of_cdna):
     return [dict(zip(NAMES, values, strict=False)) | more for group, more in groups for values in group]
 
 
+def operands(p: FusedMoeView):
+    """The usual arguments; weights are read from a tile's 64-bit base on, by 32-bit offsets."""
+    return p.usual_arguments() | {"b_ptr": p.b_of_expert}
+
+
 def near(p: FusedMoeView, meta):
     """Offsets within a tile are 32-bit."""
     yield (p.K * meta["BLOCK_N"] < 2**30, "a tile spans more than 2^30 elements")
@@ -156,6 +161,7 @@ def tiles_of(meta):
 @fused_moe(
     grid=lambda meta: (tiles_of(meta),),
     configs=lambda p: configurations(p, HOPPER, HOPPER_SWAPPED, CDNA),
+    arguments=operands,
     constraints=near,
     general=small,
     archs=("sm_90", "gfx950"),
@@ -179,7 +185,7 @@ def experts(
 @fused_moe(
     grid=lambda meta: (minimum(tiles_of(meta), meta["UNITS"] * meta["RESIDENT"]),),
     configs=lambda p: configurations(p, PERSISTENT, PERSISTENT_SWAPPED, CDNA_PERSISTENT),
-    arguments=lambda p: p.usual_arguments() | {"UNITS": p.compute_units},
+    arguments=lambda p: operands(p) | {"UNITS": p.compute_units},
     constraints=near,
     general=False,
     archs=("sm_90", "gfx950"),

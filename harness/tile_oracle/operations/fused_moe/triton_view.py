@@ -51,6 +51,12 @@ class FusedMoeView(ProblemView):
         return sizes | dict(zip(cls.numbers[5:], places, strict=True))
 
     @property
+    def b_of_expert(self) -> Pointer:
+        """b, for kernels that add a 64-bit number to it, the same for all lanes, and offsets within one
+        expert: Triton may use 32-bit offsets from there where one expert's weights allow it."""
+        return Pointer(SECOND, self.dtype, self.N * self.K)
+
+    @property
     def rows_of_block(self) -> int:
         """The configuration's BLOCK_M or BLOCK_SIZE_M. Raises ExpressionError without one."""
         found = next((self.configuration[name] for name in _ROWS if name in self.configuration), None)
