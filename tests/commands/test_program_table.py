@@ -58,7 +58,7 @@ def test_a_lookup_table_of_inductor_comes_back(tmp_path: Path, capsys: pytest.Ca
     key = "((torch.float16, [128, 4096], [4096, 1]), (torch.float16, [4096, 4096], [1, 4096]))+mm"
     assert table.keys() == {*other, key}
     (choice,) = table[key]
-    assert choice["template_id"] in ("triton::mm", "aten::mm")
+    assert choice == {"template_id": "aten::mm"}
     picker = picker_of_file(file, "gfx950")
     assert picker is not None
     problem = problem_from_id("gemm-fp16-rcr-m128-n4096-k4096")
@@ -69,6 +69,17 @@ def test_a_lookup_table_of_inductor_comes_back(tmp_path: Path, capsys: pytest.Ca
     found = json.loads(capsys.readouterr().out)
     assert found["headlines_percent"]["mean"]["value"] == 100
     assert found["targets"] == [], "a picker orders kernels, and predicts nothing"
+
+
+def test_an_entry_of_inductors_triton_is_what_torch_compiles(tmp_path: Path) -> None:
+    log, records, file = tmp_path / "some.log", tmp_path / "some.parquet", tmp_path / "lut.json"
+    lines = (FILES / "inductor.log").read_text().splitlines(keepends=True)
+    log.write_text("".join(line for line in lines if not line.startswith("  mm ")))
+    write_records(import_file(log, "sm_90").records, records)
+    assert main(["tune", "--from-records", str(records), "-o", str(file), "--format", "inductor"]) == 0
+    ((choice,),) = json.loads(file.read_text()).values()
+    assert (choice["template_id"], choice["BLOCK_K"], choice["EVEN_K"]) == ("triton::mm", 128, True)
+    assert "ALLOW_TF32" not in choice, "torch 2.11 sets it itself: twice, it ends the compilation"
 
 
 def test_records_without_a_kernel_that_the_program_has_are_one_line(

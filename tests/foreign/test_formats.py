@@ -50,7 +50,7 @@ def test_the_page_is_fresh() -> None:
         ]),
         ("inductor.log", [
             "gemm_fp16_rcr_inductor.mm",
-            "gemm_fp16_rcr_inductor.triton_mm.ACC_TYPE=tl_float32.ALLOW_TF32=False.BLOCK_K=128.BLOCK_M=64."
+            "gemm_fp16_rcr_inductor.triton_mm.ACC_TYPE=tl_float32.BLOCK_K=128.BLOCK_M=64."
             "BLOCK_N=64.EVEN_K=True.GROUP_M=8.num_stages=5.num_warps=4",
         ]),
         ("gfx95064.HIP.fdb.txt", [

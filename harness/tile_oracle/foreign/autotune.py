@@ -43,7 +43,9 @@ _NO_LAYOUT = "the file does not state the layout: give it (--layout rcr, or FILE
 _NOT_A_WORD = re.compile(r"[^A-Za-z0-9_]")
 _OPERAND = re.compile(r"\((torch\.\w+), \[([\d, ]*)\], (\[[\d, ]*\])\)")
 _TORCH = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8_e4m3fn"}
-_OF_TEMPLATE = ("template_id", "template_hash")
+_NO_CHOICE = ("template_id", "template_hash", "ALLOW_TF32")
+"""Beside what a kernel of Inductor is made by. torch 2.11 sets ALLOW_TF32 itself: an entry that has
+it, too, ends the compilation."""
 _LAYOUT = re.compile(r"[RCrc]{3}")
 _WORDS, _NUMBERS = re.compile(r"'([^']*)'"), re.compile(r"(?<![\w'.])\d+(?![\w'.])")
 
@@ -96,10 +98,9 @@ def lookup_entries(listed: ListFile) -> Iterator[Entry]:
         layout = _layout(shapes, [json.loads(strides) for _, _, strides in operands])
         dtypes = [dtype for dtype, _, _ in operands]
         for place, choice in enumerate(choices):
-            values = {name: value for name, value in choice.items() if name not in _OF_TEMPLATE}
             function = choice["template_id"].replace("aten::", "").replace("::", "_")
             text = f"{key}: {json.dumps(choice)}"[:300]
-            one = _product(key.rpartition("+")[2], shapes, layout, dtypes, (function, values), math.nan, text)
+            one = _product(key.rpartition("+")[2], shapes, layout, dtypes, (function, choice), math.nan, text)
             yield replace(one, rank=place, gfx=key.partition("((")[0].rstrip("+"))
 
 
@@ -203,7 +204,8 @@ def _product(
     if layout == "?":
         return Entry(why="a matrix is not dense in memory", text=text)
     more = ("a bias",) if op == "addmm" else ()
-    return _gemm(layout, (m, n, k), dtypes, ("inductor", *kernel), time_ms, more, text=text)
+    values = {name: value for name, value in kernel[1].items() if name not in _NO_CHOICE}
+    return _gemm(layout, (m, n, k), dtypes, ("inductor", kernel[0], values), time_ms, more, text=text)
 
 
 def _layout(shapes: Sequence[str], strides: Sequence[Sequence[int]]) -> str:
