@@ -35,6 +35,14 @@ class Graph:
     blocks: tuple[Block, ...]
     lost: tuple[int, ...]
 
+    def predecessors(self) -> list[list[int]]:
+        """Return the numbers of the blocks before each block."""
+        before: list[list[int]] = [[] for _ in self.blocks]
+        for block in self.blocks:
+            for following in block.successors:
+                before[following].append(block.number)
+        return before
+
 
 def control_flow(function: Function, code: Sequence[Instruction]) -> Graph:
     """Builds the control-flow graph; the first block is the entry."""

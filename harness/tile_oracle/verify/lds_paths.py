@@ -454,10 +454,7 @@ class _Paths:
         the indices of the instructions that compute such registers."""
         blocks = self._graph.blocks
         wanted: list[dict[int, int]] = [{} for _ in blocks]
-        before: list[list[int]] = [[] for _ in blocks]
-        for block in blocks:
-            for following in block.successors:
-                before[following].append(block.number)
+        before = self._graph.predecessors()
         executed: set[int] = set()
         waiting = list(range(len(blocks)))
         queued = set(waiting)
@@ -489,10 +486,7 @@ class _Paths:
         """The mask of the registers at each block's beginning that a branch compares, also shifted."""
         blocks = self._graph.blocks
         compared, waiting = [0] * len(blocks), list(range(len(blocks)))
-        before: list[list[int]] = [[] for _ in blocks]
-        for block in blocks:
-            for following in block.successors:
-                before[following].append(block.number)
+        before = self._graph.predecessors()
         while waiting:
             block = blocks[waiting.pop()]
             live = functools.reduce(operator.or_, (compared[one] for one in block.successors), 0)

@@ -41,9 +41,9 @@ def check_counters(state: Counters, one: Instruction) -> Iterator[Defect]:
     """The rules on vmcnt, lgkmcnt, and writes to LDS at barriers."""
     touched = one.reads | one.writes | one.loads
     if touched & state.vm_loads:
-        yield from _uncovered_vm(state, one, touched)
+        yield from _uncovered(state, one, touched, vm=True)
     if touched & state.lgkm_loads:
-        yield from _uncovered_lgkm(state, one, touched)
+        yield from _uncovered(state, one, touched, vm=False)
     if one.barrier:
         for cause in state.lgkm:
             if state.code[cause].lds_write:
@@ -60,33 +60,25 @@ def check_return(state: Counters, one: Instruction) -> Iterator[Defect]:
                 yield Defect(counter, f"returns before {counter}(0) was waited for", cause)
 
 
-def _uncovered_vm(state: Counters, one: Instruction, touched: int) -> Iterator[Defect]:
-    for cause, issued in state.vm.items():
+def _uncovered(state: Counters, one: Instruction, touched: int, *, vm: bool) -> Iterator[Defect]:
+    for cause, issued in (state.vm if vm else state.lgkm).items():
         before = state.code[cause]
         overlap = before.loads & touched
         if not overlap:
             continue
-        in_order = one.counts_vm and not one.counts_lgkm and not before.counts_lgkm
+        if vm:
+            in_order = one.counts_vm and not one.counts_lgkm and not before.counts_lgkm
+        else:
+            in_order = one.counts_lgkm == before.counts_lgkm == LDS
         if in_order and not before.loads & (one.reads | one.writes):
             continue  # Loads return in order of issue.
-        younger = state.vm_clock - issued
-        yield Defect("vmcnt", _not_covered(one, overlap, "vmcnt", younger), cause)
-
-
-def _uncovered_lgkm(state: Counters, one: Instruction, touched: int) -> Iterator[Defect]:
-    for cause, issued in state.lgkm.items():
-        before = state.code[cause]
-        overlap = before.loads & touched
-        if not overlap:
-            continue
-        in_order = one.counts_lgkm == before.counts_lgkm == LDS
-        if in_order and not before.loads & (one.reads | one.writes):
-            continue
-        mixed = before.counts_lgkm == SCALAR_LOAD or any(
-            state.code[other].counts_lgkm != LDS for other in state.lgkm
+        mixed = not vm and (
+            before.counts_lgkm == SCALAR_LOAD
+            or any(state.code[other].counts_lgkm != LDS for other in state.lgkm)
         )
-        younger = 0 if mixed else state.lgkm_clock - issued
-        yield Defect("lgkmcnt", _not_covered(one, overlap, "lgkmcnt", younger), cause)
+        younger = 0 if mixed else (state.vm_clock if vm else state.lgkm_clock) - issued
+        counter = "vmcnt" if vm else "lgkmcnt"
+        yield Defect(counter, _not_covered(one, overlap, counter, younger), cause)
 
 
 def _not_covered(one: Instruction, overlap: int, counter: str, younger: int) -> str:
