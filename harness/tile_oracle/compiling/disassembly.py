@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +15,7 @@ from tile_oracle.compiling.ck_tile.offload_bundle import code_objects
 from tile_oracle.compiling.code_object import read_code_object
 from tile_oracle.compiling.elf import AMDGPU, DAMAGED, DYNAMIC_SYMBOLS, SYMBOLS, Elf
 from tile_oracle.compiling.gpu_toolchain import rocm_folders
-from tile_oracle.compiling.toolchain import compiler_environment
+from tile_oracle.compiling.toolchain import ask_compiler
 from tile_oracle.errors import BuildError
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.user_file import read_bytes
@@ -26,7 +25,6 @@ from tile_oracle.verify.assembly import Assembly, parse_assembly
 _FAT_SECTION = ".hip_fatbin"
 _ASSEMBLY = (".s", ".S", ".asm", ".amdgcn")
 _IN_ROCM = ("llvm/bin/llvm-objdump", "lib/llvm/bin/llvm-objdump")
-_TIMEOUT_S = 120
 _MOST_BYTES = 1 << 30
 _DESCRIPTOR_BYTES = 64
 _HOW = "install LLVM 20 or newer, or ROCm, or give the compiler's assembly (-S; Triton's .amdgcn file)"
@@ -60,10 +58,7 @@ def read_assembly(path: Path) -> Assembly:
         return parse_assembly(data.decode("utf-8", "replace"))
     if struct.unpack_from("<H", data, 18)[0] == AMDGPU:
         return disassemble(path, data)
-    with tempfile.TemporaryDirectory() as folder:
-        inner = Path(folder) / (path.stem + ".hsaco")
-        inner.write_bytes(_embedded(path, data))
-        return disassemble(inner, inner.read_bytes())
+    return disassemble(path, _embedded(path, data))
 
 
 def _of_archive(path: Path) -> Assembly:
@@ -75,15 +70,10 @@ def _of_archive(path: Path) -> Assembly:
     if not archive.arch.startswith("gfx"):
         raise BuildError(f"{path} contains code for {archive.arch}, not for gfx9")
     images = dict.fromkeys(launch.image for variant in archive.variants for launch in variant.launches)
-    parts = []
-    with tempfile.TemporaryDirectory() as folder:
-        inner = Path(folder) / "launch.hsaco"
-        for image in images:
-            inner.write_bytes(image)
-            try:
-                parts.append(disassemble(inner, image))
-            except BuildError as error:
-                raise BuildError(f"{error}{_HOW_ARCHIVE.format(arch=archive.arch)}") from None
+    try:
+        parts = [disassemble(path, image) for image in images]
+    except BuildError as error:
+        raise BuildError(f"{error}{_HOW_ARCHIVE.format(arch=archive.arch)}") from None
     functions = tuple(function for part in parts for function in part.functions)
     return Assembly(functions, archive.arch, parts[0].compiler)
 
@@ -101,24 +91,15 @@ def _embedded(path: Path, data: bytes) -> bytes:
 
 
 def disassemble(path: Path, data: bytes) -> Assembly:
-    """Disassembles a code object; kernels get the settings of their descriptors. Raises BuildError."""
+    """Disassembles a code object of a file; kernels get the settings of their descriptors. Raises
+    BuildError."""
     code = read_code_object(data, str(path))
     arch = re.split(r"[:+-]", code.arch)[0]
     program = find_disassembler(arch)
-    try:
-        done = subprocess.run(
-            [str(program), "-d", f"--mcpu={arch}", str(path)],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            env=compiler_environment(),
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise BuildError(f"{program} cannot disassemble {path}: {error}") from None
-    if done.returncode:
-        raise BuildError(f"{program} cannot disassemble {path}: {done.stderr.strip()[:200]}")
-    assembly = parse_assembly(done.stdout)
+    with tempfile.NamedTemporaryFile(suffix=".hsaco") as file:
+        file.write(data)
+        file.flush()
+        assembly = parse_assembly(ask_compiler(str(program), "-d", f"--mcpu={arch}", file.name))
     try:
         settings = dict(_descriptors(data))
     except DAMAGED:
@@ -135,10 +116,8 @@ def find_disassembler(arch: str) -> Path:
     tried: list[str] = []
     for program in _candidates():
         try:
-            said = subprocess.run(
-                [str(program), "--version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-            ).stdout
-        except (OSError, subprocess.SubprocessError):
+            said = ask_compiler(str(program), "--version")
+        except BuildError:
             continue
         match = re.search(r"LLVM version (\d+)", said) or re.search(r"version (\d+)\.", said)
         # gfx950 needs LLVM 20. A build without the AMDGPU backend does not list amdgcn.
