@@ -31,11 +31,11 @@ class BuildResult:
     """ok or build_error (tile_oracle.record.schema.STATUSES)."""
     binary: Binary | None
     """Set if and only if the status is ok."""
-    log: str
+    log: str = ""
     """The compiler's output; the middle of a very long output is left out."""
-    seconds: float
+    seconds: float = 0.0
     """Wall time of the compiler processes; 0.0 when nothing was compiled."""
-    cached: bool
+    cached: bool = True
     """Whether the binary came from the cache or a prebuilt folder."""
     interrupted: bool = False
     """Whether the compiler was killed from outside on every attempt. The kernel itself may well compile."""

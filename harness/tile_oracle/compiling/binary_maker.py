@@ -78,10 +78,10 @@ class BinaryMaker:
         try:
             unit = self._equipment.source.unit(kernel)
         except KernelError as error:
-            return BuildResult(kernel, "build_error", None, str(error), 0.0, False)
+            return BuildResult(kernel, "build_error", None, str(error), cached=False)
         binary = self._equipment.find_prebuilt(kernel.name, unit)
         if binary is not None:
-            return BuildResult(kernel, "ok", binary, "", 0.0, cached=True)
+            return BuildResult(kernel, "ok", binary)
         if self._compiler is None:
             folder = self._equipment.prebuilt
             where = f" is not in {folder.folder} and" if folder is not None else ""
@@ -110,22 +110,12 @@ class BinaryMaker:
             return self._found(compiler, kernel, key, entry)
         failed = self.cache.log_since(key, began)
         if failed is not None:
-            return BuildResult(
-                kernel, "build_error", None, failed, 0.0, cached=True, failed_with=compiler.toolchain
-            )
+            return BuildResult(kernel, "build_error", None, failed, failed_with=compiler.toolchain)
         make = partial(compiler.make, kernel.name, unit, key, self._verifier.look)
         entry, ended = compiler.make_again_if_killed(make, run_fewer)
         if entry is None:
-            return BuildResult(
-                kernel,
-                "build_error",
-                None,
-                ended.log,
-                ended.seconds,
-                cached=False,
-                interrupted=ended.killed,
-                failed_with=compiler.toolchain,
-            )
+            facts = (ended.log, ended.seconds, False, ended.killed, compiler.toolchain)
+            return BuildResult(kernel, "build_error", None, *facts)
         binary = compiler.binary(key, entry)
         return self._judged(BuildResult(kernel, "ok", binary, ended.log, ended.seconds, cached=False))
 
@@ -183,7 +173,7 @@ class BinaryMaker:
     def _found(self, compiler: Compiler, kernel: Kernel, key: str, entry: CacheEntry) -> BuildResult:
         log = entry.facts.get("log")
         log = log if isinstance(log, str) else ""
-        return self._judged(BuildResult(kernel, "ok", compiler.binary(key, entry), log, 0.0, cached=True))
+        return self._judged(BuildResult(kernel, "ok", compiler.binary(key, entry), log))
 
     def _judged(self, result: BuildResult) -> BuildResult:
         return self._verifier.judged(result, self.assembly)

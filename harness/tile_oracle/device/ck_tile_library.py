@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 from ctypes import c_char_p, c_int32, c_int64, c_size_t, c_void_p
-from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.device.gpu_abi import EXTENTS, Unlaunchable
@@ -30,8 +29,8 @@ class CkProblem(ctypes.Structure):
     )
 
 
-class _Plan(ctypes.Structure):
-    """to_ck_plan_t."""
+class CkTilePlan(ctypes.Structure):
+    """to_ck_plan_t: how the library launches its kernel. zero_fills: it first fills the output with zeros."""
 
     _fields_ = (
         ("workspace_bytes", c_int64),
@@ -40,17 +39,6 @@ class _Plan(ctypes.Structure):
         ("lds_bytes", c_int32),
         ("zero_fills", c_int32),
     )
-
-
-@dataclass(frozen=True)
-class CkTilePlan:
-    """How the library launches its kernel. zero_fills: it first fills the output with zeros."""
-
-    workspace_bytes: int
-    grid: tuple[int, int, int]
-    threads: int
-    lds_bytes: int
-    zero_fills: bool
 
 
 class CkTileLibrary:
@@ -88,15 +76,12 @@ class CkTileLibrary:
         largest = max(_operand_bytes(problem))
         if largest > _MOST_OPERAND_BYTES:
             raise Unlaunchable(f"an operand of {largest:,} bytes exceeds CK Tile's 32-bit offsets")
-        plan, why = _Plan(), ctypes.create_string_buffer(_WHY_BYTES)
+        plan, why = CkTilePlan(), ctypes.create_string_buffer(_WHY_BYTES)
         argument = ck_problem(problem, 0, 0, 0, 0)
         if self._plan(ctypes.byref(argument), ctypes.byref(plan), why, _WHY_BYTES) != _OK:
             text = why.value.decode("utf-8", "replace")
             raise Unlaunchable(" ".join(text.split()) or "CK Tile refuses it without a reason")
-        x, y, z = plan.grid
-        return CkTilePlan(
-            plan.workspace_bytes, (x, y, z), plan.threads, plan.lds_bytes, bool(plan.zero_fills)
-        )
+        return plan
 
     def launch(self, problem: Problem, in0: int, in1: int, out: int, workspace: int) -> LibraryLaunch:
         """A launch of the kernel on the given addresses; `ck_problem` describes the order of operands."""

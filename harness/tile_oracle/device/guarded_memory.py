@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import mmap
 from pathlib import Path
 from typing import Any
@@ -74,12 +73,6 @@ class GuardedBuffer:
             self._alias = int(alias)
             self._protect(self._alias, self._inner, _READ | _WRITE)
         return self._alias + self._offset - _PAGE
-
-    def writable(self, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """The bytes at `writable_address` as an array, valid as long as this buffer exists."""
-        content: Any = (ctypes.c_char * self.size).from_address(self.writable_address)
-        values: npt.NDArray[Any] = np.frombuffer(content, dtype, math.prod(shape))
-        return values.reshape(shape)
 
     def __del__(self) -> None:
         _LIVE.pop(getattr(self, "_base", 0), None)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,6 @@ class _Slot:
     actor: Any = None
     opening: Any = None
     poll: Any = None
-    calls: list[Any] = field(default_factory=list)
     since_s: float = 0.0
     answered_s: float = 0.0
     is_open: bool = False

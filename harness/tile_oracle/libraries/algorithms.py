@@ -42,9 +42,9 @@ class Algorithms(Source):
         file = self._files.get(kernel)
         if file is None:
             log = f"{self.implementation} offers no such algorithm"
-            return finished(BuildResult(kernel, "build_error", None, log, 0.0, cached=True))
+            return finished(BuildResult(kernel, "build_error", None, log))
         binary = file.binary(Path(self._folder.name), self._arch)
-        return finished(BuildResult(kernel, "ok", binary, "", 0.0, cached=True))
+        return finished(BuildResult(kernel, "ok", binary))
 
     def close(self) -> None:
         self._folder.cleanup()

@@ -48,7 +48,7 @@ class Shipments:
         """The failure of a kernel that does not build elsewhere. Puts a binary into this machine's cache."""
         log = self._failed.get(kernel.name)
         if log is not None:
-            return BuildResult(kernel, "build_error", None, log, 0.0, cached=True)
+            return BuildResult(kernel, "build_error", None, log)
         reference = self._binaries.pop(kernel.name, None)
         builder = self._target.owner(kernel).builder
         if reference is not None and builder is not None:
