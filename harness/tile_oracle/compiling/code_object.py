@@ -11,9 +11,9 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
+from msgspec import field
 
 from tile_oracle.compiling.elf import AMDGPU, CUDA, DAMAGED, DYNAMIC_SYMBOLS, Elf
 from tile_oracle.errors import BuildError
@@ -24,8 +24,7 @@ _PTX_ENTRY = re.compile(r"\.entry\s+([A-Za-z_$][\w$]*)")
 _PTX_GLOBAL = re.compile(r"\.visible\s+\.(?:global|const)\s[^;=]*?([A-Za-z_$][\w$]*)\s*(?:\[\d*\])?\s*[;=]")
 
 
-@dataclass(frozen=True)
-class KernelFacts:
+class KernelFacts(msgspec.Struct, frozen=True):
     """One kernel of an AMD code object.
 
     vgprs: vector registers of a work-item, including accumulator registers. agprs: accumulator registers.
@@ -33,16 +32,21 @@ class KernelFacts:
     static LDS, without the dynamic LDS of a launch.
     """
 
-    name: str
-    vgprs: int
-    agprs: int
-    sgprs: int
-    lds_bytes: int
-    scratch_bytes: int
-    vgpr_spills: int
-    sgpr_spills: int
-    wavefront_size: int
-    most_threads: int
+    name: str = field(name=".name")
+    vgprs: int = field(name=".vgpr_count")
+    sgprs: int = field(name=".sgpr_count")
+    lds_bytes: int = field(name=".group_segment_fixed_size")
+    scratch_bytes: int = field(name=".private_segment_fixed_size")
+    wavefront_size: int = field(name=".wavefront_size")
+    most_threads: int = field(name=".max_flat_workgroup_size")
+    agprs: int = field(default=0, name=".agpr_count")
+    vgpr_spills: int = field(default=0, name=".vgpr_spill_count")
+    sgpr_spills: int = field(default=0, name=".sgpr_spill_count")
+
+
+class _Note(msgspec.Struct):
+    kernels: list[KernelFacts] = field(name="amdhsa.kernels")
+    target: str = field(name="amdhsa.target")
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,11 @@ def _code_object(data: bytes) -> CodeObject:
     elf = Elf(data)
     if elf.machine != AMDGPU:
         raise ValueError("not an ELF file for AMD GPUs")
-    note = msgspec.msgpack.decode(dict(elf.notes())[_METADATA_NOTE])
-    kernels = [_kernel(entry) for entry in note["amdhsa.kernels"]]
+    note = msgspec.msgpack.decode(dict(elf.notes())[_METADATA_NOTE], type=_Note)
     return CodeObject(
         len(data),
-        _arch_of(str(note["amdhsa.target"])),
-        {kernel.name: kernel for kernel in kernels},
+        _arch_of(note.target),
+        {kernel.name: kernel for kernel in note.kernels},
         frozenset(symbol.name for symbol in elf.symbols(DYNAMIC_SYMBOLS) if symbol.name and symbol.section),
     )
 
@@ -91,21 +94,6 @@ def _arch_of(target: str) -> str:
     """amdgcn-amd-amdhsa--gfx950:xnack-, or of newer compilers amdgpu9.50-amd-amdhsa-unknown-gfx950."""
     *triple, arch = target.split("-", 4)
     return arch if len(triple) == 4 else ""
-
-
-def _kernel(entry: Mapping[str, Any]) -> KernelFacts:
-    return KernelFacts(
-        name=str(entry[".name"]),
-        vgprs=int(entry[".vgpr_count"]),
-        agprs=int(entry.get(".agpr_count", 0)),
-        sgprs=int(entry[".sgpr_count"]),
-        lds_bytes=int(entry[".group_segment_fixed_size"]),
-        scratch_bytes=int(entry[".private_segment_fixed_size"]),
-        vgpr_spills=int(entry.get(".vgpr_spill_count", 0)),
-        sgpr_spills=int(entry.get(".sgpr_spill_count", 0)),
-        wavefront_size=int(entry[".wavefront_size"]),
-        most_threads=int(entry[".max_flat_workgroup_size"]),
-    )
 
 
 def what_is_wrong_for_gpu(path: Path, machine: str, needed: tuple[str, ...]) -> str | None:

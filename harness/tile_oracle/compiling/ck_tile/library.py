@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
+
 from tile_oracle.compiling.ck_tile.offload_bundle import code_objects, target_name
 from tile_oracle.compiling.code_object import CodeObject, KernelFacts, read_code_object
 from tile_oracle.compiling.elf import DAMAGED, Elf
@@ -43,23 +45,10 @@ def instances(code: CodeObject) -> tuple[KernelFacts, ...]:
 
 def most_demanding(found: Iterable[KernelFacts]) -> KernelFacts:
     """The largest value of each fact over all instances. Raises ValueError when there is none."""
-    every = list(found)
-
-    def most(field: str) -> int:
-        return max(int(getattr(facts, field)) for facts in every)
-
-    return KernelFacts(
-        name=_ENTRY,
-        vgprs=most("vgprs"),
-        agprs=most("agprs"),
-        sgprs=most("sgprs"),
-        lds_bytes=most("lds_bytes"),
-        scratch_bytes=most("scratch_bytes"),
-        vgpr_spills=most("vgpr_spills"),
-        sgpr_spills=most("sgpr_spills"),
-        wavefront_size=most("wavefront_size"),
-        most_threads=most("most_threads"),
-    )
+    first, *others = found
+    numbers = [name for name in KernelFacts.__struct_fields__ if name != "name"]
+    most = {name: max(getattr(facts, name) for facts in (first, *others)) for name in numbers}
+    return msgspec.structs.replace(first, name=_ENTRY, **most)
 
 
 def what_is_wrong_with_library(path: Path, arch: str) -> str | None:
