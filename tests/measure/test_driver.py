@@ -165,7 +165,7 @@ def test_devices_are_calibrated_before_they_get_work_and_a_slow_one_is_set_aside
     assert note == "slow (H200) is set aside: it takes 50 % more time than the others of its kind"
     assert fleet.engine.dropped == [("slow", False)]
     assert len(fleet.driver.health.results("slow")) == len(fleet.driver.health.results("a")) == 3
-    assert fleet.driver.progress.snapshot.aside == 1
+    assert fleet.driver.progress.line.endswith(", 1 set aside")
 
 
 def test_a_device_that_dies_in_its_calibration_is_calibrated_again() -> None:

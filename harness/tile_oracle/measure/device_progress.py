@@ -18,8 +18,7 @@ WORKS, ASIDE, GONE = "works", "set aside", "gone"
 
 @dataclass
 class DeviceProgress:
-    """One device. state: works, set aside or gone; why: the reason. busy_s: time with an assignment.
-    busy_share: its share of the last second, from 0 to 1."""
+    """One device. state: works, set aside or gone; why: the reason. busy_s: time with an assignment."""
 
     name: str
     kind: str = ""
@@ -30,47 +29,11 @@ class DeviceProgress:
     pairs: int = 0
     joined: int = 0
     busy_s: float = 0.0
-    busy_share: float = 0.0
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The devices at one moment. busy_share: mean share of the usable ones' time with an assignment, from 0
-    to 1; None before anything is known. left_s: expected time, None if unknown."""
-
-    pairs: int
-    planned: int
-    pairs_per_s: float
-    left_s: float | None
-    usable: int
-    aside: int
-    gone: int
-    busy_share: float | None
-    building: int
-
-    def line(self) -> str:
-        """The devices in a few words, for the terminal's live line."""
-        parts = [count(self.usable, "device")]
-        if self.busy_share is not None:
-            parts.append(f"{100 * self.busy_share:.0f} % busy")
-        parts.append(f"{self.pairs:,} of {self.planned:,} pairs")
-        if self.pairs_per_s:
-            rate = self.pairs_per_s
-            parts.append(f"{rate:,.0f} pairs/s" if rate >= 1000 else f"{rate:.3g} pairs/s")
-        if self.left_s is not None:
-            parts.append(f"{clock(self.left_s)} left")
-        if self.building:
-            parts.append(f"{self.building:,} kernels to build")
-        if self.aside:
-            parts.append(f"{self.aside} set aside")
-        if self.gone:
-            parts.append(f"{self.gone} gone")
-        return ", ".join(parts)
 
 
 @dataclass
 class DevicesProgress:
-    """Fed by the driver; `snapshot` may be read from any thread."""
+    """Fed by the driver. line: the devices in a few words, for the terminal; may be read from any thread."""
 
     devices: dict[str, DeviceProgress] = field(default_factory=dict)
     planned: int = 0
@@ -78,7 +41,7 @@ class DevicesProgress:
     _last_s: float = 0.0
     _times: deque[tuple[float, int]] = field(default_factory=deque)
     _busy: dict[str, float] = field(default_factory=dict)
-    snapshot: Snapshot = field(default_factory=lambda: Snapshot(0, 0, 0.0, None, 0, 0, 0, None, 0))
+    line: str = ""
 
     def plan(self, pairs: int) -> None:
         """Sets the number of pairs that are to be measured."""
@@ -116,34 +79,27 @@ class DevicesProgress:
             if name in self.devices:
                 self.devices[name].busy_s = seconds + (now - busy[name] if name in busy else 0.0)
         usable = dispatcher.usable()
-        share = None
+        parts = [count(len(usable), "device")]
         if self._last_s and usable:
-            passed = now - self._last_s
             spent = [self.devices[n].busy_s - self._busy.get(n, 0.0) for n in usable if n in self.devices]
-            share = min(1.0, max(0.0, sum(spent) / (passed * len(usable))))
-            for one in self.devices.values():
-                own = (one.busy_s - self._busy.get(one.name, 0.0)) / passed
-                one.busy_share = min(1.0, max(0.0, own))
+            share = sum(spent) / ((now - self._last_s) * len(usable))
+            parts.append(f"{100 * min(1.0, max(0.0, share)):.0f} % busy")
+        parts.append(f"{self.pairs:,} of {self.planned:,} pairs")
         self._busy = {name: one.busy_s for name, one in self.devices.items()}
         self._last_s = now
         self._times.append((now, self.pairs))
         while now - self._times[0][0] > _WINDOW_S and len(self._times) > 2:
             self._times.popleft()
         then, before = self._times[0]
-        rate = (self.pairs - before) / (now - then) if now > then else 0.0
-        left = dispatcher.pairs_left / rate if rate > 0 else None
+        if self.pairs > before:
+            rate = (self.pairs - before) / (now - then)
+            parts.append(f"{rate:,.0f} pairs/s" if rate >= 1000 else f"{rate:.3g} pairs/s")
+            parts.append(f"{clock(dispatcher.pairs_left / rate)} left")
+        if building:
+            parts.append(f"{building:,} kernels to build")
         states = [one.state for one in self.devices.values()]
-        self.snapshot = Snapshot(
-            self.pairs,
-            self.planned,
-            rate,
-            left,
-            len(usable),
-            states.count(ASIDE),
-            states.count(GONE),
-            share,
-            building,
-        )
+        parts += [f"{states.count(state)} {state}" for state in (ASIDE, GONE) if state in states]
+        self.line = ", ".join(parts)
         return True
 
     def notes(self) -> list[str]:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Any
 
 DEATHS_TO_ISOLATE = 2
 """Deaths of devices at one part after which its next kernels run one by one."""
@@ -131,21 +132,8 @@ class _Device:
     pairs: int = 0
 
 
-@dataclass
-class _Queue:
-    """Parts that wait for a device, the most urgent first."""
-
-    heap: list[tuple[_Priority, int, _Part]] = field(default_factory=list)
-
-    def push(self, priority: _Priority, number: int, part: _Part) -> None:
-        heappush(self.heap, (priority, number, part))
-
-    def pop(self) -> _Part:
-        return heappop(self.heap)[2]
-
-    @property
-    def head(self) -> _Priority | None:
-        return self.heap[0][0] if self.heap else None
+_Queue = list[tuple[_Priority, int, _Part]]
+"""A heap of parts that wait for a device, the most urgent first."""
 
 
 class Dispatcher:
@@ -160,7 +148,7 @@ class Dispatcher:
         self._problems: dict[str, _Problem] = {}
         self._devices: dict[str, _Device] = {}
         self._assignments: dict[int, _Assignment] = {}
-        self._queues: dict[str | None, _Queue] = {None: _Queue()}
+        self._queues: dict[str | None, _Queue] = {None: []}
         self._near: dict[str, _Queue] = {}
         """Device -> parts that wait for it."""
         self._idle: dict[str, _Device] = {}
@@ -264,7 +252,7 @@ class Dispatcher:
             self._release(assignment, now)
             self._go_on(assignment.part, died=died)
         self._idle.pop(device, None)
-        for _, _, part in self._near.pop(device, _Queue()).heap:
+        for _, _, part in self._near.pop(device, []):
             part.problem.near = ""
             part.problem.open_parts -= 1
             self._queue(part)
@@ -326,16 +314,12 @@ class Dispatcher:
     def _next(self, device: _Device) -> _Part | None:
         """The most urgent part that waits for the device, its kind, or any device."""
         own = (self._near.get(device.name), self._queues.get(device.kind), self._queues[None])
-        queues = [queue for queue in own if queue is not None]
+        queues = [queue for queue in own if queue]
         for queue in queues:
-            while queue.heap and queue.heap[0][2].problem.complete:
-                queue.pop()  # it was forgotten
-        heads = [
-            (queue.head, number)
-            for number, queue in enumerate(queues)
-            if queue.head is not None and (self._begins_new or not queue.heap[0][2].problem.fresh)
-        ]
-        return queues[min(heads)[1]].pop() if heads else None
+            while queue and queue[0][2].problem.complete:
+                heappop(queue)  # it was forgotten
+        heads = [one for one in queues if one and (self._begins_new or not one[0][2].problem.fresh)]
+        return heappop(min(heads, key=lambda one: one[0][0]))[2] if heads else None
 
     def _assign(self, device: _Device, part: _Part, now: float) -> Assign:
         problem = part.problem
@@ -414,24 +398,21 @@ class Dispatcher:
         problem.open_parts += 1
         weight = problem.weight_a_pair * len(part.remaining)
         priority = (int(problem.fresh), problem.order if self._in_order else -weight, problem.order)
-        if problem.near:
-            queue = self._near.setdefault(problem.near, _Queue())
-        else:
-            queue = self._queues.setdefault(problem.kind, _Queue())
-        queue.push(priority, self._number(), part)
+        queues: dict[Any, _Queue] = self._near if problem.near else self._queues
+        heappush(queues.setdefault(problem.near or problem.kind, []), (priority, self._number(), part))
 
     def _unpin(self, now: float) -> None:
         """Lets another kind finish what waits for a kind that has been gone for too long."""
         for kind, queue in self._queues.items():
-            if kind is None or not queue.heap or self._usable[kind]:
+            if kind is None or not queue or self._usable[kind]:
                 continue
             if now - self._kind_seen_s[kind] <= self._patience.kind_s:
                 continue
             others = sorted(other for other, count in self._usable.items() if count)
-            while others and queue.heap:
-                priority, number, part = heappop(queue.heap)
+            while others and queue:
+                priority, number, part = heappop(queue)
                 part.problem.kind = others[0]
-                self._queues.setdefault(others[0], _Queue()).push(priority, number, part)
+                heappush(self._queues.setdefault(others[0], []), (priority, number, part))
             if others:
                 break  # the dictionary may have changed; the rest follows with the next orders
 

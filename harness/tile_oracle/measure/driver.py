@@ -201,7 +201,7 @@ class Driver:
                 if self._stops_new and problem.id not in self._begun:
                     raise NotBegunError(f"{problem.id} was not begun before the time was over")
                 self._wait()
-                self.on_wait(self.progress.snapshot.line())
+                self.on_wait(self.progress.line)
             planned = self._problems[problem.id].kernels.values()
             if self._in_turn and not self._results.missing(problem.id, planned):
                 self.wait()  # for the leaders
