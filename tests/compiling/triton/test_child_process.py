@@ -16,7 +16,7 @@ from tile_oracle.compiling.process import CompilerProcesses
 from tile_oracle.compiling.triton.child_process import child_command
 
 unit, work = sys.argv[1:]
-CompilerProcesses().run(child_command("compile_unit.py", unit, work, "archive"), Path(work), 300.0)
+CompilerProcesses().run(child_command("compile_unit", unit, work, "archive"), Path(work), 300.0)
 """
 
 

@@ -17,8 +17,7 @@ from tile_oracle.compiling.compiler_message import compiler_message
 from tile_oracle.compiling.process import CompilerProcesses
 from tile_oracle.errors import BuildError
 
-_PROGRAMS = Path(__file__).resolve().parent
-_PACKAGE = _PROGRAMS.parents[2]
+_PACKAGE = Path(__file__).resolve().parents[3]
 _MOST_ANSWER_BYTES = 256 << 20
 _TIMEOUT_S = 300.0
 _PR_SET_PDEATHSIG = 1
@@ -50,15 +49,15 @@ def triton_version() -> str:
 
 
 def child_command(program: str, *arguments: str) -> tuple[str, ...]:
-    """The command line of one of this folder's programs, in an interpreter of its own."""
+    """The command line of `main` of one of this folder's modules, in an interpreter of its own."""
     folder = triton_folder()
     places = [str(_PACKAGE), *([str(folder.parent)] if folder is not None else [])]
     # Orphaned, it would go on for minutes, and LLVM may take 13 GB.
     end_with_parent = f"import ctypes; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGKILL:d}); "
     # The environment of a compiler has neither PYTHONPATH nor a home folder with packages.
-    start = f"{end_with_parent}import runpy, sys; sys.path += {places!r}; sys.argv = sys.argv[1:]; "
-    run = "runpy.run_path(sys.argv[0], run_name='__main__')"
-    return (sys.executable, "-P", "-E", "-c", start + run, str(_PROGRAMS / program), *arguments)
+    start = f"{end_with_parent}import sys; sys.path += {places!r}; "
+    run = f"from {__package__}.{program} import main; sys.exit(main(*sys.argv[1:]))"
+    return (sys.executable, "-P", "-E", "-c", start + run, *arguments)
 
 
 def ask_child(program: str, file: Path, *arguments: str, what: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Compiles one kernel: python compile_unit.py UNIT FOLDER ARCHIVE [ASSEMBLY]. The program of a child process.
+"""Compiles one kernel. `main` is the program of a child process.
 
 UNIT is a specification of tile_oracle.compiling.triton.specify as JSON, FOLDER has the user's files, ARCHIVE
 gets the binaries and what their launches need (tile_oracle.triton.archive). ASSEMBLY, for an AMD GPU, gets
@@ -13,6 +13,15 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+
+from tile_oracle.compiling.triton.user_file import (
+    FileFailure,
+    import_declarations,
+    jit_function,
+    one_line,
+)
+from tile_oracle.errors import HarnessError
+from tile_oracle.triton.archive import write_archive
 
 os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
 # With them the binary would depend on the name of the work folder.
@@ -29,9 +38,6 @@ def target(arch: str) -> Any:
 
 def compile_unit(unit: dict[str, Any], folder: Path, archive: Path, assembly: Path | None = None) -> None:
     """Compiles every launch of every variant. Raises FileFailure."""
-    from tile_oracle.compiling.triton.user_file import FileFailure, import_declarations, jit_function
-    from tile_oracle.triton.archive import write_archive
-
     # Otherwise each process reads the whole compiler, half a gigabyte, for the key of a cache that is not
     # used.
     cache: Any = importlib.import_module("triton.runtime.cache")
@@ -85,9 +91,6 @@ def _compiled(
     unit: dict[str, Any],
     folder: Path,
 ) -> Any:
-    from tile_oracle.compiling.triton.user_file import FileFailure, one_line
-    from tile_oracle.errors import HarnessError
-
     compiler = importlib.import_module("triton.compiler")
     types = {name: type_ for name, type_, _ in launch["arguments"]}
     signature = {name: types.get(name, "constexpr") for name in jit.arg_names}
@@ -140,8 +143,6 @@ def _language_name(dtype: str) -> str:
 
 def main(unit: str, folder: str, archive: str, assembly: str = "") -> int:
     """Returns 1 when the kernel does not compile, with the reason on standard error."""
-    from tile_oracle.errors import HarnessError
-
     try:
         told = json.loads(Path(unit).read_text("utf-8"))
         text = Path(assembly) if assembly else None
@@ -150,8 +151,3 @@ def main(unit: str, folder: str, archive: str, assembly: str = "") -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.path[:] = [place for place in sys.path if place != str(Path(__file__).parent)]
-    sys.exit(main(*sys.argv[1:5]))

@@ -1,7 +1,7 @@
-"""Describes the kernels of a user's file: python describe.py FILE ARCH SURROUNDINGS ANSWER.
+"""Describes the kernels of a user's file.
 
-The main program of a child process. SURROUNDINGS is a JSON file: the user's environment variables, and the
-folders of PYTHONPATH. ANSWER is a file that gets a JSON object: the description, or {"error": one line}.
+`main` is the program of a child process. Its surroundings are a JSON file: the user's environment variables,
+and the folders of PYTHONPATH. Its answer is a JSON object: the description, or {"error": one line}.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tile_oracle.compiling.triton.specify import Specifier, prunes
+from tile_oracle.compiling.triton.user_file import FileFailure, import_declarations, write_answer
+from tile_oracle.compiling.triton.user_reads import UserReads
+
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton asks for a choice
 
 
 def describe(path: Path, arch: str, surroundings: Mapping[str, Any]) -> dict[str, object]:
     """The kernels of a file for an architecture. Raises HarnessError."""
-    from tile_oracle.compiling.triton.specify import Specifier, prunes
-    from tile_oracle.compiling.triton.user_file import FileFailure, import_declarations
-    from tile_oracle.compiling.triton.user_reads import UserReads
-
     sys.path[:0] = surroundings["path"]
     reads = UserReads(path, surroundings["environment"])
     declarations = import_declarations(path)
@@ -55,12 +55,5 @@ def describe(path: Path, arch: str, surroundings: Mapping[str, Any]) -> dict[str
 
 def main(file: str, arch: str, surroundings: str, answer: str) -> int:
     """Writes the answer. Returns 1 when it is an error."""
-    from tile_oracle.compiling.triton.user_file import write_answer
-
     told = json.loads(Path(surroundings).read_bytes())
     return write_answer(Path(answer), lambda: describe(Path(file), arch, told))
-
-
-if __name__ == "__main__":
-    sys.path[:] = [place for place in sys.path if place != str(Path(__file__).parent)]
-    sys.exit(main(*sys.argv[1:5]))

@@ -120,7 +120,7 @@ def describe_file(path: Path, arch: str) -> Description:
         surroundings = Path(name) / "surroundings.json"
         folders = [str(Path(one).absolute()) for one in os.environ.get("PYTHONPATH", "").split(":") if one]
         surroundings.write_text(json.dumps({"environment": dict(os.environ), "path": folders}), "utf-8")
-        answer = ask_child("describe.py", path, arch, str(surroundings), what=path.name)
+        answer = ask_child("describe", path, arch, str(surroundings), what=path.name)
     told = typed(answer, _Told, path.name, BuildError, _UNUSABLE)
     files = _files(path, told.files)
     if dict(files)[path.name] != before:
@@ -178,7 +178,7 @@ def ask_pruning(description: Description, problems: Sequence[Problem]) -> None:
             "environment": description.environment,
         }
         question.write_text(json.dumps(asked), "utf-8")
-        told = ask_child("prune.py", folder / description.name, str(question), what=description.name)
+        told = ask_child("prune", folder / description.name, str(question), what=description.name)
     for number, of_problem in typed(told, Kept, description.name, BuildError, _UNUSABLE).items():
         description.kept.setdefault(number, {}).update(of_problem)
 

@@ -1,8 +1,8 @@
-"""Asks the pruning functions of @triton.autotune: python prune.py FILE QUESTION ANSWER.
+"""Asks the pruning functions of @triton.autotune.
 
-The main program of a child process. QUESTION is a JSON file: the architecture, the ids of problems
-and the environment variables that the file reads. ANSWER
-gets {declaration's number: {problem's id: [places of the configurations that are kept]}}, or {"error": line}.
+`main` is the program of a child process. Its question is a JSON file: the architecture, the ids of problems
+and the environment variables that the file reads. Its answer is
+{declaration's number: {problem's id: [places of the configurations that are kept]}}, or {"error": line}.
 """
 
 from __future__ import annotations
@@ -10,11 +10,22 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+from tile_oracle.arch import load_arch
+from tile_oracle.compiling.triton.specify import autotuner, prunes
+from tile_oracle.compiling.triton.user_file import (
+    FileFailure,
+    import_declarations,
+    one_line,
+    write_answer,
+)
+from tile_oracle.problem import problem_from_id
+from tile_oracle.triton.expression import Expression, evaluate
+from tile_oracle.triton.views import OPERANDS, OUT, Pointer, values_of
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
@@ -26,10 +37,6 @@ _LANGUAGE = {
 
 def kept(path: Path, arch: str, problem_ids: Sequence[str]) -> dict[str, object]:
     """The places of the configurations that are kept. Raises FileFailure."""
-    from tile_oracle.compiling.triton.specify import autotuner, prunes
-    from tile_oracle.compiling.triton.user_file import FileFailure, import_declarations, one_line
-    from tile_oracle.problem import problem_from_id
-
     problems = [problem_from_id(one) for one in problem_ids]
     found: dict[str, object] = {}
     for number, declaration in enumerate(import_declarations(path)):
@@ -56,10 +63,6 @@ def kept(path: Path, arch: str, problem_ids: Sequence[str]) -> dict[str, object]
 
 def _values(launch: Any, view: Any, problem: Any, tuner: Any) -> dict[str, Any]:
     """The values of the arguments that no configuration sets, as a launch would pass them."""
-    from tile_oracle.arch import load_arch
-    from tile_oracle.triton.expression import Expression, evaluate
-    from tile_oracle.triton.views import OPERANDS, OUT, Pointer, values_of
-
     numbers = values_of(problem, load_arch(view.arch).hardware.num_cus)
     given: Mapping[str, Any] = (
         launch.arguments(view) if launch.arguments is not None else view.usual_arguments()
@@ -98,13 +101,6 @@ def tensor_like(dtype: Any, shape: tuple[int, ...]) -> SimpleNamespace:
 
 def main(file: str, question: str, answer: str) -> int:
     """Writes the answer. Returns 1 when it is an error."""
-    from tile_oracle.compiling.triton.user_file import write_answer
-
     asked = json.loads(Path(question).read_text("utf-8"))
     os.environ.update(asked["environment"])
     return write_answer(Path(answer), lambda: kept(Path(file), asked["arch"], asked["problems"]))
-
-
-if __name__ == "__main__":
-    sys.path[:] = [place for place in sys.path if place != str(Path(__file__).parent)]
-    sys.exit(main(*sys.argv[1:4]))

@@ -20,11 +20,11 @@ class TritonToolchain(Toolchain):
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         text = (ASSEMBLY,) if self.arch.startswith("gfx") else ()
-        return (child_command("compile_unit.py", source, INCLUDE_FOLDER, output, *text),)
+        return (child_command("compile_unit", source, INCLUDE_FOLDER, output, *text),)
 
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
         """What writes the assembly of all launches, one after another."""
-        return child_command("compile_unit.py", source, INCLUDE_FOLDER, f"kernel{self.suffix}", output)
+        return child_command("compile_unit", source, INCLUDE_FOLDER, f"kernel{self.suffix}", output)
 
 
 class Packing(TritonToolchain):
