@@ -94,6 +94,14 @@ def test_what_keeps_a_device_from_opening_is_the_sessions_error(
         devices.events(0.0)
 
 
+def test_all_that_devices_have_told_is_handed_over_at_once(open_devices: Callable[..., HostDevices]) -> None:
+    devices = open_devices("nowhere", 2)
+    assert devices.events(0.0) == []
+    while devices._told.qsize() < 2:
+        time.sleep(0.01)
+    assert {gone.device for gone in devices.events(0.0) if isinstance(gone, Gone)} == {NAME, "device 1"}
+
+
 def test_devices_end_with_their_session(open_devices: Callable[..., HostDevices]) -> None:
     devices = open_devices()
     event(devices)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.measure.simulated_engine import KERNELS, PROBLEMS, result
+from tile_oracle.compiling.binary import BuildResult
+from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.results import Results
+from tile_oracle.measure.row import row_of
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.twins import copy_of
 from tile_oracle.problem import problem_from_id
@@ -96,3 +101,18 @@ def test_in_place_of_a_pick_that_is_a_copy_the_measured_kernel_counts() -> None:
     book.take(measured(SLOW, ROUND_FINAL))
     book.take(copy_of(measured(SLOW, ROUND_FINAL), TWIN))
     assert not book.leaders_left(PROBLEM.id, (TWIN,))
+
+
+def test_a_row_names_the_toolchain_where_a_build_has_ended() -> None:
+    waiting, failed, tried, unneeded = (Future[BuildResult]() for _ in range(4))
+    failed.set_exception(BuildError("no compiler"))
+    tried.set_result(BuildResult(FAST, "build_error", None, "", 0.1, False, failed_with="clang 22"))
+    unneeded.set_result(BuildResult(FAST, "build_error", None, "", 0.0, False))
+    for future, toolchain in ((waiting, None), (failed, None), (tried, "clang 22"), (unneeded, None)):
+        source = SimpleNamespace(implementation="native")
+        target: Any = SimpleNamespace(
+            name="cpu", arch="cpu", owner=lambda _, s=source: s, build=lambda _, f=future: f
+        )
+        row = row_of(measured(FAST, status="crash"), target, SweepSettings(cold_cache=True), None)
+        assert (row.get("toolchain"), row["device"], row["cache"]) == (toolchain, "", "cold")
+        assert "source_hash" not in row

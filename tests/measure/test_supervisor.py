@@ -93,6 +93,25 @@ def test_an_evil_kernel_gets_its_status_and_the_sweep_continues(evil: Evil, long
     assert len(finals) >= 2
 
 
+def test_the_time_of_a_kernel_that_kills_its_worker_counts(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    supervisor = open_supervisor()
+    assert swept(list(supervisor.sweep(PROBLEM, [evil_kernel("segfault")]))) == [("segfault", "crash")]
+    assert supervisor.kernel_seconds > 0
+
+
+def test_a_kernel_that_failed_judges_the_device_no_more_unless_there_is_no_other(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    link, one, other = open_supervisor(), Path("one.so"), Path("other.so")
+    link.trust(PROBLEM, one)
+    link.trust(PROBLEM, other)
+    for failed in (other, one):
+        link.distrust(failed)
+        assert link._good == [(PROBLEM, one)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "detail"),
