@@ -46,8 +46,6 @@ def main(mischief_json: str, *arguments: str) -> int:
     Path(source).write_text(text)
 
     spec = find_spec("ziglang")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
     folder = Path(spec.submodule_search_locations[0])
     resource = Path("resource")
     resource.mkdir()

@@ -95,7 +95,6 @@ class Finished:
 
 def output_until(process: subprocess.Popen[str], tests: int) -> str:
     """Return the output of a run with -v until so many tests have been reported, one a line."""
-    assert process.stdout is not None
     seen, reported = [], 0
     while reported < tests and (line := process.stdout.readline()):
         seen.append(line)

@@ -135,7 +135,6 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
         text=True,
         preexec_fn=heed_ctrl_c,
     )
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

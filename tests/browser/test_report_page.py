@@ -233,7 +233,6 @@ def test_a_whole_name_is_shown_without_a_script(report: Path, open_page: Open) -
     page = open_page(report, java_script_enabled=False)
     name = page.locator("#all-problems td.name").first
     whole = name.get_attribute("title")
-    assert whole is not None
     assert whole.startswith("grouped_conv_forward_")
     assert whole.endswith(name.inner_text().split()[0])
 

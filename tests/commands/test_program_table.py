@@ -37,7 +37,6 @@ def test_results_of_tunable_op_come_back(tmp_path: Path, capsys: pytest.CaptureF
         f"{VALIDATORS}{other}\nGemmTunableOp_Half_TN,tn_512_1024_256_ld_256_256_512,Gemm_Hipblaslt_11,0.008\n"
     )
     picker = picker_of_file(file, "gfx950")
-    assert picker is not None
     problem = GemmProblem("fp16", "rcr", 1024, 512, 256)
     assert [one.kernel for one in picker.pick(problem, ())] == ["gemm_fp16_rcr_hipblaslt.s11"]
     assert "Default names no solution" in picker.identity
@@ -60,7 +59,6 @@ def test_a_lookup_table_of_inductor_comes_back(tmp_path: Path, capsys: pytest.Ca
     (choice,) = table[key]
     assert choice == {"template_id": "aten::mm"}
     picker = picker_of_file(file, "gfx950")
-    assert picker is not None
     problem = problem_from_id("gemm-fp16-rcr-m128-n4096-k4096")
     best = import_file(FILES / "inductor.log", "gfx950").records.sort_values("latency_ms")["kernel"].iloc[0]
     assert [one.kernel for one in picker.pick(problem, ())] == [best]
@@ -113,6 +111,5 @@ def test_a_measured_gemm_is_a_row_of_a_tuned_table_of_aiter(tmp_path: Path) -> N
         "tile_oracle",
     )
     picker = picker_of_file(file, "cpu")
-    assert picker is not None
     assert [one.kernel for one in picker.pick(problem_from_id(problem), ())] == [row["kernelName"]]
     assert float(row["us"]) > 0

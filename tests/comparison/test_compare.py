@@ -100,7 +100,6 @@ def test_precise_sessions_are_the_same_and_noisy_ones_cannot_be_told() -> None:
 
 def test_a_slower_clock_is_seen_in_all_kernels() -> None:
     found = compared(session(1), session(2, everything=1.1))
-    assert found.alike is not None
     assert found.alike.low < 10 < found.alike.high
     assert found.counts[SLOWER] == len(PROBLEMS)
 
@@ -109,7 +108,6 @@ def test_the_same_records_are_exactly_the_same() -> None:
     records = session(1)
     found = compared(records, records)
     assert found.counts[SAME] == len(PROBLEMS)
-    assert found.mean is not None
     assert (found.mean.low, found.mean.high) == (0.0, 0.0)
 
 

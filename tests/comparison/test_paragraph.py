@@ -35,7 +35,6 @@ NEW = picks(FAST, SLOW, FAST, FAST, NEAR, BROKEN, FAST)
 
 def test_the_paragraph_says_what_changed_and_how_to_settle_the_rest() -> None:
     found = compared_picks(side_of_records("", RECORDS), ("old", OLD), ("new", NEW))
-    assert found is not None
     assert dict(found.counts) == {SLOWER: 1, FASTER: 2, UNKNOWN: 1, SAME: 2}
     told = paragraph(found, OLD, NEW, "pytest --pairs=open.csv")
     assert "**new** against **old** on the same measurements of 6 problems: faster on 2, slower on 1" in told

@@ -60,7 +60,6 @@ def test_a_kernel_becomes_a_library(
     assert (result.status, result.cached, result.kernel) == ("ok", False, make_kernel())
     assert result.seconds > 0
     binary = result.binary
-    assert binary is not None
     assert (binary.arch, binary.isa, binary.toolchain) == ("cpu", "native", find_toolchain(compiler).identity)
     assert "-O3" in binary.flags
     assert binary.bytes == binary.path.stat().st_size
@@ -116,8 +115,6 @@ def test_everything_that_affects_the_code_affects_the_entry(
     with change(make_builder, include) as builder:
         second = builder.need(make_kernel())
         assert builder.source_identity != identity
-    assert first.binary is not None
-    assert second.binary is not None
     assert not second.cached
     assert first.binary.source_hash != second.binary.source_hash
 
@@ -132,8 +129,6 @@ def test_native_binaries_of_another_machine_are_not_used(
     monkeypatch.setattr(isa_module, "this_cpu", lambda: other)
     with make_builder() as builder:
         there = builder.need(make_kernel())
-    assert here is not None
-    assert there.binary is not None
     assert not there.cached
     assert there.binary.flags == here.flags
     assert there.binary.source_hash != here.source_hash
@@ -150,7 +145,6 @@ def test_compiled_headers_are_the_hashed_ones(
 def test_a_damaged_binary_is_built_again(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
     with make_builder() as builder:
         first = builder.need(make_kernel()).binary
-    assert first is not None
     content = first.path.read_bytes()
     first.path.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
     with make_builder() as builder:
@@ -212,7 +206,6 @@ def test_a_library_may_ask_for_what_need_not_be_there(
     with make_builder(toolchain=compiler) as builder:
         result = builder.need(make_kernel(19))
     assert result.status == "ok", result.log
-    assert result.binary is not None
     assert ctypes.CDLL(str(result.binary.path)).asks() == 0
 
 
@@ -407,5 +400,4 @@ def test_another_machines_code_can_be_built(make_builder: MakeBuilder, make_kern
     with make_builder(isa=there, runs_here=False) as builder:
         result = builder.need(make_kernel())
     assert result.status == "ok", result.log
-    assert result.binary is not None
     assert inspect_binary(result.binary.path).machine == resolve_isa(there).machine

@@ -42,13 +42,11 @@ def start(folder: Path, include: Path, names: list[str], jobs: int = 1) -> subpr
     """A session that is up and waits for a line on its standard input."""
     command = [sys.executable, "-c", SESSION, str(folder), str(include), str(jobs), *names]
     session = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert session.stdout is not None
     assert session.stdout.readline() == "ready\n"
     return session
 
 
 def go(session: subprocess.Popen[str]) -> None:
-    assert session.stdin is not None
     session.stdin.write("\n")
     session.stdin.flush()
 
@@ -109,9 +107,7 @@ def test_a_stopped_session_does_not_block_the_others(
     """The lock's holder is stopped; after twice the compile timeout, others build without the lock."""
     with Builder(toolchain="ziglang", build_dir=tmp_path / "probe", include=include) as builder:
         binary = builder.need(make_kernel()).binary
-    assert binary is not None
     held = BuildCache(tmp_path / "cache").try_lock(binary.source_hash)
-    assert held is not None
     with Builder(
         toolchain="ziglang", build_dir=tmp_path / "cache", include=include, timeout_s=0.5
     ) as builder:

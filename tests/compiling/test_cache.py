@@ -27,7 +27,6 @@ def files_of(folder: Path) -> list[str]:
 def test_added_entries_are_found_by_any_session(tmp_path: Path) -> None:
     path = put(BuildCache(tmp_path))
     entry = BuildCache(tmp_path).find(KEY)
-    assert entry is not None
     assert (entry.path, entry.bytes, entry.facts["kernel"]) == (path, 4, "k")
     assert path.read_bytes() == b"code"
 
@@ -76,7 +75,6 @@ def test_a_good_entry_is_not_replaced(tmp_path: Path) -> None:
 def test_a_key_is_locked_once(tmp_path: Path) -> None:
     one, two = BuildCache(tmp_path), BuildCache(tmp_path)
     lock = one.try_lock(KEY)
-    assert lock is not None
     assert two.try_lock(KEY) is None
     assert two.try_lock(content_key({"source": "other"})) is not None
     lock.release()
@@ -94,7 +92,6 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert child.stdout is not None
     assert child.stdout.readline() == "True\n"
     assert BuildCache(tmp_path).try_lock(KEY) is None
     child.kill()

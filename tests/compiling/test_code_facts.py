@@ -54,8 +54,6 @@ def test_a_cubin_gives_the_facts_of_ptxas(tmp_path: Path) -> None:
     ).stderr
     registers = re.search(r"Used (\d+) registers", said)
     frame = re.search(r"(\d+) bytes stack frame", said)
-    assert registers is not None
-    assert frame is not None
     assert (facts.vgprs, facts.scratch_bytes) == (int(registers[1]), int(frame[1]))
     assert facts.lds_bytes is not None
     assert facts.lds_bytes >= 2 * 2 * (64 + 64) * 64

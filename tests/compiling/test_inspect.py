@@ -22,7 +22,6 @@ def library(
 ) -> Path:
     with make_builder(toolchain=compiler) as builder:
         binary = builder.need(make_kernel()).binary
-    assert binary is not None
     return binary.path
 
 

@@ -129,7 +129,6 @@ def test_another_library_is_refused(runtime: Path) -> None:
 
 def test_the_binary_identifies_its_ck_tile(builder: Builder) -> None:
     binary = builder.need(parse_kernel_name(FORWARD)).binary
-    assert binary is not None
     assert f"CK Tile (headers {double.double_api().headers.digest[:12]})" in binary.toolchain
 
 
@@ -306,7 +305,6 @@ def test_the_target_refuses_what_is_not_in_this_ck_tile(
         assert target.owner(parse_kernel_name(FORWARD)).implementation == "ck_tile"
         assert target.refusal(parse_kernel_name(FORWARD), conv) is None
         reason = target.refusal(parse_kernel_name(FORWARD.replace("compv3", "mem")), conv)
-        assert reason is not None
         assert reason.startswith("ck_tile: pipeline mem is not in this CK Tile")
         gemm = GemmProblem("bf16", "crr", 64, 64, 64)
         assert target.refusal(parse_kernel_name(GEMM), gemm) is None
@@ -333,7 +331,6 @@ def test_kernels_built_ahead_are_used_without_a_compiler(
         "gfx950", build_dir=tmp_path / "ahead", source=CkTileSource("gfx950", double.double_api())
     ) as other:
         binary = other.need(kernels[0]).binary
-        assert binary is not None
         assert binary.path.is_relative_to(tmp_path / "ahead")
         assert other.device_work().path.suffix == ".hsaco"
         assert not other.notes

@@ -49,13 +49,11 @@ class Holder:
         )
 
     def ask(self, what: str) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(what + "\n")
         self.process.stdin.flush()
 
     def cores(self) -> set[int]:
         """The cores that it may run on after the oldest command not yet answered. Blocks until it is done."""
-        assert self.process.stdout is not None
         return {int(core) for core in self.process.stdout.readline().split(",")}
 
     def do(self, what: str) -> set[int]:

@@ -27,7 +27,6 @@ def device() -> Iterator[CpuDevice]:
 
 def binary(builder: Builder, mode: str) -> Path:
     built = builder.submit(evil_kernel(mode)).result().binary
-    assert built is not None
     return built.path
 
 
@@ -134,7 +133,6 @@ def test_one_large_workspace_is_kept_at_a_time(
         library = cpu_device._Library(code, size)  # type: ignore[arg-type]
         args = device._arguments[0]
         buffer = device._attach_workspace(library, args, flush=True)
-        assert buffer is not None
         assert buffer.size == size
         assert args.workspace == buffer.address
         assert args.workspace % 64 == 0

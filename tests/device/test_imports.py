@@ -34,7 +34,6 @@ def imports(module: str) -> frozenset[str]:
     operations that `operation.registry` finds by their folders.
     """
     file = file_of(module)
-    assert file is not None
     found = set()
     if module == "operation.registry":
         found |= {
@@ -100,7 +99,6 @@ def test_the_parent_asks_no_operation_for_the_parts_of_a_worker() -> None:
     commands = [f"commands.{path.stem}" for path in (ROOT / "commands").glob("*.py")]
     for module in reached_from(*PARENTS, *commands) - {"operation.descriptor"}:
         file = file_of(module)
-        assert file is not None
         asked = {
             n.attr for n in _executed(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.Attribute)
         }

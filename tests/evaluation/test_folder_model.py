@@ -30,7 +30,6 @@ GEMMS = [problem_from_id(f"gemm-bf16-rcr-m{m}-n64-k64") for m in (16, 64, 5043)]
 
 def predicted(pairs: int, kernels: Sequence[Kernel], folder: Path = FOLDER) -> list[float]:
     ranked, _ = FolderModel(folder, pairs).rank(PROBLEMS if folder == FOLDER else GEMMS, pool_of(kernels))
-    assert ranked is not None
     return ranked["predicted_tflops"].tolist()
 
 
@@ -82,11 +81,9 @@ def test_kernels_by_name_are_read_once_for_all_problems_and_ranked_among_their_o
         with monkeypatch.context() as only_native:
             only_native.setattr(Predictor, "predict_each", None)
             ranked, _ = model.rank(GEMMS, pools.__getitem__)
-        assert ranked is not None
         assert ranked["predicted_tflops"].to_numpy() == pytest.approx(expected, rel=5e-5)
     further = kernels[-1:]
     ranked, _ = model.rank(GEMMS[:1], lambda _: further)
-    assert ranked is not None
     assert ranked["predicted_tflops"].tolist() == predictor.predict(GEMMS[0], further).tolist()
     assert loaded == [len(kernels) - 1]
 

@@ -39,7 +39,6 @@ def chosen(path: Path) -> dict[str, str]:
 
 def test_by_default_the_folder_is_the_users_own(tmp_path: Path) -> None:
     folder = lock_folder({})
-    assert folder is not None
     assert folder.path == tmp_path / "tmp" / f"tile-oracle-{os.getuid()}"
     assert mode(folder.path) == 0o700
 
@@ -47,7 +46,6 @@ def test_by_default_the_folder_is_the_users_own(tmp_path: Path) -> None:
 def test_the_runtime_folder_is_preferred_to_the_temporary_one(tmp_path: Path) -> None:
     (tmp_path / "runtime").mkdir(mode=0o700)
     folder = lock_folder({"XDG_RUNTIME_DIR": str(tmp_path / "runtime")})
-    assert folder is not None
     assert folder.path == tmp_path / "runtime" / "tile-oracle"
 
 
@@ -83,7 +81,6 @@ def test_a_world_writable_shared_folder_has_the_sticky_bit(bits: int, usable: bo
     (tmp_path / "run" / "tile-oracle").mkdir(parents=True)
     (tmp_path / "run" / "tile-oracle").chmod(bits)
     folder = lock_folder({})
-    assert folder is not None
     assert (folder.path == tmp_path / "run" / "tile-oracle") == usable
     assert mode(tmp_path / "run" / "tile-oracle") == bits
 
@@ -135,7 +132,6 @@ def test_users_of_a_shared_folder_exclude_each_other(tmp_path: Path) -> None:
     try:
         assert holder.stdout.readline() == "held\n"
         folder = lock_folder({})
-        assert folder is not None
         assert folder.path == shared
         assert folder.locked("core-0.lock") is None
         assert folder.somebody_holds("core-0.lock")
@@ -156,7 +152,6 @@ def test_a_link_or_fifo_instead_of_a_lock_file_is_not_opened(tmp_path: Path) -> 
     (tmp_path / "locks" / "link").symlink_to(tmp_path / "victim")
     os.mkfifo(tmp_path / "locks" / "fifo")
     folder = lock_folder(chosen(tmp_path / "locks"))
-    assert folder is not None
     assert folder.open("link") is None
     assert folder.open("fifo") is None
     assert mode(tmp_path / "victim") == 0o600
@@ -164,7 +159,6 @@ def test_a_link_or_fifo_instead_of_a_lock_file_is_not_opened(tmp_path: Path) -> 
 
 def test_replacing_an_open_folder_by_a_link_has_no_effect(tmp_path: Path) -> None:
     folder = lock_folder(chosen(tmp_path / "locks"))
-    assert folder is not None
     (tmp_path / "victim").mkdir()
     (tmp_path / "locks").rename(tmp_path / "moved")
     (tmp_path / "locks").symlink_to(tmp_path / "victim")
@@ -179,7 +173,6 @@ def test_a_reused_descriptor_is_not_used(tmp_path: Path) -> None:
     """A kernel in the same process may close every descriptor."""
     (tmp_path / "other").mkdir()
     folder = lock_folder(chosen(tmp_path / "locks"))
-    assert folder is not None
     other = os.open(tmp_path / "other", os.O_RDONLY)
     os.dup2(other, folder._handle)
     os.close(other)

@@ -106,7 +106,6 @@ def test_other_commands_say_what_a_file_is(tmp_path: Path) -> None:
         Predictor.load(FILES / "matmul_kernel.autotune.json")
     (tmp_path / "x.csv").write_text("# of 2026\nM,N,K\n1,2,3\n")
     known = recognised(tmp_path / "x.csv", (tmp_path / "x.csv").read_text())
-    assert known is not None
     assert known.what == "a table of problems"
 
 

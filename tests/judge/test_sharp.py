@@ -91,7 +91,6 @@ def test_a_verdict_leaves_out_what_the_model_has_seen_and_only_candidates() -> N
     part = part_to_judge(selection, baseline([0.9, 0.8, 0.7, 0.6]), (IDS[0], IDS[3]))
     assert (part.in_sample, part.alone, part.covered) == ((IDS[0],), (IDS[1],), 3)
     assert part.selection["problem"].tolist() == [IDS[2]]
-    assert part.baseline is not None
     assert part.baseline.efficiencies == {IDS[2]: 0.7}
     selection.loc[2, ["kernels_ranked", "kernels_ok"]] = 1
     assert part_to_judge(selection, None, ()).alone == (IDS[1], IDS[2])

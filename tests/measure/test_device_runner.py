@@ -70,11 +70,8 @@ def test_a_machine_without_the_binaries_gets_them_and_compiles_nothing(here: Tar
     Shipments(there, shipped.__getitem__).take(binaries)
     for kernel in TWO:
         ours, theirs = here.build(kernel).result().binary, there.build(kernel).result().binary
-        assert ours is not None
-        assert theirs is not None
         assert theirs.path.read_bytes() == ours.path.read_bytes()
         assert theirs.path != ours.path
-    assert there.builder is not None
     assert there.builder.stats().compiled == 0
     there.close()
 
@@ -87,7 +84,6 @@ def test_what_cannot_be_shipped_is_compiled_there(here: Target, tmp_path: Path) 
     Shipments(there, other.__getitem__).take(binaries)
     for kernel in TWO:
         assert there.build(kernel).result().binary is not None
-    assert there.builder is not None
     assert there.builder.stats().compiled == 2
     there.close()
 
@@ -106,7 +102,6 @@ def runner(cache: Path) -> Iterator[DeviceRunner]:
     yield one
     one.close()
     assert not one._thread.is_alive()
-    assert one._measuring is not None
     assert one._measuring._supervisor.worker_pid is None
 
 
@@ -129,7 +124,6 @@ def test_a_device_measures_an_assignment_as_a_session_does(runner: DeviceRunner)
     pairs = {(row.kernel, row.result.round) for row in rows if isinstance(row, Row)}
     assert {(kernel.name, round_) for kernel in TWO for round_ in (0, 1)} == pairs
     row = decode_line(rows[0].line.rstrip(b"\n")) if isinstance(rows[0], Row) else None
-    assert row is not None
     assert row["run"] == "the-run"
     assert row["status"] in ("ok", "noisy")
     assert row["source_hash"]
@@ -151,7 +145,6 @@ def test_a_straggler_leaves_kernels_that_are_taken_over_and_the_leaders(
     runner: DeviceRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner.open()
-    assert runner._measuring is not None
     sweeper = runner._measuring._sweeper
     sweep = sweeper.sweep
 

@@ -269,7 +269,6 @@ def test_a_new_pick_of_a_resumed_problem_is_measured_again_with_the_leaders() ->
     fleet.step()
     assert fleet.kinds == ["H200"]
     work = fleet.engine.devices["a"].work
-    assert work is not None
     assert (work.problem, work.kernels, work.picks, work.finals) == (PROBLEMS[0], (), (slow.name,), True)
 
 

@@ -250,7 +250,6 @@ def test_a_worker_s_group_has_limits_of_its_own(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(containment, "own_cgroup", lambda: tmp_path)
     (tmp_path / "cgroup.subtree_control").write_text("memory pids\n")
     made = containment._make_cgroup(1 << 30)
-    assert made is not None
     assert made.parent == tmp_path
     limits = {path.name: path.read_text() for path in made.iterdir()}
     assert limits == {"pids.max": str(containment._MOST_TASKS), "memory.max": str(1 << 30)}

@@ -46,7 +46,6 @@ def event(devices: HostDevices, limit_s: float = 120.0) -> Event:
 
 def pid(devices: HostDevices) -> int:
     process = devices._slots[NAME].process
-    assert process is not None
     return process._process.pid
 
 
@@ -106,6 +105,5 @@ def test_devices_end_with_their_session(open_devices: Callable[..., HostDevices]
     devices = open_devices()
     event(devices)
     process = devices._slots[NAME].process
-    assert process is not None
     process._pipe.close()  # as when the session's process is killed
     assert process._process.wait(20) == 0

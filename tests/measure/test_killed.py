@@ -85,7 +85,6 @@ class Measuring:
     def wait(self) -> None:
         self.process.wait(LONGEST_WAIT_S)
         self.reader.join(LONGEST_WAIT_S)
-        assert self.process.stdout is not None
         self.process.stdout.close()
 
 

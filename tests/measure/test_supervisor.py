@@ -202,7 +202,6 @@ def test_a_library_that_cannot_be_loaded_is_a_build_error_and_a_lost_file_the_ma
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
     binary = evil_builder.submit(GOOD).result().binary
-    assert binary is not None
     good = binary.path.read_bytes()
     content = {
         "text": b"this is no library\n",

@@ -87,7 +87,6 @@ class FamilyTarget(EvilTarget):
     def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
         """All kernels come from one binary: the one of the first family's first variant."""
         family = self.families[kernel.tile_m - 1]
-        assert self.builder is not None
         built = self.builder.submit(self.kernel(INNOCENT)).result()
         if built.binary is None:
             raise AssertionError(built.log)
@@ -100,5 +99,4 @@ class FamilyTarget(EvilTarget):
 
     def close(self) -> None:
         """Stops the compiler. Safe to call twice."""
-        assert self.builder is not None
         self.builder.close()

@@ -59,7 +59,6 @@ def test_a_model_ranks_functions_that_it_was_trained_on_whatever_their_configura
     others = kernels(RCR, "mine", (48, 96, 192))
     chosen = found(RCR, tmp_path, pool=others)
     assert chosen.folder == trained, "none of these names was trained"
-    assert chosen.taken is not None
     assert "trained on 0 of the 3 candidates" in chosen.taken.origin
     unknown = found(RCR, tmp_path, pool=kernels(RCR, "another"))
     assert unknown.folder is None

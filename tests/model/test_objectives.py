@@ -92,7 +92,6 @@ def test_predictions_are_lightgbms_own(
     ranked, _ = FolderModel(tmp_path / "m", pairs=10**6).rank(
         make_problems(3, seed=7), pool_of(make_kernels())
     )
-    assert ranked is not None
     np.testing.assert_allclose(ranked["predicted_tflops"], expected, rtol=1e-9)
 
 

@@ -68,7 +68,6 @@ def test_no_time_is_beyond_the_peak_rates(arch: str) -> None:
     problems = [square(8192), GemmProblem("bf16", "rcr", 1, 131072, 8192)]
     found = times_ms(problems, [LARGE, SMALL, FEW, LIBRARY], RooflineModel(arch))
     peak = load_arch(arch).peak
-    assert peak is not None
     hardware = load_arch(arch).hardware
     flops = peak.flops_a_cu_and_clock["bf16"] * hardware.num_cus * hardware.max_clock_mhz * 1e6
     for problem, times in zip(problems, found, strict=True):
@@ -152,7 +151,6 @@ def test_matrices_that_fit_the_cache_stay_there() -> None:
     row = parse_kernel_name("gemm_bf16_rcr_triton.few_rows.BLOCK_K=256.BLOCK_N=8.ROWS=1.STAGES=4.num_warps=2")
     problems = [GemmProblem("bf16", "rcr", 1, n, 4096) for n in (4096, 65536)]
     peak = load_arch("sm_90").peak
-    assert peak is not None
     in_memory = [problem.bytes / (1e6 * peak.memory_gb_s) for problem in problems]
     fitting, larger = times_ms(problems, [row])[:, 0]
     assert fitting < in_memory[0]

@@ -61,7 +61,6 @@ def test_exact_choices_mapped_ones_and_lacking_ones_are_told_apart() -> None:
     table, origin = Chosen("told", Told(lambda problem: ANSWERS[problem.M]), "sm_90").rank(
         PROBLEMS, lambda problem: POOL
     )
-    assert table is not None
     best = table.groupby("problem")["kernel"].agg(list).to_dict()
     few, some, more, many = (problem.id for problem in PROBLEMS)
     assert best == {few: [SMALL.name, LARGE.name], some: [LARGE_8.name], more: [LARGE_8.name]}
@@ -78,7 +77,6 @@ def test_exact_choices_mapped_ones_and_lacking_ones_are_told_apart() -> None:
 def test_a_picker_that_is_not_mapped_lacks_what_is_not_in_the_pool() -> None:
     told = Told(lambda problem: ANSWERS[problem.M], maps=False)
     table, origin = Chosen("told", told, "sm_90").rank(PROBLEMS, lambda problem: POOL)
-    assert table is not None
     assert set(table["problem"]) == {PROBLEMS[0].id}
     assert len(origin.lacking) == 3
     assert not origin.mapped
@@ -88,7 +86,6 @@ def test_fallbacks_are_counted_and_silence_is_no_pick() -> None:
     default = replace(configuration(128, 128, 64, split_k=1, warps=4), fallback=True)
     told = Told(lambda problem: (default,) if problem.M > 16 else ())
     table, origin = Chosen("told", told, "sm_90").rank(PROBLEMS, lambda problem: POOL)
-    assert table is not None
     assert origin.fallback == tuple(problem.id for problem in PROBLEMS[1:])
     assert set(table["problem"]) == set(origin.fallback)
     nothing, origin = Chosen("told", Told(lambda problem: ()), "sm_90").rank(PROBLEMS, lambda problem: POOL)
@@ -115,7 +112,6 @@ def test_a_kernel_of_the_pool_is_always_its_own_nearest(
     chosen = configuration(*tile, split_k=split_k, warps=warps)
     assert distance(chosen, own) == EXACT
     found = nearest(chosen, (*POOL, own))
-    assert found is not None
     assert found[1] == EXACT
     assert distance(chosen, found[0]) == EXACT
 
@@ -123,6 +119,5 @@ def test_a_kernel_of_the_pool_is_always_its_own_nearest(
 def test_what_a_choice_cannot_mean_is_never_its_kernel() -> None:
     chosen = replace(configuration(128, 128, 64, split_k=1), among=lambda one: one is SMALL)
     found = nearest(chosen, POOL)
-    assert found is not None
     assert found[0] is SMALL
     assert nearest(replace(chosen, among=lambda one: False), POOL) is None

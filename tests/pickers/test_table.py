@@ -31,7 +31,6 @@ POOL = (kernel(16, 128), kernel(128, 16), kernel(128, 256), kernel(256, 128))
 
 def picked(path: Path, problems: list[GemmProblem], arch: str = "gfx942") -> tuple[dict[str, Kernel], Origin]:
     picker = picker_of_file(path, arch)
-    assert picker is not None
     table, origin = Chosen(picker.name, picker, arch).rank(problems, lambda problem: POOL)
     known = {one.name: one for one in POOL}
     first = {} if table is None else table.drop_duplicates("problem").set_index("problem")["kernel"].to_dict()
@@ -122,7 +121,6 @@ def test_a_file_of_times_picks_its_fastest_kernel(
     file: str, problem: GemmProblem | str, choices: list[str]
 ) -> None:
     picker = picker_of_file(FILES / file, "gfx950", "rcr")
-    assert picker is not None
     of = problem_from_id(problem) if isinstance(problem, str) else problem
     assert [
         one.kernel.partition("_rcr_")[2] or one.kernel.partition("2d_")[2] for one in picker.pick(of, ())
@@ -144,7 +142,6 @@ def test_a_kernel_with_a_tile_means_the_nearest_one_of_another_pool(
     problem = SMALL if "lut" in file else GemmProblem("fp16", "rcr", 512, 1024, 256)
     kind = problem.kind
     picker = picker_of_file(FILES / file, "gfx950", "rcr")
-    assert picker is not None
     first = picker.pick(problem, ())[0]
     assert first.values == {"split_k": 1, **values}
     pool = [
@@ -152,7 +149,6 @@ def test_a_kernel_with_a_tile_means_the_nearest_one_of_another_pool(
         for m in (64, 128)
     ]
     found = nearest(first, pool)
-    assert found is not None
     assert found[0] == pool[1]
     own = parse_kernel_name(first.kernel)
     assert nearest(first, [*pool, own]) == (own, EXACT)
@@ -167,7 +163,6 @@ def test_rows_that_were_wrong_or_are_of_another_device_are_no_choices(tmp_path: 
         "gfx950,256,64,4096,512,torch.bfloat16,torch.bfloat16,1.0,bf16gemm_c,0.0\n"
     )
     picker = picker_of_file(path, "gfx942")
-    assert picker is not None
     assert [one.kernel for one in picker.pick(GemmProblem("bf16", "rcr", 64, 4096, 512), ())] == [
         "gemm_bf16_rcr_aiter.bf16gemm_b"
     ]
@@ -177,7 +172,6 @@ def test_rows_that_were_wrong_or_are_of_another_device_are_no_choices(tmp_path: 
 
 def test_a_model_names_a_file_and_the_layout_that_it_lacks() -> None:
     named = picker_of(f"{FILES / 'rocke_autotune.json'}:rcr", "gfx950", ())
-    assert named is not None
     assert named.name == "rocke_autotune"
     with pytest.raises(ModelError, match="does not state the layout: give it"):
         picker_of(str(FILES / "rocke_autotune.json"), "gfx950", ())

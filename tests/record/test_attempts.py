@@ -64,7 +64,6 @@ def test_a_death_between_two_kernels_blames_none(tmp_path: Path) -> None:
 
 def test_a_live_session_is_not_a_death(tmp_path: Path) -> None:
     living = Attempts(tmp_path, "1")
-    assert living.path is not None
     living.note_problem("p")
     slot = AttemptSlot(living.path)
     slot.load("p", careful=False)

@@ -256,7 +256,6 @@ def test_concurrent_sealers_make_one_part_per_journal(tmp_path: Path, make_row: 
         for _ in range(3)
     ]
     for sealer in sealers:
-        assert sealer.stdin is not None
         sealer.stdin.write("\n")
         sealer.stdin.flush()
     sealed = [int(sealer.communicate(timeout=60)[0]) for sealer in sealers]

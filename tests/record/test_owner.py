@@ -54,7 +54,6 @@ def another_process(reports: Path, what: str) -> Iterator[tuple[subprocess.Popen
 
 
 def line_of(pipe: IO[str] | None) -> str:
-    assert pipe is not None
     return pipe.readline().strip()
 
 
@@ -77,7 +76,6 @@ def test_a_process_may_reopen_and_release_its_run(tmp_path: Path) -> None:
     first = open_mine(tmp_path)
     again = open_mine(tmp_path)
     assert again.lock is first.lock
-    assert first.lock is not None
     first.lock.release()
     with another_process(tmp_path, "own") as (_, name):
         assert name

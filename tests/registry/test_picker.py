@@ -280,7 +280,6 @@ def test_a_stale_result_is_reported_once_and_the_model_picks(
 ) -> None:
     first = make_registry(models=cpu_model)
     best = first.tune(MINE, 60.0, kernels=2).pick.kernel
-    assert first.tuned is not None
     entry = next(iter(first.tuned.entries()))
     first.tuned.path.unlink()
     TunedResults("cpu", first.tuned.path.parent).add([replace(entry, source_hash="0" * 64)])
@@ -358,7 +357,6 @@ def test_the_oracles_of_a_run_become_tuned_results(
     unknown = records.assign(problem=small_problem(N=3).id, N=3, device=None)
     found = entries_of_records(pd.concat([records, unknown], ignore_index=True))
     assert found.left_out == {"whose records do not say device and toolchain": 1}
-    assert registry.tuned is not None
     registry.tuned.add(found.entries)
     pick = registry.select(EVIL)
     assert (pick.kernel, pick.source) == (good, TUNED)

@@ -178,7 +178,6 @@ GOOD, OTHER = evil_kernel("good"), evil_kernel("good", 2)
 
 def tuned_to(registry: Registry, kernel: Kernel, problem: Problem = EVIL) -> None:
     """Makes the registry believe that a kernel is the best."""
-    assert registry.tuned is not None
     here = registry.surroundings()
     registry.tuned.add(
         [

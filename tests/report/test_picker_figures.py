@@ -58,7 +58,6 @@ def test_the_difference_is_that_over_the_problems_of_both_with_its_interval() ->
     ours, theirs = figures()
     assert ours.difference_mean is None
     found = theirs.difference_mean
-    assert found is not None
     assert found.value == pytest.approx(-5 * 40 / 11)
     assert found.low < found.value < found.high < 0
 

@@ -94,7 +94,6 @@ def test_worse_efficiencies_fail_a_session_without_failed_tests(
     project, _ = accepted
     path, baseline = baseline_of(project)
     accepted_one = load_baseline(path)
-    assert accepted_one is not None
     better = replace(accepted_one, efficiencies=dict.fromkeys(accepted_one.efficiencies, 1.0))
     elsewhere = project.folder / "better" / path.relative_to(project.folder / "models")
     save_baseline(better, elsewhere)

@@ -82,7 +82,6 @@ def test_the_kernels_that_are_built_are_counted(project: Project, more: tuple[st
     written = on_a_terminal(project, 120, *asked, *more)
     counts = re.findall(r"  0 of \d+ pairs  built (\d+) of (\d+) kernels  ", written)
     kernels = re.search(r"\((\d+) kernels\)", written)
-    assert kernels is not None
     assert {wanted for _, wanted in counts} == {kernels[1]}
     assert [int(built) for built, _ in counts] == sorted(int(built) for built, _ in counts)
     assert "  building kernels" in written, "until the first one is built"

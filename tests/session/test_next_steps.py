@@ -102,7 +102,6 @@ def test_a_replay_that_fails(recorded: Recorded) -> None:
     project = recorded.project
     assert project.pytest(*REPLAY, "--update-baseline").status == 0
     accepted = load_baseline(recorded.oracle.with_suffix(".json"))
-    assert accepted is not None
     better = replace(accepted, efficiencies=dict.fromkeys(accepted.efficiencies, 1.0))
     path = (
         project.folder

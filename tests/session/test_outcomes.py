@@ -39,7 +39,6 @@ def strict(recorded: Recorded) -> str:
     """--baseline-dir with a baseline that no model reaches: only coverage and new failures pass."""
     baseline = recorded.oracle.with_suffix(".json")
     accepted = load_baseline(baseline)
-    assert accepted is not None
     path = recorded.project.folder / "strict" / baseline.relative_to(recorded.project.folder / "models")
     save_baseline(replace(accepted, efficiencies=dict.fromkeys(accepted.efficiencies, 1.0)), path)
     return "--baseline-dir=strict"
@@ -91,7 +90,6 @@ def test_a_criterion_that_is_not_met_is_a_failed_test(
     assert (suite.attrib["failures"], suite.attrib["tests"]) == (str(failed), "18")
     (mean,) = (case for case in suite.iter("testcase") if case.attrib["name"] == "verdict[mean]")
     failure = mean.find("failure")
-    assert failure is not None
     assert failure.attrib["message"].startswith("mean is ")
     assert "\n" not in failure.attrib["message"]
     assert "largest losses" in (failure.text or "")

@@ -26,7 +26,6 @@ def progress(monkeypatch: pytest.MonkeyPatch) -> Progress:
 def test_a_problem_is_reported_after_its_last_pair(progress: Progress) -> None:
     assert progress.finished(fact("p", "a", tflops=0.5)) is None
     line = progress.finished(fact("p", "b", tflops=1.25))
-    assert line is not None
     assert line.fitting(None).startswith("[1/2] p  2 ok  best 1.25 TFLOPS  ")
     assert line.fitting(None).endswith(" left  b")
     assert line.failures == 0
@@ -35,7 +34,6 @@ def test_a_problem_is_reported_after_its_last_pair(progress: Progress) -> None:
 def test_failures_are_counted_by_status(progress: Progress) -> None:
     progress.finished(fact("p", "a", "wrong"))
     line = progress.finished(fact("p", "b", "unsupported"))
-    assert line is not None
     assert line.fitting(None).startswith("[1/2] p  1 wrong, 1 unsupported  no ok kernel  ")
     assert line.fitting(None).endswith(" left")
     assert line.failures == 1, "unsupported is an answer"
@@ -44,7 +42,6 @@ def test_failures_are_counted_by_status(progress: Progress) -> None:
 def test_only_ok_kernels_can_be_the_best(progress: Progress) -> None:
     progress.finished(fact("p", "a", "noisy", 9.0))
     line = progress.finished(fact("p", "b", "ok", 1.0))
-    assert line is not None
     assert line.fitting(None).endswith("  b")
 
 
@@ -132,7 +129,6 @@ def test_a_replay_counts_problems_and_builds_nothing() -> None:
 def test_resumed_pairs_do_not_count_for_the_rate(progress: Progress) -> None:
     for kernel in "ab":
         line = progress.finished(fact("p", kernel, tflops=0.25, resumed=True))
-    assert line is not None
     assert line.fitting(None).endswith("  resumed  a")
     progress.finished(fact("q", "a"))
     assert "3 of 4 pairs  1 pairs/s  0:00 left" in progress.status("q")

@@ -42,7 +42,6 @@ def four(project: Project) -> Project:
 
 def passed_until(process: subprocess.Popen[str], count: int) -> list[str]:
     """The ids of the first `count` pairs that a run with -v reports; fewer if it ends earlier."""
-    assert process.stdout is not None
     seen: list[str] = []
     while len(seen) < count and (line := process.stdout.readline()):
         seen += re.findall(r"test_kernel\[(\S+)\] PASSED", line)

@@ -54,7 +54,6 @@ def test_nvidia_gpus_are_found_by_pci_address(pynvml: ModuleType) -> None:
         }
     )
     reader = open_reader("nvidia", PCI)
-    assert reader is not None
     assert reader.read() == DeviceState(1755, 3201, 61, 512.3, "power cap, hardware thermal limit")
     assert pynvml.calls[:2] == [("nvmlInit",), ("nvmlDeviceGetHandleByPciBusId", PCI.encode())]
     pynvml.answers[("nvmlDeviceGetCurrentClocksThrottleReasons", "handle")] = 0x1 | 0x2
@@ -64,7 +63,6 @@ def test_nvidia_gpus_are_found_by_pci_address(pynvml: ModuleType) -> None:
 def test_what_nvidia_does_not_report_is_empty(pynvml: ModuleType) -> None:
     pynvml.answers[("nvmlDeviceGetTemperature", "handle", 0)] = 40
     reader = open_reader("nvidia", PCI)
-    assert reader is not None
     assert reader.read() == DeviceState(temperature_c=40)
 
 
@@ -81,7 +79,6 @@ def test_amd_throttles_where_a_counter_grows(amdsmi: ModuleType) -> None:
     }
     amdsmi.metrics.extend([first, first | {"ppt_residency_acc": 12}, first | {"ppt_residency_acc": 12}])
     reader = open_reader("amd", PCI)
-    assert reader is not None
     assert reader.read() == DeviceState(1980, 2000, 71, 900, None)
     assert reader.read().throttled == "power cap"
     assert reader.read().throttled == ""
@@ -92,7 +89,6 @@ def test_amd_throttles_where_a_counter_grows(amdsmi: ModuleType) -> None:
 def test_an_older_amd_gpu_has_one_flag(amdsmi: ModuleType) -> None:
     amdsmi.metrics.extend([{"throttle_status": True}, {"throttle_status": False}, {}])
     reader = open_reader("amd", PCI)
-    assert reader is not None
     assert [reader.read().throttled for _ in range(3)] == ["throttled", "", None]
 
 

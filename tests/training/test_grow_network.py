@@ -172,7 +172,6 @@ def test_ctrl_c_ends_the_training_at_once() -> None:
         [sys.executable, "-c", _GROWS_LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        assert training.stdout is not None
         assert training.stdout.readline() == "begins\n"
         time.sleep(1.0)  # the networks grow now
         training.send_signal(signal.SIGINT)
@@ -221,7 +220,6 @@ def test_records_of_one_source_are_refused() -> None:
 
 def test_the_recipe_reads_the_features_of_pools() -> None:
     recipe = recipe_named("network").for_rows(training_rows(made_records(2)).table)
-    assert recipe.network is not None
     assert {recipe.network.schema, *(part.schema for part in recipe.trees)} == {"gemm_pool_2"}
     assert recipe.orders_only
 

@@ -59,7 +59,6 @@ def test_every_operation_of_the_package_has_features_of_kernels_by_name(problem:
     """Finite ones; a larger tile makes fewer tiles, and the code of the function tells functions apart."""
     one = problem_from_id(problem)
     schema = operation_named(one.op).for_models.pool
-    assert schema is not None
     configurations = [
         ("a", (("BLOCK_M", 16), ("BLOCK_N", 32), ("num_warps", 4))),
         ("a", (("BLOCK_M", 32), ("BLOCK_N", 32), ("num_warps", 4))),

@@ -35,7 +35,6 @@ def test_it_was_trained_on_no_problem_that_judges_it() -> None:
 def test_the_figures_of_the_documentation() -> None:
     (path,) = FOLDER.glob(f"*/{SET}/*.json")
     baseline = load_baseline(path)
-    assert baseline is not None
     covered = [100 * value for value in baseline.efficiencies.values() if value is not None]
     assert len(covered) == 76
     assert np.mean(covered) == pytest.approx(99.23, abs=0.006)

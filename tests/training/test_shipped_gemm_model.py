@@ -96,6 +96,5 @@ def test_its_baseline_is_of_these_picks(case: str) -> None:
     model, name = SETS[case]
     (path,) = folder_of(model).glob(f"*/{name}/*.json")
     baseline = load_baseline(path)
-    assert baseline is not None
     covered = [100 * value for value in baseline.efficiencies.values() if value is not None]
     assert (len(covered), sum(covered) / len(covered)) == pytest.approx(FIGURES[case][:2], abs=0.0051)

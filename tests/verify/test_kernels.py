@@ -226,7 +226,6 @@ def test_a_code_object_has_the_findings_of_its_assembly(before: Builder, name: s
         "gfx950", build_dir=before.cache.folder, include=before.source.headers.folder, runs_here=False
     ) as plain:
         binary = plain.need(kernel).binary
-    assert binary is not None
     said = verify_assembly(before.assembly(kernel))
     read = verify_parsed(read_assembly(binary.path))
     assert [(one.rule, one.function) for one in read.findings] == [

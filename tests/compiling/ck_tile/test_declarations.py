@@ -33,7 +33,6 @@ int outside;
 
 def test_parameters_come_in_order_with_their_defaults() -> None:
     found = find_template(TEXT, "Problem")
-    assert found is not None
     assert found.parameters == (
         Parameter("A_", None),
         Parameter("Flag_", "(1 > 0)"),
@@ -44,7 +43,6 @@ def test_parameters_come_in_order_with_their_defaults() -> None:
 
 def test_a_body_ends_where_the_class_ends() -> None:
     found = find_template(TEXT, "Problem")
-    assert found is not None
     assert "last = 1" in found.body
     assert "Short" not in found.body
 
@@ -59,8 +57,6 @@ def test_the_longest_constructor_counts() -> None:
 
 def test_aliases_are_found_with_and_without_parameters() -> None:
     short, alias = find_template(TEXT, "Short"), find_template(TEXT, "Alias")
-    assert short is not None
-    assert alias is not None
     assert short.parameters == ()
     assert alias.parameters == (Parameter("X", "int"),)
 
@@ -68,7 +64,6 @@ def test_aliases_are_found_with_and_without_parameters() -> None:
 def test_defaults_may_be_in_an_earlier_declaration() -> None:
     text = "template <class A, int N = 4> struct S;\ntemplate <class A, int N> struct S { };"
     found = find_template(text, "S")
-    assert found is not None
     assert found.parameters == (Parameter("A", None), Parameter("N", "4"))
 
 
@@ -88,14 +83,12 @@ def test_code_removed_by_the_preprocessor_is_ignored() -> None:
     assert find_template(text, "A") is None
     assert find_template(text, "B") is None
     kept = find_template(text, "C")
-    assert kept is not None
     assert "int kept" in kept.body
 
 
 def test_comments_and_strings_hide_nothing() -> None:
     text = without_comments('struct A { // }\n /* } */ const char* s = "}"; int end; };')
     found = find_template(text, "A")
-    assert found is not None
     assert "end" in found.body
 
 

@@ -20,8 +20,6 @@ SCRIPT = Path(__file__).parents[3] / ".ci" / "ck_tile_headers.py"
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("ck_tile_headers", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
