@@ -71,11 +71,11 @@ class Estimator(Protocol):
     """What has been fitted to the features of pairs, as scikit-learn's regressors are."""
 
     def predict(self, features: Any, /) -> Any:
-        """Return a number for each row; the largest of a problem is the pick."""
+        """Returns a number for each row; the largest of a problem is the pick."""
 
 
 def problem(text: str) -> Problem:
-    """Return the problem of an id.
+    """Returns the problem of an id.
 
     >>> to.problem("gemm-bf16-rcr-m64-n512-k256").K
     256
@@ -84,7 +84,7 @@ def problem(text: str) -> Problem:
 
 
 def problems(names: str) -> list[Problem]:
-    """Return the problems of shipped sets or files, separated by commas.
+    """Returns the problems of shipped sets or files, separated by commas.
 
     >>> len(to.problems("forward_smoke"))
     10
@@ -93,7 +93,7 @@ def problems(names: str) -> list[Problem]:
 
 
 def kernel(name: str) -> Kernel:
-    """Return the kernel of a full name.
+    """Returns the kernel of a full name.
 
     >>> to.kernel("grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave").tile_m
     64
@@ -102,7 +102,7 @@ def kernel(name: str) -> Kernel:
 
 
 def kernels(like: Problem | str, arch: str, kernel_set: str = "default") -> list[Kernel]:
-    """Return the kernels of a rule set that an architecture has for a problem.
+    """Returns the kernels of a rule set that an architecture has for a problem.
 
     >>> len(to.kernels("forward-bf16-n1-c64-k64-i56x56-f3x3-p1", "gfx950", "tiny"))
     8
@@ -113,7 +113,7 @@ def kernels(like: Problem | str, arch: str, kernel_set: str = "default") -> list
 
 
 def load(*records: Path | str) -> pd.DataFrame:
-    """Return the records of runs (folders) or parquet files: a row for each measurement.
+    """Returns the records of runs (folders) or parquet files: a row for each measurement.
 
     >>> to.load("measured.parquet")["status"].unique().tolist()
     ['ok']
@@ -122,7 +122,7 @@ def load(*records: Path | str) -> pd.DataFrame:
 
 
 def oracle(records: pd.DataFrame) -> pd.DataFrame:
-    """Return the fastest verified kernel of each problem: problem, kernel, latency_ms, tflops, ...
+    """Returns the fastest verified kernel of each problem: problem, kernel, latency_ms, tflops, ...
 
     >>> len(to.oracle(to.load("measured.parquet")))
     12
@@ -131,7 +131,7 @@ def oracle(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def features(records: pd.DataFrame, schema: str = "") -> pd.DataFrame:
-    """Return a row of features for each pair of problem and kernel in records, after its problem, kernel,
+    """Returns a row of features for each pair of problem and kernel in records, after its problem, kernel,
     latency_ms and tflops.
 
     schema: its name; by default the operation's own.
@@ -151,7 +151,7 @@ def _features(rows: pd.DataFrame, records: pd.DataFrame, schema: str) -> pd.Data
 
 
 def train(records: pd.DataFrame, recipe: str | Recipe | None = None, *, folds: int = 5) -> TrainedModel:
-    """Return a model trained on records, cross-validated by problem and by family.
+    """Returns a model trained on records, cross-validated by problem and by family.
 
     recipe: a name (`tile-oracle model train --help` lists them) or one of your own; by default the one that
     suits the records.
@@ -206,7 +206,7 @@ predicted_tflops."""
 
 
 def model_folder(name: str) -> Path:
-    """Return the folder of a model, by its path or the name of a shipped one.
+    """Returns the folder of a model, by its path or the name of a shipped one.
 
     >>> to.model_folder("gemm_bf16_sm_90").name
     'gemm_bf16_sm_90'
@@ -241,7 +241,7 @@ def compare(old: Judged, new: Judged, records: pd.DataFrame) -> Comparison:
 def pick(
     like: Problem | str, arch: str, model: Path | str = "", kernels: Sequence[Kernel] = ()
 ) -> list[tuple[Kernel, float]]:
-    """Return the candidates of a problem with their predicted TFLOPS, best first.
+    """Returns the candidates of a problem with their predicted TFLOPS, best first.
 
     model: a folder or a shipped model's name; by default the best founded one, as in sessions. kernels: the
     candidates; by default those that the model was trained on. A model that only orders has scores instead.

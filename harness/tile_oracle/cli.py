@@ -69,7 +69,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def make_parser(only: Command | None = None) -> argparse.ArgumentParser:
-    """The parser. Of the commands' modules only that of `only` is imported."""
+    """Returns the parser. Of the commands' modules only that of `only` is imported."""
     parser = _Parser(prog="tile-oracle", description=_DESCRIPTION, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"tile-oracle {__version__}")
     parser.epilog = "\n\n".join([*(f"{what}:\n{_overview(of)}" for what, of in GROUPS.items()), _FIRST_STEPS])

@@ -82,5 +82,5 @@ class GateError(HarnessError):
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, for messages of one line."""
+    """Returns the first line of an error's message, for messages of one line."""
     return (str(error).splitlines() or [type(error).__name__])[0][:300]

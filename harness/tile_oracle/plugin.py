@@ -131,14 +131,14 @@ def _end_without_device(config: pytest.Config, why: str) -> NoReturn:
 
 @pytest.fixture
 def problem(request: pytest.FixtureRequest) -> Problem:
-    """A problem of --problem-set (tile_oracle.problem.Problem); tests run once for each."""
+    """Returns a problem of --problem-set (tile_oracle.problem.Problem); tests run once for each."""
     chosen: Problem = _parameter(request)
     return chosen
 
 
 @pytest.fixture
 def kernel(request: pytest.FixtureRequest) -> Kernel:
-    """A kernel of --kernel-set that is a candidate for `problem` (tile_oracle.kernel.Kernel)."""
+    """Returns a kernel of --kernel-set that is a candidate for `problem` (tile_oracle.kernel.Kernel)."""
     chosen: Kernel = _parameter(request)
     return chosen
 

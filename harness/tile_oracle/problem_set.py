@@ -58,7 +58,7 @@ class ProblemSet:
 
 
 def list_problem_sets() -> tuple[str, ...]:
-    """The names of the shipped sets, sorted."""
+    """Returns the names of the shipped sets, sorted."""
     return tuple(sorted(_shipped()))
 
 
@@ -87,7 +87,7 @@ def load_problem_set(name_or_path: str | os.PathLike[str]) -> ProblemSet:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text names a file, not a shipped set: it has a `/` or a file's suffix (`.csv`)."""
+    """Returns whether a text names a file, not a shipped set: it has a `/` or a file's suffix (`.csv`)."""
     return os.sep in text or _SUFFIX.search(text) is not None
 
 
@@ -105,8 +105,8 @@ def load_problem_sets(names_or_paths: str) -> ProblemSet:
 
 
 def problem_set_of_ids(ids: Iterable[str], path: Path) -> ProblemSet:
-    """The set of the problems with these ids, as read from the records at `path`. Raises ProblemError for an
-    invalid id."""
+    """Returns the set of the problems with these ids, as read from the records at `path`. Raises ProblemError
+    for an invalid id."""
     problems = tuple(dict.fromkeys(problem_from_id(text) for text in ids))
     return ProblemSet(
         name=path.name if path.is_dir() else path.stem,
@@ -164,8 +164,8 @@ def problem_from_dimensions(text: str) -> Problem:
 
 
 def format_problem_set(problems: Iterable[Problem], sources: Iterable[str], provenance: str) -> str:
-    """The text of a problem set's file: comment lines, header row, all fields of all problems, and the
-    sources. `load_problem_set` reads it. Raises ProblemSetError for problems of several operations."""
+    """Returns the text of a problem set's file: comment lines, header row, all fields of all problems, and
+    the sources. `load_problem_set` reads it. Raises ProblemSetError for problems of several operations."""
     problems = tuple(problems)
     ops = {problem.op for problem in problems} or {operation_of_columns(()).name}
     if len(ops) > 1:

@@ -61,12 +61,12 @@ class Arch:
         return replace(self, listed_only=False)
 
     def dtypes(self, op: str) -> tuple[str, ...]:
-        """The data types that the architecture multiplies, in the operation's order."""
+        """Returns the data types that the architecture multiplies, in the operation's order."""
         known = operation_named(op).kind_fields["dtype"]
         return tuple(str(dtype) for dtype in known if dtype in self.warp_tiles)
 
     def pipelines(self, op: str) -> tuple[str, ...]:
-        """The pipelines of an operation that the architecture can run."""
+        """Returns the pipelines of an operation that the architecture can run."""
         return tuple(
             name
             for name, pipeline in self.kernels.pipelines.items()
@@ -74,7 +74,7 @@ class Arch:
         )
 
     def double_smem_buffer_required(self, pipeline: str) -> bool:
-        """Whether the pipeline requires two LDS buffers (False for an unknown pipeline)."""
+        """Returns whether the pipeline requires two LDS buffers (False for an unknown pipeline)."""
         demands = self.kernels.pipelines.get(pipeline)
         return demands is not None and demands.double_smem_buffer == "required"
 
@@ -96,12 +96,12 @@ class Arch:
         return int(rows * tile_k * element) * (1 + self.double_buffered(kernel))
 
     def double_buffered(self, kernel: TiledKernel) -> bool:
-        """Whether tiles are double-buffered in LDS, by the kernel's field or else by its pipeline."""
+        """Returns whether tiles are double-buffered in LDS, by the kernel's field or else by its pipeline."""
         said = kernel.double_smem_buffer
         return self.double_smem_buffer_required(kernel.pipeline) if said is None else said
 
     def widest_vectors(self, dtype: str, tile: Triple, waves: Triple) -> Triple:
-        """The widest vectors (elements of A, B, C) that can move a tile with these waves."""
+        """Returns the widest vectors (elements of A, B, C) that can move a tile with these waves."""
         family = self.kernels
         if family.fixed_vectors is not None:
             return family.fixed_vectors
@@ -119,12 +119,12 @@ class Arch:
     # ---- kernels ----------------------------------------------------------------------------
 
     def refusal(self, kernel: Kernel) -> str | None:
-        """Why the architecture does not allow the kernel (the first reason), or None when it does. The limits
-        of a NamedKernel are its source's."""
+        """Returns why the architecture does not allow the kernel (the first reason), or None when it does.
+        The limits of a NamedKernel are its source's."""
         return next(self._refusals(kernel), None)
 
     def refusals(self, kernel: Kernel) -> tuple[str, ...]:
-        """All reasons against the kernel; empty when it is allowed."""
+        """Returns all reasons against the kernel; empty when it is allowed."""
         return tuple(self._refusals(kernel))
 
     def _refusals(self, kernel: Kernel) -> Iterator[str]:
@@ -175,7 +175,8 @@ class Arch:
     # ---- problems ---------------------------------------------------------------------------
 
     def problem_refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        """Why a kernel that the architecture allows cannot compute this problem, or None when it can."""
+        """Returns why a kernel that the architecture allows cannot compute this problem, or None when it
+        can."""
         if not kernel.matches(problem):
             return (
                 f"kind: the kernel is for {kind_text(kernel.kind)}, the problem is {kind_text(problem.kind)}"
@@ -185,11 +186,11 @@ class Arch:
         return next(operation_named(kernel.op).problem_refusals(self, kernel, problem), None)
 
     def able(self, kernels: Iterable[Kernel], problem: Problem) -> list[Kernel]:
-        """Those of the kernels that can compute this problem, in their order."""
+        """Returns those of the kernels that can compute this problem, in their order."""
         return [kernel for kernel in kernels if self.problem_refusal(kernel, problem) is None]
 
 
 def listed(triples: tuple[Triple, ...]) -> str:
-    """The first few entries of a list, and the number of the others."""
+    """Returns the first few entries of a list, and the number of the others."""
     more = f" and {len(triples) - _LISTED} more" if len(triples) > _LISTED else ""
     return ", ".join(map(triple, triples[:_LISTED])) + more

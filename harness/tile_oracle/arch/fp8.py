@@ -9,7 +9,7 @@ _SUM_BITS = 24
 
 
 def fp8_refusal(dtype: str, arch: str) -> str | None:
-    """Why products of a data type cannot be checked on the architecture, or None: fp8 is OCP's."""
+    """Returns why products of a data type cannot be checked on the architecture, or None: fp8 is OCP's."""
     if not dtype.startswith("fp8"):
         return None
     found = load_arch(arch)

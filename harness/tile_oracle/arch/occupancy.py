@@ -32,12 +32,12 @@ class Occupancy:
 
 
 def archs_with_occupancy() -> tuple[str, ...]:
-    """The architectures whose compute unit is in the table."""
+    """Returns the architectures whose compute unit is in the table."""
     return tuple(name for name in known_archs() if load_arch(name).workgroups is not None)
 
 
 def workgroups_of(arch: str) -> Workgroups:
-    """Return what limits the workgroups of the architecture's compute unit. Raises RuleError when the table
+    """Returns what limits the workgroups of the architecture's compute unit. Raises RuleError when the table
     does not say."""
     held = load_arch(arch).workgroups
     if held is None:

@@ -50,7 +50,7 @@ class Hardware(Entry, frozen=True):
         return (self.l2_cache_kb * max(1, self.num_xcd) + self.l3_cache_kb) << 10
 
     def features(self) -> dict[str, int]:
-        """The twelve hw_ columns of the published feature schemas, in their order."""
+        """Returns the twelve hw_ columns of the published feature schemas, in their order."""
         return {
             "hw_num_cus": self.num_cus,
             "hw_simds_per_cu": self.simds_per_cu,

@@ -23,12 +23,12 @@ from tile_oracle.terminal.did_you_mean import did_you_mean
 
 
 def known_archs() -> tuple[str, ...]:
-    """The names of the architectures in kernels/arch_specs.json, in its order."""
+    """Returns the names of the architectures in kernels/arch_specs.json, in its order."""
     return tuple(_shipped())
 
 
 def load_arch(name: str) -> Arch:
-    """The architecture of this name. Raises RuleError for an unknown name."""
+    """Returns the architecture of this name. Raises RuleError for an unknown name."""
     archs = _shipped()
     arch = archs.get(name)
     if arch is None:

@@ -43,7 +43,7 @@ class Limits:
 
 
 def gpu_limits(name: str, compute_units: int) -> Limits:
-    """Return the limits of an architecture with a number of compute units; 0 means as many as in the table.
+    """Returns the limits of an architecture with a number of compute units; 0 means as many as in the table.
 
     Without a peak in kernels/arch_specs.json there are no limits.
     """
@@ -57,7 +57,7 @@ def gpu_limits(name: str, compute_units: int) -> Limits:
 
 
 def impossible(problem: Problem, limits: Limits, latency_ms: float) -> str | None:
-    """Why a latency is impossible, or None."""
+    """Returns why a latency is impossible, or None."""
     least = limits.least_ms(problem)
     if latency_ms >= least:
         return None

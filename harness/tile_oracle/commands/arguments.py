@@ -47,7 +47,8 @@ class Group:
 
 
 def argument(names: str, metavar: str | tuple[str, ...] | None, help: str, **more: Any) -> Argument:
-    """An argument. names: its spellings, separated by spaces. The help ends with the default, if any."""
+    """Returns an argument. names: its spellings, separated by spaces. The help ends with the default, if
+    any."""
     default = more.get("default")
     if default not in (None, "", [], ()) and "(default: " not in help:
         help += f" (default: {default:g})" if isinstance(default, float) else f" (default: {default})"
@@ -56,7 +57,7 @@ def argument(names: str, metavar: str | tuple[str, ...] | None, help: str, **mor
 
 
 def flag(names: str, help: str) -> Argument:
-    """An option without a value."""
+    """Returns an option without a value."""
     return Argument(tuple(names.split()), {"action": "store_true", "help": help.replace("%", "%%")})
 
 
@@ -72,12 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser, arguments: Iterable[Argument 
 
 
 def json_flag(what: str = "what is shown") -> Argument:
-    """A switch: JSON replaces the text."""
+    """Returns a switch: JSON replaces the text."""
     return flag("--json", f"print {what} as JSON, and nothing else")
 
 
 def json_file(what: str) -> Argument:
-    """The same with an optional file, beside which the text is printed."""
+    """Returns the same with an optional file, beside which the text is printed."""
     text = f"{what} as JSON: printed instead of the text or, given a FILE, written there"
     return argument("--json", "FILE", text, nargs="?", const=STDOUT)
 
@@ -121,14 +122,14 @@ QUIET = flag("--quiet", "no progress, only the results")
 
 
 def count(text: str) -> int:
-    """A number from 0, as argparse reads it."""
+    """Returns a number from 0, as argparse reads it."""
     if not text.isdecimal() or len(text) > 9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
     return int(text)
 
 
 def seed(of: str) -> Argument:
-    """A seed, 0 if none is given."""
+    """Returns a seed, 0 if none is given."""
     return argument("--seed", "N", of, type=int, default=0)
 
 

@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _long_build(builder: Builder, kernels: Sequence[Kernel], jobs: int, *, asks_all: bool) -> Iterator[str]:
-    """How long a large build will take, by some of its kernels, which are compiled first; and what is
+    """Yields how long a large build will take, by some of its kernels, which are compiled first; and what is
     shorter. asks_all: for no problem set. Raises BuildError."""
     missing = [kernel for kernel in kernels if builder.needs_compiler(kernel)]
     if len(missing) <= _LARGE:
@@ -144,7 +144,7 @@ def _pool(args: argparse.Namespace, source: KernelSource) -> list[Kernel]:
 
 
 def _in_source(source: KernelSource, kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[str]]:
-    """The kernels that a source has, and lines that say why it lacks the others.
+    """Returns the kernels that a source has, and lines that say why it lacks the others.
 
     Raises BuildError when it has none.
     """
@@ -163,7 +163,7 @@ def _in_source(source: KernelSource, kernels: Iterable[Kernel]) -> tuple[list[Ke
 
 
 def describe_progress(progress: Progress) -> str:
-    """One line: counts, rate, time left."""
+    """Returns one line: counts, rate, time left."""
     parts = [f"built {progress.done}/{progress.total}"]
     if progress.failed:
         parts.append(f"{progress.failed} failed")
@@ -177,7 +177,7 @@ def describe_progress(progress: Progress) -> str:
 
 
 def describe_report(report: PrebuiltReport, builder: Builder) -> str:
-    """The report: what was built, what failed and why, and where the folder is."""
+    """Returns the report: what was built, what failed and why, and where the folder is."""
     lines: list[str] = []
     for number, result in enumerate(report.failed):
         lines += _describe_failure(result) if number < _LOGS_SHOWN else [f"{result.kernel.name}: build_error"]

@@ -56,14 +56,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settling(args: argparse.Namespace, records: pd.DataFrame) -> str:
-    """The command that measures the open pairs on the records' target again."""
+    """Returns the command that measures the open pairs on the records' target again."""
     target = str(records["target"].dropna().iloc[0])
     words = ["pytest", "--problem-set", args.problem_set or "SET", "--target", target]
     return shlex.join([*words, f"--pairs={args.pairs}", f"--models={args.new},{args.old}"])
 
 
 def render(comparison: Comparison) -> list[str]:
-    """The comparison as lines of text."""
+    """Returns the comparison as lines of text."""
     changes, seen = comparison.changes, comparison.in_sample
     trained = f"compared: {len(changes.old.picks):,} problems"
     if any(problem in seen for problem in changes.old.picks):

@@ -166,8 +166,8 @@ def _line(finding: Finding) -> str:
 
 
 def examine_targets(build_dir: Path | None = None) -> tuple[TargetFindings, ...]:
-    """Every target that can be here, in the order in which `auto` prefers them: of AMD's the architectures
-    that there are. Touches no device. build_dir: the cache of kernels, if not the user's."""
+    """Returns every target that can be here, in the order in which `auto` prefers them: of AMD's the
+    architectures that there are. Touches no device. build_dir: the cache of kernels, if not the user's."""
     amd, nvidia = amd_presence(), nvidia_presence()
     return (
         *(TargetFindings(arch, (*_gpu(arch, amd.of(arch)), _clocks("amd", amd))) for arch in _amd_shown(amd)),
@@ -184,7 +184,7 @@ def _not_loaded_from(build_dir: Path | None) -> Iterator[Finding]:
 
 
 def _amd_shown(found: Presence) -> tuple[str, ...]:
-    """The targets that AMD's GPUs are; the newest one when there is none."""
+    """Returns the targets that AMD's GPUs are; the newest one when there is none."""
     return amd_targets(found) or AMD_ARCHS[:1]
 
 
@@ -222,7 +222,8 @@ def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
 
 
 def _of_the_pool(api: CkTileApi, operation: str) -> list[Finding]:
-    """How many kernels of the default pool a version of CK Tile has, and what the others assume of it."""
+    """Returns how many kernels of the default pool a version of CK Tile has, and what the others assume of
+    it."""
     gemm = operation == "gemm"
     pool: Sequence[Kernel] = (
         gemm_pool("bf16", "rcr", "gfx950") if gemm else kernel_pool(operation, "bf16", 2, "gfx950")
@@ -256,7 +257,8 @@ def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
 
 
 def _loses_waits(said: str) -> bool:
-    """Whether a compiler for AMD's GPUs has known bugs in its waits, by its identity or fingerprint."""
+    """Returns whether a compiler for AMD's GPUs has known bugs in its waits, by its identity or
+    fingerprint."""
     match = re.search(r"clang (?:version )?(\d+)\.(\d+)\.(\d+)", said)
     return match is not None and tuple(map(int, match.groups())) <= _LAST_WITH_LOST_WAITS
 
@@ -274,7 +276,7 @@ def _counted(presence: Presence) -> str:
 
 
 def _identity(name: str, arch: str) -> str | None:
-    """The findings for a toolchain that works."""
+    """Returns the findings for a toolchain that works."""
     try:
         return find_gpu_toolchain(name, arch).identity
     except HarnessError:
@@ -289,7 +291,7 @@ def _compiler(identity: Callable[[], str]) -> Finding:
 
 
 def _clocks(vendor: str, presence: Presence) -> Finding:
-    """The first GPU's clocks, and whether clocks can be recorded with measurements."""
+    """Returns the first GPU's clocks, and whether clocks can be recorded with measurements."""
     missing = why_not_readable(vendor)
     if missing:
         return Finding(NOTE, _CLOCKS, f"not recorded with measurements: {missing}")
@@ -323,7 +325,7 @@ def _ptxas() -> Finding:
 
 
 def _nvcc() -> Iterator[Finding]:
-    """Why an installed nvcc cannot be used."""
+    """Yields why an installed nvcc cannot be used."""
     if find_cuda_program("nvcc") is None:
         return
     try:
@@ -333,7 +335,7 @@ def _nvcc() -> Iterator[Finding]:
 
 
 def examine_containment() -> tuple[Finding, ...]:
-    """Which containment works here and which does not, with reasons; starts a worker to find out."""
+    """Returns which containment works here and which does not, with reasons; starts a worker to find out."""
     try:
         held = containment_for("cpu")
     except HarnessError as error:
@@ -361,7 +363,7 @@ def _namespaces(wanted: bool, around: frozenset[str]) -> Finding:
 
 
 def examine_models() -> tuple[Finding, ...]:
-    """The model folders that sessions and picks consider: those in models/, then the shipped ones."""
+    """Returns the model folders that sessions and picks consider: those in models/, then the shipped ones."""
     places = (Path("models"), shipped_models())
     folders = (folder.resolve() for place in places for folder in model_folders(place))
     return tuple(map(_model, dict.fromkeys(folders)))

@@ -91,8 +91,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def picker_for(word: str, records: pd.DataFrame) -> Picker:
-    """The picker that a word names for the problems of records: a model folder, a file of picks, or one by
-    name. Raises ModelError."""
+    """Returns the picker that a word names for the problems of records: a model folder, a file of picks, or
+    one by name. Raises ModelError."""
     problems, archs = problems_of(records), records["arch"].dropna()
     arch = "" if archs.empty else str(archs.iloc[0])
     if (found := picker_of(word, arch, problems)) is not None:
@@ -103,8 +103,8 @@ def picker_for(word: str, records: pd.DataFrame) -> Picker:
 
 
 def rank_recorded(picker: Picker, records: pd.DataFrame) -> tuple[pd.DataFrame, Origin]:
-    """The picker's rankings of the recorded kernels, as in a session that replays these records. Raises
-    ModelError where it ranks none."""
+    """Returns the picker's rankings of the recorded kernels, as in a session that replays these records.
+    Raises ModelError where it ranks none."""
     table, origin = picker.rank(problems_of(records), pool_recorded(records), records)
     if table is None:
         raise ModelError(f"{picker.name}: {origin.detail}")
@@ -112,7 +112,7 @@ def rank_recorded(picker: Picker, records: pd.DataFrame) -> tuple[pd.DataFrame, 
 
 
 def overlap_with(picker: Picker, records: pd.DataFrame) -> Overlap:
-    """The problems of the records that a picker was trained on."""
+    """Returns the problems of the records that a picker was trained on."""
     if not picker.folders:
         return Overlap(known=picker.known)
     return overlap(set(picker.folders.values()), records, set(records["problem"].astype(str).unique()))

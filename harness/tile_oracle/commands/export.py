@@ -65,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
 def kernels_to_export(
     folder: Path, args: argparse.Namespace
 ) -> tuple[Sequence[Kernel], SolutionNames | None]:
-    """The candidates that --kernel-set, --kernels or the model's training names. Raises HarnessError."""
+    """Returns the candidates that --kernel-set, --kernels or the model's training names. Raises
+    HarnessError."""
     if not folder.is_dir():
         raise ModelError(no_model_there(folder))
     if args.kernel_set is not None:
@@ -86,7 +87,7 @@ def _trained_kernels(folder: Path) -> list[Kernel]:
 
 
 def _kernels_of_set(spec: ModelSpec, name: str) -> list[Kernel]:
-    """The rule set's kernels for every kind of problem that the model is for."""
+    """Returns the rule set's kernels for every kind of problem that the model is for."""
     only: dict[str, tuple[str | int, ...]] = {
         "dtype": (spec.dtype,),
         "direction": (spec.direction,) if spec.direction else (),

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_problem_set(records: pd.DataFrame, files: Sequence[str], out: Path) -> Path:
-    """The recorded problems as a set, beside the records. Raises RecordError."""
+    """Returns the recorded problems as a set, beside the records. Raises RecordError."""
     recorded = problem_set_of_ids(map(str, records["problem"].unique()), out)
     path = out.with_name(f"{out.stem}_problems.csv")
     provenance = f"the problems of {out.name}, imported from {', '.join(Path(file).name for file in files)}"

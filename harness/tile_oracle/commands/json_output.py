@@ -19,12 +19,12 @@ STDOUT = "-"
 
 
 def progress_stream(args: argparse.Namespace) -> TextIO:
-    """Where lines about the work go: stdout, which --json needs for itself."""
+    """Returns where lines about the work go: stdout, which --json needs for itself."""
     return sys.stderr if args.json in (True, STDOUT) else sys.stdout
 
 
 def json_text(document: object) -> str:
-    """One document; numbers that are not finite become null."""
+    """Returns one document; numbers that are not finite become null."""
     return json.dumps(_plain(document), indent=1, allow_nan=False) + "\n"
 
 
@@ -55,7 +55,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _plain(value: object) -> Any:
-    """The value as JSON has it."""
+    """Returns the value as JSON has it."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

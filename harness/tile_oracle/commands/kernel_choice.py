@@ -16,7 +16,7 @@ from tile_oracle.problem_set import load_problem_sets
 
 
 def own_kernels(source: KernelSource, args: argparse.Namespace, where: KernelFilter | None) -> list[Kernel]:
-    """The kernels of a source that has its own: all, or those for the asked kinds of problems.
+    """Returns the kernels of a source that has its own: all, or those for the asked kinds of problems.
 
     Raises BuildError when there are none.
     """
@@ -52,7 +52,7 @@ def own_kernels(source: KernelSource, args: argparse.Namespace, where: KernelFil
 
 
 def kinds_to_build(args: argparse.Namespace, listed: Sequence[Kind] = ()) -> list[Kind]:
-    """The kinds of problem whose kernels to build. listed: what is built if no option says it. Raises
+    """Returns the kinds of problem whose kernels to build. listed: what is built if no option says it. Raises
     BuildError and RuleError."""
     named = args.op is not None or bool(asked_words(args))
     if args.problem_set is not None:

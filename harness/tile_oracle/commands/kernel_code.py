@@ -91,7 +91,7 @@ def show_code(pools: Pools, args: argparse.Namespace) -> int:
 
 
 def _gpu_of(args: argparse.Namespace) -> Arch:
-    """The architecture that the options name. Raises RuleError if they name none with such facts."""
+    """Returns the architecture that the options name. Raises RuleError if they name none with such facts."""
     option = "--facts" if args.facts else "--verify"
     if args.arch is None:
         archs = "gfx950" if args.verify else "gfx950 or sm_90"

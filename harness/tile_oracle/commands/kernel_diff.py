@@ -16,7 +16,8 @@ class _Group:
 
 
 def diff_lines(drift: Drift, first: int) -> list[str]:
-    """A table of counts, then the first names of each kind of difference and the first groups of twins."""
+    """Returns a table of counts, then the first names of each kind of difference and the first groups of
+    twins."""
     rows = [("", "kernels", "distinct binaries", "made by")]
     rows += [_side("A", drift.a), _side("B", drift.b)]
     lines = [f"A: {drift.a.where}", f"B: {drift.b.where}", "", *text_table(rows, right_aligned=(1, 2))]
@@ -30,7 +31,7 @@ def diff_lines(drift: Drift, first: int) -> list[str]:
 
 
 def diff_document(drift: Drift) -> dict[str, object]:
-    """All differences as one JSON object."""
+    """Returns all differences as one JSON object."""
     return {
         "a": {"where": drift.a.where, "made_by": drift.a.made_by, "kernels": len(drift.a.kernels)},
         "b": {"where": drift.b.where, "made_by": drift.b.made_by, "kernels": len(drift.b.kernels)},

@@ -39,7 +39,7 @@ class KernelFacts:
     log: str
 
     def what_is_wrong(self, arch: Arch) -> str | None:
-        """Why the architecture's rules should not have allowed the kernel, or None."""
+        """Returns why the architecture's rules should not have allowed the kernel, or None."""
         facts = self.facts
         if not self.binary_bytes:
             return f"does not compile: {compiler_message(self.log)}"
@@ -129,7 +129,7 @@ def _row(group: Sequence[KernelFacts], arch: Arch, each: bool) -> tuple[str, ...
 
 
 def matrix_instructions_per_k_step(kernel: TiledKernel, arch: Arch) -> int:
-    """The matrix instructions of a wave for one step of tile_k, from the kernel's fields."""
+    """Returns the matrix instructions of a wave for one step of tile_k, from the kernel's fields."""
     per_wave = (
         tile // (wave * warp)
         for tile, wave, warp in zip(kernel.tile, kernel.waves, kernel.warp_tile, strict=True)
@@ -146,7 +146,7 @@ def matrix_instructions_per_k_step(kernel: TiledKernel, arch: Arch) -> int:
 
 
 def _steps(in_loop: Sequence[int | None], per_step: int) -> str:
-    """The count in the loop's body, as a multiple of one step's count where it is one."""
+    """Returns the count in the loop's body, as a multiple of one step's count where it is one."""
     known = sorted({count for count in in_loop if count is not None})
     if not known:
         return "-"
@@ -165,7 +165,7 @@ def _range(values: Sequence[float | None]) -> str:
 
 
 def facts_document(found: Sequence[KernelFacts], arch: Arch) -> list[dict[str, object]]:
-    """All facts of each kernel, for --json."""
+    """Returns all facts of each kernel, for --json."""
     return [
         {
             "kernel": one.kernel.name,
@@ -181,7 +181,7 @@ def facts_document(found: Sequence[KernelFacts], arch: Arch) -> list[dict[str, o
 
 
 def find_offenders(found: Sequence[KernelFacts], arch: Arch) -> list[tuple[KernelFacts, str]]:
-    """The kernels that the rules should have refused, and why."""
+    """Returns the kernels that the rules should have refused, and why."""
     judged = ((one, one.what_is_wrong(arch)) for one in found)
     return [(one, wrong) for one, wrong in judged if wrong is not None]
 

@@ -17,8 +17,8 @@ from tile_oracle.terminal.text_table import text_table
 
 
 def kernel_named(args: argparse.Namespace) -> tuple[Kernel, str]:
-    """The kernel of a full name, or of a short one if the options name one kind, and its full name as given.
-    Raises KernelError."""
+    """Returns the kernel of a full name, or of a short one if the options name one kind, and its full name as
+    given. Raises KernelError."""
     try:
         return parse_kernel_name(args.name), args.name
     except KernelError as error:
@@ -40,7 +40,8 @@ def kernel_named(args: argparse.Namespace) -> tuple[Kernel, str]:
 
 
 def kernel_document(kernel: Kernel, archs: Sequence[str] = ()) -> dict[str, Any]:
-    """A kernel's fields, and for each architecture whether it is allowed and in which sets, or why not.
+    """Returns a kernel's fields, and for each architecture whether it is allowed and in which sets, or why
+    not.
     archs: all, if none is named."""
     of_archs = {name: _on(kernel, load_arch(name)) for name in archs or known_archs()}
     return {"kernel": kernel.name, "op": kernel.op, "fields": kernel.as_row(), "archs": of_archs}
@@ -63,7 +64,7 @@ def _is_in_set(kernel: Kernel, arch: Arch, name: str) -> bool:
 
 
 def kernel_lines(document: dict[str, Any], written: str) -> list[str]:
-    """A kernel's document as text. written: the name as it was given."""
+    """Returns a kernel's document as text. written: the name as it was given."""
     lines = [document["kernel"]]
     if written != document["kernel"]:
         lines.append(f"  (written as {written}; the name above has every field)")

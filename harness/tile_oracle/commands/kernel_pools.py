@@ -64,7 +64,7 @@ class Pools:
 
 
 def find_pools(args: argparse.Namespace) -> Pools:
-    """The pools of the asked kinds. Raises RuleError or BuildError when there are none."""
+    """Returns the pools of the asked kinds. Raises RuleError or BuildError when there are none."""
     where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
     source = take_source(args)
     if source != NATIVE:
@@ -103,7 +103,7 @@ def _own_pools(named: str, args: argparse.Namespace, where: KernelFilter | None)
 
 
 def count_kernels(pools: Pools, filtered: bool = False) -> list[str]:
-    """A table of counts: per kind; for a single kind, per tile and pipeline."""
+    """Returns a table of counts: per kind; for a single kind, per tile and pipeline."""
     rules, kinds = pools.rules, pools.kinds
     lines = [f"kernel set {rules.name}"]
     lines += [f"  {line}" for line in wrapped(rules.about.split(), " ", 100).splitlines()]
@@ -160,7 +160,7 @@ def _tiling(kernel: TiledKernel) -> tuple[str, str, str]:
 
 
 def explain_refusals(pools: Pools, first: int = 20) -> list[str]:
-    """How many kernels each rule and each reason refuses, with an example for each reason."""
+    """Returns how many kernels each rule and each reason refuses, with an example for each reason."""
     rule_set, kinds = pools.rules, pools.kinds
     accepted = sum(len(kind.pool.accepted) + len(kind.pool.filtered_out) for kind in kinds)
     refused = [one for kind in kinds for one in kind.pool.refused]
@@ -251,7 +251,7 @@ def write_list(pools: Pools, path: Path, *, traits: bool) -> str:
 
 
 def is_tiled(kernel: Kernel) -> bool:
-    """Whether the kernel has tiles and a pipeline; kernels with names of their own have none."""
+    """Returns whether the kernel has tiles and a pipeline; kernels with names of their own have none."""
     return "pipeline" in kernel.__dataclass_fields__
 
 

@@ -37,7 +37,7 @@ class Verified:
 
 
 def verified_status(found: Sequence[Verified]) -> int:
-    """The exit status: 1 with findings or code that could not be followed, NOT_PROVEN, or 0."""
+    """Returns the exit status: 1 with findings or code that could not be followed, NOT_PROVEN, or 0."""
     bad = [one for one in found if not one.is_clean]
     undecided = [one.report and not (one.report.findings or one.report.incomplete) for one in bad]
     return 0 if not bad else NOT_PROVEN if all(undecided) else 1
@@ -56,7 +56,7 @@ def _verified(builder: Builder, kernel: Kernel) -> Verified:
 
 
 def verify_file(path: Path) -> Verified:
-    """The report on an assembly file or a code object. Raises BuildError for any other file."""
+    """Returns the report on an assembly file or a code object. Raises BuildError for any other file."""
     return Verified(str(path), verify_parsed(read_assembly(path)))
 
 
@@ -87,7 +87,7 @@ def verified_lines(found: Sequence[Verified], details: bool = False) -> list[str
 
 
 def verified_document(found: Sequence[Verified]) -> list[dict[str, object]]:
-    """The findings of each kernel or file, and what is not proven of it, for --json."""
+    """Returns the findings of each kernel or file, and what is not proven of it, for --json."""
     return [
         {
             "name": one.name,
@@ -118,7 +118,7 @@ def _about(one: Verified, details: bool) -> list[str]:
 
 
 def file_lines(one: Verified) -> list[str]:
-    """The full report on a file: its functions, the resources they use, every finding."""
+    """Returns the full report on a file: its functions, the resources they use, every finding."""
     assert one.report is not None
     lines = []
     for function in one.report.functions:

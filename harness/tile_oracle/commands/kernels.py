@@ -185,7 +185,7 @@ def _show(args: argparse.Namespace, document: object, lines: Iterable[str], stat
 
 
 def _pool_lines(pools: Pools, args: argparse.Namespace) -> list[str]:
-    """The names, the refusals or the counts of the pools."""
+    """Returns the names, the refusals or the counts of the pools."""
     if args.list and args.refused:
         refused = (one for kind in pools.kinds for one in kind.pool.refused)
         return [

@@ -35,7 +35,8 @@ def asked_words(args: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def kinds_of(args: argparse.Namespace, *, defaults: bool) -> list[Kind]:
-    """The kinds of problems that the arguments name, those of one data type together, then of one rank.
+    """Returns the kinds of problems that the arguments name, those of one data type together, then of one
+    rank.
 
     defaults: a field without words has its default value; else all of its values. Raises RuleError.
     """

@@ -71,7 +71,7 @@ ARGUMENTS = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """One night; pytest's exit status. Raises HarnessError."""
+    """Returns one night; pytest's exit status. Raises HarnessError."""
     _check(args)
     folder = Path(args.state).expanduser().resolve()
     state = NightState(folder, Path(args.kept).expanduser().resolve() if args.kept else folder / "kept")
@@ -182,7 +182,7 @@ def _verdicts(runs: Path) -> Iterator[_Verdict]:
 
 
 def _is_whole(status: int, verdicts: Sequence[_Verdict], runs: Path) -> bool:
-    """Whether nothing is left to measure: the session measured all pairs, or made no run at all."""
+    """Returns whether nothing is left to measure: the session measured all pairs, or made no run at all."""
     if not any(runs.glob("*/run.json")):
         return True
     if not verdicts:

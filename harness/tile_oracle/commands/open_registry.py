@@ -32,7 +32,7 @@ from tile_oracle.targets import TargetOptions
 
 
 def registry_arguments(*, arch: bool = True) -> tuple[Argument, ...]:
-    """What a registry is made from: target, pool, model, folders. arch: --arch is among them."""
+    """Returns what a registry is made from: target, pool, model, folders. arch: --arch is among them."""
     pool = "; default: `default` on a target, and with --arch the model's training kernels" if arch else ""
     return (
         argument("--target", "NAME", "auto, cpu, gfx950, gfx942, gfx90a or sm_90", default="auto"),
@@ -66,7 +66,7 @@ _ARCH = argument("--arch", "ARCH", "pick for this architecture, which this machi
 def open_registry(
     args: argparse.Namespace, fallback: Budget | None, problems: Sequence[Problem] = ()
 ) -> Registry:
-    """The registry that the arguments ask for, for these problems; its messages go to stderr. Raises
+    """Returns the registry that the arguments ask for, for these problems; its messages go to stderr. Raises
     HarnessError."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     named: list[Kernel] = []
@@ -94,8 +94,8 @@ def open_registry(
 
 
 def kernels_in_file(file: str, kind: Kind) -> list[Kernel]:
-    """The kernels of this kind that a file names by full or short names, one per line. Raises ModelError or
-    KernelError."""
+    """Returns the kernels of this kind that a file names by full or short names, one per line. Raises
+    ModelError or KernelError."""
     kernels = [kernel_of_kind(kind, name) for name in read_names(file)]
     return [kernel for kernel in kernels if kernel.kind == kind]
 
@@ -109,8 +109,8 @@ def say_models(candidates: Candidates, said: str) -> str:
 
 
 def outside_note(problem: Problem, candidates: Candidates) -> list[str]:
-    """A line when the problem is outside of what its model was trained on, and one when the kernels are
-    built or run otherwise than those that it was trained on."""
+    """Returns a line when the problem is outside of what its model was trained on, and one when the kernels
+    are built or run otherwise than those that it was trained on."""
     reasons = candidates.outside(problem)
     outside = [f"outside of its training: {'; '.join(reasons)}"] if reasons else []
     return outside + ([candidates.travel] if candidates.travel else [])

@@ -122,7 +122,7 @@ def _as_text(
 
 
 def _kernels_outside(picks: list[Pick], candidates: Candidates) -> list[str]:
-    """A line when the first pick is the model's and of a kernel that it was not trained on."""
+    """Returns a line when the first pick is the model's and of a kernel that it was not trained on."""
     if not picks or picks[0].source != results.MODEL:
         return []
     reason = candidates.kernel_outside(picks[0].kernel)

@@ -81,15 +81,16 @@ class KindResult:
     judged: Mapping[str, tuple[Summary, ...]]
 
     def at(self, size: int) -> Portfolio:
-        """The set of this size; the largest where further kernels add nothing."""
+        """Returns the set of this size; the largest where further kernels add nothing."""
         return self.portfolios[min(size, len(self.portfolios)) - 1]
 
     def needed(self, percent: float) -> int | None:
-        """The smallest size whose mean on the problems of the choice reaches this; None if none does."""
+        """Returns the smallest size whose mean on the problems of the choice reaches this; None if none
+        does."""
         return _first(percent, [one.summary for one in self.portfolios])
 
     def needed_when_judged(self, name: str, percent: float) -> int | None:
-        """The same on the problems of a file of --judge."""
+        """Returns the same on the problems of a file of --judge."""
         return _first(percent, self.judged[name])
 
 
@@ -216,7 +217,7 @@ def _needs(size: int | None, reach: float, where: str) -> str:
 
 
 def _members(result: KindResult, sizes: Sequence[int], listed: int) -> list[str]:
-    """What each kernel of the set of `listed` kernels adds, and in which of the others it is."""
+    """Returns what each kernel of the set of `listed` kernels adds, and in which of the others it is."""
     from tile_oracle.evaluation.portfolio import members
     from tile_oracle.kernel import parse_kernel_name
 

@@ -9,7 +9,7 @@ from tile_oracle.problem_set import is_path, list_problem_sets, load_problem_set
 
 
 def problems_of_arguments(words: Sequence[str]) -> list[Problem]:
-    """The problems that the words mean, each once. Raises ProblemError and ProblemSetError."""
+    """Returns the problems that the words mean, each once. Raises ProblemError and ProblemSetError."""
     found: dict[Problem, None] = {}
     sets = list_problem_sets()
     for word in words:

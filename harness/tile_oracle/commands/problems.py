@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _document(one: ProblemSet, *, with_problems: bool) -> dict[str, object]:
-    """A set as JSON: what the table of sets says and, if asked for, its problems."""
+    """Returns a set as JSON: what the table of sets says and, if asked for, its problems."""
     gflops = _sorted_gflops(one.problems)
     found: dict[str, object] = {
         "set": one.name,
@@ -117,7 +117,7 @@ def _document(one: ProblemSet, *, with_problems: bool) -> dict[str, object]:
 
 
 def _in_dtype(sets: Sequence[ProblemSet], dtype: str | None) -> dict[Problem, str]:
-    """The distinct problems of all sets, with their sources; converted to `dtype` if one is given."""
+    """Returns the distinct problems of all sets, with their sources; converted to `dtype` if one is given."""
     found: dict[Problem, str] = {}
     for one in sets:
         for problem, source in zip(one.problems, one.sources, strict=True):
@@ -148,7 +148,7 @@ def _origin(one: ProblemSet) -> str:
 
 
 def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:
-    """A table with one line per set: size, kinds, share of grouped problems, GFLOP, hash."""
+    """Returns a table with one line per set: size, kinds, share of grouped problems, GFLOP, hash."""
     head = ("set", "problems", "kind", "dtype", "rank", "G > 1", "GFLOP min", "median", "max", "sha256")
     rows: list[tuple[str, ...]] = [head]
     for one in sets:
@@ -169,7 +169,8 @@ def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:
 
 
 def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
-    """One set in detail: provenance, slices, range of each dimension, GFLOP and bytes, first problems."""
+    """Returns one set in detail: provenance, slices, range of each dimension, GFLOP and bytes, first
+    problems."""
     problems = problem_set.problems
     lines = [f"{problem_set.name}: {len(problems):,} problems"]
     if problem_set.path is not None:
@@ -218,7 +219,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
 
 
 def _rank(problem: Problem) -> str:
-    """The last field of a kind: the rank of a convolution, the layout of a GEMM."""
+    """Returns the last field of a kind: the rank of a convolution, the layout of a GEMM."""
     return kind_text(problem.kind).split()[-1]
 
 
@@ -232,12 +233,12 @@ def _sorted_gflops(problems: Iterable[Problem]) -> list[float]:
 
 
 def _quantile(ascending: Sequence[float], q: float) -> float:
-    """The nearest value that occurs in the set, so that the table names existing problems."""
+    """Returns the nearest value that occurs in the set, so that the table names existing problems."""
     return ascending[round(q * (len(ascending) - 1))]
 
 
 def _number(value: float) -> str:
-    """Three significant digits, never an exponent."""
+    """Returns three significant digits, never an exponent."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 0.001 else f"{value:.6f}"

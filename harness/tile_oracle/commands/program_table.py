@@ -54,8 +54,8 @@ OUTPUT = (
 
 
 def asked_table(args: argparse.Namespace) -> tuple[str, Path] | None:
-    """The format and the file that the options name; None for none. Raises ModelError for one without the
-    other."""
+    """Returns the format and the file that the options name; None for none. Raises ModelError for one without
+    the other."""
     output: Path | None = getattr(args, "output", None)
     form: str | None = getattr(args, "format", None)
     if (output is None) != (form is None):
@@ -66,7 +66,7 @@ def asked_table(args: argparse.Namespace) -> tuple[str, Path] | None:
 
 
 def winner(problem: Problem, first: Pick | None) -> Winner:
-    """The pick as a row of a table. Raises ModelError for what such a table cannot say."""
+    """Returns the pick as a row of a table. Raises ModelError for what such a table cannot say."""
     if problem.op != GemmProblem.op:
         raise ModelError(f"{problem.id} is not a GEMM, and AITER's and PyTorch's tables hold only GEMMs")
     tflops = first and (first.measured_tflops or first.predicted_tflops)
@@ -76,7 +76,7 @@ def winner(problem: Problem, first: Pick | None) -> Winner:
 
 
 def winners_of_records(runs: list[str], form: str) -> tuple[list[Winner], str]:
-    """The oracles of runs among the kernels that a format can name, and their architecture. Raises
+    """Returns the oracles of runs among the kernels that a format can name, and their architecture. Raises
     RecordError for runs of several architectures, or without such a kernel."""
     records = load_records([Path(run) for run in runs])
     named = records["kernel"].astype(str)

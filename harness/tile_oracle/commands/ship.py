@@ -76,7 +76,8 @@ def ship(args: argparse.Namespace) -> int:
 def _divided(
     records: pd.DataFrame, problem_set: ProblemSet, in_sample: bool
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The records of the set's problems, and those to train on. Raises ModelError where there are none."""
+    """Returns the records of the set's problems, and those to train on. Raises ModelError where there are
+    none."""
     import pandas as pd
 
     from tile_oracle.errors import ModelError
@@ -107,7 +108,7 @@ def _divided(
 
 
 def _auxiliary_records(paths: Sequence[Path], held_out: pd.DataFrame) -> pd.DataFrame:
-    """The auxiliary training data, without held-out shapes."""
+    """Returns the auxiliary training data, without held-out shapes."""
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.merge import merge_records
     from tile_oracle.training.auxiliary_rows import not_of_shapes
@@ -117,7 +118,7 @@ def _auxiliary_records(paths: Sequence[Path], held_out: pd.DataFrame) -> pd.Data
 
 
 def _replay(problem_set: str, model: Path, oracle: Path, in_sample: bool) -> int:
-    """A replayed session that writes the baseline; its exit status."""
+    """Returns a replayed session that writes the baseline; its exit status."""
     named = Path(problem_set).expanduser()
     with tempfile.TemporaryDirectory() as folder:
         # An ini file of its own, so that settings of a surrounding project do not apply.

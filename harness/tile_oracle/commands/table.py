@@ -124,12 +124,12 @@ _EARLIER = {name.split()[-1]: name for name in COMMANDS} | {
 
 
 def called_today(words: Sequence[str]) -> list[str]:
-    """The words of a command line, with an earlier name of a command replaced."""
+    """Returns the words of a command line, with an earlier name of a command replaced."""
     first = words[0] if words else ""
     known = {name.split()[0] for name in COMMANDS}
     return list(words) if first in known or first not in _EARLIER else [*_EARLIER[first].split(), *words[1:]]
 
 
 def named_command(words: Sequence[str]) -> Command | None:
-    """The command that a command line begins with."""
+    """Returns the command that a command line begins with."""
     return COMMANDS.get(words[0] if words else "") or COMMANDS.get(" ".join(words[:2]))

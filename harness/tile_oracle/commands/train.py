@@ -206,7 +206,7 @@ def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
 
 
 def _gain(shifts: Shifts, model: str) -> str:
-    """What the correction gains in cross-validation, in words."""
+    """Returns what the correction gains in cross-validation, in words."""
     gain = shifts.gain
     if gain is None or gain.points is None:
         return (
@@ -220,7 +220,7 @@ def _gain(shifts: Shifts, model: str) -> str:
 
 
 def _binaries(args: argparse.Namespace) -> CodeTable | None:
-    """The metrics of the prebuilt kernels among those that the model remembers."""
+    """Returns the metrics of the prebuilt kernels among those that the model remembers."""
     if not args.build_dir:
         return None
     from tile_oracle.model.predictor import Predictor
@@ -230,7 +230,7 @@ def _binaries(args: argparse.Namespace) -> CodeTable | None:
 
 
 def _document(model: TrainedModel, out: Path, seconds: float) -> dict[str, object]:
-    """The summary as JSON."""
+    """Returns the summary as JSON."""
     return {
         "folder": out,
         "recipe": model.spec.recipe,

@@ -104,7 +104,7 @@ def seed_from_records(registry: Registry, runs: list[str], say: TextIO | None = 
 
 
 def _session_options(args: argparse.Namespace) -> list[str]:
-    """What the sessions of the rounds get from the command's own options."""
+    """Returns what the sessions of the rounds get from the command's own options."""
     named = Path(args.problem_set).expanduser()
     options = [
         *("-q", "-p", "no:cacheprovider"),

@@ -24,7 +24,7 @@ _TICKS = tuple(factor * 10.0**power for power in range(6, -3, -1) for factor in 
 
 
 def comparison_html(comparison: Comparison, first: Sequence[tuple[str, str]] = ()) -> str:
-    """The page as text. first: (name, value) of what is said before all other facts."""
+    """Returns the page as text. first: (name, value) of what is said before all other facts."""
     tables = [changed_table(comparison, outcome) for outcome in OUTCOMES] + lists(comparison)
     return render(
         _TEMPLATES,
@@ -44,7 +44,8 @@ def comparison_html(comparison: Comparison, first: Sequence[tuple[str, str]] = (
 
 
 def _chart(problems: Sequence[ProblemChange], margin: float) -> Markup:
-    """Every problem's change with its interval, sorted by change. The axis is logarithmic in the ratio of
+    """Returns every problem's change with its interval, sorted by change. The axis is logarithmic in the
+    ratio of
     times: twice as slow is as far as twice as fast."""
     if not problems:
         return Markup("")

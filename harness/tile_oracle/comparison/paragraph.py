@@ -34,8 +34,8 @@ def compared_picks(
     new: tuple[str, pd.DataFrame],
     margin_percent: float = MARGIN_PERCENT,
 ) -> Comparison | None:
-    """The times of two pickers' picks on the same measurements; None without a problem in common. old, new:
-    their names and selections (judge.selection.select)."""
+    """Returns the times of two pickers' picks on the same measurements; None without a problem in common.
+    old, new: their names and selections (judge.selection.select)."""
     sides = []
     for name, selection in (old, new):
         covered = selection[selection["coverage"] == COVERED]
@@ -47,8 +47,8 @@ def compared_picks(
 
 
 def paragraph(found: Comparison, old: pd.DataFrame, new: pd.DataFrame, settle: str = "") -> str:
-    """What the new picker changes, in Markdown: problems, efficiency, regret, and the problems that got
-    slowest. settle: the command that measures the open problems again."""
+    """Returns what the new picker changes, in Markdown: problems, efficiency, regret, and the problems that
+    got slowest. settle: the command that measures the open problems again."""
     counts = found.counts
     said = [
         f"**{text(found.new.name)}** against **{text(found.old.name)}** on the same measurements of "
@@ -79,7 +79,7 @@ def paragraph(found: Comparison, old: pd.DataFrame, new: pd.DataFrame, settle: s
 
 
 def open_pairs(found: Comparison) -> pd.DataFrame:
-    """Both picks (`problem`, `kernel`) of each problem that cannot be told, to measure them again."""
+    """Returns both picks (`problem`, `kernel`) of each problem that cannot be told, to measure them again."""
     pairs = {
         (one.problem, name)
         for one in found.with_outcome(UNKNOWN)
@@ -89,7 +89,7 @@ def open_pairs(found: Comparison) -> pd.DataFrame:
 
 
 def paragraphs(selections: Mapping[str, pd.DataFrame], records: pd.DataFrame) -> tuple[str, ...]:
-    """What the first of several pickers changes against each of the others, on these records."""
+    """Returns what the first of several pickers changes against each of the others, on these records."""
     (name, new), *others = selections.items()
     both = side_of_records("", records)
     found = ((old, compared_picks(both, (other, old), (name, new))) for other, old in others)
@@ -101,7 +101,7 @@ def _points(found: Interval) -> str:
 
 
 def _regret_percent(selection: pd.DataFrame) -> float:
-    """How much longer all picks take than the oracles, in percent; infinite where one fails."""
+    """Returns how much longer all picks take than the oracles, in percent; infinite where one fails."""
     covered = selection[selection["coverage"] == COVERED]
     oracle_us = covered["flops"].astype("float64") / covered["oracle_tflops"].astype("float64") / 1e6
     with np.errstate(divide="ignore"):

@@ -60,8 +60,8 @@ def facts(comparison: Comparison, *, outcomes: bool = True) -> list[tuple[str, s
 
 
 def changed_table(comparison: Comparison, outcome: str, *, one_kernel: bool = False) -> Table:
-    """The problems with an outcome: change, interval, both latencies, both kernels (short). one_kernel: in
-    one column, because terminals are narrow; the list of changes has both."""
+    """Returns the problems with an outcome: change, interval, both latencies, both kernels (short).
+    one_kernel: in one column, because terminals are narrow; the list of changes has both."""
     rows = []
     for one in comparison.with_outcome(outcome):
         low, high = (change_percent(limit).removesuffix(" %") for limit in (one.change.low, one.change.high))
@@ -78,7 +78,7 @@ def changed_table(comparison: Comparison, outcome: str, *, one_kernel: bool = Fa
 
 
 def lists(comparison: Comparison) -> list[Table]:
-    """What changed besides times; some tables have no row."""
+    """Returns what changed besides times; some tables have no row."""
     failing = [
         Column("kernel", "name"),
         Column("status", "plain"),
@@ -113,12 +113,12 @@ def _failing(comparison: Comparison) -> list[list[str]]:
 
 
 def short_names(old: str, new: str) -> tuple[str, str]:
-    """Two kernels' names without what the problem says already; "the same" for equal ones."""
+    """Returns two kernels' names without what the problem says already; "the same" for equal ones."""
     return short_name(old), _SAME if old == new else short_name(new)
 
 
 def terminal_lines(comparison: Comparison) -> list[str]:
-    """The comparison for a terminal."""
+    """Returns the comparison for a terminal."""
     lines = text_table(
         [[name, one_line(value, LONGEST)] for name, value in facts(comparison)], right_aligned=()
     )
@@ -130,7 +130,7 @@ def terminal_lines(comparison: Comparison) -> list[str]:
 
 
 def markdown(comparison: Comparison, first: Sequence[tuple[str, str]] = ()) -> str:
-    """The comparison for a pull request or a step summary. first: as for the page."""
+    """Returns the comparison for a pull request or a step summary. first: as for the page."""
     head = ", ".join(f"{comparison.counts[outcome]} {outcome}" for outcome in OUTCOMES)
     about = Table("", [Column(""), Column("")], text_rows([*first, *facts(comparison, outcomes=False)]))
     title = f"## {text(comparison.old.name)} → {text(comparison.new.name)}: {head}"
@@ -155,7 +155,7 @@ _MEMBERS = {
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
-    """The content of --json: changes in percent, latencies in milliseconds."""
+    """Returns the content of --json: changes in percent, latencies in milliseconds."""
     sides = {
         which: {name: msgspec.to_builtins(getattr(side, name)) for name in ("name", "kind", "made_by")}
         for which, side in (("old", comparison.old), ("new", comparison.new))

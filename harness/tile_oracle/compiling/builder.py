@@ -157,11 +157,11 @@ class Builder(BinaryMaker):
         return future.result()
 
     def ended(self) -> list[Kernel]:
-        """The submitted kernels that wait for no compiler any more, with or without a binary."""
+        """Returns the submitted kernels that wait for no compiler any more, with or without a binary."""
         return [kernel for kernel, future in list(self._futures.items()) if future.done()]
 
     def needs_compiler(self, kernel: Kernel) -> bool:
-        """Whether the kernel's binary is neither prebuilt nor in the cache, but can be compiled."""
+        """Returns whether the kernel's binary is neither prebuilt nor in the cache, but can be compiled."""
         try:
             return kernel not in self._futures and not isinstance(self._without_compiler(kernel), BuildResult)
         except BuildError:

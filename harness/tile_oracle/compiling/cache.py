@@ -107,7 +107,7 @@ class BuildCache:
         return self.folder / key[:2] / (key + suffix)
 
     def find(self, key: str) -> CacheEntry | None:
-        """The entry of a key, or None when there is none or it is damaged.
+        """Returns the entry of a key, or None when there is none or it is damaged.
 
         Raises BuildError for one that other users may change.
         """
@@ -147,7 +147,7 @@ class BuildCache:
 
     @contextmanager
     def work_folder(self) -> Iterator[Path]:
-        """A fresh folder for one build, on the cache's file system, removed on exit."""
+        """Yields a fresh folder for one build, on the cache's file system, removed on exit."""
         with self._writing():
             work = self.folder / "work"
             make_folder(work)
@@ -195,7 +195,7 @@ class BuildCache:
             path.write_text(log, "utf-8")
 
     def log_since(self, key: str, time_s: float) -> str | None:
-        """The compiler output if this entry failed to build after `time_s` (seconds since the epoch).
+        """Returns the compiler output if this entry failed to build after `time_s` (seconds since the epoch).
 
         The workers of one session share the failure this way, and do not all compile the kernel.
         """

@@ -57,7 +57,8 @@ CODE_FACTS: tuple[str, ...] = tuple(CodeFacts.__dataclass_fields__)
 
 @lru_cache(maxsize=4096)
 def code_facts(path: Path, arch: str) -> CodeFacts:
-    """The facts of a kernel's binary. For PTX, which the driver assembles, only the matrix instructions.
+    """Returns the facts of a kernel's binary. For PTX, which the driver assembles, only the matrix
+    instructions.
 
     A binary that cannot be read gives no facts; the build has already checked it.
     """
@@ -77,7 +78,7 @@ def code_facts(path: Path, arch: str) -> CodeFacts:
 
 
 def _archive(path: Path, arch: str) -> CodeFacts:
-    """The facts of a Triton kernel's first launch, as compiled for aligned problems."""
+    """Returns the facts of a Triton kernel's first launch, as compiled for aligned problems."""
     first = read_archive(path).variants[0].launches[0]
     elf, launched = Elf(first.image), (first.threads, first.lds_bytes)
     if arch.startswith("sm_"):
@@ -108,7 +109,7 @@ def _of_code_object(
 
 
 def _library(path: Path, arch: str) -> CodeFacts:
-    """The facts of a CK Tile library's most demanding instance. All its LDS is static.
+    """Returns the facts of a CK Tile library's most demanding instance. All its LDS is static.
 
     Occupancy is left out, because the number of threads in a launch depends on the problem.
     """
@@ -168,12 +169,12 @@ def _attributes(body: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _symbols(elf: Elf) -> list[Symbol]:
-    """The dynamic symbol table, or the full symbol table when there is no dynamic one."""
+    """Returns the dynamic symbol table, or the full symbol table when there is no dynamic one."""
     return list(elf.symbols(DYNAMIC_SYMBOLS)) or list(elf.symbols(SYMBOLS))
 
 
 def _symbol_bytes(elf: Elf, name: str) -> bytes:
-    """The bytes of a symbol. Raises KeyError."""
+    """Returns the bytes of a symbol. Raises KeyError."""
     return elf.symbol_bytes({symbol.name: symbol for symbol in _symbols(elf)}[name])
 
 

@@ -69,11 +69,11 @@ class Compiler:
         return self._toolchain.identity
 
     def key(self, unit: str) -> str:
-        """The cache key of a translation unit."""
+        """Returns the cache key of a translation unit."""
         return content_key(self._key_parts | {"source": unit})
 
     def binary(self, key: str, entry: CacheEntry) -> Binary:
-        """A cache entry as the Binary that a worker loads."""
+        """Returns a cache entry as the Binary that a worker loads."""
         arch, made_by = self._source.arch, self._toolchain.identity
         return Binary(entry.path, key, entry.bytes, made_by, self._flags, arch, self._isa.name)
 
@@ -134,7 +134,7 @@ class Compiler:
         return entry, ended
 
     def assembly(self, kernel: Kernel) -> str:
-        """The kernel's assembly, from the same compiler with the same flags. Raises BuildError."""
+        """Returns the kernel's assembly, from the same compiler with the same flags. Raises BuildError."""
         with self._cache.work_folder() as work:
             self._prepare(work, self._source.unit(kernel))
             command = self._toolchain.assembly_command(self._unit_name, ASSEMBLY, self._flags)

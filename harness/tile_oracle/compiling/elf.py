@@ -64,7 +64,7 @@ class Elf:
         return found
 
     def body(self, section: Section | str) -> bytes:
-        """The content of a section, given by name or header."""
+        """Returns the content of a section, given by name or header."""
         if isinstance(section, str):
             section = self.named_sections()[section]
         end = section.offset + section.size
@@ -73,7 +73,7 @@ class Elf:
         return self._data[section.offset : end]
 
     def symbols(self, *types: int) -> Iterator[Symbol]:
-        """The symbols of all tables of these section types, in order, including the null symbol."""
+        """Yields the symbols of all tables of these section types, in order, including the null symbol."""
         for section in self.sections:
             if section.type in types:
                 names = self.body(self.sections[section.link])
@@ -81,13 +81,13 @@ class Elf:
                     yield Symbol(_string(names, name), info >> 4, place, address, size)
 
     def symbol_bytes(self, symbol: Symbol) -> bytes:
-        """The bytes of a symbol."""
+        """Returns the bytes of a symbol."""
         section = self.sections[symbol.section]
         begin = symbol.address - section.address
         return self.body(section)[begin : begin + symbol.size]
 
     def libraries(self) -> Iterator[str]:
-        """The shared libraries that the file needs (DT_NEEDED)."""
+        """Yields the shared libraries that the file needs (DT_NEEDED)."""
         for section in self.sections:
             if section.type == DYNAMIC:
                 names = self.body(self.sections[section.link])

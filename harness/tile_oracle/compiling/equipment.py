@@ -33,7 +33,7 @@ class Equipment:
     notes: list[str] = field(default_factory=list)
 
     def find_prebuilt(self, name: str, unit: str) -> Binary | None:
-        """The prebuilt binary of a kernel name and translation unit, or None.
+        """Returns the prebuilt binary of a kernel name and translation unit, or None.
 
         A damaged binary is noted, and compiled again. Raises BuildError for it when there is no compiler.
         """
@@ -83,7 +83,8 @@ def equip(
 
 
 def _opened(folder: Path, source: KernelSource) -> PrebuiltFolder:
-    """The folder. Raises BuildError when it cannot be used for the source's architecture on this machine."""
+    """Returns the folder. Raises BuildError when it cannot be used for the source's architecture on this
+    machine."""
     found = PrebuiltFolder(folder)
     if found.facts.arch != source.arch:
         raise BuildError(f"{folder} holds kernels for {found.facts.arch}, not {source.arch}")
@@ -92,7 +93,7 @@ def _opened(folder: Path, source: KernelSource) -> PrebuiltFolder:
 
 
 def _why_stale(folder: PrebuiltFolder, source: KernelSource, isa: Isa) -> str | None:
-    """Why the folder's kernels differ from what would be built now, or None."""
+    """Returns why the folder's kernels differ from what would be built now, or None."""
     facts = folder.facts
     if (facts.headers, facts.abi) != (source.identity, ABI_VERSION):
         return "was built from different kernel sources"

@@ -93,7 +93,8 @@ class GpuToolchain(Toolchain):
 
 
 def find_gpu_toolchain(name: str, arch: str) -> GpuToolchain | NvccToolchain:
-    """The toolchain of a name for a GPU: auto, ziglang, rocm (its clang), hipcc, clang++, nvcc, or a path.
+    """Returns the toolchain of a name for a GPU: auto, ziglang, rocm (its clang), hipcc, clang++, nvcc, or a
+    path.
 
     auto takes the first available one of ziglang, rocm, hipcc (both only for AMD), clang++ and nvcc (only for
     NVIDIA). Raises BuildError, which says how to get one.
@@ -115,7 +116,7 @@ def find_gpu_toolchain(name: str, arch: str) -> GpuToolchain | NvccToolchain:
 
 
 def gpu_toolchain_names(machine: str) -> tuple[str, ...]:
-    """The toolchains that auto tries, in order."""
+    """Returns the toolchains that auto tries, in order."""
     return ("ziglang", "rocm", "hipcc", "clang++") if machine == "amdgcn" else ("ziglang", "clang++", "nvcc")
 
 

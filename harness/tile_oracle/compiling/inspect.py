@@ -62,7 +62,7 @@ def _facts(data: bytes) -> BinaryFacts:
 
 
 def what_is_wrong(facts: BinaryFacts, machine: str) -> str | None:
-    """Why a CPU kernel's binary cannot be used on `machine`, or None.
+    """Returns why a CPU kernel's binary cannot be used on `machine`, or None.
 
     A symbol that this process cannot resolve cannot be resolved in a worker either.
     """

@@ -88,18 +88,18 @@ class Isa:
     """Distinguishes instruction sets of the same name: `native` differs from machine to machine."""
 
     def missing(self, cpu: Cpu) -> tuple[str, ...]:
-        """The features that `cpu` lacks."""
+        """Returns the features that `cpu` lacks."""
         return missing_features(self.machine, self.features, cpu)
 
 
 @lru_cache(maxsize=1)
 def this_cpu() -> Cpu:
-    """The CPU of this machine. Without /proc/cpuinfo it has no known features. Raises TargetError."""
+    """Returns the CPU of this machine. Without /proc/cpuinfo it has no known features. Raises TargetError."""
     return parse_cpuinfo(cpuinfo_text(), platform.machine())
 
 
 def cpuinfo_text() -> str:
-    """The text of /proc/cpuinfo; "" on a system that has none.
+    """Returns the text of /proc/cpuinfo; "" on a system that has none.
 
     Raises TargetError when it cannot be read: the names of devices and instruction sets come from it.
     """
@@ -114,7 +114,7 @@ def cpuinfo_text() -> str:
 
 
 def cpu_blocks(text: str) -> list[dict[str, str]]:
-    """Return what /proc/cpuinfo says of each core."""
+    """Returns what /proc/cpuinfo says of each core."""
     pairs = ([line.partition(":") for line in block.splitlines()] for block in text.strip().split("\n\n"))
     return [{name.strip(): value.strip() for name, colon, value in block if colon} for block in pairs]
 
@@ -137,7 +137,7 @@ _MODEL_LINES = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part
 
 
 def resolve_isa(name: str, cpu: Cpu | None = None) -> Isa:
-    """The instruction set of a name. `native` is resolved on this machine.
+    """Returns the instruction set of a name. `native` is resolved on this machine.
 
     Raises BuildError, which lists the known names, for an unknown name.
     """
@@ -193,7 +193,7 @@ AMD_ARCHS = tuple(arch for arch, machine in GPU_MACHINES.items() if machine == "
 
 
 def isa_for(arch: str, name: str) -> Isa:
-    """The instruction set to build for: the named one on cpu, the architecture itself on a GPU.
+    """Returns the instruction set to build for: the named one on cpu, the architecture itself on a GPU.
 
     Raises BuildError for an instruction set that is unknown or does not belong to the architecture.
     """
@@ -205,7 +205,7 @@ def isa_for(arch: str, name: str) -> Isa:
 
 
 def missing_features(machine: str, features: Collection[str], cpu: Cpu) -> tuple[str, ...]:
-    """The machine or features that `cpu` lacks; empty when it can run the code.
+    """Returns the machine or features that `cpu` lacks; empty when it can run the code.
 
     Code for a GPU requires nothing of the CPU; the worker finds out whether the GPU is present.
     """

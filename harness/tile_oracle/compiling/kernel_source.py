@@ -33,12 +33,13 @@ class KernelSource(ABC):
         return self.headers.digest
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        """Why the source has no code of this kernel for this problem, or None."""
+        """Returns why the source has no code of this kernel for this problem, or None."""
         return None
 
     @abstractmethod
     def unit(self, kernel: Kernel) -> str:
-        """The kernel's translation unit. Raises KernelError when the source has no code for the kernel."""
+        """Returns the kernel's translation unit. Raises KernelError when the source has no code for the
+        kernel."""
 
     @abstractmethod
     def find_toolchain(self, name: str) -> Toolchain:
@@ -50,7 +51,8 @@ class KernelSource(ABC):
 
     @abstractmethod
     def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
-        """Why a newly built binary cannot be used, or None. Raises BuildError when it cannot be read."""
+        """Returns why a newly built binary cannot be used, or None. Raises BuildError when it cannot be
+        read."""
 
     def launch_identity(self, kernel: Kernel) -> str | None:
         """Equal for kernels with equal binaries that are launched alike: grid, block, LDS, arguments.
@@ -61,7 +63,7 @@ class KernelSource(ABC):
         return None
 
     def pool(self, kind: Kind, rules: str = "default") -> tuple[Kernel, ...]:
-        """The kernels for a kind of problem, in the order in which they run.
+        """Returns the kernels for a kind of problem, in the order in which they run.
 
         rules: the kernel set (tile_oracle.pool.rules_of), which proposes them; a list narrows the kernels
         that a source has of its own. Raises RuleError.

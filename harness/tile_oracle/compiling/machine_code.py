@@ -35,7 +35,7 @@ instruction."""
 
 
 def main_loop_matrix_instructions(code: Code) -> int:
-    """The highest count of matrix instructions in any innermost loop; 0 when no loop has one.
+    """Returns the highest count of matrix instructions in any innermost loop; 0 when no loop has one.
 
     A loop is the code between a backward branch and its target.
     """
@@ -123,7 +123,7 @@ def ptx_code(text: str, entry: str) -> Code:
 
 
 def _until_closed(lines: Iterable[str]) -> list[str]:
-    """The lines of a function, up to a line that begins with the closing brace."""
+    """Returns the lines of a function, up to a line that begins with the closing brace."""
     body: list[str] = []
     for line in lines:
         body.append(line)

@@ -64,7 +64,7 @@ class GpuFamily(CpuFamily):
 
 
 def native_source(arch: str, include: Path | None = None) -> KernelSource:
-    """The project's kernels for an architecture; `include` replaces the headers that ship for it.
+    """Returns the project's kernels for an architecture; `include` replaces the headers that ship for it.
 
     Raises BuildError for an architecture without kernels, and for headers that cannot be read.
     """

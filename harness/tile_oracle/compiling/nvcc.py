@@ -51,7 +51,7 @@ class NvccToolchain(Toolchain):
 
 
 def is_nvcc(name: str) -> bool:
-    """Whether a toolchain's name or path is nvcc's: nvcc, nvcc-13.0, /usr/local/cuda/bin/nvcc."""
+    """Returns whether a toolchain's name or path is nvcc's: nvcc, nvcc-13.0, /usr/local/cuda/bin/nvcc."""
     return Path(name).name.split("-")[0] == "nvcc"
 
 

@@ -73,7 +73,7 @@ class PrebuiltEntry:
 
 
 def is_prebuilt_folder(folder: Path) -> bool:
-    """Whether the folder holds prebuilt kernels, judged by the presence of a manifest."""
+    """Returns whether the folder holds prebuilt kernels, judged by the presence of a manifest."""
     try:
         return (folder / MANIFEST).is_file()
     except OSError:

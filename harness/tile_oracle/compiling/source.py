@@ -108,14 +108,14 @@ def read_headers(folder: Path) -> Headers:
 
 
 def headers_for(arch: str) -> Headers:
-    """The headers that ship for an architecture. Raises BuildError for an unknown architecture."""
+    """Returns the headers that ship for an architecture. Raises BuildError for an unknown architecture."""
     _generator(arch)
     headers = read_headers(data_folder("kernels") / ("gpu" if arch in GPU_MACHINES else arch))
     return _without_other_architectures(headers, arch) if arch in GPU_MACHINES else headers
 
 
 def _without_other_architectures(headers: Headers, arch: str) -> Headers:
-    """The headers of kernels/gpu without the instructions of other architectures."""
+    """Returns the headers of kernels/gpu without the instructions of other architectures."""
     others = {name for names in _INSTRUCTIONS.values() for name in names} - set(_INSTRUCTIONS[arch])
     return replace(
         headers,
@@ -125,7 +125,7 @@ def _without_other_architectures(headers: Headers, arch: str) -> Headers:
 
 
 def source_for(kernel: Kernel, arch: str) -> str:
-    """The text of the kernel's translation unit.
+    """Returns the text of the kernel's translation unit.
 
     Raises BuildError for an unknown architecture, and KernelError for a kernel that has no code for it.
     """
@@ -147,7 +147,8 @@ def _cpu_source(kernel: Kernel, arch: str) -> str:
 
 
 def gpu_code_refusal(kernel: Kernel, arch: str) -> str | None:
-    """Why kernels/gpu has no code for a kernel, even if the architecture allows it; None if it has."""
+    """Returns why kernels/gpu has no code for a kernel, even if the architecture allows it; None if it
+    has."""
     made_by = operation_named(kernel.op).for_gpus
     if made_by is None:
         return f"{kernel.op} kernels have no code for {arch}"
@@ -181,8 +182,8 @@ def _gpu_source(kernel: Kernel, arch: str) -> str:
 
 
 def _chosen_instructions(arch: str) -> tuple[str, ...]:
-    """The lines that choose the header of instructions; none if device.hpp chooses it by itself. An emulation
-    defines its own first."""
+    """Returns the lines that choose the header of instructions; none if device.hpp chooses it by itself. An
+    emulation defines its own first."""
     chosen = _INSTRUCTIONS[arch][0]
     if chosen in _CHOSEN_BY_DEVICE_HPP:
         return ()
@@ -190,7 +191,8 @@ def _chosen_instructions(arch: str) -> tuple[str, ...]:
 
 
 def device_work_source(arch: str) -> str:
-    """The text of the harness's own device code. Raises BuildError for an architecture without any."""
+    """Returns the text of the harness's own device code. Raises BuildError for an architecture without
+    any."""
     if arch not in GPU_MACHINES:
         raise BuildError(f"{arch} needs no device work")
     return '#include "device_work.hpp"\n'

@@ -60,7 +60,8 @@ def open_kernel_source(arch: str, option: str) -> KernelSource:
 
 
 def find_source_provider(name: str) -> SourceProvider:
-    """The provider of the project's own kernels, of CK Tile, of Triton or of an installed distribution.
+    """Returns the provider of the project's own kernels, of CK Tile, of Triton or of an installed
+    distribution.
 
     Raises BuildError for an unknown name.
     """

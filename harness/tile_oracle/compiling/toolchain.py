@@ -64,7 +64,8 @@ class Toolchain(ABC):
     """The ziglang wheel that has the compiler; it has neither its own headers nor a linker beside it."""
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        """The flags that affect the code. Raises BuildError when this toolchain cannot build for `isa`."""
+        """Returns the flags that affect the code. Raises BuildError when this toolchain cannot build for
+        `isa`."""
         if arch != self.arch:
             raise BuildError(f"toolchain {self.name} builds for {self.arch}, not for {arch!r}")
         return self._flags(isa)
@@ -79,11 +80,11 @@ class Toolchain(ABC):
 
     @abstractmethod
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        """The command lines to run in order in the work folder; file names are relative to it."""
+        """Returns the command lines to run in order in the work folder; file names are relative to it."""
 
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
-        """The command line that writes a unit's machine code as text; file names are relative to the work
-        folder. Raises BuildError where the toolchain cannot."""
+        """Returns the command line that writes a unit's machine code as text; file names are relative to the
+        work folder. Raises BuildError where the toolchain cannot."""
         raise BuildError(f"{self.identity} does not write machine code as text")
 
 
@@ -109,11 +110,11 @@ class ZigWheel:
         return (self.zig, "clang", "-resource-dir", _RESOURCE)
 
     def link(self, objects: str, output: str, *options: str) -> tuple[str, ...]:
-        """The command that links a shared library. clang would look for lld on PATH."""
+        """Returns the command that links a shared library. clang would look for lld on PATH."""
         return (self.zig, "ld.lld", "-shared", *options, objects, "-o", output)
 
     def assemble(self, source: str, output: str, arch: str) -> tuple[tuple[str, ...], ...]:
-        """The commands that make a code object of an AMD GPU's assembly."""
+        """Returns the commands that make a code object of an AMD GPU's assembly."""
         target = ("--target=amdgcn-amd-amdhsa", f"-mcpu={arch}")
         return (
             (self.zig, "clang", *target, "-c", source, "-o", "kernel.o"),
@@ -199,7 +200,7 @@ def find_toolchain(name: str = "auto") -> Toolchain:
 
 
 def zig_folder() -> Path | None:
-    """The folder of the ziglang wheel, or None when it is not installed."""
+    """Returns the folder of the ziglang wheel, or None when it is not installed."""
     try:
         spec = importlib.util.find_spec("ziglang")
     except (ImportError, ValueError):
@@ -212,7 +213,7 @@ def zig_folder() -> Path | None:
 
 @lru_cache(maxsize=16)
 def zig_wheel(folder: Path) -> ZigWheel:
-    """The wheel in a folder. Raises BuildError when its clang does not run."""
+    """Returns the wheel in a folder. Raises BuildError when its clang does not run."""
     zig = str(folder / "zig")
     first = ask_compiler(zig, "clang", "--version").partition("\n")[0]
     own = ask_compiler(zig, "version").strip()
@@ -259,7 +260,7 @@ def _system_toolchain(compiler: Path, name: str) -> SystemToolchain:
 
 
 def version_number(line: str, name: str) -> str:
-    """The version number in a line of --version output. Raises BuildError when there is none."""
+    """Returns the version number in a line of --version output. Raises BuildError when there is none."""
     # "g++ (Debian 12.2.0-14) 12.2.0": skip the distribution's own number in parentheses.
     match = re.search(r"\d+\.\d+(?:\.\d+)?", re.sub(r"\([^)]*\)", "", line))
     if match is None:
@@ -295,7 +296,7 @@ def _one_line(what: object) -> str:
 
 
 def compiler_environment(work: Path | None = None) -> dict[str, str]:
-    """The environment of a compiler: only what it needs to start.
+    """Returns the environment of a compiler: only what it needs to start.
 
     Variables such as CPATH or GCC_EXEC_PREFIX would change a binary without changing its cache key.
     """

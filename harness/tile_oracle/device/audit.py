@@ -114,7 +114,7 @@ _Ends = tuple[memoryview, ...]
 
 
 def _ends(address: int, size: int) -> _Ends:
-    """The first and last bytes, which a stray write hits first; all of a small buffer."""
+    """Returns the first and last bytes, which a stray write hits first; all of a small buffer."""
     if size <= 2 * _SAMPLE_BYTES:
         return (_bytes_at(address, size),)
     return _bytes_at(address, _SAMPLE_BYTES), _bytes_at(address + size - _SAMPLE_BYTES, _SAMPLE_BYTES)
@@ -132,5 +132,5 @@ def _whole(address: int, size: int) -> int:
 
 
 def _bytes_at(address: int, size: int) -> memoryview:
-    """A view of the memory, not a copy."""
+    """Returns a view of the memory, not a copy."""
     return memoryview((ctypes.c_char * size).from_address(address)).cast("B")

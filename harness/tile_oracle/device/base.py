@@ -51,7 +51,7 @@ class KernelFailed(Exception):
         self.status, self.tainted = status, tainted
 
     def as_answer(self) -> dict[str, object]:
-        """The worker's answer about the kernel."""
+        """Returns the worker's answer about the kernel."""
         return {"status": self.status, "detail": str(self), "tainted": self.tainted}
 
 
@@ -99,8 +99,8 @@ class Device(Protocol):
         result."""
 
     def clocks_differ(self, binary: Path) -> str | None:
-        """How the times of a kernel that was sampled differ between two clocks of the device; None: they
-        agree, or the device has one clock."""
+        """Returns how the times of a kernel that was sampled differ between two clocks of the device; None:
+        they agree, or the device has one clock."""
 
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
         """Runs once on a caller's data, over a poisoned output, and writes the output to its file.

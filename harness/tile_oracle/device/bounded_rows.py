@@ -38,11 +38,11 @@ class Repeated:
         return math.prod(self.shape)
 
     def whole(self) -> Array:
-        """All values. The operands of a GPU may be gigabytes."""
+        """Returns all values. The operands of a GPU may be gigabytes."""
         return np.resize(self.values, self.shape)
 
     def rows(self, begin: int, end: int) -> Array:
-        """Some rows along the last axis. Shape (end - begin, shape[-1])."""
+        """Returns some rows along the last axis. Shape (end - begin, shape[-1])."""
         flat, width = self.values.reshape(-1), self.shape[-1]
         if len(flat) % width:
             return np.take(flat, np.arange(begin * width, end * width), mode="wrap").reshape(-1, width)
@@ -67,13 +67,14 @@ class BoundedRows(Protocol):
     def bounds(
         self, problem: Any, first: Array, others: Sequence[Repeated], rows: Rows
     ) -> tuple[Array, Array]:
-        """The least and the largest right values of some rows of the result. first: these rows alone."""
+        """Returns the least and the largest right values of some rows of the result. first: these rows
+        alone."""
 
     def period(self, problem: Any) -> int:
         """After how many rows the repeating operands of a GPU repeat."""
 
     def sample(self, problem: Any) -> int:
-        """The number of rows whose bounds are computed for timed runs on a GPU."""
+        """Returns the number of rows whose bounds are computed for timed runs on a GPU."""
 
 
 def rows_by_columns(problem: Any) -> bool:
@@ -112,7 +113,7 @@ def _outside(values: Exact, sign: int) -> npt.NDArray[np.float32]:
 
 
 def outside(stored: Array, low: Array, high: Array, dtype: str) -> str | None:
-    """How many values are not within their bounds, and the first; None when all are."""
+    """Returns how many values are not within their bounds, and the first; None when all are."""
     out, least, most = (decode(one, dtype).reshape(stored.shape) for one in (stored, low, high))
     wrong = ~((least <= out) & (out <= most) | np.isnan(least) & np.isnan(out))
     if not wrong.any():

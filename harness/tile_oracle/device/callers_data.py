@@ -40,8 +40,8 @@ class CallersData:
             buffer.close()
 
     def operands(self) -> list[Buffer]:
-        """The operands, copied to the device. Their guard zones hold poison, which spoils a result that reads
-        them."""
+        """Returns the operands, copied to the device. Their guard zones hold poison, which spoils a result
+        that reads them."""
         self._given = [path.read_bytes() for path in (self._files.first, self._files.second)]
         operands = [self._buffer(len(values), POISON_BYTE) for values in self._given]
         for operand, values in zip(operands, self._given, strict=True):
@@ -49,12 +49,12 @@ class CallersData:
         return operands
 
     def output(self) -> Buffer:
-        """Memory for the result."""
+        """Returns the memory for the result."""
         size = math.prod(self.problem.operand_shapes[2])
         return self._buffer(size * STORAGE[self.problem.result_dtype].itemsize)
 
     def workspace(self, size_bytes: int) -> Buffer | None:
-        """Memory for a kernel's workspace, if it needs any."""
+        """Returns the memory for a kernel's workspace, if it needs any."""
         return self._buffer(size_bytes) if size_bytes else None
 
     def take(self, out: Buffer) -> CheckResult:

@@ -110,7 +110,7 @@ class Pattern:
 
 
 def _widest(length: int, other: int) -> int:
-    """The largest magnitude whose products with integers from -other to other sum up exactly."""
+    """Returns the largest magnitude whose products with integers from -other to other sum up exactly."""
     certain = (_EXACT - 1) // (other * length)
     return max(certain, int(_EXACT / (other * math.sqrt(_UNLIKELY * length))))
 
@@ -161,17 +161,17 @@ def countable(problem: Problem) -> Pattern:
 
 
 def fold_axes(problem: Problem) -> tuple[Axis, Axis]:
-    """The axis of each operand along which the second half of the depth repeats the first."""
+    """Returns the axis of each operand along which the second half of the depth repeats the first."""
     return sums_of_products(problem.op).fold_axes(problem)
 
 
 def columns_of_second(problem: Problem) -> Columns:
-    """The elements of the second operand that determine a column of the result."""
+    """Returns the elements of the second operand that determine a column of the result."""
     return sums_of_products(problem.op).columns_of_second(problem)
 
 
 def operands(problem: Problem, pattern: Pattern, seed: int) -> tuple[Integers, Integers]:
-    """The integers of both operands, in the shapes of `operand_shapes`."""
+    """Returns the integers of both operands, in the shapes of `operand_shapes`."""
     generator = np.random.default_rng((seed, zlib.crc32(pattern.name.encode())))
     first_shape, second_shape = problem.operand_shapes[:2]
     first = _integers(generator, first_shape, pattern.first)

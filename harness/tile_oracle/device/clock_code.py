@@ -46,12 +46,12 @@ class ClockCode:
         self._copies = [(address, ctypes.string_at(address, size)) for address, size in places]
 
     def changed(self) -> bool:
-        """Whether the code, or a pointer to it, differs now."""
+        """Returns whether the code, or a pointer to it, differs now."""
         return any(_LIBC.memcmp(address, copy, len(copy)) for address, copy in self._copies)
 
 
 def _places(now: int, mappings: Sequence[_Mapping]) -> Iterator[tuple[int, int]]:
-    """The code of clock_gettime, the vDSO, and the pointers that lead to it.
+    """Yields the code of clock_gettime, the vDSO, and the pointers that lead to it.
 
     The C library calls the vDSO through a pointer that it, or the dynamic loader, keeps in memory that is
     read-only once the program has started (RELRO): the mapping before the file's writable one.
@@ -71,7 +71,8 @@ def _places(now: int, mappings: Sequence[_Mapping]) -> Iterator[tuple[int, int]]
 
 
 def _mappings() -> list[_Mapping]:
-    """The memory of this process, in the order of its addresses; empty where the system does not tell."""
+    """Returns the memory of this process, in the order of its addresses; empty where the system does not
+    tell."""
     found = []
     lines: list[str] = []
     with unless_passing():

@@ -118,7 +118,7 @@ class CpuDevice:
         self._arguments += [self._call(problem, checked.inputs, checked.out) for checked in data.sets]
 
     def _call(self, problem: Problem, operands: Sequence[GuardedBuffer], out: GuardedBuffer) -> Any:
-        """The operation's argument structure, which has a member `workspace`."""
+        """Returns the operation's argument structure, which has a member `workspace`."""
         return operation_named(problem.op).worker.cpu_arguments(problem, operands, out)
 
     def inputs(self) -> list[tuple[int, int]]:

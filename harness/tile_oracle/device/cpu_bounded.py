@@ -39,7 +39,7 @@ class BoundedCpuData(CpuData):
         return [lying, *(one.whole() for one in others)]
 
     def bounds(self, operands: Sequence[Array]) -> tuple[Array, Array]:
-        """The least and the largest right values."""
+        """Returns the least and the largest right values."""
         rows = math.prod(self.problem.operand_shapes[-1][:-1])
         lying = operands[0].swapaxes(-1, -2) if rows_by_columns(self.problem) else operands[0]
         first = lying.reshape(rows, -1)

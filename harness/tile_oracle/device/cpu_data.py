@@ -91,7 +91,7 @@ class CpuData(ABC):
     def _timed_set(self) -> TimedSet: ...
 
     def inputs(self) -> list[tuple[int, int]]:
-        """Return address and bytes of the inputs that never change. Timing inputs change for every run."""
+        """Returns address and bytes of the inputs that never change. Timing inputs change for every run."""
         return [(one.address, one.size) for checked in self.sets for one in checked.inputs]
 
 
@@ -260,7 +260,8 @@ def _product_mismatch(
 
 
 def _stray_values(out: Array, dtype: str, *, numbers: bool = True) -> str | None:
-    """How many values were left unwritten or, if all must be `numbers`, are NaN; None if there are none."""
+    """Returns how many values were left unwritten or, if all must be `numbers`, are NaN; None if there are
+    none."""
     missing = unwritten(out)
     if missing or not numbers:
         return missing

@@ -62,7 +62,8 @@ class Axes:
         return one, other
 
     def spread(self, one: Vector, other: Vector) -> tuple[Vector, Vector]:
-        """The elements of both vectors for each element of the tensor, to be broadcast to `extents`."""
+        """Returns the elements of both vectors for each element of the tensor, to be broadcast to
+        `extents`."""
         first, second = self.places
         return one[first], other[second]
 
@@ -110,7 +111,7 @@ class Exponents:
 
 
 def factor_axes(problem: Problem) -> FactorAxes:
-    """Where the factors of a problem's operands and result are."""
+    """Returns where the factors of a problem's operands and result are."""
     return _axes_of(cast("Hashable", problem))
 
 

@@ -150,7 +150,7 @@ class GpuDevice:
         binary: Path,
         run: Callable[[LoadedKernel, Run], CheckResult],
     ) -> CheckResult:
-        """The result of `run`, or why the kernel cannot be loaded or launched."""
+        """Returns the result of `run`, or why the kernel cannot be loaded or launched."""
         try:
             kernel = self._kernel(binary)
             plan = self._plan(binary, problem)
@@ -384,7 +384,8 @@ class GpuDevice:
             return CheckResult("wrong", f"failed when it was timed: {failure}")
 
     def _drawn_run(self, timer: Timed) -> Findings:
-        """The findings after one run that follows a drawn number of others, of a kernel that is timed in
+        """Returns the findings after one run that follows a drawn number of others, of a kernel that is timed
+        in
         graphs: one that works in some of its runs only leaves a right result in the end, too."""
         loaded = self._require()
         for _ in range(self._random.randrange(min(_DRAWN_AMONG, timer.repeats))):
@@ -412,7 +413,8 @@ class GpuDevice:
         )
 
     def inputs_changed(self) -> bool:
-        """Whether a kernel has changed the operands of the loaded problem. Slow: for wrong results only."""
+        """Returns whether a kernel has changed the operands of the loaded problem. Slow: for wrong results
+        only."""
         if self._loaded is None:
             return False
         try:
@@ -427,7 +429,7 @@ class GpuDevice:
     # ---- kernels ------------------------------------------------------------------------------
 
     def _facts(self, binary: Path, kernel: LoadedKernel) -> Mapping[str, int]:
-        """The driver's facts about the kernel; empty if it has none."""
+        """Returns the driver's facts about the kernel; empty if it has none."""
         if binary not in self._known_facts:
             try:
                 self._known_facts[binary] = kernel.facts()
@@ -437,7 +439,8 @@ class GpuDevice:
         return self._known_facts[binary]
 
     def _plan(self, binary: Path, problem: Problem) -> Run:
-        """How a kernel runs the problem; kept for the last kernel. Raises what LoadedKernel.plan raises."""
+        """Returns how a kernel runs the problem; kept for the last kernel. Raises what LoadedKernel.plan
+        raises."""
         if self._planned is None or self._planned[:2] != (binary, problem):
             self._planned = (binary, problem, self._kernel(binary).plan(problem))
         return self._planned[2]
@@ -451,7 +454,7 @@ class GpuDevice:
         return kernel
 
     def _timed_launches(self, binary: Path) -> Launches:
-        """The launches of a timed run."""
+        """Returns the launches of a timed run."""
         loaded = self._require()
         plan = self._plan(binary, loaded.problem)
         if not loaded.fits_timing(plan.workspace_bytes):

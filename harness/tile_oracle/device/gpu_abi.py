@@ -50,7 +50,7 @@ class GpuGemmArgs(ctypes.Structure):
 def gpu_args(
     problem: Problem, in0: int, in1: int, out: int, workspace: int, split_k: int
 ) -> GpuArgs | GpuGemmArgs:
-    """The argument structure for a problem and the addresses of its data."""
+    """Returns the argument structure for a problem and the addresses of its data."""
     return native_on_gpu(problem.op).gpu_args(problem, in0, in1, out, workspace, split_k)
 
 

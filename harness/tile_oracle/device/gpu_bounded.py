@@ -157,7 +157,7 @@ class BoundedData(GpuData):
         )
 
     def _content(self, number: int, place: int) -> bytes:
-        """What operand `place` of set `number` must be."""
+        """Returns what operand `place` of set `number` must be."""
         whole = self._stored[number][place].whole()
         if (number, place) == (0, 0):
             content, *_ = self._turns[self._round % _ROUNDS]
@@ -188,6 +188,7 @@ class BoundedData(GpuData):
 
 
 def bounded_memory_bytes(problem: Problem) -> int:
-    """Two sets of operands and results, with guard zones, and bounds of at most one whole result each."""
+    """Returns two sets of operands and results, with guard zones, and bounds of at most one whole result
+    each."""
     result = math.prod(problem.operand_shapes[-1]) * STORAGE[problem.result_dtype].itemsize
     return 2 * problem.bytes + 4 * result + 2 * (len(problem.operand_shapes) + 3) * 2 * GUARD_BYTES

@@ -44,7 +44,7 @@ class GpuData(ABC):
 
     @abstractmethod
     def changed(self) -> bool:
-        """Whether a kernel has written to operands. Slow. May overwrite the outputs."""
+        """Returns whether a kernel has written to operands. Slow. May overwrite the outputs."""
 
     @abstractmethod
     def renew(self) -> None:
@@ -73,7 +73,7 @@ class GpuData(ABC):
         return self.workspace
 
     def fits_timing(self, size_bytes: int) -> bool:
-        """Whether the workspace for timing is large enough."""
+        """Returns whether the workspace for timing is large enough."""
         return size_bytes == 0 or (
             self.timing_workspace is not None and self.timing_workspace.size_bytes >= size_bytes
         )

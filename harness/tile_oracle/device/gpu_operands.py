@@ -66,8 +66,8 @@ class Operands(GpuData):
                 self._driver.copy_in(buffer.address + place * size, stored[begin:end].tobytes())
 
     def changed(self) -> bool:
-        """Whether operands no longer have the expected results: a kernel has written to them. Overwrites the
-        outputs. Takes as long as making the expected results."""
+        """Returns whether operands no longer have the expected results: a kernel has written to them.
+        Overwrites the outputs. Takes as long as making the expected results."""
         return not all(
             self._work.gives(
                 self.problem,
@@ -94,7 +94,7 @@ class Operands(GpuData):
 
 
 def _address(checked: OperandSet) -> int:
-    """Where the expected values are."""
+    """Returns where the expected values are."""
     assert isinstance(checked.expected, int)
     return checked.expected
 

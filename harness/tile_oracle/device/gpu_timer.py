@@ -83,8 +83,8 @@ class GpuTimer:
         return [self._driver.elapsed_ns(self._marks[2 * i : 2 * i + 2])[0] for i in range(count)]
 
     def of_checks(self, checked_ns: Sequence[float]) -> list[float]:
-        """The times of a long kernel's check runs that will do for a quick look; none: it needs runs of its
-        own.
+        """Returns the times of a long kernel's check runs that will do for a quick look; none: it needs runs
+        of its own.
 
         checked_ns: of all check runs. The first has the operands of timed runs. If it took longer than the
         others, the kernel was being loaded, or something disturbed it. The others count, too, if all agree:
@@ -98,7 +98,7 @@ class GpuTimer:
         return taken
 
     def for_look(self, launches: Launches, checked_ns: float) -> Timed:
-        """How a kernel is timed for a quick look. checked_ns: how long its fastest check run took."""
+        """Returns how a kernel is timed for a quick look. checked_ns: how long its fastest check run took."""
         if checked_ns >= _SHORT_NS or self.cold_cache:
             return Timed(launches, 0, 1, checked_ns)
         rough_ns = max(1000.0, checked_ns - statistics.median(self._added_ns))
@@ -156,7 +156,7 @@ class GpuTimer:
         return Timed(launches, self._driver.capture(launches, repeats), repeats, changed_ns)
 
     def _single_ns(self, launches: Launches, changes: Sequence[Launches]) -> list[float]:
-        """The time of single runs, before each of which the operands change."""
+        """Returns the time of single runs, before each of which the operands change."""
         for number, change in enumerate(changes):
             self._driver.launch_all(change)
             self.mark(2 * number)
@@ -168,14 +168,15 @@ class GpuTimer:
         return taken
 
     def _changed_ns(self, launches: Launches, changes: Sequence[Launches]) -> float:
-        """The time of a run that is so short that events and the launch of a single one would show."""
+        """Returns the time of a run that is so short that events and the launch of a single one would
+        show."""
         several = self._in_a_graph([(*change, *launches) for change in changes])
         if self._change_took_ns is None:
             self._change_took_ns = self._in_a_graph(changes)
         return max(100.0, several - self._change_took_ns)
 
     def _in_a_graph(self, runs: Sequence[Launches]) -> float:
-        """The least mean time of runs that are launched together."""
+        """Returns the least mean time of runs that are launched together."""
         together = tuple(chain(*runs))
         timer = Timed(together, self._driver.capture(together, 1), len(runs))
         self.time(timer, 1)
@@ -184,8 +185,8 @@ class GpuTimer:
         return taken
 
     def span_ns(self, timer: Timed, wanted_ns: float, stamp: Callable[[int], None]) -> float:
-        """The time of as many graphs or runs in a row as take about `wanted_ns`. stamp: notes the time by
-        another clock, before (0) and after them (1)."""
+        """Returns the time of as many graphs or runs in a row as take about `wanted_ns`. stamp: notes the
+        time by another clock, before (0) and after them (1)."""
         starts = max(1, math.ceil(wanted_ns / (timer.repeats * min(timer.changed_ns, wanted_ns))))
         stamp(0)
         self.mark(0)

@@ -17,7 +17,7 @@ _RUNS_TO_SEE_FLAKINESS = 4
 
 
 def beside(found: Findings) -> CheckResult | None:
-    """The result for a kernel that wrote outside its buffers, or None."""
+    """Returns the result for a kernel that wrote outside its buffers, or None."""
     for name, damaged in (("output", found.beside_output), ("workspace", found.beside_workspace)):
         if damaged:
             return CheckResult("wrong", f"wrote {damaged:,} bytes outside its {name}", tainted=True)
@@ -46,7 +46,7 @@ def _value(work: DeviceWork, problem: Problem, address: int, index: int) -> floa
 
 
 def explain(work: DeviceWork, problem: Problem, checked: OperandSet, verdict: Verdict) -> str:
-    """How many values are wrong; index, value and exact value or bounds of the first one."""
+    """Returns how many values are wrong; index, value and exact value or bounds of the first one."""
     shape = problem.operand_shapes[-1]
     at = verdict.first or 0
     count = math.prod(shape)

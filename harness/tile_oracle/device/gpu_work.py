@@ -109,7 +109,7 @@ class Within:
     step: int
 
     def place(self, index: int) -> int | None:
-        """Where the bounds of a value are, or None."""
+        """Returns where the bounds of a value are, or None."""
         row, column = divmod(index, self.width)
         if not self.step:
             return row % self.rows * self.width + column
@@ -223,7 +223,7 @@ class DeviceWork:
         )
 
     def negation(self, problem: Problem, seed: int, address: int, count: int) -> Launch:
-        """A launch that negates half of `count` elements of an operand."""
+        """Returns a launch that negates half of `count` elements of an operand."""
         axes = Axes((1, 1, 1, count), (0, 0, 0, 0), (0, 0, 0, 1))
         seeds = (_stream(seed, _ROWS), _stream(seed, _DEPTHS))
         return self._scaling("to_negate", axes, seeds, (0, 1, 0, 1, 0, 0, 1), problem.dtype, address)
@@ -269,7 +269,8 @@ class DeviceWork:
     def gives(
         self, problem: Problem, first: int, second: int, out: int, expected: int, sample: int | None = None
     ) -> bool:
-        """Whether the operands still have the expected result. `out`: memory for a result, overwritten."""
+        """Returns whether the operands still have the expected result. `out`: memory for a result,
+        overwritten."""
         self.begin_looks()
         self.reference(problem, first, second, out, sample)
         self._compare(problem, out, expected, sample, packed=True)
@@ -316,7 +317,7 @@ class DeviceWork:
         self._looks += 1
 
     def end_looks(self) -> list[Findings]:
-        """The findings of each look."""
+        """Returns the findings of each look."""
         return self._read(self._looks)
 
     def _read(self, looks: int) -> list[Findings]:
@@ -378,7 +379,7 @@ class DeviceWork:
         return float(end - begin) * self._driver.timer_tick_ns
 
     def value(self, problem: Problem, out: int, index: int) -> bytes:
-        """One value of an output, in its storage format."""
+        """Returns one value of an output, in its storage format."""
         size = STORAGE[problem.result_dtype].itemsize
         return self._driver.copy_out(out + index * size, size)
 
@@ -388,7 +389,7 @@ class DeviceWork:
 
 
 def _pattern_of(problem: Problem, pattern: Pattern, number: int) -> _Pattern:
-    """One operand of a pattern with selected columns, or without zeros."""
+    """Returns one operand of a pattern with selected columns, or without zeros."""
     axis, columns = fold_axes(problem)[number], columns_of_second(problem)
     if pattern.selected:
         folded = 0 if pattern.every_column else (1, -1)[number]
@@ -403,7 +404,7 @@ def _pattern_of(problem: Problem, pattern: Pattern, number: int) -> _Pattern:
 
 
 def _sample(problem: Problem, most: int | None) -> tuple[int, int]:
-    """Number of values of the result to compare, and their stride."""
+    """Returns the number of values of the result to compare, and their stride."""
     values = math.prod(problem.operand_shapes[2])
     if most is None or values <= most:
         return values, 1
@@ -419,5 +420,6 @@ def _blocks(count: int) -> int:
 
 
 def _stream(seed: int, number: int) -> int:
-    """The seed of one buffer. Seeds must be far apart, because the generator counts on from its seed."""
+    """Returns the seed of one buffer. Seeds must be far apart, because the generator counts on from its
+    seed."""
     return (seed * 0x2545F4914F6CDD1D + number * 0xD1342543DE82EF95) % 2**64

@@ -171,7 +171,7 @@ class InterpreterDevice(CpuDevice):
         return None
 
     def _wrong_or_flaky(self, wrong: str, *_: Any) -> CheckResult:
-        """The interpreter runs programs in one order, so a second run would give the same."""
+        """Returns the interpreter runs programs in one order, so a second run would give the same."""
         return CheckResult("wrong", wrong)
 
 
@@ -199,7 +199,8 @@ def _run(
 
 
 def _scalar(value: float) -> Any:
-    """A value of type fp32 as a compiled kernel has it. The interpreter would pass Python's number."""
+    """Returns a value of type fp32 as a compiled kernel has it. The interpreter would pass Python's
+    number."""
     interpreter, language = map(importlib.import_module, ("triton.runtime.interpreter", "triton.language"))
     handle = interpreter.TensorHandle(np.array([value], np.float32), language.float32)
     return language.tensor(handle, language.float32)

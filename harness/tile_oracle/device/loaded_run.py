@@ -26,7 +26,7 @@ class Run:
 
 
 def needed(threads: int, lds_bytes: int) -> str:
-    """The resources of a launch in words."""
+    """Returns the resources of a launch in words."""
     return f"{threads} threads and {lds_bytes:,} bytes of LDS"
 
 
@@ -35,10 +35,10 @@ class LoadedKernel(ABC):
 
     @abstractmethod
     def plan(self, problem: Problem) -> Run:
-        """Return how the kernel runs the problem. Raises Unlaunchable with the reason when it cannot."""
+        """Returns how the kernel runs the problem. Raises Unlaunchable with the reason when it cannot."""
 
     def facts(self) -> Mapping[str, int]:
-        """Return the driver's facts about the kernel, if any. Raises RuntimeFailure, RuntimeMissing."""
+        """Returns the driver's facts about the kernel, if any. Raises RuntimeFailure, RuntimeMissing."""
         return {}
 
     def unload(self) -> None:

@@ -240,7 +240,8 @@ class NativeClock:
         self._code = ClockCode(NOW, ((address, len(code)),))
 
     def changed(self) -> bool:
-        """Whether a kernel has changed the code of this clock, so that its times cannot be trusted."""
+        """Returns whether a kernel has changed the code of this clock, so that its times cannot be
+        trusted."""
         return self._code.changed()
 
     def time(self, launch: int, args: int, count: int, turns: Turns) -> Runs:

@@ -43,7 +43,7 @@ def not_finite(problem: Problem) -> Pattern:
 
 
 def spoilt(problem: Problem, number: int, seed: int) -> Spoilt:
-    """The elements of the first (number 0) or second operand that are not finite."""
+    """Returns the elements of the first (number 0) or second operand that are not finite."""
     random = np.random.default_rng((seed, number, zlib.crc32(b"not finite")))
     shape = problem.operand_shapes[number]
     results = math.prod(problem.operand_shapes[2])
@@ -77,7 +77,7 @@ def spoilt(problem: Problem, number: int, seed: int) -> Spoilt:
 
 
 def _at_another_depth(axes: Axes, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The neighbours of elements along the axis of depths, or they themselves if it is short."""
+    """Returns the neighbours of elements along the axis of depths, or they themselves if it is short."""
     axis = max((a for a in range(4) if axes.other[a] and axes.extents[a] > 1), default=None)
     if axis is None:
         return places

@@ -152,8 +152,8 @@ class Reader:
         return os.pread(fd, 1 << 16, 0) if fd >= 0 else b""
 
     def processes(self, *, thorough: bool = False) -> int:
-        """Number of descendants of this process that still exist, including zombies. thorough: also the
-        children of its other threads."""
+        """Returns the number of descendants of this process that still exist, including zombies. thorough:
+        also the children of its other threads."""
         orphans = max(0, len(self._text("orphans").split()) - 1)
         if not thorough:
             return orphans + len(self._text("children").split())
@@ -202,7 +202,7 @@ class Reader:
         return [_file_behind(fd) for fd in self._lasting]
 
     def caught_signals(self) -> list[bytes]:
-        """The action of each signal that is caught. A replaced handler shows only here."""
+        """Returns the action of each signal that is caught. A replaced handler shows only here."""
         caught = int(self._lines[self._at[b"SigCgt"]].partition(b":")[2], 16)
         found = [caught.to_bytes(8, "little")]
         while caught:
@@ -243,7 +243,7 @@ class Reader:
         return used.ru_utime + used.ru_stime, used.ru_minflt
 
     def last_task(self) -> int:
-        """The number of the last process or thread that was started in the worker's namespace."""
+        """Returns the number of the last process or thread that was started in the worker's namespace."""
         return int(self._text("loadavg").split()[-1]) if self._contained else 0
 
     def shared_files(self) -> int:
@@ -261,7 +261,7 @@ class Reader:
         return kilobytes * 1024 - own, self._kilobytes(b"VmSize") * 1024 - own
 
     def mappings(self) -> frozenset[bytes]:
-        """The mapped files, as lines of /proc/self/maps.
+        """Returns the mapped files, as lines of /proc/self/maps.
 
         Reading them takes longer than all other rows together. So they are read only when the sizes in
         /proc/self/status have changed.
@@ -320,7 +320,7 @@ class Row:
 
 
 def rows(*, alone: bool) -> tuple[Row, ...]:
-    """The table. alone: whether no driver works in the process."""
+    """Returns the table. alone: whether no driver works in the process."""
     return tuple(row for row in _rows(0 if alone else _OF_DRIVERS) if alone or not row.alone)
 
 
@@ -412,7 +412,7 @@ def _say_memory(before: tuple[int, int], now: tuple[int, int]) -> list[str]:
 
 
 def _say_mappings(before: frozenset[bytes], now: frozenset[bytes]) -> list[str]:
-    """Names files of the program that are mapped otherwise: with other rights, or no more."""
+    """Returns the names files of the program that are mapped otherwise: with other rights, or no more."""
     gone = [line.split(None, 5) for line in before - now]
     files = {one[5].rsplit(b"/", 1)[-1].decode(errors="replace") for one in gone if one[1].endswith(b"p")}
     return [f"changed how {', '.join(sorted(files))} is mapped"] if files else []
@@ -438,7 +438,7 @@ def _locale(_: Reader) -> str:
 
 
 def _environment(_: Reader) -> bytes:
-    """The pointers of C's environ. They change when a variable is added or gets a new value."""
+    """Returns the pointers of C's environ. They change when a variable is added or gets a new value."""
     first = _ENVIRON.value
     if not first:
         return b""

@@ -57,7 +57,7 @@ class ProductCheck:
         return math.prod(self.problem.operand_shapes[2])
 
     def wrong_row(self, out: Array, negative: tuple[Array, Array] | None = None) -> int | None:
-        """The flat index of the first value of the first wrong row, or None.
+        """Returns the flat index of the first value of the first wrong row, or None.
 
         out: the flat result in the dtype's storage format. negative: which rows and columns were negated.
         """

@@ -48,7 +48,7 @@ class Expectation:
 
 
 def whole_is_quick(problem: Problem) -> bool:
-    """Whether the whole output can be computed quickly on the CPU."""
+    """Returns whether the whole output can be computed quickly on the CPU."""
     values = math.prod(problem.operand_shapes[2])
     return problem.flops <= _FULL_CHECK_FLOPS and values <= _FULL_CHECK_VALUES
 
@@ -62,7 +62,7 @@ def expectation(
     whole: bool | None = None,
     powers: Exponents | None = None,
 ) -> Expectation:
-    """The expected result: every output value, or those at corners, edges and random places.
+    """Returns the expected result: every output value, or those at corners, edges and random places.
 
     scale: factor from integers to results, a power of two. whole: every value or not; None decides by
     `whole_is_quick`. powers: of the operands' factors.
@@ -82,7 +82,7 @@ def expectation(
 
 
 def exact_output(problem: Problem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
-    """The whole output. It is exact because all sums stay below 2^24."""
+    """Returns the whole output. It is exact because all sums stay below 2^24."""
     return sums_of_products(problem.op).exact_output(problem, first, second)
 
 

@@ -84,7 +84,7 @@ def _median_precision(ordered: npt.NDArray[np.float64], median: float) -> float:
 
 
 def at_least_ms(first_ms: float) -> float:
-    """The least time that a kernel takes whose first run on a problem took `first_ms`."""
+    """Returns the least time that a kernel takes whose first run on a problem took `first_ms`."""
     return (first_ms - _FIRST_RUN_ADDS_MS) / _FIRST_RUN_TAKES
 
 
@@ -132,7 +132,8 @@ def time_kernel(
 
 
 def _look(look: Sampler, plan: TimingPlan, best_ms: float) -> Timing:
-    """The coarse timing of a kernel that cannot lead; UNDECIDED for one that may and needs the full plan.
+    """Returns the coarse timing of a kernel that cannot lead; UNDECIDED for one that may and needs the full
+    plan.
 
     A kernel that may lead and is longer than the budget gets what the full plan would give: one sample after
     one run.

@@ -47,7 +47,7 @@ class _Planned:
 
 
 def _launches(planned: Sequence[_Planned], *addresses: int) -> tuple[Launch, ...]:
-    """The launches for the addresses of the operands, of the result and of the workspace."""
+    """Returns the launches for the addresses of the operands, of the result and of the workspace."""
     *operands, out, workspace = addresses
     places = {**dict(zip(OPERANDS, operands, strict=False)), OUT: out, WORKSPACE: workspace}
     return tuple(
@@ -71,7 +71,7 @@ class TritonKernel(LoadedKernel):
             raise
 
     def _of(self, variant: Variant) -> tuple[_Loaded, ...]:
-        """A variant's launches, whose code is loaded when it is first needed."""
+        """Returns a variant's launches, whose code is loaded when it is first needed."""
         if variant.name not in self._loaded:
             self._loaded[variant.name] = ()
             for told in variant.launches:
@@ -111,7 +111,7 @@ class TritonKernel(LoadedKernel):
         return Run(workspace, needs, partial(_launches, planned))
 
     def _planned(self, loaded: _Loaded, values: Mapping[str, int], workspace: int) -> tuple[_Planned, int]:
-        """The launch, and the size of the workspace with its scratch memory."""
+        """Returns the launch, and the size of the workspace with its scratch memory."""
         told = loaded.told
         if loaded.why_not:
             raise Unlaunchable(loaded.why_not)
@@ -150,7 +150,7 @@ def _aligned(size: int, step: int) -> int:
 
 
 def _number(argument: ArchivedArgument, values: Mapping[str, int]) -> Any:
-    """The value of an argument that is no pointer; None for a pointer. Raises Unlaunchable."""
+    """Returns the value of an argument that is no pointer; None for a pointer. Raises Unlaunchable."""
     if argument.role:
         return None
     if isinstance(argument.value, float):
@@ -163,7 +163,7 @@ def _number(argument: ArchivedArgument, values: Mapping[str, int]) -> Any:
 
 
 def _packed(planned: _Planned, places: Mapping[str, int]) -> Sequence[Any]:
-    """The arguments as the binary takes them: those declared, scratch memory, that of a profiler."""
+    """Returns the arguments as the binary takes them: those declared, scratch memory, that of a profiler."""
     values = [
         c_void_p(places[told.role] + offset) if told.role else number
         for told, number, offset in zip(

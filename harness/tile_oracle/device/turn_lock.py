@@ -86,7 +86,7 @@ class TurnLock:
         return False
 
     def _can_take(self) -> bool:
-        """Whether any lock file can be opened."""
+        """Returns whether any lock file can be opened."""
         for place in self._places:
             fd = None if self._folder is None else self._folder.open(place)
             if fd is not None:

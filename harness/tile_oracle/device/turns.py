@@ -58,14 +58,14 @@ class Turning:
 
 
 def signs(generator: np.random.Generator, size: int) -> npt.NDArray[np.bool_]:
-    """Those of a vector of factors in all states: in state s they begin at s."""
+    """Returns those of a vector of factors in all states: in state s they begin at s."""
     return generator.random(size + STATES) < 0.5
 
 
 def sign_turning(
     operand: GuardedBuffer, item_bytes: int, axes: Axes, vectors: Sequence[tuple[int, npt.NDArray[np.bool_]]]
 ) -> Turning:
-    """The operand whose elements' signs are those of two vectors, which have numbers."""
+    """Returns the operand whose elements' signs are those of two vectors, which have numbers."""
     merged = axes.merged
     bits = np.dtype(f"u{item_bytes}")
     lists = []
@@ -128,7 +128,7 @@ class OperandTurns:
         self._seen = 0
 
     def draw(self, count: int, *, keep: bool) -> Turns:
-        """What changes before `count` runs. Poisons the output.
+        """Returns what changes before `count` runs. Poisons the output.
 
         keep: one of these runs is kept; otherwise one of all since `forget`, each as likely as the others.
         """
@@ -138,7 +138,7 @@ class OperandTurns:
         return self._turns_at(begin, count, self._at_address, self._drawn + 1, keep=keep)
 
     def stay(self) -> Turns:
-        """One more run with the same operands, which is kept."""
+        """Returns one more run with the same operands, which is kept."""
         if not self._drawn:
             self._draw_block(_AT_ONCE)
         states = self._states[:, [self._used, self._used]]

@@ -255,7 +255,8 @@ class Worker:
         return timing.precision > self._plan.noisy_above or (doubtful and math.isnan(timing.precision))
 
     def _binary(self, text: str) -> Path:
-        """The path of a binary; the same object each time, since making and comparing paths takes long."""
+        """Returns the path of a binary; the same object each time, since making and comparing paths takes
+        long."""
         path = self._binaries.get(text)
         if path is None:
             path = self._binaries[text] = Path(text)
@@ -313,7 +314,7 @@ def _noise(timing: Timing) -> str:
 
 
 def _least(first: float | None, second: float | None) -> float | None:
-    """The smaller of two values, of which there may be none."""
+    """Returns the smaller of two values, of which there may be none."""
     known = [value for value in (first, second) if value is not None]
     return min(known, default=None)
 

@@ -57,7 +57,7 @@ class Comparison:
     in_sample: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The content of --json: that of a comparison of runs, and what only pickers have."""
+        """Returns the content of --json: that of a comparison of runs, and what only pickers have."""
         return {
             **comparison_document(self.changes),
             "efficiency_percent": {name: asdict(one) for name, one in self.efficiency.items()},

@@ -62,7 +62,8 @@ class Evaluation:
         return {name: interval(percent, statistic) for name, statistic in HEADLINES.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """The content of --json: that of a session's verdict.json, with the intervals and the predictions."""
+        """Returns the content of --json: that of a session's verdict.json, with the intervals and the
+        predictions."""
         return {
             **verdict_document(self.report),
             "headlines_percent": {name: asdict(value) for name, value in self.headlines.items()},
@@ -103,7 +104,7 @@ def evaluate(
 
 
 def _pairs(rankings: pd.DataFrame, records: pd.DataFrame, final: pd.DataFrame) -> pd.DataFrame:
-    """The ranked ok pairs of known time with all the columns of problem and kernel, in order."""
+    """Returns the ranked ok pairs of known time with all the columns of problem and kernel, in order."""
     pair = ["problem", "kernel"]
     ok = final.loc[(final["status"] == "ok") & ~is_censored(final), [*pair, "latency_ms"]]
     names = list(dict.fromkeys([*pair, *pair_columns_of(records_op(records))]))

@@ -29,7 +29,7 @@ _LOW = 0.9
 
 
 def model_card(folder: Path) -> str:
-    """Return the card as Markdown, ending in a line break. Raises ModelError, GateError for a damaged
+    """Returns the card as Markdown, ending in a line break. Raises ModelError, GateError for a damaged
     folder."""
     spec, manifest = read_spec(folder), read_manifest(folder)
     judged = judging_baselines(folder)
@@ -52,7 +52,7 @@ def model_card(folder: Path) -> str:
 
 
 def judging_baselines(folder: Path) -> list[Baseline]:
-    """Return the baselines that judge the model in a folder: not those of its cross-validation."""
+    """Returns the baselines that judge the model in a folder: not those of its cross-validation."""
     found = [load_baseline(path) for path in baseline_files(folder)]
     return [one for one in found if one is not None and one.model_kind != "out_of_fold"]
 
@@ -132,7 +132,7 @@ def _judged(one: Baseline) -> tuple[str, ...]:
 
 
 def by_kind(judged: Sequence[Baseline]) -> list[tuple[str, ...]]:
-    """Return a row of each kind of problem: its name, and mean and P10 of each baseline."""
+    """Returns a row of each kind of problem: its name, and mean and P10 of each baseline."""
     found: list[dict[str, list[float]]] = []
     for one in judged:
         kinds: dict[str, list[float]] = {}
@@ -187,6 +187,6 @@ def _unseen(folder: Path) -> Iterator[str]:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown, of cells that are Markdown."""
+    """Returns a table in Markdown, of cells that are Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

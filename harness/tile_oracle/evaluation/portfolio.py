@@ -50,7 +50,8 @@ class PoolEfficiencies:
     measured_share: float = 1.0
 
     def of(self, kernels: Sequence[str]) -> Array:
-        """The efficiency of the fastest of these kernels, (problems,). Kernels without a record count 0."""
+        """Returns the efficiency of the fastest of these kernels, (problems,). Kernels without a record count
+        0."""
         at = {name: number for number, name in enumerate(self.kernels)}
         columns = [at[name] for name in kernels if name in at]
         if not columns:
@@ -104,7 +105,8 @@ class Portfolio:
 
 
 def pool_efficiencies(records: pd.DataFrame) -> tuple[PoolEfficiencies, ...]:
-    """One table for each kind of problem in the records (convolution: direction, data type and rank), sorted.
+    """Returns one table for each kind of problem in the records (convolution: direction, data type and rank),
+    sorted.
 
     A kernel that was only measured in the sweep, of a problem whose leaders were measured again, is compared
     with the oracle within the sweep if it seems faster. Raises RecordError if no kernel is ok.
@@ -149,7 +151,8 @@ def _efficiency(final: pd.DataFrame, oracles: pd.DataFrame) -> pd.Series:
 
 
 def choose(pool: PoolEfficiencies, most: int) -> tuple[Portfolio, ...]:
-    """The portfolios of 1, 2, ... `most` kernels, in this order; fewer where no further kernel gains."""
+    """Returns the portfolios of 1, 2, ... `most` kernels, in this order; fewer where no further kernel
+    gains."""
     table = pool.table
     chosen: list[int] = []
     sets: list[tuple[tuple[int, ...], Array]] = []
@@ -174,7 +177,7 @@ def choose(pool: PoolEfficiencies, most: int) -> tuple[Portfolio, ...]:
 
 
 def bound(size: int, values: Sequence[float], gains: Sequence[Array], whole: float) -> float:
-    """An upper bound of the value of every set of `size` kernels.
+    """Returns an upper bound of the value of every set of `size` kernels.
 
     values, gains: of some sets, each its value and what each further kernel would add. The best set of this
     size gains on each of them at most the sum of the `size` largest gains (submodularity). values[size] is of
@@ -187,7 +190,7 @@ def bound(size: int, values: Sequence[float], gains: Sequence[Array], whole: flo
 
 
 def relaxed_bound(pool: PoolEfficiencies, one: Portfolio) -> Portfolio:
-    """Return the portfolio with a lower `bound_percent`, from the Lagrangian relaxation of facility location
+    """Returns the portfolio with a lower `bound_percent`, from the Lagrangian relaxation of facility location
     (Cornuejols, Fisher and Nemhauser, 1977).
 
     Give each problem a non-negative level. A set's mean is at most the mean level plus, for each of its
@@ -213,7 +216,7 @@ def relaxed_bound(pool: PoolEfficiencies, one: Portfolio) -> Portfolio:
 
 
 def members(pool: PoolEfficiencies, kernels: Sequence[str]) -> tuple[Member, ...]:
-    """What each kernel of a set adds, the most important first."""
+    """Returns what each kernel of a set adds, the most important first."""
     at = {name: number for number, name in enumerate(pool.kernels)}
     table = pool.table[:, [at[name] for name in kernels]]
     first, second, winner = _two_best(table)
@@ -232,18 +235,18 @@ def members(pool: PoolEfficiencies, kernels: Sequence[str]) -> tuple[Member, ...
 
 
 def _reached(table: Array, chosen: Sequence[int]) -> Array:
-    """The efficiency of the fastest chosen kernel, (problems,)."""
+    """Returns the efficiency of the fastest chosen kernel, (problems,)."""
     return np.asarray(table[:, list(chosen)].max(axis=1)) if chosen else np.zeros(len(table))
 
 
 def _gains(table: Array, reached: Array) -> Array:
-    """What each kernel adds to the mean of a set that reaches these efficiencies, (kernels,)."""
+    """Returns what each kernel adds to the mean of a set that reaches these efficiencies, (kernels,)."""
     return np.asarray(np.maximum(table - reached[:, None], 0.0).mean(axis=0))
 
 
 def _two_best(table: Array) -> tuple[Array, Array, npt.NDArray[np.int64]]:
-    """The best and the second best efficiency of each problem, and the column of the best. The second best of
-    a single kernel is 0."""
+    """Returns the best and the second best efficiency of each problem, and the column of the best. The second
+    best of a single kernel is 0."""
     winner = table.argmax(axis=1)
     rows = np.arange(len(table))
     first = table[rows, winner]
@@ -253,7 +256,7 @@ def _two_best(table: Array) -> tuple[Array, Array, npt.NDArray[np.int64]]:
 
 
 def _swapped(table: Array, chosen: list[int]) -> list[int]:
-    """The set after the best swap of one kernel, then the best swap of that set, while that gains.
+    """Returns the set after the best swap of one kernel, then the best swap of that set, while that gains.
 
     All swaps of a set are judged at once (as in PAM, Kaufman and Rousseeuw, 1990): without kernel i, only the
     problems on which i is the fastest change, and there the second best takes its place.

@@ -58,8 +58,8 @@ def r2_of(truth: Array, predicted: Array) -> float:
 
 
 def target_metrics(ok: pd.DataFrame, predictor: Predictor | None = None) -> tuple[TargetMetrics, ...]:
-    """The metrics of the pick and, with a predictor, of every member. If the model's scores only order
-    kernels, so does the pick's prediction.
+    """Returns the metrics of the pick and, with a predictor, of every member. If the model's scores only
+    order kernels, so does the pick's prediction.
 
     ok: ok pairs, one row each, with the columns of problem and kernel, latency_ms and predicted_tflops.
     """
@@ -89,7 +89,7 @@ def target_metrics(ok: pd.DataFrame, predictor: Predictor | None = None) -> tupl
 
 
 def _quantities(log_time: Array, flops: Array, bytes_: Array, codes: Codes) -> Mapping[str, Array]:
-    """All quantities that follow from ln(latency in ms)."""
+    """Returns all quantities that follow from ln(latency in ms)."""
     time_ms = np.exp(np.clip(log_time, -50, 50))
     least = np.full(int(codes.max()) + 1, np.inf)
     np.minimum.at(least, codes, log_time)

@@ -105,8 +105,8 @@ class ColdStart:
         seed: int = 0,
         threads: int = 1,
     ) -> ColdStart:
-        """The pairs of problems of one operation with the kernels of a pool. Raises ModelError if there is
-        none."""
+        """Returns the pairs of problems of one operation with the kernels of a pool. Raises ModelError if
+        there is none."""
         table = candidate_pairs(problems, kernels, load_arch(arch)).reset_index(drop=True)
         return cls(table, arch, tuple(transferred), seed, threads)
 
@@ -126,9 +126,9 @@ class ColdStart:
     def choose(
         self, latency_ms: Array, count: int, among: npt.NDArray[np.bool_] | None = None
     ) -> tuple[Rows, float]:
-        """Numbers of the `count` pairs to measure next, most useful first, and the expected regret: the mean
-        over the problems of what the best unmeasured pair is expected to improve, as a fraction (NaN before
-        the first model).
+        """Returns the numbers of the `count` pairs to measure next, most useful first, and the expected
+        regret: the mean over the problems of what the best unmeasured pair is expected to improve, as a
+        fraction (NaN before the first model).
 
         latency_ms: (pairs,): NaN for an unmeasured pair, infinite for one that failed. among: the pairs that
         may be chosen, (pairs,); None: all. What
@@ -155,7 +155,7 @@ class ColdStart:
     # ---- the opening -------------------------------------------------------------------------
 
     def _opening(self, latency_ms: Array, done: Rows) -> Rows:
-        """The first measurements that problems lack: all first ones, then all second ones."""
+        """Returns the first measurements that problems lack: all first ones, then all second ones."""
         random = np.random.default_rng(self.seed)
         firsts, seconds = [], []
         order = np.lexsort((self._prior, self.problem_of))
@@ -183,8 +183,8 @@ class ColdStart:
         return np.asarray(np.nan_to_num(np.nanmean(ranks, axis=0), nan=1.0))
 
     def _transferred(self, predictor: Predictor) -> Array | None:
-        """Another architecture's prediction, NaN for problems of other ranks than the model's; its physical
-        model alone if it has one, which extrapolates better."""
+        """Returns another architecture's prediction, NaN for problems of other ranks than the model's; its
+        physical model alone if it has one, which extrapolates better."""
         ndims = predictor.spec.ndims
         known = self.table["ndim"].isin(ndims).to_numpy() if ndims and "ndim" in self.table else None
         rows = self.table if known is None else self.table[known]
@@ -227,15 +227,15 @@ class ColdStart:
         return np.asarray(np.where(measured, -1.0, value))
 
     def _level_errors(self, error: Array, ok: npt.NDArray[np.bool_]) -> Array:
-        """The mean error of each problem's measured pairs, shrunk towards 0, at every pair."""
+        """Returns the mean error of each problem's measured pairs, shrunk towards 0, at every pair."""
         of = self.problem_of[ok]
         count = np.bincount(of, minlength=self.problems)
         level = np.bincount(of, error, minlength=self.problems) / (count + _LEVEL_SHRINK)
         return np.asarray(level[self.problem_of])
 
     def _works(self, latency_ms: Array) -> Array:
-        """The estimated chance that each pair works: a kernel may fail for a kind of problem only, such as
-        rows that are not aligned, so that trees learn it from the features of all failures so far."""
+        """Returns the estimated chance that each pair works: a kernel may fail for a kind of problem only,
+        such as rows that are not aligned, so that trees learn it from the features of all failures so far."""
         tried, worked = ~np.isnan(latency_ms), np.isfinite(latency_ms)
         if worked[tried].all():
             return np.ones(len(latency_ms))
@@ -292,8 +292,8 @@ class ColdStart:
 
 
 def transferable(problems: Sequence[Problem], arch: str) -> list[Predictor]:
-    """The shipped models of other GPUs for these kinds of problem, but those that imitate one of them; none
-    for a CPU, whose kernels differ."""
+    """Returns the shipped models of other GPUs for these kinds of problem, but those that imitate one of
+    them; none for a CPU, whose kernels differ."""
     if arch == MANY_DEVICES:
         return []
     found = []
@@ -321,14 +321,14 @@ def one_operation(problems: Sequence[Problem]) -> None:
 
 
 def _place_in_group(groups: Rows) -> Rows:
-    """The place of each row in its group, from 0; groups: sorted."""
+    """Returns the place of each row in its group, from 0; groups: sorted."""
     first = np.searchsorted(groups, groups, side="left")
     return np.asarray(np.arange(len(groups)) - first)
 
 
 def candidate_pairs(problems: Sequence[Problem], kernels: Sequence[Kernel], arch: Arch) -> pd.DataFrame:
-    """A row for every pair that the architecture's rules allow: the fields of problem and kernel, `problem`
-    (id) and `kernel` (name). Raises ModelError if there is none."""
+    """Returns a row for every pair that the architecture's rules allow: the fields of problem and kernel,
+    `problem` (id) and `kernel` (name). Raises ModelError if there is none."""
     frames = []
     for kind in sorted({p.kind for p in problems}):
         of_kind = [p for p in problems if p.kind == kind]

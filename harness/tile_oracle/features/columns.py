@@ -23,7 +23,7 @@ class HasFields(Protocol):
 
 
 def field_columns(items: Sequence[HasFields]) -> dict[str, Column]:
-    """One column per field of the problems or kernels, in their order.
+    """Returns one column per field of the problems or kernels, in their order.
 
     Kernels of several sources have different fields; only those that all of them have are columns.
     """
@@ -66,7 +66,7 @@ def own_pair_columns(problems: Sequence[HasFields], pools: Sequence[Sequence[Nam
 
 
 def shared_fields(items: Sequence[HasFields]) -> frozenset[str]:
-    """The fields that all of these problems or kernels have: the names of `field_columns`."""
+    """Returns the fields that all of these problems or kernels have: the names of `field_columns`."""
     return frozenset.intersection(*(frozenset(item.as_row()) for item in items)) if items else frozenset()
 
 

@@ -68,7 +68,7 @@ class FeatureSchema:
         return tuple(feature.name for feature in self.features)
 
     def subset(self, name: str, names: Sequence[str]) -> FeatureSchema:
-        """A schema with only these columns, in this order; other formulas stay available to them.
+        """Returns a schema with only these columns, in this order; other formulas stay available to them.
 
         Raises ModelError that lists the columns that this schema does not have.
         """
@@ -90,7 +90,7 @@ class FeatureSchema:
         )
 
     def extended(self, name: str, more: Sequence[Feature], optional: tuple[str, ...] = ()) -> FeatureSchema:
-        """A schema with further columns after its own, and further optional inputs for them."""
+        """Returns a schema with further columns after its own, and further optional inputs for them."""
         return FeatureSchema(
             name,
             self.op,
@@ -161,7 +161,7 @@ class FeatureTable:
         return self._hardware
 
     def once(self, name: str, make: Callable[[], Shared]) -> Shared:
-        """What several formulas share, made at the first call."""
+        """Returns what several formulas share, made at the first call."""
         if name not in self._shared:
             self._shared[name] = make()
         found: Shared = self._shared[name]
@@ -174,7 +174,7 @@ class FeatureTable:
         return self.given(name)
 
     def given(self, name: str) -> Array:
-        """An input column, with texts as their codes, or a hardware feature."""
+        """Returns an input column, with texts as their codes, or a hardware feature."""
         if name not in self._rows:
             if name in self._hardware:
                 return np.full(self.length, float(self._hardware[name]))
@@ -201,7 +201,8 @@ class FeatureTable:
         return self.number_of(name, lambda word: float(predicate(word)))
 
     def number_of(self, name: str, number: Callable[[str], float]) -> Array:
-        """A number for each text in column `name`; the function is called once for each different text."""
+        """Returns a number for each text in column `name`; the function is called once for each different
+        text."""
         if name not in self._rows:
             raise ModelError(
                 f"schema {self._schema.name} needs the column {name}, which the rows do not have"
@@ -210,7 +211,7 @@ class FeatureTable:
         return np.asarray(np.array([number(str(value)) for value in values], dtype=np.float64)[index])
 
     def _words_of(self, name: str) -> tuple[npt.NDArray[np.int64], Any]:
-        """The number of each row's text in a column, and the different texts."""
+        """Returns the number of each row's text in a column, and the different texts."""
 
         def found() -> tuple[npt.NDArray[np.int64], Any]:
             index, values = pd.factorize(np.asarray(self._rows[name], dtype=object))
@@ -230,7 +231,7 @@ def _length(rows: Mapping[str, Any]) -> int:
 
 
 def given(name: str, meaning: str) -> Feature:
-    """A feature that is an input column or a hardware feature itself."""
+    """Returns a feature that is an input column or a hardware feature itself."""
     return Feature(name, lambda t: t.given(name), meaning)
 
 
@@ -258,7 +259,7 @@ def log2_of(x: Array) -> Array:
 
 
 def ceil_div(a: Array, b: Array) -> Array:
-    """Number of tiles of size b that cover a."""
+    """Returns the number of tiles of size b that cover a."""
     return np.ceil(a / b)
 
 

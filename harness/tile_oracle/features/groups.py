@@ -34,7 +34,7 @@ def _check(grouping: str) -> None:
 
 
 def group_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np.int64]:
-    """A group number per row, (rows,), equal for rows of one problem (or one family).
+    """Returns a group number per row, (rows,), equal for rows of one problem (or one family).
 
     Raises ModelError for a grouping that is not in GROUPINGS.
     """

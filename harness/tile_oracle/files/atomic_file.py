@@ -60,7 +60,7 @@ def write_and_rename(aside: Path, path: Path, data: bytes) -> None:
 
 
 def read_all(handle: int) -> bytes:
-    """All bytes of an open file, from its beginning. Raises OSError."""
+    """Returns all bytes of an open file, from its beginning. Raises OSError."""
     pieces: list[bytes] = []
     size = 0
     while piece := os.pread(handle, 1 << 22, size):

@@ -11,7 +11,7 @@ _CHECKOUT = _PACKAGE.parent.parent
 
 
 def data_folder(name: str) -> Path:
-    """The folder of that name; an editable install uses the checkout's. Raises HarnessError if it is
+    """Returns the folder of that name; an editable install uses the checkout's. Raises HarnessError if it is
     missing."""
     for base in (_CHECKOUT, _PACKAGE / "_data"):
         folder = base / name

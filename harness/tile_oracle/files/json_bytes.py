@@ -11,7 +11,8 @@ _REFUSED = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
 
 
 def encode_json(value: Any) -> bytes:
-    """The value in one line; NaN and infinities become null. Raises TypeError for what JSON has not."""
+    """Returns the value in one line; NaN and infinities become null. Raises TypeError for what JSON has
+    not."""
     try:
         return msgspec.json.encode(value)
     except _REFUSED:  # numpy's floats, halves of a surrogate pair
@@ -19,7 +20,8 @@ def encode_json(value: Any) -> bytes:
 
 
 def decode_json(text: bytes) -> Any:
-    """The value; also NaN and infinities. Raises ValueError or RecursionError for what is not JSON."""
+    """Returns the value; also NaN and infinities. Raises ValueError or RecursionError for what is not
+    JSON."""
     try:
         return msgspec.json.decode(text)
     except _REFUSED:

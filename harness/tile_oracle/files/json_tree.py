@@ -53,13 +53,13 @@ class JsonTree:
         return cls(value, shown(name)[1:-1])
 
     def error(self, what: str) -> RuleError:
-        """A RuleError about this value."""
+        """Returns a RuleError about this value."""
         return RuleError(f"{self.file}: {self.path + ': ' if self.path else ''}{what}")
 
     # ---- objects ----------------------------------------------------------------------------
 
     def members(self) -> dict[str, JsonTree]:
-        """The members of an object, in the order of the file."""
+        """Returns the members of an object, in the order of the file."""
         if not isinstance(self.value, dict):
             raise self.error(f"{self} is not an object {{...}}")
         dot = "." if self.path else ""
@@ -69,7 +69,7 @@ class JsonTree:
         }
 
     def known_members(self, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, JsonTree]:
-        """The members of an object. It must have all `required` keys and no unknown one."""
+        """Returns the members of an object. It must have all `required` keys and no unknown one."""
         members = self.members()
         required = tuple(required)
         known = (*required, *optional)
@@ -85,21 +85,21 @@ class JsonTree:
     # ---- lists ------------------------------------------------------------------------------
 
     def items(self) -> Iterator[JsonTree]:
-        """The items of a list."""
+        """Returns the items of a list."""
         if not isinstance(self.value, list):
             raise self.error(f"{self} is not a list [...]")
         return (JsonTree(v, self.file, f"{self.path}[{i}]") for i, v in enumerate(self.value))
 
     def texts(self, words: Iterable[str] | None = None) -> tuple[str, ...]:
-        """A list of distinct strings; each is one of `words` if given."""
+        """Returns a list of distinct strings; each is one of `words` if given."""
         return self._distinct(tuple(item.text(words) for item in self.items()))
 
     def integers(self, least: int = 0) -> tuple[int, ...]:
-        """A list of distinct integers, each at least `least`."""
+        """Returns a list of distinct integers, each at least `least`."""
         return self._distinct(tuple(item.integer(least) for item in self.items()))
 
     def flags(self) -> tuple[bool, ...]:
-        """A list of distinct booleans."""
+        """Returns a list of distinct booleans."""
         return self._distinct(tuple(item.flag() for item in self.items()))
 
     def _distinct(self, values: tuple[_T, ...]) -> tuple[_T, ...]:
@@ -113,7 +113,7 @@ class JsonTree:
     # ---- leaves -----------------------------------------------------------------------------
 
     def text(self, words: Iterable[str] | None = None) -> str:
-        """A string; one of `words` if given."""
+        """Returns a string; one of `words` if given."""
         if not isinstance(self.value, str):
             raise self.error(f"{self} is not a string")
         if words is not None:
@@ -124,7 +124,7 @@ class JsonTree:
         return self.value
 
     def integer(self, least: int = 0) -> int:
-        """An integer that is at least `least`."""
+        """Returns an integer that is at least `least`."""
         if type(self.value) is not int or not least <= self.value <= 1 << 40:
             raise self.error(f"{self} is not an integer from {least}")
         return self.value

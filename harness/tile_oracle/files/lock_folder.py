@@ -87,7 +87,7 @@ class LockFolder:
         return None
 
     def somebody_holds(self, name: str) -> bool:
-        """Whether another process holds a lock on the file, exclusive or shared."""
+        """Returns whether another process holds a lock on the file, exclusive or shared."""
         handle = self.open(name)
         if handle is None:
             return False
@@ -100,7 +100,7 @@ class LockFolder:
 
 
 def lock_folder(environment: Mapping[str, str] = os.environ) -> LockFolder | None:
-    """The folder of this user's lock files; None when no folder is safe.
+    """Returns the folder of this user's lock files; None when no folder is safe.
 
     If the folder named by the variable is not safe, no other one is used: its users would silently no longer
     exclude each other. Raises OSError for failures that pass.
@@ -116,7 +116,7 @@ def lock_folder(environment: Mapping[str, str] = os.environ) -> LockFolder | Non
 
 
 def describe_lock_folder(environment: Mapping[str, str] = os.environ) -> str:
-    """One line for users: where the locks are and who shares them, or why there are none."""
+    """Returns one line for users: where the locks are and who shares them, or why there are none."""
     folder = lock_folder(environment)
     if folder is not None:
         shared = not any(place.path == folder.path and place.private for place in _places(environment))

@@ -40,7 +40,7 @@ _MEANING = "this document as canonical JSON, without sha256 and sha256_of"
 def read_object(
     path: Path, error: type[HarnessError], fix: str = _FIX, *, check: bool = True
 ) -> dict[str, Any]:
-    """The JSON object in a file. check: compare its seal, if it has one.
+    """Returns the JSON object in a file. check: compare its seal, if it has one.
 
     Raises `error`, with the path and the fix, for a file that cannot be read or holds something else.
     """
@@ -69,7 +69,8 @@ def _refuse(word: str) -> float:
 
 
 def typed(value: Any, kind: type[_T], path: Path | str, error: type[HarnessError], fix: str = _FIX) -> _T:
-    """The value of a JSON file as a dataclass or another type of msgspec. Unknown members are ignored.
+    """Returns the value of a JSON file as a dataclass or another type of msgspec. Unknown members are
+    ignored.
 
     Raises `error`, with the path, the member and the fix, for a value that does not fit.
     """
@@ -86,7 +87,7 @@ def typed(value: Any, kind: type[_T], path: Path | str, error: type[HarnessError
 
 
 def seal(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the document with its digest; an existing one is replaced.
+    """Returns a copy of the document with its digest; an existing one is replaced.
 
     Raises ValueError for values that JSON cannot express, such as NaN and infinity.
     """
@@ -95,12 +96,12 @@ def seal(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_sealed(document: Mapping[str, Any]) -> bool:
-    """Whether the document has a digest, which may be wrong."""
+    """Returns whether the document has a digest, which may be wrong."""
     return any(map(_is_seal, document))
 
 
 def without_seal(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document without the two keys of its seal."""
+    """Returns the document without the two keys of its seal."""
     return {key: value for key, value in document.items() if not _is_seal(key)}
 
 

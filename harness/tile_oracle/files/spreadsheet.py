@@ -14,10 +14,10 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def safe_cell(text: str) -> str:
-    """The text as a cell that a spreadsheet does not interpret as a formula."""
+    """Returns the text as a cell that a spreadsheet does not interpret as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def cell_text(cell: str) -> str:
-    """The text of a cell made by `safe_cell`; other cells are unchanged."""
+    """Returns the text of a cell made by `safe_cell`; other cells are unchanged."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell

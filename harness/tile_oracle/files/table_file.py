@@ -73,7 +73,7 @@ def read_parquet(
 
 
 def csv_text(path: Path) -> str:
-    """The text of a CSV file in UTF-8. Raises TableError, OSError, or UnicodeDecodeError."""
+    """Returns the text of a CSV file in UTF-8. Raises TableError, OSError, or UnicodeDecodeError."""
     text = read_bytes(path, MOST_CSV_BYTES).decode("utf-8-sig")
     check_csv(text)
     return text

@@ -38,8 +38,8 @@ def check_part_trusted(parts: Iterable[Path], folder: Path, what: str) -> None:
 
 
 def may_change(found: os.stat_result, *, only_add: bool = False) -> bool:
-    """Whether other users may change a file or folder. only_add: those who may only add files, because of the
-    sticky bit, do not count."""
+    """Returns whether other users may change a file or folder. only_add: those who may only add files,
+    because of the sticky bit, do not count."""
     if found.st_uid not in (0, os.getuid()):
         return True
     if only_add and found.st_mode & stat.S_ISVTX:

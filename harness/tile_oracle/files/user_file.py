@@ -46,15 +46,15 @@ def check_regular(handle: int, path: Path | str) -> None:
 
 
 def read_regular(path: Path | str) -> bytes:
-    """The content of a file that tile-oracle has written, however large. Raises OSError as `open_regular`
-    does."""
+    """Returns the content of a file that tile-oracle has written, however large. Raises OSError as
+    `open_regular` does."""
     with open_regular(path) as file:
         return file.read()
 
 
 def read_bytes(path: Path | str, limit: int) -> bytes:
-    """The content of a file. Raises OSError, with a strerror fit for a message, for a file of more than
-    `limit` bytes or a path that is not a regular file."""
+    """Returns the content of a file. Raises OSError, with a strerror fit for a message, for a file of more
+    than `limit` bytes or a path that is not a regular file."""
     with open_regular(path) as file:
         # Reads one byte more than allowed, because the file may grow after its size was checked.
         data = file.read(limit + 1)

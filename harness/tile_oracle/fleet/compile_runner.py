@@ -33,7 +33,8 @@ class CompileRunner:
         return CompilerOpened(socket.gethostname(), self._target.source_identity())
 
     def build(self, kernel: str) -> Shipment | None:
-        """The binary of a kernel, compiled or from this machine's cache; None if it does not build here."""
+        """Returns the binary of a kernel, compiled or from this machine's cache; None if it does not build
+        here."""
         result = self._target.build(parse_kernel_name(kernel)).result()
         return None if result.binary is None else shipment_of(result.binary)
 

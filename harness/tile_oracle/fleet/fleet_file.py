@@ -47,7 +47,8 @@ def add_session(
 
 
 def read_sessions(path: Path) -> list[dict[str, Any]]:
-    """The sessions of a fleet.json; none if there is no file. Raises RecordError for a damaged file."""
+    """Returns the sessions of a fleet.json; none if there is no file. Raises RecordError for a damaged
+    file."""
     if not path.exists():
         return []
     document = read_object(path, RecordError, _FIX)

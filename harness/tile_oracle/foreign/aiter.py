@@ -106,7 +106,7 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
 
 
 def _tflops(row: Mapping[str, str]) -> dict[str, float]:
-    """The stated TFLOPS, if they are not those of the stated time, rounded."""
+    """Returns the stated TFLOPS, if they are not those of the stated time, rounded."""
     stated, us = number_of(row.get("tflops")), number_of(row.get("us"))
     flops = 2 * number_of(row["m"]) * number_of(row["n"]) * number_of(row["k"])
     if not row.get("tflops") or (us > 0 and abs(stated - flops / (us * 1e6)) <= _ROUNDED):
@@ -115,7 +115,7 @@ def _tflops(row: Mapping[str, str]) -> dict[str, float]:
 
 
 def _dtype(row: Mapping[str, str], names: str) -> str:
-    """Our name of a row's data type, or AITER's if we have none; "" if nothing states it."""
+    """Returns our name of a row's data type, or AITER's if we have none; "" if nothing states it."""
     said = next((row[name] for name in _DTYPE_COLUMNS if row.get(name)), None)
     mixed = _MIXED.search(names)
     if mixed and mixed[1] != mixed[2]:

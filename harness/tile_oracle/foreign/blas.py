@@ -82,7 +82,7 @@ class _Result:
 
 
 def _header(line: str) -> tuple[str, str] | None:
-    """The library and the names of the values in the next lines; None for other lines."""
+    """Returns the library and the names of the values in the next lines; None for other lines."""
     if "-Gflops" not in line:
         return None
     names = [name.strip() for name in _NUMBERED.sub("", line, count=1).split(",")]
@@ -91,12 +91,12 @@ def _header(line: str) -> tuple[str, str] | None:
 
 
 def has_results(text: str) -> bool:
-    """Whether a text has a header of results."""
+    """Returns whether a text has a header of results."""
     return "-Gflops" in text and any(_header(line) is not None for line in text.splitlines())
 
 
 def has_calls(text: str) -> bool:
-    """Whether the beginning of a text has a call of these libraries."""
+    """Returns whether the beginning of a text has a call of these libraries."""
     return any(members_of(line) is not None for line in text.splitlines())
 
 
@@ -110,7 +110,8 @@ def blas_entries(lines: Iterable[str]) -> Iterator[Entry]:
 
 
 def of_call(members: Mapping[str, str], source: str, *, any_sizes: bool = False) -> Entry:
-    """The entry of a call. any_sizes: without three sizes from 1 it is none of ours, as in files of tests."""
+    """Returns the entry of a call. any_sizes: without three sizes from 1 it is none of ours, as in files of
+    tests."""
     text = " ".join(f"{name}: {value}" for name, value in members.items())
     why = why_no_gemm(members)
     if not why and any_sizes and any(not is_size(members.get(name, "")) for name in SIZES):
@@ -124,7 +125,8 @@ def of_call(members: Mapping[str, str], source: str, *, any_sizes: bool = False)
 
 
 def _results(lines: Iterable[str]) -> Iterator[tuple[int, _Result]]:
-    """Every result once, since the winner is printed again at the end, and the calls without a result."""
+    """Yields every result once, since the winner is printed again at the end, and the calls without a
+    result."""
     called: dict[str, str] = {}
     header: tuple[str, str] | None = None
     result: _Result | None = None
@@ -171,8 +173,8 @@ def _solution_of(members: Mapping[str, str], solution: Mapping[str, str]) -> int
 
 
 def of_result(library: str, members: Mapping[str, str], line: str, solution: Mapping[str, str]) -> Entry:
-    """The entry of one result. solution: the index of the library's solution, and its name, where they are
-    known besides what the members say."""
+    """Returns the entry of one result. solution: the index of the library's solution, and its name, where
+    they are known besides what the members say."""
     typed = "precision" in members or "a_type" in members or members.get("function") in ("hgemm", "sgemm")
     if not typed and not why_no_gemm(members):
         return Entry(why="no data type: print it by --log_datatype", text=line)

@@ -34,7 +34,8 @@ Call = dict[str, str]
 
 
 def is_blas_yaml(path: Path, head: str) -> bool:
-    """Whether a file is one of these, from its name and first lines. A log with a call a line is not."""
+    """Returns whether a file is one of these, from its name and first lines. A log with a call a line is
+    not."""
     if path.suffix.lower() not in (".yaml", ".yml"):
         return False
     return not has_calls(head) or _MORE_THAN_LINES.search(head) is not None
@@ -61,7 +62,8 @@ def yaml_entries(listed: ListFile) -> Iterator[Entry]:
 
 
 def _included(listed: ListFile) -> str:
-    """The text with all included files in their places. One document: anchors are known in all of it."""
+    """Returns the text with all included files in their places. One document: anchors are known in all of
+    it."""
     lines: list[str] = []
     seen: list[Path] = []
     size = 0
@@ -94,7 +96,7 @@ def _included(listed: ListFile) -> str:
 
 
 def _included_name(line: str) -> str | None:
-    """The file that a line includes; None for other lines."""
+    """Returns the file that a line includes; None for other lines."""
     word, colon, rest = line.partition(":")
     if not colon or word.strip() != "include":
         return None
@@ -102,8 +104,8 @@ def _included_name(line: str) -> str | None:
 
 
 def _beside(name: str, *folders: Path) -> Path:
-    """The file beside the one that includes it, or in the folder `include` next to that folder, as the
-    libraries keep their common file."""
+    """Returns the file beside the one that includes it, or in the folder `include` next to that folder, as
+    the libraries keep their common file."""
     places = [place for folder in folders for place in (folder / name, folder.parent / "include" / name)]
     try:
         return next((place for place in places if place.exists()), places[0])
@@ -140,7 +142,7 @@ class _Budget:
 
 
 def _calls(test: dict[str, Yaml], budget: _Budget) -> Iterator[Call]:
-    """All combinations of a test's values."""
+    """Yields all combinations of a test's values."""
     choices = [_distinct(_choices(name, value, budget)) for name, value in test.items()]
     choices = [found for found in choices if found != [{}]]
     budget.take(prod(map(len, choices)))
@@ -152,7 +154,8 @@ def _calls(test: dict[str, Yaml], budget: _Budget) -> Iterator[Call]:
 
 
 def _choices(name: str, value: Yaml, budget: _Budget) -> Iterator[Call]:
-    """The members that each alternative of a member gives; {} for members that no problem depends on."""
+    """Yields the members that each alternative of a member gives; {} for members that no problem depends
+    on."""
     if isinstance(value, dict):
         if name in FUNCTIONS:
             for function, precisions in value.items():

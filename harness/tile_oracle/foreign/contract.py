@@ -81,12 +81,13 @@ _ARCH = re.compile(r"gfx[0-9a-f]{3,4}|(?:sm|compute)_?[0-9]{2,3}")
 
 
 def status_named(text: str) -> str:
-    """Our status for another tool's word; "" for a word that is unknown."""
+    """Returns our status for another tool's word; "" for a word that is unknown."""
     return _STATUSES.get(text.strip().lower().replace(" ", "_").replace("-", "_"), "")
 
 
 def arch_named(text: str) -> str:
-    """The architecture that a device's name or an architecture's name states; "" if it states none."""
+    """Returns the architecture that a device's name or an architecture's name states; "" if it states
+    none."""
     lower = text.strip().lower()
     found = _ARCH.search(lower)
     if found:
@@ -97,12 +98,12 @@ def arch_named(text: str) -> str:
 
 
 def is_true(text: str, _: Any = None) -> bool:
-    """Whether a text affirms. A word that neither affirms nor denies does not."""
+    """Returns whether a text affirms. A word that neither affirms nor denies does not."""
     return text in _TRUE
 
 
 def is_false(text: str, _: Any = None) -> bool:
-    """Whether a text denies, or says that there is nothing."""
+    """Returns whether a text denies, or says that there is nothing."""
     return text in NOTHING
 
 
@@ -119,7 +120,7 @@ def _small_error(text: str, _: Any) -> bool:
 
 
 def of_arch(text: str, arch: str) -> bool:
-    """Whether a device or architecture may be the one that is imported. An unknown product may be."""
+    """Returns whether a device or architecture may be the one that is imported. An unknown product may be."""
     return arch_named(text) in ("", arch)
 
 
@@ -128,7 +129,7 @@ def _states_arch(text: str, arch: str) -> bool:
 
 
 def same_dtype(text: str, problem: Any) -> bool:
-    """Whether a text names the data type of the operands."""
+    """Returns whether a text names the data type of the operands."""
     return dtype_named(text) == str(problem.dtype)
 
 
@@ -158,8 +159,8 @@ MORE = "says that more than the operation is done"
 def against(
     fields: Mapping[str, Field], row: Mapping[str, str], problem: Any, arch: str = ""
 ) -> list[tuple[str, Field]]:
-    """What a row states that does not hold for its problem, or for an architecture: (name and reason, field).
-    The names of the row's columns may be in any case."""
+    """Returns what a row states that does not hold for its problem, or for an architecture: (name and reason,
+    field). The names of the row's columns may be in any case."""
     found = []
     of = {"value": problem, "problem": problem, **({"arch": arch} if arch else {})}
     for name, cell in row.items():
@@ -222,7 +223,7 @@ FIELDS: Mapping[str, Field] = {
 
 
 def number_of(value: Any) -> float:
-    """Return the value as a number, or NaN."""
+    """Returns the value as a number, or NaN."""
     try:
         return float(value)
     except (OverflowError, ValueError, TypeError):

@@ -67,7 +67,7 @@ class _Rows:
     # ---- columns ----------------------------------------------------------------------------
 
     def filling(self, name: str) -> list[str]:
-        """The file's columns that become a column of ours."""
+        """Returns the file's columns that become a column of ours."""
         return [column for column, field in self.known.items() if field.fills == name]
 
     def stated(self, column: str) -> Mask:
@@ -80,7 +80,8 @@ class _Rows:
         return self._stated[column]
 
     def texts(self, name: str) -> pd.Series:
-        """A column of ours as text; "" where a row states nothing. Rows that state it twice must agree."""
+        """Returns a column of ours as text; "" where a row states nothing. Rows that state it twice must
+        agree."""
         found = pd.Series("", index=self.rows.index, dtype=object)
         for column in self.filling(name):
             said = self.rows[column].where(self.stated(column), "").astype(str).str.strip()
@@ -91,7 +92,7 @@ class _Rows:
         return found
 
     def numbers(self, name: str) -> Numbers:
-        """Return a column of ours in its unit: NaN for invalid numbers, _UNSTATED where a row has none."""
+        """Returns a column of ours in its unit: NaN for invalid numbers, _UNSTATED where a row has none."""
         found = np.full(len(self.rows), _UNSTATED)
         for column in self.filling(name):
             said = np.where(
@@ -206,7 +207,7 @@ class _Rows:
             self.keep[mask] = False
 
     def _problems(self) -> tuple[list[Problem], npt.NDArray[np.int64]]:
-        """The distinct problems, and each row's index into them (-1 if it has no valid one)."""
+        """Returns the distinct problems, and each row's index into them (-1 if it has no valid one)."""
         named = self.texts("problem")
         names = self.dialect.numbers
         columns = np.stack([self.numbers(name) for name in names], axis=1)
@@ -237,7 +238,7 @@ class _Rows:
         return problems, place[codes]
 
     def _problem(self, kind: Kind, named: str, sizes: Mapping[str, int]) -> Problem:
-        """The problem that an id or its sizes state. Raises ProblemError."""
+        """Returns the problem that an id or its sizes state. Raises ProblemError."""
         if not named:
             return self.dialect.problem(kind, sizes)
         problem = problem_from_id(named)
@@ -249,13 +250,13 @@ class _Rows:
         return problem
 
     def of_problem(self, value: Callable[[Problem], float]) -> Numbers:
-        """A number of each row's problem; NaN without one."""
+        """Returns a number of each row's problem; NaN without one."""
         values = np.array([*(value(one) for one in self.problems), np.nan], dtype=np.float64)
         return np.asarray(values[self.problem_of])
 
 
 def least_ms_on(arch: str) -> Callable[[Problem], float]:
-    """The time of a problem that no run on an architecture falls below, milliseconds."""
+    """Returns the time of a problem that no run on an architecture falls below, milliseconds."""
     known = gpu_limits(arch, 0)
     limits, call_ms = (known, LEAST_GPU_MS) if known.flops_per_s else (Limits(UNKNOWN_DEVICE), LEAST_MS)
     return lambda problem: max(limits.least_ms(problem), call_ms)
@@ -373,7 +374,7 @@ def converted(
 
 
 def _table(read: _Rows, latency: Numbers, tflops: Numbers, run: str) -> tuple[dict[str, Any], int]:
-    """The columns of the kept rows, and how many repeat a pair."""
+    """Returns the columns of the kept rows, and how many repeat a pair."""
     keep, op = read.keep, read.dialect.op
     p, k, ok = read.problem_of[keep], read.kernel_of[keep], read.status[keep] == "ok"
     repeat = pd.DataFrame({"p": p, "k": k}).groupby(["p", "k"]).cumcount().to_numpy()

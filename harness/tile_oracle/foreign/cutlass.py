@@ -71,7 +71,7 @@ def _row(row: Mapping[str, str], text: str) -> Entry:
 
 
 def _gemm(sizes: list[str], operands: list[tuple[str, str]], accum: str, **further: Any) -> Entry:
-    """The entry of D = A B with operands (type, row or column)."""
+    """Returns the entry of D = A B with operands (type, row or column)."""
     (a_type, a), (b_type, b), (d_type, d) = operands
     m, n, k = sizes
     if not {a, b, d} <= {"row", "column"} or a_type != b_type:

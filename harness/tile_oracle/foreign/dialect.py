@@ -86,7 +86,8 @@ class Dialect:
         return re.compile(rf"\b({names})\s*[=:]\s*(\d+)", re.IGNORECASE if self.any_case else 0)
 
     def problem(self, kind: Kind, dimensions: Mapping[str, int]) -> Problem:
-        """The problem of a kernel's kind with these dimensions and output extents. Raises ProblemError."""
+        """Returns the problem of a kernel's kind with these dimensions and output extents. Raises
+        ProblemError."""
         missing = [name for name in self.required if name not in dimensions]
         if missing:
             raise ProblemError(f"a problem's {missing[0]} is missing")
@@ -212,18 +213,18 @@ GEMMS = Dialect(
 
 
 def dialect_of(op: str) -> Dialect:
-    """The dialect of an operation."""
+    """Returns the dialect of an operation."""
     own = {one.op: one for one in (GEMMS, CONVOLUTIONS)}
     return own.get(op) or Dialect(op, (), (), re.compile(re.escape(op)), False, {})
 
 
 def dialect_of_text(text: str) -> Dialect:
-    """The dialect of the kernels that a file names; that of convolutions if it names none."""
+    """Returns the dialect of the kernels that a file names; that of convolutions if it names none."""
     found = GEMMS.kernel_word.search(text)
     return GEMMS if found and not CONVOLUTIONS.kernel_word.search(text) else CONVOLUTIONS
 
 
 def dialect_of_header(names: Sequence[str]) -> Dialect:
-    """The dialect of a table's columns."""
+    """Returns the dialect of a table's columns."""
     lower = {name.strip().lower() for name in names}
     return GEMMS if "m" in lower and not {"c", "hi"} & lower else CONVOLUTIONS

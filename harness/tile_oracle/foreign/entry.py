@@ -87,8 +87,8 @@ def gemm_entry(
     kernel: tuple[str, str, Mapping[str, Any]] = ("", "", {}),
     **further: Any,
 ) -> Entry:
-    """The entry of a GEMM: (data type, layout, M, N, K) as texts, and the source, function and configuration
-    of its kernel. A name that no kernel can have is the reason why it names none."""
+    """Returns the entry of a GEMM: (data type, layout, M, N, K) as texts, and the source, function and
+    configuration of its kernel. A name that no kernel can have is the reason why it names none."""
     dtype, layout, *sizes = problem
     ours = dtype_named(dtype) if dtype else ""
     if ours not in GEMM_DTYPES:
@@ -106,7 +106,7 @@ def gemm_entry(
 
 
 def kernel_of(problem: Problem, source: str, function: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an entry that name its kernel. Values that are nothing are left out."""
+    """Returns the fields of an entry that name its kernel. Values that are nothing are left out."""
     if not function:
         return {}
     given = {name: value_of(str(value)) for name, value in values.items() if str(value) not in ("", "None")}

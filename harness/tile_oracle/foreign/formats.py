@@ -72,7 +72,7 @@ class Head:
         return _JSON.match(self.begin) is not None
 
     def has(self, *keys: str) -> bool:
-        """Whether the text begins as JSON does and has all of these keys."""
+        """Returns whether the text begins as JSON does and has all of these keys."""
         return self.is_json and all(f'"{key}"' in self.begin for key in keys)
 
 
@@ -92,7 +92,8 @@ class Format:
     asks_layout: bool = False
 
     def pairs_in(self, listed: ListFile) -> PairRows | None:
-        """The measurements in a file; None if it is not read by this module. Raises ProblemSetError."""
+        """Returns the measurements in a file; None if it is not read by this module. Raises
+        ProblemSetError."""
         from tile_oracle.foreign.pairs import PairRows  # numpy, which lists of problems do not need
 
         if self.entries is not None:
@@ -111,7 +112,7 @@ class Format:
             raise listed.error(f"this begins as {self.what}, but is none: {why}") from None
 
     def entries_in(self, listed: ListFile) -> Iterator[Entry] | None:
-        """The rows of a file; None if it is not read by this module. Raises ProblemSetError."""
+        """Returns the rows of a file; None if it is not read by this module. Raises ProblemSetError."""
         if self.entries is not None:
             return self._rows(listed, self.entries)
         found = self.pairs_in(listed) if self.pairs else None
@@ -249,19 +250,19 @@ FORMATS: tuple[Format, ...] = (
 
 
 def recognised(path: Path, text: str) -> Format | None:
-    """The format of a file with this beginning; None for one that is not known."""
+    """Returns the format of a file with this beginning; None for one that is not known."""
     head = Head(path, text.removeprefix("\ufeff"))
     return next((one for one in FORMATS if one.found(head)), None)
 
 
 def format_of(path: Path) -> Format | None:
-    """The format of a file; None for one that is not known. Raises OSError."""
+    """Returns the format of a file; None for one that is not known. Raises OSError."""
     return recognised(path, _begin(path))
 
 
 def refusal(path: Path, door: str) -> str:
-    """The end of a message on a file that a command did not take: what it is, and what takes it; "" if it is
-    not known, or is what that command takes."""
+    """Returns the end of a message on a file that a command did not take: what it is, and what takes it; ""
+    if it is not known, or is what that command takes."""
     try:
         text = _begin(path)
     except OSError:

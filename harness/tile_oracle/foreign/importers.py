@@ -79,7 +79,7 @@ def import_file(
 
 
 def _rows(path: Path, dtype: str | None, layout: str, refusals: Refusals) -> tuple[pd.DataFrame, Dialect]:
-    """The rows of a file with its own names, and what they mean."""
+    """Returns the rows of a file with its own names, and what they mean."""
     if path.suffix == ".parquet":
         table = parquet_rows(path)
         if ck_dsl.is_rocke(table):
@@ -114,7 +114,8 @@ def _rows(path: Path, dtype: str | None, layout: str, refusals: Refusals) -> tup
 
 
 def _pairs(path: Path, text: str, layout: str) -> PairRows | None:
-    """The measurements in a file of a known format that names kernels and problems by its own rules."""
+    """Returns the measurements in a file of a known format that names kernels and problems by its own
+    rules."""
     known = recognised(path, text)
     if known is not None and IMPORT not in known.taken_by:
         raise RecordError(f"{path}: {known.said}")
@@ -161,7 +162,7 @@ def _own(path: Path, arch: str) -> Imported:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a parquet file has the columns of our records."""
+    """Returns whether a parquet file has the columns of our records."""
     try:
         with open_regular(path) as file:
             return {"status", "problem", "round"} <= set(pq.read_schema(file).names)

@@ -41,7 +41,7 @@ CUT = "cut"
 
 
 def read_text(text: str) -> PairRows | None:
-    """The measurements in a text; None for text that is neither."""
+    """Returns the measurements in a text; None for text that is neither."""
     document = _document(text)
     if document is None:
         return None
@@ -49,8 +49,8 @@ def read_text(text: str) -> PairRows | None:
 
 
 def _document(text: str) -> dict[str, Any] | None:
-    """The document of a cache or of T4 results; None for other text. A cache whose tuning has not ended, or
-    whose file is cut, has its finished entries; `CUT` is true if one is not finished."""
+    """Returns the document of a cache or of T4 results; None for other text. A cache whose tuning has not
+    ended, or whose file is cut, has its finished entries; `CUT` is true if one is not finished."""
     if '"tune_params_keys"' not in text and '"configuration"' not in text:
         return None
     try:
@@ -61,7 +61,7 @@ def _document(text: str) -> dict[str, Any] | None:
 
 
 def _cut_cache(text: str) -> dict[str, Any] | None:
-    """What a cache holds before the place where its file ends."""
+    """Returns what a cache holds before the place where its file ends."""
     begin = _CACHE.search(text)
     try:
         found = json.loads(text[: begin.start()] + '"cache": {}}') if begin else None
@@ -113,7 +113,7 @@ def _read_cache(document: Mapping[str, Any]) -> PairRows:
 
 
 def _samples(times: Any, mean: Any, status: str) -> tuple[Sequence[Any]]:
-    """The timings of a result. One whose mean is none of theirs is no measurement."""
+    """Returns the timings of a result. One whose mean is none of theirs is no measurement."""
     if status != "ok":
         return ([],)
     if isinstance(mean, str | bool):

@@ -84,7 +84,8 @@ class ListFile:
             yield text
 
     def text(self) -> str:
-        """The whole file, for formats that are no lines. Raises ProblemSetError for other than UTF-8 text."""
+        """Returns the whole file, for formats that are no lines. Raises ProblemSetError for other than UTF-8
+        text."""
         data = self._file.read()
         self.sha256.update(data)
         try:
@@ -93,11 +94,12 @@ class ListFile:
             raise self.error("not UTF-8 text; save the file as text in UTF-8", 0) from None
 
     def error(self, message: str, line: int | None = None) -> ProblemSetError:
-        """An error with its position: the last line read, the given line, or the file alone (line 0)."""
+        """Returns an error with its position: the last line read, the given line, or the file alone (line
+        0)."""
         number = self.line if line is None else line
         return ProblemSetError(f"{self.shown}:{number}: {message}" if number else f"{self.shown}: {message}")
 
 
 def quoted(text: str) -> str:
-    """A cell or a name as shown in a message: quoted, on one line, shortened."""
+    """Returns a cell or a name as shown in a message: quoted, on one line, shortened."""
     return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -31,7 +31,7 @@ _IN, _OUT = ("C", "Di", "Hi", "Wi"), ("K", "Do", "Ho", "Wo")
 
 
 def is_find_db(path: Path, text: str) -> bool:
-    """Whether a file has times of MIOpen's solvers."""
+    """Returns whether a file has times of MIOpen's solvers."""
     return _is_db(text) and ("fdb" in path.name or "miopenConvolution" in text.partition("\n")[0])
 
 
@@ -40,7 +40,7 @@ def _is_db(text: str) -> bool:
 
 
 def is_perf_db(path: Path, text: str) -> bool:
-    """Whether a file has the tuned parameters of MIOpen's solvers."""
+    """Returns whether a file has the tuned parameters of MIOpen's solvers."""
     return _is_db(text) and not is_find_db(path, text)
 
 

@@ -67,7 +67,7 @@ _HEADER = re.compile(r"\s*\w+\s*(?:,\s*\w*\s*)+")
 
 
 def is_driver_list(head: str) -> bool:
-    """Whether the first lines of a file are MIOpenDriver commands, not a table."""
+    """Returns whether the first lines of a file are MIOpenDriver commands, not a table."""
     lines = [line for line in head.splitlines() if line.strip() and not line.startswith("#")]
     if not lines or _HEADER.fullmatch(lines[0]):
         return False
@@ -95,7 +95,7 @@ def driver_entries(file: ListFile) -> Iterator[Entry]:
 
 
 def driver_command(wanted: Problem) -> str:
-    """The command line with which MIOpenDriver runs a problem; `driver_entries` reads it.
+    """Returns the command line with which MIOpenDriver runs a problem; `driver_entries` reads it.
 
     Raises ProblemError for a problem that is not a convolution.
     """
@@ -117,7 +117,7 @@ def driver_command(wanted: Problem) -> str:
 
 
 def _command(text: str) -> str | None:
-    """The arguments after the program's name; None if the line has no such command."""
+    """Returns the arguments after the program's name; None if the line has no such command."""
     found = _DRIVER.search(text) or _BARE.match(text)
     return None if found is None else found["rest"]
 

@@ -20,14 +20,14 @@ _IQR_OF_SIGMA = 1.349
 
 
 def read_text(text: str) -> PairRows | None:
-    """The measurements of all states; None for text that is no such output. Skipped states are unsupported
-    pairs."""
+    """Returns the measurements of all states; None for text that is no such output. Skipped states are
+    unsupported pairs."""
     document = _document(text)
     return None if document is None else _read(document)
 
 
 def _document(text: str) -> dict[str, Any] | None:
-    """The document of NVBench's output; None for other text."""
+    """Returns the document of NVBench's output; None for other text."""
     if '"benchmarks"' not in text or '"states"' not in text:
         return None
     try:
@@ -97,7 +97,7 @@ def _axis_value(axis: Mapping[str, Any]) -> Any:
 
 
 def _value(summaries: Mapping[str, Mapping[str, Any]], tag: str) -> float | None:
-    """A summary's number, which the file states as text."""
+    """Returns a summary's number, which the file states as text."""
     for entry in summaries.get(tag, {}).get("data") or ():
         if isinstance(entry, dict) and entry.get("name") == "value":
             return number_of(entry.get("value"))

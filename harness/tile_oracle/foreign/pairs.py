@@ -78,7 +78,7 @@ class PairRows:
         return self
 
     def dialect(self) -> Dialect:
-        """What the names of the rows mean."""
+        """Returns what the names of the rows mean."""
         one = dialect_of(self.op)
         return replace(one, own={**one.own, **self.own, **_FILLED})
 
@@ -92,7 +92,7 @@ def _figures(times_ms: Sequence[float]) -> dict[str, Any]:
 
 
 def pair_of(stated: Mapping[str, Any]) -> tuple[Problem, Kernel]:
-    """The problem and kernel that names and values state.
+    """Returns the problem and kernel that names and values state.
 
     The kernel is one of our names (`kernel`, `kernel_name`), or all of its fields. The problem is an id
     (`problem`), or its dimensions. Raises KernelError, ProblemError.

@@ -25,7 +25,7 @@ class YamlTrouble(ValueError):
 
 
 def read_yaml(text: str) -> list[Yaml]:
-    """The documents of a text. Raises YamlTrouble."""
+    """Returns the documents of a text. Raises YamlTrouble."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -28,7 +28,7 @@ _MOST_UNKNOWN = 1000
 
 
 def text_of(path: Path) -> str:
-    """The text of a file. Raises RecordError."""
+    """Returns the text of a file. Raises RecordError."""
     try:
         return read_bytes(path, _MAX_BYTES).decode("utf-8", errors="replace").replace("\r\n", "\n")
     except (OSError, ValueError) as error:
@@ -36,7 +36,7 @@ def text_of(path: Path) -> str:
 
 
 def parquet_rows(path: Path) -> pd.DataFrame:
-    """The rows of a parquet file. Raises RecordError."""
+    """Returns the rows of a parquet file. Raises RecordError."""
     try:
         # pyarrow opens no path that is not valid UTF-8.
         with open_regular(path) as file:
@@ -48,8 +48,8 @@ def parquet_rows(path: Path) -> pd.DataFrame:
 
 
 def named_columns(path: Path, table: pd.DataFrame, dialect: Dialect) -> pd.DataFrame:
-    """The table with its columns' names in lower case. Raises RecordError for columns that are missing or
-    there twice."""
+    """Returns the table with its columns' names in lower case. Raises RecordError for columns that are
+    missing or there twice."""
     names = [str(name).strip().lower() for name in table.columns]
     filled = {field.fills for name in names if (field := dialect.fields.get(name)) is not None}
     if "latency" in filled:
@@ -68,7 +68,7 @@ def named_columns(path: Path, table: pd.DataFrame, dialect: Dialect) -> pd.DataF
 
 
 def csv_rows(path: Path, text: str, header: list[str], dialect: Dialect) -> pd.DataFrame:
-    """The rows of a CSV file, as text. Raises RecordError."""
+    """Returns the rows of a CSV file, as text. Raises RecordError."""
     named_columns(
         path, pd.DataFrame(columns=header), dialect
     )  # reports missing columns before the rows are read
@@ -76,7 +76,7 @@ def csv_rows(path: Path, text: str, header: list[str], dialect: Dialect) -> pd.D
 
 
 def csv_table(path: Path, text: str, header: list[str]) -> pd.DataFrame:
-    """All rows as strings, without the repeated header rows of concatenated shards."""
+    """Returns all rows as strings, without the repeated header rows of concatenated shards."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # a row longer than the header
@@ -89,7 +89,7 @@ def csv_table(path: Path, text: str, header: list[str]) -> pd.DataFrame:
 
 
 def json_rows(path: Path, text: str, refusals: Refusals, dialect: Dialect) -> pd.DataFrame:
-    """The measurements in a JSON file. Raises RecordError."""
+    """Returns the measurements in a JSON file. Raises RecordError."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -139,7 +139,8 @@ def log_rows(text: str, refusals: Refusals, dialect: Dialect) -> pd.DataFrame:
 def _measurements(
     value: Any, around: Mapping[str, Any], depth: int, dialect: Dialect, refusals: Refusals
 ) -> Iterator[dict[str, Any]]:
-    """Every object that has a kernel, dimensions, and a latency or a denial; what encloses it included."""
+    """Yields every object that has a kernel, dimensions, and a latency or a denial; what encloses it
+    included."""
     if depth > _MAX_DEPTH:
         return
     if isinstance(value, list):
@@ -201,12 +202,13 @@ def _stated(value: Mapping[str, Any], here: dict[str, Any], dialect: Dialect, re
 
 
 def _whole(digits: str) -> float:
-    """A number of a log; infinite if it is too long for any problem (Python refuses ints of 4,300 digits)."""
+    """Returns a number of a log; infinite if it is too long for any problem (Python refuses ints of 4,300
+    digits)."""
     return int(digits) if len(digits) <= _LONGEST_NUMBER else np.inf
 
 
 def _held(value: Any) -> str | float:
-    """A JSON value that a table can hold: valid UTF-8, integers of 64 bits."""
+    """Returns a JSON value that a table can hold: valid UTF-8, integers of 64 bits."""
     if isinstance(value, bool | list | dict):
         return str(value)[:_LONGEST_TEXT]
     if isinstance(value, str):

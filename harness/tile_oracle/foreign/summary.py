@@ -92,5 +92,5 @@ class Refusals:
 
 
 def plain_name(text: object) -> str:
-    """The text as valid UTF-8: file names and strings from JSON may hold lone surrogates."""
+    """Returns the text as valid UTF-8: file names and strings from JSON may hold lone surrogates."""
     return str(text).encode("utf-8", "backslashreplace").decode()

@@ -36,7 +36,7 @@ _MORE = {"ScaledGemmTunableOp": "scales", "GemmAndBiasTunableOp": "a bias"}
 
 
 def is_tunable_op(text: str) -> bool:
-    """Whether a text begins as these results do."""
+    """Returns whether a text begins as these results do."""
     first = text.partition("\n")[0]
     return first.startswith("Validator,") or _OPERATION.match(first) is not None
 

@@ -32,7 +32,8 @@ _CODES, _FLOATS = ("problems", "picks", "oracles"), ("efficiency", "tflops")
 def read_summaries(
     root: Path, folders: Sequence[Path], *, use_cache: bool = True
 ) -> tuple[list[RunSummary], NameTable, list[str]]:
-    """The summaries of run folders below `root`, their names, and a line for each run that cannot be read."""
+    """Returns the summaries of run folders below `root`, their names, and a line for each run that cannot be
+    read."""
     path = root / CACHE
     names, kept = _load(path) if use_cache else (NameTable(), {})
     found: list[RunSummary] = []
@@ -81,7 +82,7 @@ def _packed(names: NameTable, runs: Iterable[RunSummary], stamps: dict[str, str]
 
 
 def _load(path: Path) -> tuple[NameTable, dict[str, tuple[str, RunSummary]]]:
-    """The names, and folder -> (stamp, summary); empty without a usable file."""
+    """Returns the names, and folder -> (stamp, summary); empty without a usable file."""
     try:
         data = read_regular(path)
         body = data[_DIGEST_BYTES:]

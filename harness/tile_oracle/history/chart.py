@@ -37,7 +37,8 @@ class Point:
 def history_chart(
     title: str, drawn: Sequence[Drawn], points: Sequence[Point], days: Sequence[str], marks: Mapping[int, str]
 ) -> Markup:
-    """A chart over the runs, equally spaced. marks: run -> what changed there. Empty without a value."""
+    """Returns a chart over the runs, equally spaced. marks: run -> what changed there. Empty without a
+    value."""
     known = [value for line in drawn for value in line.values if value is not None]
     if not known:
         return Markup("")
@@ -88,6 +89,7 @@ def _add_marks(plot: Plot, marks: Mapping[int, str]) -> None:
 
 
 def _range(low: float, high: float) -> tuple[float, float]:
-    """The ends of an axis: some room around the values, but none above 100 % where no value is there."""
+    """Returns the ends of an axis: some room around the values, but none above 100 % where no value is
+    there."""
     room = (high - low) * 0.08 or max(abs(high) * 0.1, 1e-6)
     return low - room, min(high + room, 100.0) if high <= 100.0 else high + room

@@ -14,7 +14,7 @@ SCHEMA = 1
 
 
 def history_document(groups: Sequence[Group], notes: Sequence[str]) -> dict[str, Any]:
-    """The content of --json. Numbers have the units of RunSummary; unknown ones are null."""
+    """Returns the content of --json. Numbers have the units of RunSummary; unknown ones are null."""
     return {"schema": SCHEMA, "groups": [_group(group) for group in groups], "notes": list(notes)}
 
 

@@ -114,7 +114,7 @@ class Group:
         return [_relative_speed(first, run) for run in self.runs]
 
     def values(self, figure: Figure) -> Sequence[float | None]:
-        """A figure of every run."""
+        """Returns a figure of every run."""
         if figure.name == "speed":
             return self.speed
         return [getattr(run, figure.name) for run in self.runs]
@@ -184,7 +184,7 @@ class Group:
 
 
 def groups_of(runs: Sequence[RunSummary], names: NameTable) -> list[Group]:
-    """The groups, sorted by problem set. Nights without a run join a measured group of their set,
+    """Returns the groups, sorted by problem set. Nights without a run join a measured group of their set,
     those without a verdict all."""
     sorted_runs: dict[tuple[str, str, str, bool], list[RunSummary]] = {}
     for run in runs:

@@ -30,7 +30,7 @@ _STATES = {"passed": "good", "failed": "bad"}
 
 
 def history_html(runs: Runs, groups: Sequence[Group], page: Path) -> str:
-    """The page as text. page: where it will lie, for links to the runs' reports."""
+    """Returns the page as text. page: where it will lie, for links to the runs' reports."""
     return render(
         _TEMPLATES,
         "history.html",
@@ -143,7 +143,7 @@ def _marks(group: Group) -> dict[int, str]:
 
 
 def _levels(at: Sequence[int], trend: Trend) -> list[tuple[int, int, float]]:
-    """The levels between the steps; none without a step."""
+    """Returns the levels between the steps; none without a step."""
     if not trend.steps:
         return []
     starts = [0, *(step.at for step in trend.steps)]
@@ -163,7 +163,7 @@ _CHANGED = (
 
 
 def _problems(group: Group) -> Table:
-    """The problems that changed pick or oracle, those of the newest change first."""
+    """Returns the problems that changed pick or oracle, those of the newest change first."""
     changes: dict[str, list[Change]] = defaultdict(list)
     for change in group.changes:
         changes[change.problem].append(change)

@@ -27,7 +27,7 @@ class Runs:
 
 
 def read_runs(root: Path, *, artefacts: bool = False, use_cache: bool = True) -> Runs:
-    """The runs below `root` and, from histories of nights, nights whose runs are gone.
+    """Returns the runs below `root` and, from histories of nights, nights whose runs are gone.
 
     artefacts: `root` holds unpacked artefacts side by side. A run that several of them hold is read once, and
     its name says which artefact it is from. Raises RecordError if there is no run.
@@ -52,7 +52,7 @@ def read_runs(root: Path, *, artefacts: bool = False, use_cache: bool = True) ->
 
 
 def _walk(root: Path) -> tuple[list[Path], list[Path]]:
-    """The folders with a verdict, and the histories of nights; links are not followed."""
+    """Returns the folders with a verdict, and the histories of nights; links are not followed."""
     folders, histories = [], []
     for here, below, files in os.walk(root):
         place = Path(here)

@@ -77,7 +77,7 @@ class OddValue:
 
 
 def find_steps(values: Array) -> list[Step]:
-    """The steps of a series, oldest first. values: finite, in the order of time."""
+    """Returns the steps of a series, oldest first. values: finite, in the order of time."""
     values = _without_odd(np.asarray(values, dtype=np.float64))
     ends = [0, *_change_points(values), len(values)]
     rng = np.random.default_rng(_SEED)
@@ -87,7 +87,7 @@ def find_steps(values: Array) -> list[Step]:
 
 
 def odd_last(values: Array, steps: list[Step]) -> OddValue | None:
-    """The last value, if it differs from the others since the last step by more than their scatter.
+    """Returns the last value, if it differs from the others since the last step by more than their scatter.
 
     The range is the prediction interval of one more normal value (Hahn and Meeker, Statistical Intervals,
     1991, section 4.7) at 1 - SIGNIFICANCE; at least LEAST + 2 other values are needed.
@@ -116,8 +116,8 @@ def noise_of(values: Array) -> float:
 
 
 def _without_odd(values: Array) -> Array:
-    """The values, with single odd ones replaced by the median of those around them. Two nights at an end are
-    compared with the five at that end."""
+    """Returns the values, with single odd ones replaced by the median of those around them. Two nights at an
+    end are compared with the five at that end."""
     window = 2 * _AROUND + 1
     if len(values) < window:
         return values
@@ -127,7 +127,7 @@ def _without_odd(values: Array) -> Array:
 
 
 def _change_points(values: Array) -> list[int]:
-    """The indices where a new level begins."""
+    """Returns the indices where a new level begins."""
     count = len(values)
     sigma = noise_of(values)
     if count < 2 * LEAST or sigma <= 1e-12 * float(np.abs(values).max()):
@@ -173,7 +173,7 @@ def _step(values: Array, start: int, at: int, end: int, rng: np.random.Generator
 
 
 def _splits(rows: Array) -> Array:
-    """The standardized CUSUM of every split of each row that leaves LEAST values on both sides."""
+    """Returns the standardized CUSUM of every split of each row that leaves LEAST values on both sides."""
     count = rows.shape[1]
     left = np.arange(LEAST, count - LEAST + 1)
     sums = np.cumsum(rows - rows.mean(axis=1, keepdims=True), axis=1)[:, left - 1]
@@ -188,7 +188,7 @@ def _permutation_p(both: Array, rng: np.random.Generator) -> float:
 
 
 def _place_interval(before: Array, after: Array, rng: np.random.Generator) -> tuple[int, int]:
-    """The interval of the index, within both segments, at which the second one begins."""
+    """Returns the interval of the index, within both segments, at which the second one begins."""
     parts = [side.mean() + rng.choice(side - side.mean(), (_DRAWS, len(side))) for side in (before, after)]
     found = LEAST + _splits(np.hstack(parts)).argmax(axis=1)
     low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
@@ -196,7 +196,7 @@ def _place_interval(before: Array, after: Array, rng: np.random.Generator) -> tu
 
 
 def _welch(before: Array, after: Array) -> tuple[float, float]:
-    """The interval of the difference of two means."""
+    """Returns the interval of the difference of two means."""
     import scipy.stats
 
     change = float(after.mean() - before.mean())

@@ -34,7 +34,7 @@ class NameTable:
         self._codes = {name: code for code, name in enumerate(self.names)}
 
     def code(self, name: object) -> int:
-        """The number of a name; new names are added."""
+        """Returns the number of a name; new names are added."""
         text = "" if name is None else str(name)
         found = self._codes.get(text)
         if found is None:
@@ -43,11 +43,11 @@ class NameTable:
         return found
 
     def codes(self, names: list[Any]) -> Codes:
-        """The numbers of several names."""
+        """Returns the numbers of several names."""
         return np.array([self.code(name) for name in names], dtype=np.int32)
 
     def name(self, code: int) -> str:
-        """The name of a number."""
+        """Returns the name of a number."""
         return self.names[int(code)]
 
 
@@ -104,7 +104,7 @@ class RunSummary:
 
 
 def summarize(folder: Path, shown_as: str, names: NameTable) -> RunSummary:
-    """The summary of a run's folder, from its report files. Raises RecordError for damaged ones."""
+    """Returns the summary of a run's folder, from its report files. Raises RecordError for damaged ones."""
     verdict = read_object(folder / VERDICT, RecordError, "`tile-oracle runs report` writes it again")
     run, figures = _part(verdict, "run"), _part(verdict, "efficiency")
     made, scope = _part(run, "environment"), _part(verdict, "scope")

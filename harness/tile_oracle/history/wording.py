@@ -17,7 +17,7 @@ _ENOUGH_RUNS = 10
 
 
 def number(figure: Figure, value: float | None) -> str:
-    """A value with its unit."""
+    """Returns a value with its unit."""
     if value is None:
         return "-"
     unit = figure.unit if figure.unit.startswith("/") else f" {figure.unit}"
@@ -25,7 +25,7 @@ def number(figure: Figure, value: float | None) -> str:
 
 
 def bare(figure: Figure, value: float | None) -> str:
-    """A value without its unit; a small one has two digits rather than zeros."""
+    """Returns a value without its unit; a small one has two digits rather than zeros."""
     if value is None:
         return "-"
     if 0 < abs(value) < 5 * 10.0**-figure.digits:
@@ -34,7 +34,7 @@ def bare(figure: Figure, value: float | None) -> str:
 
 
 def day(when: str) -> str:
-    """The time of a run, to the minute."""
+    """Returns the time of a run, to the minute."""
     return when[:16].replace("T", " ")
 
 
@@ -116,12 +116,13 @@ def _odd_row(group: Group, trend: Trend) -> TrendRow:
 
 
 def mark_text(mark: Mark) -> str:
-    """A change of device, driver, toolchain, sources or model."""
+    """Returns a change of device, driver, toolchain, sources or model."""
     return f"{mark.what} {one_line(mark.before, 60)} -> {one_line(mark.after, 60)}"
 
 
 def run_rows(group: Group) -> list[list[str]]:
-    """One row for each run, newest first: time, run, outcome, the figures, changed picks and oracles."""
+    """Returns one row for each run, newest first: time, run, outcome, the figures, changed picks and
+    oracles."""
     columns = [(figure, group.values(figure)) for figure in FIGURES]
     return [
         [
@@ -137,7 +138,7 @@ def run_rows(group: Group) -> list[list[str]]:
 
 
 def headings(group: Group) -> list[str]:
-    """The columns of `run_rows`."""
+    """Returns the columns of `run_rows`."""
     return [group.hours if name == _HOURS else name for name in _HEADINGS]
 
 
@@ -154,7 +155,7 @@ _HEADINGS = (
 
 
 def no_step(group: Group) -> str:
-    """Why a series has no step."""
+    """Returns why a series has no step."""
     if group.replayed:
         return "replays of one recording have no noise: each difference is one of models or kernels"
     judged = max(len(trend.at) for trend in group.trends)
@@ -164,7 +165,7 @@ def no_step(group: Group) -> str:
 
 
 def state_line(group: Group) -> str:
-    """The series in one line: 12 runs, the last passed, mean steady since 2026-11-03."""
+    """Returns the series in one line: 12 runs, the last passed, mean steady since 2026-11-03."""
     runs = group.runs
     said = f"{count(len(runs), 'run')}, the last {runs[-1].state or 'of unknown outcome'}"
     without = sum(run.mean is None for run in runs)
@@ -181,7 +182,7 @@ def state_line(group: Group) -> str:
 
 
 def terminal_lines(groups: Sequence[Group], notes: Sequence[str]) -> list[str]:
-    """The history for a terminal: of each group the newest runs, the steps and the marked changes."""
+    """Returns the history for a terminal: of each group the newest runs, the steps and the marked changes."""
     head = ["time, UTC", "run", "verdict", "mean", "median", "P10", "worst", "covered", "speed"]
     lines: list[str] = []
     for group in groups:

@@ -50,7 +50,7 @@ class Baseline:
         return 100.0 * covered / len(self.efficiencies) if self.efficiencies else 0.0
 
     def knows(self, problem: str, kernel: str) -> str | None:
-        """The status that a pair is known to fail with, or None."""
+        """Returns the status that a pair is known to fail with, or None."""
         return self.known_failures.get(problem, {}).get(kernel)
 
 
@@ -73,8 +73,8 @@ def make_baseline(
     margins: Mapping[str, Margin] | None = None,
     **identity: str,
 ) -> Baseline:
-    """The baseline that accepts this run. identity: the string fields of Baseline. margins: the picks with
-    the uncertainty of their efficiencies (tile_oracle.judge.noise).
+    """Returns the baseline that accepts this run. identity: the string fields of Baseline. margins: the picks
+    with the uncertainty of their efficiencies (tile_oracle.judge.noise).
 
     Values that this run did not measure are kept from `previous`: efficiencies of the run's problems that are
     not covered because a measurement is missing, and known failures of unmeasured pairs.

@@ -31,7 +31,7 @@ def baseline_path(root: Path, model: str, device: str, problem_set: str, kernel_
 
 
 def slug(name: str) -> str:
-    """A file name for any text: 1 to 64 lower-case letters, digits, dots, dashes and underscores.
+    """Returns a file name for any text: 1 to 64 lower-case letters, digits, dots, dashes and underscores.
 
     Text that is already such a name is unchanged. Other text is converted, with eight hex digits of its
     SHA-256 at the end, so that different texts get different names. Raises GateError for "".
@@ -46,7 +46,7 @@ def slug(name: str) -> str:
 
 
 def baseline_document(baseline: Baseline) -> dict[str, Any]:
-    """The baseline as JSON, as stored in its file and quoted in verdict.json."""
+    """Returns the baseline as JSON, as stored in its file and quoted in verdict.json."""
     return {
         "schema": BASELINE_SCHEMA,
         **{name: value for name, value in vars(baseline).items() if isinstance(value, str)},
@@ -71,7 +71,7 @@ def save_baseline(baseline: Baseline, path: Path) -> None:
 
 
 def load_baseline(path: Path) -> Baseline | None:
-    """The baseline in a file, None if there is no file. Raises GateError for a file that is not a
+    """Returns the baseline in a file, None if there is no file. Raises GateError for a file that is not a
     baseline."""
     if not path.exists():
         return None
@@ -83,7 +83,7 @@ _ENDS_AS_HASHED = re.compile(r"-[0-9a-f]{8}$")
 
 
 def parse_baseline(document: Any, path: Path) -> Baseline:
-    """The inverse of `baseline_document`. path: the file, for the message of a GateError."""
+    """Returns the inverse of `baseline_document`. path: the file, for the message of a GateError."""
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != BASELINE_SCHEMA:
         raise GateError(f"{path} is no baseline of schema {BASELINE_SCHEMA} (it has {schema!r}): {_FIX}")

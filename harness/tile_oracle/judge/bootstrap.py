@@ -30,7 +30,7 @@ class Interval:
 
 
 def mean(values: Array) -> Array:
-    """Mean over the last axis."""
+    """Returns the mean over the last axis."""
     return np.asarray(values.mean(axis=-1))
 
 
@@ -45,7 +45,7 @@ def p10(values: Array) -> Array:
 
 
 def interval(values: Array, statistic: Statistic, seed: int = 0, draws: int = DRAWS) -> Interval:
-    """The statistic of the values, (problems,), with its percentile bootstrap interval."""
+    """Returns the statistic of the values, (problems,), with its percentile bootstrap interval."""
     values = np.asarray(values, dtype=np.float64)
     index = np.random.default_rng(seed).integers(0, len(values), (draws, len(values)))
     found = statistic(values[index])
@@ -56,7 +56,7 @@ def interval(values: Array, statistic: Statistic, seed: int = 0, draws: int = DR
 def paired_interval(
     old: Array, new: Array, statistic: Statistic, seed: int = 0, draws: int = DRAWS
 ) -> Interval:
-    """The statistic of `new` less that of `old`, resampling problems with both their values."""
+    """Returns the statistic of `new` less that of `old`, resampling problems with both their values."""
     old, new = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
     index = np.random.default_rng(seed).integers(0, len(old), (draws, len(old)))
     found = statistic(new[index]) - statistic(old[index])

@@ -23,8 +23,8 @@ class Failure:
 
 
 def failures_of(final: pd.DataFrame) -> pd.DataFrame:
-    """The failed pairs of final measurements (record.final): problem, kernel, status, detail. The most
-    severe status is first, then by name."""
+    """Returns the failed pairs of final measurements (record.final): problem, kernel, status, detail. The
+    most severe status is first, then by name."""
     failed = final[final["status"].isin(FAILURE_STATUSES)]
     columns = ["problem", "kernel", "status", "detail"]
     failed = failed.reindex(columns=columns).assign(

@@ -119,7 +119,7 @@ def interval_largest_loss(
 
 
 def _names(problems: Sequence[str], by: Array, which: npt.NDArray[np.bool_]) -> str:
-    """The first chosen problems, sorted by value, largest first, and the number of the others."""
+    """Returns the first chosen problems, sorted by value, largest first, and the number of the others."""
     chosen = [problems[place] for place in np.argsort(-by, kind="stable") if which[place]]
     more = f" and {len(chosen) - _NAMED} more" if len(chosen) > _NAMED else ""
     return ", ".join(chosen[:_NAMED]) + more
@@ -154,7 +154,7 @@ def suspects(
 
 
 def _outcome(met: bool, low_loss: float, high_loss: float, points: float) -> str:
-    """The outcome from the plain value (met) and the interval of the loss."""
+    """Returns the outcome from the plain value (met) and the interval of the loss."""
     if low_loss > points + ROUNDING_POINTS:
         return FAIL
     return PASS if met and high_loss <= _SEEN * points + ROUNDING_POINTS else UNDECIDED

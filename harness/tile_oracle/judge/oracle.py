@@ -11,7 +11,8 @@ from tile_oracle.record.schema import STATUSES
 
 
 def find_oracles(final: pd.DataFrame) -> pd.DataFrame:
-    """The oracle of every problem of `final` (see `final_measurements`), one row per problem, sorted by id.
+    """Returns the oracle of every problem of `final` (see `final_measurements`), one row per problem, sorted
+    by id.
 
     If leaders were measured again, the oracle is the best ok kernel among them: their second measurements are
     unbiased, and a kernel outside the leaders could be faster only by chance. Otherwise it is the best ok
@@ -52,7 +53,8 @@ def find_oracles(final: pd.DataFrame) -> pd.DataFrame:
 
 
 def _first(frame: pd.DataFrame, by: str, *, ascending: bool) -> pd.DataFrame:
-    """The first row of each problem when sorted by `by`; ties go to the kernel name that sorts first."""
+    """Returns the first row of each problem when sorted by `by`; ties go to the kernel name that sorts
+    first."""
     return frame.iloc[first_of_each(frame["problem"], frame[by], frame["kernel"], ascending)].set_index(
         "problem"
     )
@@ -61,8 +63,8 @@ def _first(frame: pd.DataFrame, by: str, *, ascending: bool) -> pd.DataFrame:
 def first_of_each(
     groups: pd.Series, values: pd.Series, names: pd.Series, ascending: bool = True
 ) -> npt.NDArray[np.int64]:
-    """The place of the first row of each group when sorted by value; ties go to the name that sorts first.
-    Sorts numbers, not names: the rows of a table have few different names."""
+    """Returns the place of the first row of each group when sorted by value; ties go to the name that sorts
+    first. Sorts numbers, not names: the rows of a table have few different names."""
     group, found = pd.factorize(groups)
     name, _ = pd.factorize(names, sort=True)
     value = values.to_numpy(dtype=np.float64, na_value=np.nan)

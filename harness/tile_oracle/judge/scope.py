@@ -34,7 +34,8 @@ class Part:
         return 0 < self.covered == len(self.in_sample) + len(self.alone)
 
     def settled(self, verdict: Verdict) -> Verdict:
-        """The verdict on this part, or in-sample if the part is too small. A failure remains a failure."""
+        """Returns the verdict on this part, or in-sample if the part is too small. A failure remains a
+        failure."""
         seen, unseen = len(self.in_sample), self.covered - len(self.in_sample)
         if verdict.failed:
             return verdict
@@ -49,8 +50,8 @@ class Part:
 
 
 def part_to_judge(selection: pd.DataFrame, baseline: Baseline | None, in_sample: Collection[str]) -> Part:
-    """The problems that a verdict may cover. in_sample: training problems that do not count. Failures of
-    kernels count on every problem, because they do not depend on the model."""
+    """Returns the problems that a verdict may cover. in_sample: training problems that do not count. Failures
+    of kernels count on every problem, because they do not depend on the model."""
     covered = selection[selection["coverage"] == COVERED]
     seen = covered["problem"].isin(list(in_sample))
     # A picker may name its choice alone, among others that are ok.

@@ -51,7 +51,7 @@ def select(
     oracles: pd.DataFrame,
     rankings: pd.DataFrame | None,
 ) -> pd.DataFrame:
-    """One row per problem, in the given order, with oracle, pick and efficiency.
+    """Returns one row per problem, in the given order, with oracle, pick and efficiency.
 
     final, oracles: from record.final and judge.oracle. rankings: columns `problem` (id), `kernel` (name) and
     `predicted_tflops`, one row per pair that the model ranked; None without a model. A problem's pick is the
@@ -104,7 +104,8 @@ def select(
 
 
 def _with_oracles(table: pd.DataFrame, oracles: pd.DataFrame) -> pd.DataFrame:
-    """The table of problems with the columns of `oracles`; counts are 0 where a problem has no row there."""
+    """Returns the table of problems with the columns of `oracles`; counts are 0 where a problem has no row
+    there."""
     table = table.merge(
         oracles.drop(columns=[c for c in oracles.columns if c in table and c != "problem"]),
         on="problem",
@@ -136,7 +137,7 @@ def _flattered(ranked: pd.DataFrame, final: pd.DataFrame, table: pd.DataFrame) -
 
 
 def _with_new_oracles(table: pd.DataFrame, ranked: pd.DataFrame, promoted: pd.Series) -> pd.DataFrame:
-    """The table with the picks of the `promoted` problems as their oracles."""
+    """Returns the table with the picks of the `promoted` problems as their oracles."""
     if not promoted.any():
         return table
     picks = ranked[ranked["rank"] == 1].set_index("problem")
@@ -176,7 +177,7 @@ class Efficiency:
 
 
 def summarise(selection: pd.DataFrame) -> Efficiency:
-    """The metrics of a selection (see `select`)."""
+    """Returns the metrics of a selection (see `select`)."""
     covered = selection[selection["coverage"] == COVERED]
     if covered.empty:
         return Efficiency(len(selection), 0)
@@ -196,8 +197,8 @@ def summarise(selection: pd.DataFrame) -> Efficiency:
 
 
 def kernel_table(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
-    """One row per kernel of `final`, most oracles first: `kernel`, `oracles` and `picks` (number of problems
-    of which it is the oracle or the pick), `ok` and `not_ok` (number of measured problems) and
+    """Returns one row per kernel of `final`, most oracles first: `kernel`, `oracles` and `picks` (number of
+    problems of which it is the oracle or the pick), `ok` and `not_ok` (number of measured problems) and
     `mean_efficiency` (its TFLOPS / the oracle's, 0 to 1, mean over its ok problems)."""
     oracle = selection.set_index("problem")["oracle_tflops"].astype("float64")
     ok = final["status"] == "ok"
@@ -216,7 +217,7 @@ def kernel_table(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
 
 
 def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
-    """A reference without a model: per problem, the efficiency of the kernel that is best on average.
+    """Returns a reference without a model: per problem, the efficiency of the kernel that is best on average.
 
     For each kind of problem this is the kernel with the highest mean of TFLOPS / oracle TFLOPS over the
     problems with an oracle; problems where it is not ok count as 0. Indexed by problem id; only problems with
@@ -226,7 +227,7 @@ def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
 
 
 def fixed_kernels(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
-    """The kernels of `fixed_choice`, `kernel`, and their efficiencies, `ratio`, by problem id."""
+    """Returns the kernels of `fixed_choice`, `kernel`, and their efficiencies, `ratio`, by problem id."""
     with_oracle = selection[selection["oracle_tflops"].notna()]
     kind_fields = ["op", *operation_named(records_op(selection)).kind_fields]
     kind = with_oracle.groupby(kind_fields, observed=True, dropna=False).ngroup().to_numpy()
@@ -281,7 +282,7 @@ def _order_of(rankings: pd.DataFrame | None) -> Ranking:
 
 
 def _coverage(table: pd.DataFrame, *, has_model: bool) -> pd.Series:
-    """The first reason that applies, or COVERED."""
+    """Returns the first reason that applies, or COVERED."""
     reasons = [
         (table["kernels_measured"] == 0, NOT_MEASURED),
         (table["oracle_kernel"].isna() & (table["kernels_untimed"] > 0), NOT_TIMED),

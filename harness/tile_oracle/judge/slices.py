@@ -18,13 +18,14 @@ SLICE_COLUMNS = (
 
 
 def slices_of(problem: Problem) -> tuple[str, ...]:
-    """The slices of a problem, in its operation's order. A problem may have several slices, or none."""
+    """Returns the slices of a problem, in its operation's order. A problem may have several slices, or
+    none."""
     slices = operation_named(problem.op).slices
     return tuple(name for name, belongs in slices.items() if belongs(problem))
 
 
 def slice_names(problems: Iterable[Problem]) -> tuple[str, ...]:
-    """All slices of the operations of these problems, in the operations' order."""
+    """Returns all slices of the operations of these problems, in the operations' order."""
     ops = dict.fromkeys(problem.op for problem in problems)
     return tuple(dict.fromkeys(name for op in ops for name in operation_named(op).slices))
 
@@ -36,7 +37,7 @@ def classes_of(problems: Sequence[Problem]) -> dict[str, list[bool]]:
 
 
 def slice_table(selection: pd.DataFrame, classes: Mapping[str, Sequence[bool]]) -> pd.DataFrame:
-    """Efficiency of each class of problems; classes may overlap.
+    """Returns the efficiency of each class of problems; classes may overlap.
 
     classes: name -> which rows of the selection. Columns: `slice`, `problems`, `covered`, `mean_percent`,
     `p10_percent`, `min_percent`, `oracle_over_median` (median TFLOPS ratio). Empty classes have no row.

@@ -243,8 +243,8 @@ def _sides(
 def _compared(
     common: Sequence[str], now: Side, then: Side, criteria: Criteria, accepted_now: Mapping[str, Margin]
 ) -> tuple[list[Criterion], tuple[Loss, ...], tuple[str, ...], tuple[str, ...]]:
-    """The criteria over the common problems, the problems that lost too much, the suspects, and those of them
-    that are unsettled."""
+    """Returns the criteria over the common problems, the problems that lost too much, the suspects, and those
+    of them that are unsettled."""
     new, old = 100.0 * now.efficiency, 100.0 * then.efficiency
     named = (
         ("mean", mean, criteria.mean_points),
@@ -295,7 +295,7 @@ def _healed(final: pd.DataFrame, baseline: Baseline) -> tuple[Failure, ...]:
 
 
 def _state(criteria: Sequence[Criterion]) -> str:
-    """The most severe outcome decides."""
+    """Returns the most severe outcome decides."""
     outcomes = {criterion.outcome for criterion in criteria}
     order = ((FAIL, FAILED), (UNDECIDED, CANNOT_TELL), (NOT_APPLIED, INCOMPLETE))
     return next((state for outcome, state in order if outcome in outcomes), PASSED)

@@ -65,7 +65,7 @@ class Kernel(Protocol):
         """The fields that problem and kernel must share."""
 
     def matches(self, problem: Problem) -> bool:
-        """Whether the kernel is for the problem's kind."""
+        """Returns whether the kernel is for the problem's kind."""
 
     @property
     def name(self) -> str:
@@ -76,22 +76,22 @@ class Kernel(Protocol):
         """The name without the fields that a matching problem has."""
 
     def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping."""
+        """Returns all fields as a flat mapping."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `as_row`; other columns are ignored. Raises KernelError."""
+        """Returns the inverse of `as_row`; other columns are ignored. Raises KernelError."""
 
 
 def tiled(kernel: Kernel) -> TiledKernel:
-    """The kernel as a TiledKernel. Raises KernelError when it has no tiles."""
+    """Returns the kernel as a TiledKernel. Raises KernelError when it has no tiles."""
     if not isinstance(kernel, TiledKernel):
         raise KernelError(f"{kernel.op} kernels have no tiles: {shortened(kernel.name)}")
     return kernel
 
 
 def parse_kernel_name(name: str) -> Kernel:
-    """The kernel of a full name, of any operation. Raises KernelError."""
+    """Returns the kernel of a full name, of any operation. Raises KernelError."""
     if source_of(name):
         return parse_named_kernel(name)
     named = (op for op in operation_names() if isinstance(name, str) and name.startswith(op + "_"))
@@ -104,7 +104,7 @@ def parse_kernel_name(name: str) -> Kernel:
 
 
 def kernel_of_kind(kind: Kind, name: str) -> Kernel:
-    """The kernel of a full name, or of the short name of a kernel for this kind of problem. Raises
+    """Returns the kernel of a full name, or of the short name of a kernel for this kind of problem. Raises
     KernelError."""
     try:
         return parse_kernel_name(name)
@@ -117,7 +117,7 @@ def kernel_of_kind(kind: Kind, name: str) -> Kernel:
 
 
 def kernel_from_row(row: Mapping[str, Any], op: str) -> Kernel:
-    """The kernel of a table's row. Raises KernelError."""
+    """Returns the kernel of a table's row. Raises KernelError."""
     if source_of(row.get("kernel")):
         return NamedKernel.from_row(row)
     operation = find_operation(op) if isinstance(op, str) else None

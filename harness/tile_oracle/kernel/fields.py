@@ -54,7 +54,7 @@ def cell(name: str, kind: str, value: Any) -> Any:
 
 
 def values_of_row(kernel: type[DataclassInstance], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a kernel class from a row; other columns are ignored.
+    """Returns the fields of a kernel class from a row; other columns are ignored.
 
     A field of LATER_FIELDS that is missing or null gets its default. Raises KernelError for any other missing
     column and for a value of the wrong type.
@@ -103,22 +103,23 @@ class FlatKernel:
         return operation_named(self.op).kernel_prefix(self.kind) + self.short_name
 
     def matches(self, problem: Any) -> bool:
-        """Whether the kernel is for the problem's kind."""
+        """Returns whether the kernel is for the problem's kind."""
         return bool(self.kind == problem.kind)
 
     @classmethod
     @cache
     def field_names(cls) -> tuple[str, ...]:
-        """The names of the fields, in their order."""
+        """Returns the names of the fields, in their order."""
         return tuple(field.name for field in fields(cls))
 
     def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping, in their order."""
+        """Returns all fields as a flat mapping, in their order."""
         return {name: getattr(self, name) for name in self.field_names()}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `as_row`; other columns are ignored, integers and flags of any type are accepted.
+        """Returns the inverse of `as_row`; other columns are ignored, integers and flags of any type are
+        accepted.
 
         Raises KernelError for a missing column or a value of the wrong type.
         """
@@ -199,7 +200,7 @@ class TiledKernel(FlatKernel):
     @classmethod
     @cache
     def _flags_and_numbers(cls) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names of the fields of bool and of int."""
+        """Returns the names of the fields of bool and of int."""
         flags, numbers = (tuple(f.name for f in fields(cls) if f.type == kind) for kind in ("bool", "int"))
         return flags, numbers
 
@@ -224,7 +225,7 @@ def _is_null(value: Any) -> bool:
 
 
 def shortened(value: object) -> str:
-    """An external value for messages, limited in length."""
+    """Returns an external value for messages, limited in length."""
     text = repr(value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
 
@@ -235,6 +236,6 @@ def triple(values: tuple[int, int, int]) -> str:
 
 
 def triple_of(text: str) -> tuple[int, int, int]:
-    """The inverse of `triple`."""
+    """Returns the inverse of `triple`."""
     m, n, k = text.split("x")
     return int(m), int(n), int(k)

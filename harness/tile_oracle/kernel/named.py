@@ -89,7 +89,7 @@ class NamedKernel:
         return self.kind.dtype
 
     def matches(self, problem: Problem) -> bool:
-        """Whether the kernel is for the problem's kind."""
+        """Returns whether the kernel is for the problem's kind."""
         return self.kind == problem.kind
 
     @cached_property
@@ -113,31 +113,32 @@ class NamedKernel:
         return self.configuration.keys() >= set(_TILE)
 
     def as_row(self) -> dict[str, Any]:
-        """The columns of records that such a kernel has: those that it shares with its problem, and tile and
-        pipeline if it states them."""
+        """Returns the columns of records that such a kernel has: those that it shares with its problem, and
+        tile and pipeline if it states them."""
         own = _TILE if self.states_tile else ()
         return {**dict(self.kind.fields), **{name: self.configuration[name] for name in own}}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> NamedKernel:
-        """The kernel of a row, from its column `kernel`. Raises KernelError."""
+        """Returns the kernel of a row, from its column `kernel`. Raises KernelError."""
         return parse_named_kernel(row.get("kernel", ""))
 
 
 def lacks_fields(kernel: object) -> bool:
-    """Whether models that read the fields of a family's kernels know nothing of this one."""
+    """Returns whether models that read the fields of a family's kernels know nothing of this one."""
     return isinstance(kernel, NamedKernel) and not kernel.states_tile
 
 
 def source_of(name: object) -> str:
-    """The source in a full name; FAMILY for all but a NamedKernel's, since no other name has a dot."""
+    """Returns the source in a full name; FAMILY for all but a NamedKernel's, since no other name has a
+    dot."""
     head, dot, _ = name.partition(".") if isinstance(name, str) else ("", "", "")
     return head.rpartition("_")[2] if dot else FAMILY
 
 
 @lru_cache(maxsize=65536)
 def parse_named_kernel(name: str) -> NamedKernel:
-    """The kernel of a full name. Raises KernelError."""
+    """Returns the kernel of a full name. Raises KernelError."""
     match = _NAME.fullmatch(name) if isinstance(name, str) and len(name) <= MAX_NAME else None
     kind = None if match is None else _kinds().get(match["prefix"])
     if match is None or kind is None:
@@ -157,7 +158,7 @@ def parse_named_kernel(name: str) -> NamedKernel:
 
 
 def value_of(text: str) -> Value:
-    """The value that a text in a name stands for."""
+    """Returns the value that a text in a name stands for."""
     if _NUMBER.fullmatch(text):
         return int(text)
     return {"True": True, "False": False}.get(text, text)

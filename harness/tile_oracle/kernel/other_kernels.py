@@ -23,6 +23,6 @@ _OTHERS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def other_kernel(name: str) -> str:
-    """What a kernel of this name is if it is none of those here; "" if the name does not say so."""
+    """Returns what a kernel of this name is if it is none of those here; "" if the name does not say so."""
     lower = name.lower()
     return next((what for pattern, what in _OTHERS if pattern.search(lower)), "")

@@ -31,7 +31,7 @@ def ask_library(
     most: int,
     device_options: Mapping[str, str],
 ) -> Offers:
-    """The library's offers, at most `most` for a problem.
+    """Returns the library's offers, at most `most` for a problem.
 
     given: the path of its file, or "". device_options: those of the target. A problem during which the child
     dies has none, with the reason. Raises BuildError when the library is missing or cannot be used,
@@ -67,7 +67,7 @@ def ask_library(
 
 
 def _ask(folder: Path, question: Question) -> tuple[list[bytes], str]:
-    """The child's complete lines, and how it ended."""
+    """Returns the child's complete lines, and how it ended."""
     asked, answers, output = (folder / name for name in ("question.json", "answers", "output"))
     asked.write_bytes(msgspec.json.encode(question))
     answers.touch()

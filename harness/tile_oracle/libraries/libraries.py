@@ -33,7 +33,7 @@ class Library:
     packages: str
 
     def takes(self, problem: Problem, arch: str) -> bool:
-        """Whether the library computes problems of this operation on this target."""
+        """Returns whether the library computes problems of this operation on this target."""
         if fp8_refusal(problem.dtype, arch) is not None:
             return False
         return problem.op in self.ops and arch in self.archs
@@ -89,12 +89,12 @@ _SYSTEM_FOLDERS = (
 
 
 def is_library_name(name: str) -> bool:
-    """Whether a full kernel name is that of a library's algorithm."""
+    """Returns whether a full kernel name is that of a library's algorithm."""
     return source_of(name) in LIBRARIES
 
 
 def find_library(library: Library, given: str = "") -> Path:
-    """The library's file: the given one, else a wheel's, else LD_LIBRARY_PATH's or the system's.
+    """Returns the library's file: the given one, else a wheel's, else LD_LIBRARY_PATH's or the system's.
 
     It is not loaded. Raises BuildError, which says what to install, when there is none.
     """

@@ -40,7 +40,7 @@ class Offer:
     rank: int | None = None
 
     def kernel(self, kind: Kind, library: str) -> NamedKernel:
-        """The algorithm as a kernel. Raises KernelError for a text that is no kernel's."""
+        """Returns the algorithm as a kernel. Raises KernelError for a text that is no kernel's."""
         return parse_named_kernel(f"{operation_named(kind.op).kernel_prefix(kind)}{library}.{self.algorithm}")
 
 
@@ -70,17 +70,17 @@ class Offers:
     of_problem: dict[str, ProblemOffers] = field(default_factory=dict)
 
     def kernels(self, problem: Problem) -> tuple[NamedKernel, ...]:
-        """The candidates for a problem, the library's own ranking first."""
+        """Returns the candidates for a problem, the library's own ranking first."""
         found = self.of_problem.get(problem.id, ProblemOffers())
         return tuple(offer.kernel(problem.kind, self.library) for offer in found.offers)
 
     def ranking(self, problem: Problem) -> tuple[NamedKernel, ...]:
-        """The algorithms that the library itself names, its first choice first."""
+        """Returns the algorithms that the library itself names, its first choice first."""
         found = self.of_problem.get(problem.id, ProblemOffers()).offers
         return tuple(one.kernel(problem.kind, self.library) for one in found if one.rank is not None)
 
     def describe(self) -> str:
-        """One line for the session's header."""
+        """Returns one line for the session's header."""
         several = self.of_problem.values()
         offered = sum(len(one.offers) for one in several)
         accepted, large = (sum(getattr(one, name) for one in several) for name in ("accepted", "too_large"))
@@ -95,7 +95,7 @@ class Offers:
 
 
 def offers_file(folder: Path, library: str) -> Path:
-    """A run's file of a library's offers."""
+    """Returns a run's file of a library's offers."""
     return folder / _FILE.format(library)
 
 

@@ -24,12 +24,12 @@ def misbehaviour(answer: Message) -> tuple[str, str] | None:
 
 
 def has_spoilt_its_worker(answer: Message) -> bool:
-    """Whether the next kernel needs a new worker."""
+    """Returns whether the next kernel needs a new worker."""
     return bool(answer.get("tainted") or answer["dirty"] or answer["unfair"] or answer["processes"])
 
 
 def measurement_of(problem: Problem, kernel: Kernel, answer: Message) -> Measurement:
-    """The measurement in a worker's answer."""
+    """Returns the measurement in a worker's answer."""
     bad = misbehaviour(answer)
     if bad is not None:
         return Measurement(problem, kernel, *bad)

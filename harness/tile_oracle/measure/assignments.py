@@ -38,11 +38,11 @@ class Result(NamedTuple):
 
     @classmethod
     def of(cls, one: Measurement) -> Result:
-        """The result of a measurement."""
+        """Returns the result of a measurement."""
         return cls._make(_FIELDS(one))
 
     def measurement(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """The measurement of the pair."""
+        """Returns the measurement of the pair."""
         return Measurement(problem, kernel, **self._asdict())
 
 

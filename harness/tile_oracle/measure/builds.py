@@ -99,7 +99,7 @@ class Builds:
         return len(self._waiting_for)
 
     def ready(self) -> list[str]:
-        """The labels whose last binary has been built since the last call."""
+        """Returns the labels whose last binary has been built since the last call."""
         if self._compilers is not None:
             self._take_compiled(self._compilers)
         found: list[str] = []
@@ -118,7 +118,8 @@ class Builds:
         self._done.put(kernel)
 
     def binaries(self, kernels: Sequence[Kernel], *, remote: bool) -> Binaries:
-        """What a device needs to know about these kernels. remote: it may not have this machine's cache.
+        """Returns what a device needs to know about these kernels. remote: it may not have this machine's
+        cache.
 
         Raises BuildError if the build folder cannot be used.
         """

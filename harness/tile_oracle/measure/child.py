@@ -29,7 +29,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 
 def worker_command(fd: int, journals: Path | None) -> list[str]:
-    """The command line of the worker, which the guardian starts."""
+    """Returns the command line of the worker, which the guardian starts."""
     command = [sys.executable, "-P", "-m", "tile_oracle.device.worker", str(fd), str(fd)]
     return command if journals is None else [*command, str(journals)]
 
@@ -114,7 +114,7 @@ class Child:
         return any(line == "stopped" for line in self._verdict_lines())
 
     def _verdict_lines(self) -> list[str]:
-        """The guardian's messages."""
+        """Returns the guardian's messages."""
         if self._said is None:
             if not self.ended:
                 return []
@@ -141,13 +141,13 @@ class Child:
                 kept -= len(self._tail.popleft())
 
     def output_tail(self) -> str:
-        """The last few hundred characters of output, on one line."""
+        """Returns the last few hundred characters of output, on one line."""
         text = b"".join(list(self._tail)).decode(errors="replace")
         printable = "".join(c if c.isprintable() else " " for c in text)
         return " ".join(printable.split())[-_TAIL_SHOWN:]
 
     def death(self) -> str:
-        """How the process ended: signal or exit code, and the last output."""
+        """Returns how the process ended: signal or exit code, and the last output."""
         if self._killed_because:
             return self.with_output(self._killed_because)
         try:
@@ -213,8 +213,8 @@ class Child:
 
 
 def what_holds(containment: Containment) -> frozenset[str]:
-    """The namespaces that a guardian can make here: user, pid, net, ipc, proc. Starts a worker to find
-    out."""
+    """Returns the namespaces that a guardian can make here: user, pid, net, ipc, proc. Starts a worker to
+    find out."""
     child = Child(None, containment)
     child.quit()
     return child.contained

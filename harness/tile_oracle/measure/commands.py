@@ -86,6 +86,6 @@ Command = Quit | Open | Load | RunsKernels
 
 
 def command_in(message: Message) -> Command:
-    """The command in a message. Raises msgspec.ValidationError."""
+    """Returns the command in a message. Raises msgspec.ValidationError."""
     command: Command = msgspec.convert(message, Command)
     return command

@@ -58,7 +58,7 @@ class Containment:
     cgroup: Path | None = None
 
     def settings(self) -> dict[str, Any]:
-        """The containment part of the guardian's settings."""
+        """Returns the containment part of the guardian's settings."""
         limits = {"RLIMIT_CORE": 0, "RLIMIT_FSIZE": self.file_bytes}
         if self.memory_bytes:
             limits["RLIMIT_DATA"] = self.memory_bytes
@@ -73,7 +73,7 @@ class Containment:
 
 
 def wish() -> str:
-    """The value of the environment variable. Raises TargetError for an unknown value."""
+    """Returns the value of the environment variable. Raises TargetError for an unknown value."""
     word = os.environ.get(VARIABLE) or "auto"
     if word not in _WORDS:
         raise TargetError(f"{VARIABLE}={word}: must be one of {', '.join(_WORDS)}")
@@ -81,7 +81,7 @@ def wish() -> str:
 
 
 def containment_for(target: str, folder: Path | None = None) -> Containment:
-    """The containment for a worker of a target. folder: where the session writes.
+    """Returns the containment for a worker of a target. folder: where the session writes.
 
     By default only targets on the CPU get namespaces, because a GPU driver may not work in them;
     TILE_ORACLE_CONTAINMENT=full requests them for GPUs too. Raises TargetError for an unknown value.
@@ -106,7 +106,7 @@ def _free_bytes(folder: Path) -> int:
 
 
 def own_cgroup(root: Path = _CGROUPS) -> Path | None:
-    """The folder of this process's control group (cgroup v2), or None."""
+    """Returns the folder of this process's control group (cgroup v2), or None."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             if line.startswith("0::"):
@@ -147,7 +147,7 @@ def pass_on_controllers(group: Path | None) -> None:
 
 
 def why_no_cgroup(group: Path | None) -> str:
-    """Why no control groups with limits can be made below this one, or ""."""
+    """Returns why no control groups with limits can be made below this one, or ""."""
     if group is None:
         return "cgroup v2 is not mounted"
     try:

@@ -60,7 +60,7 @@ class Compilers(Protocol):
         """Requests a kernel that has not been requested before."""
 
     def finished(self) -> list[tuple[Kernel, Shipment | None]]:
-        """What has been compiled since the last call; None for what could not be compiled."""
+        """Returns what has been compiled since the last call; None for what could not be compiled."""
 
     @property
     def places(self) -> Sequence[Compiler]:
@@ -74,7 +74,7 @@ class Engine(Protocol):
     """Runs one `device_runner.DeviceRunner` a device. All methods are called from one thread."""
 
     def events(self, wait_s: float) -> list[Event]:
-        """What has happened; waits at most `wait_s` seconds for the first event."""
+        """Returns what has happened; waits at most `wait_s` seconds for the first event."""
 
     def assign(self, device: str, work: Work) -> None:
         """Gives a device an assignment. A device that has died is reported as Gone later."""
@@ -86,7 +86,7 @@ class Engine(Protocol):
         """Ends a device. again: it may join once more, in a new process."""
 
     def waiting(self) -> str:
-        """What the engine waits for before a device can join, "" if nothing is on its way."""
+        """Returns what the engine waits for before a device can join, "" if nothing is on its way."""
         return ""
 
     def close(self) -> None:

@@ -219,7 +219,7 @@ class Guardian:
                     return
 
     def _within_bounds(self) -> bool:
-        """Whether the worker's processes stay within their limits."""
+        """Returns whether the worker's processes stay within their limits."""
         tree = _tree(self._child)
         tasks = sum(count for _, count in tree)
         if tasks > self._settings["most_tasks"]:
@@ -239,7 +239,8 @@ class Guardian:
         return True
 
     def _harness_was_stopped(self) -> bool:
-        """Whether the harness has been stopped or traced for too long, and not by terminal job control."""
+        """Returns whether the harness has been stopped or traced for too long, and not by terminal job
+        control."""
         state, group, terminal, foreground = _state(self._harness)
         job_control = terminal != 0 and foreground not in (group, -1)
         if state not in "Tt" or (state == "T" and job_control):
@@ -329,7 +330,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _tree(root: int) -> list[tuple[int, int]]:
-    """A process and its descendants, as (process id, number of threads)."""
+    """Returns a process and its descendants, as (process id, number of threads)."""
     found, waiting = [], [root]
     while waiting:
         pid = waiting.pop()

@@ -61,12 +61,13 @@ class Health:
             one.throttled.append(any(cause in throttled for cause in _HARDWARE))
 
     def speed(self, device: str) -> float | None:
-        """The device's time over the median time of its kind, as the median over the calibration kernels."""
+        """Returns the device's time over the median time of its kind, as the median over the calibration
+        kernels."""
         one = self._devices.get(device)
         return None if one is None else _speed(one, self._peers(one.kind))
 
     def results(self, device: str) -> Mapping[str, Result]:
-        """The device's calibration, by kernel name."""
+        """Returns the device's calibration, by kernel name."""
         one = self._devices.get(device)
         return self._past.get(device, {}) if one is None else one.results
 
@@ -92,7 +93,7 @@ class Health:
             self._past[device] = one.results
 
     def spreads(self) -> list[Spread]:
-        """The spread of each kind with two devices or more."""
+        """Returns the spread of each kind with two devices or more."""
         found = []
         for kind in sorted({one.kind for one in self._devices.values()}):
             speeds = {

@@ -65,7 +65,7 @@ class _Process:
             self._pipe.send(what)
 
     def receive(self) -> Any:
-        """What the process tells next. Raises EOFError and OSError if it has died, _Silent."""
+        """Returns what the process tells next. Raises EOFError and OSError if it has died, _Silent."""
         silent = stopped = 0
         while not self._pipe.poll(_LOOK_S):
             silent, stopped = silent + 1, stopped + 1 if self._is_stopped() else 0

@@ -82,7 +82,7 @@ class InTurn:
     def _command(
         self, leaders: Sequence[Measurement], keep_samples: bool
     ) -> tuple[Final, dict[int, Measurement]]:
-        """The command for the worker, and identity -> leader for its runs."""
+        """Returns the command for the worker, and identity -> leader for its runs."""
         runs: list[Turn] = []
         jobs: dict[int, Measurement] = {}
         for leader in leaders:

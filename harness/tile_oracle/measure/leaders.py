@@ -23,8 +23,8 @@ ALWAYS_IN_FULL = 8
 
 
 def has_lost_ms(fastest_ms: Sequence[float], settings: SweepSettings) -> float | None:
-    """A kernel that takes at least this long has lost; None: none has yet. fastest_ms: the fastest times of
-    the problem so far, sorted."""
+    """Returns a kernel that takes at least this long has lost; None: none has yet. fastest_ms: the fastest
+    times of the problem so far, sorted."""
     plan = settings.timing
     if not plan.sequential or plan.exact_samples is not None or settings.cold_cache:
         return None  # each kernel is to be timed alike; a check says nothing about cold caches
@@ -36,7 +36,8 @@ def has_lost_ms(fastest_ms: Sequence[float], settings: SweepSettings) -> float |
 def choose_leaders(
     swept: Iterable[Measurement], picks: Collection[Kernel], settings: SweepSettings
 ) -> list[Measurement]:
-    """The best kernels, picks that are not far behind, and noisy kernels, which get a second chance."""
+    """Returns the best kernels, picks that are not far behind, and noisy kernels, which get a second
+    chance."""
     swept = list(swept)
     ranked = sorted((m for m in swept if m.ok), key=lambda m: (m.latency_ms, m.kernel.name))
     noisy = sorted((m for m in swept if m.status == "noisy"), key=lambda m: m.latency_min_ms)
@@ -54,7 +55,7 @@ def choose_leaders(
 def leaders_left(
     known: Iterable[Measurement], picks: Collection[Kernel], settings: SweepSettings
 ) -> list[Measurement]:
-    """The leaders that have not been measured again; none if there is nothing to compare them with.
+    """Returns the leaders that have not been measured again; none if there is nothing to compare them with.
 
     known: measurements of one problem, of all rounds, without copies of twins.
     """
@@ -66,7 +67,7 @@ def leaders_left(
 
 
 def may_win_yet(known: Iterable[Measurement], settings: SweepSettings) -> list[Measurement]:
-    """The censored kernels that have not lost after all: what they had lost to is not ok any more.
+    """Returns the censored kernels that have not lost after all: what they had lost to is not ok any more.
 
     known: measurements of one problem, of all rounds, without copies of twins.
     """
@@ -79,8 +80,8 @@ def may_win_yet(known: Iterable[Measurement], settings: SweepSettings) -> list[M
 
 
 def standing(known: Iterable[Measurement]) -> list[Measurement]:
-    """The measurement that counts of each ok kernel: that of its last round. A kernel that failed in any
-    round is left out; a second time that is noisy leaves the first."""
+    """Returns the measurement that counts of each ok kernel: that of its last round. A kernel that failed in
+    any round is left out; a second time that is noisy leaves the first."""
     last: dict[Kernel, Measurement] = {}
     failed: set[Kernel] = set()
     for m in sorted(known, key=lambda one: one.round):
@@ -92,13 +93,13 @@ def standing(known: Iterable[Measurement]) -> list[Measurement]:
 
 
 def final_passes(leaders: Sequence[Measurement], settings: SweepSettings) -> int:
-    """Number of interleaved passes over all leaders; fewer for long kernels."""
+    """Returns the number of interleaved passes over all leaders; fewer for long kernels."""
     total_ms = sum(m.latency_ms for m in leaders)
     return max(1, min(settings.final_passes, int(settings.final_total_ms / total_ms)))
 
 
 def samples_a_pass(leader: Measurement, settings: SweepSettings) -> int:
-    """Number of samples of one leader in a pass."""
+    """Returns the number of samples of one leader in a pass."""
     # For a noisy kernel a single sample per pass would prove nothing.
     least = 2 if leader.status == "noisy" else 1
     return max(least, min(settings.final_samples, int(settings.final_budget_ms / leader.latency_ms)))

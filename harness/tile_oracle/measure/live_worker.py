@@ -61,7 +61,7 @@ class LiveWorker:
         self._talk.handed()
 
     def answer(self, limit_s: float, *kinds: str) -> Message | None:
-        """The answer to `ask`, a message of one of these kinds, or None after `limit_s`. Raises
+        """Returns the answer to `ask`, a message of one of these kinds, or None after `limit_s`. Raises
         ChannelClosed."""
         deadline = time.monotonic() + limit_s
         while True:
@@ -89,7 +89,7 @@ class LiveWorker:
         self._talk.expect(tokens, interleaved=isinstance(command, Final))
 
     def next_result(self, limit_s: float) -> Message:
-        """The result of the next finished kernel. `limit_s`: time limit of a kernel.
+        """Returns the result of the next finished kernel. `limit_s`: time limit of a kernel.
 
         Raises Silence after it, or when no kernel starts, and ChannelClosed when the worker dies.
         """
@@ -119,7 +119,7 @@ class LiveWorker:
                 raise ChannelGarbled
 
     def _receive_while_idle(self, limit_s: float) -> Message | None:
-        """The next message of a worker that runs no kernel, or None after `limit_s`.
+        """Returns the next message of a worker that runs no kernel, or None after `limit_s`.
 
         Kills a worker that is stopped by a signal, since nothing else may ever continue it. Raises
         ChannelClosed.

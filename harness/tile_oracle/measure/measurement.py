@@ -64,7 +64,7 @@ class Measurement:
         return self.problem.tflops(self.latency_ms) if self.latency_ms > 0 else math.nan
 
     def as_row(self) -> dict[str, Any]:
-        """The columns that depend on this measurement; NaN becomes null."""
+        """Returns the columns that depend on this measurement; NaN becomes null."""
         numbers = {
             "latency_ms": self.latency_ms,
             "latency_min_ms": self.latency_min_ms,

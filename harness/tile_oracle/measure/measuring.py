@@ -51,7 +51,7 @@ class Measuring:
         self._supervisor.interrupt()
 
     def messages(self, work: Work) -> Iterator[Message]:
-        """The rows of an assignment, and its end. Raises HarnessError when nothing can be measured."""
+        """Yields the rows of an assignment, and its end. Raises HarnessError when nothing can be measured."""
         self._work, self._withdrawn = work, frozenset()
         problem, attempts = problem_from_id(work.problem), self._supervisor.attempts
         known = [result.measurement(problem, parse_kernel_name(name)) for name, result in work.known]

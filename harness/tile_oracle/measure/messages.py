@@ -103,7 +103,7 @@ def checked(message: Message) -> Message:
 
 
 def _plausible(done: _Done) -> bool:
-    """Whether the numbers of a result are plausible: finite, ordered, and present where required."""
+    """Returns whether the numbers of a result are plausible: finite, ordered, and present where required."""
     if not (math.isfinite(done.kernel_seconds) and done.kernel_seconds >= 0):
         return False
     if not all(math.isfinite(ms) and ms >= 0 for ms in (done.busy_ms, done.check_ms)):
@@ -193,5 +193,5 @@ class Conversation:
 
 
 def text_of(answer: Message | None, name: str) -> Any:
-    """A field of an answer; None when the answer or the field is missing."""
+    """Returns a field of an answer; None when the answer or the field is missing."""
     return None if answer is None else answer.get(name)

@@ -29,7 +29,7 @@ class OwnDevice(Engine):
         self._going: Iterator[Message] | None = None
 
     def events(self, wait_s: float) -> list[Event]:
-        """The next row of the assignment. Raises HarnessError when nothing can be measured."""
+        """Returns the next row of the assignment. Raises HarnessError when nothing can be measured."""
         if not self._is_open:
             device = self._supervisor.open()
             self._is_open = True

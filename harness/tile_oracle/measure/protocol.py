@@ -61,7 +61,7 @@ class Channel:
             raise ChannelClosed from None
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """The next message, or None when none arrives within `timeout` seconds (None: no time limit).
+        """Returns the next message, or None when none arrives within `timeout` seconds (None: no time limit).
 
         Raises ChannelClosed or ChannelGarbled once all earlier messages have been returned.
         """

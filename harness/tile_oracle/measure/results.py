@@ -26,7 +26,7 @@ class Recorded(Protocol):
     """The rows that others have recorded in the run; tile_oracle.record.run.RunLog."""
 
     def known(self, problem_id: str) -> Iterable[Mapping[str, Any]]:
-        """The rows of a problem."""
+        """Returns the rows of a problem."""
 
 
 class Results:
@@ -58,7 +58,7 @@ class Results:
             self._swept[problem][kernel] = one
 
     def find(self, problem: Problem, kernel: Kernel) -> Measurement | None:
-        """The result of a pair's sweep, None without one.
+        """Returns the result of a pair's sweep, None without one.
 
         Raises KernelError when the kernel is of another operation, direction, dtype or rank.
         """
@@ -70,20 +70,21 @@ class Results:
         return self.swept(problem.id).get(kernel.name)
 
     def swept(self, problem: str) -> Mapping[str, Measurement]:
-        """The results of a problem's sweep, by kernel name."""
+        """Returns the results of a problem's sweep, by kernel name."""
         return self._swept.get(problem, {})
 
     def of(self, problem: str) -> list[Measurement]:
-        """The measurements of a problem, of all rounds."""
+        """Returns the measurements of a problem, of all rounds."""
         return [*self.swept(problem).values(), *self._finals.get(problem, {}).values()]
 
     def missing(self, problem: str, kernels: Iterable[Kernel]) -> list[Kernel]:
-        """The kernels without a result."""
+        """Returns the kernels without a result."""
         swept = self.swept(problem)
         return [kernel for kernel in kernels if kernel.name not in swept]
 
     def leaders_left(self, problem: str, picks: Collection[Kernel] = ()) -> bool:
-        """Whether leaders or picks of a problem are to be measured again, or copies of them are missing."""
+        """Returns whether leaders or picks of a problem are to be measured again, or copies of them are
+        missing."""
         known = self.of(problem)
         own, copies = without_copies(known)
         wanted = measured_picks(picks, own, copies)
@@ -92,5 +93,5 @@ class Results:
 
 
 def not_run_again(problem: Problem, kernel: Kernel, died: str) -> Measurement:
-    """The result of a kernel that too many did not survive. died: who died, and when."""
+    """Returns the result of a kernel that too many did not survive. died: who died, and when."""
     return Measurement(problem, kernel, "crash", f"{died}: it is not run again")

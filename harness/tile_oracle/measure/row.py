@@ -20,7 +20,8 @@ from tile_oracle.version import __version__
 def row_of(
     measurement: Measurement, target: Target, settings: SweepSettings, device: DeviceInfo | None
 ) -> dict[str, Any]:
-    """The row of a new measurement, without the run and the time. device: None if none was ever open."""
+    """Returns the row of a new measurement, without the run and the time. device: None if none was ever
+    open."""
     row = {
         "harness_version": __version__,
         **measurement.as_row(),
@@ -49,13 +50,13 @@ def row_of(
 
 
 def _known_first(facts: CodeFacts, of_driver: Mapping[str, int]) -> dict[str, int | None]:
-    """The binary's facts, completed with the driver's where the binary has none (PTX)."""
+    """Returns the binary's facts, completed with the driver's where the binary has none (PTX)."""
     found = {name: getattr(facts, name) for name in CODE_FACTS}
     return {name: of_driver.get(name) if value is None else value for name, value in found.items()}
 
 
 def from_known(problem: Problem, kernel: Kernel, row: Mapping[str, Any]) -> Measurement:
-    """The measurement of a recorded row. row: at least tile_oracle.record.run.ALREADY_KNOWN."""
+    """Returns the measurement of a recorded row. row: at least tile_oracle.record.run.ALREADY_KNOWN."""
 
     def number(name: str) -> float:
         value = row.get(name)

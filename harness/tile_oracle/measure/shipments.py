@@ -14,7 +14,7 @@ from tile_oracle.measure.assignments import Shipment
 
 
 def shipment_of(binary: Binary) -> Shipment:
-    """A binary with its provenance. Raises OSError."""
+    """Returns a binary with its provenance. Raises OSError."""
     return Shipment(binary.source_hash, binary.path.read_bytes(), *_provenance(binary))
 
 
@@ -41,7 +41,8 @@ def keep(builder: Builder, kernel: Kernel, shipment: Shipment) -> bool:
 
 
 def _provenance(binary: Binary) -> tuple[str, Mapping[str, Any]]:
-    """The translation unit and the facts of a binary's cache entry; of a prebuilt binary what is known."""
+    """Returns the translation unit and the facts of a binary's cache entry; of a prebuilt binary what is
+    known."""
     try:
         facts = json.loads((binary.path.parent / "entry.json").read_text("utf-8"))
         (unit,) = (p for p in binary.path.parent.iterdir() if p.suffix in (".cpp", ".hip", ".cu", ".py"))

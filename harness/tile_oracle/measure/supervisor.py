@@ -110,7 +110,7 @@ class Supervisor(WorkerLink):
         return round(1000.0 * waited, 3)
 
     def row_of(self, measurement: Measurement) -> dict[str, Any]:
-        """The row of a measurement that was made here, without the run and the time."""
+        """Returns the row of a measurement that was made here, without the run and the time."""
         waited = {"build_wait_ms": self.take_build_wait_ms()}
         return row_of(measurement, self.target, self.settings, self.device) | waited
 
@@ -192,8 +192,8 @@ class Supervisor(WorkerLink):
     def _finals(
         self, problem: Problem, known: list[Measurement], picks: Collection[Kernel], keep_samples: bool
     ) -> Iterator[Measurement]:
-        """The leaders again. Where the fastest kernels turn out to be no good, those that had lost to them
-        alone are checked and timed in full in another round, and then the leaders again in one more."""
+        """Yields the leaders again. Where the fastest kernels turn out to be no good, those that had lost to
+        them alone are checked and timed in full in another round, and then the leaders again in one more."""
         round_, leaders = ROUND_FINAL, leaders_left(known, picks, self.settings)
         tried = set[Kernel]()
         while True:
@@ -270,7 +270,8 @@ class Supervisor(WorkerLink):
             yield measurement
 
     def _may_try_again(self, job: _Job, failed: Measurement) -> bool:
-        """Whether this is the kernel's first failure and another kernel or the worker may be the cause."""
+        """Returns whether this is the kernel's first failure and another kernel or the worker may be the
+        cause."""
         if self._first_failures.pop(job.kernel, None) is not None:
             return False
         return not (job.alone and failed.status == "crash")

@@ -10,7 +10,7 @@ from tile_oracle.targets.target import Target
 
 
 def open_target(settings: DeviceSettings) -> Target:
-    """The target with all kernel sources and libraries of the session. Raises HarnessError."""
+    """Returns the target with all kernel sources and libraries of the session. Raises HarnessError."""
     target, _ = resolve_target(settings.target, settings.options)
     for source in target.compiled:
         source.kernels.expect([problem_from_id(name) for name in settings.problems])

@@ -24,27 +24,28 @@ _OF_THE_BINARY = frozenset(("ok", "untimed", "unsupported", "wrong", "flaky", "c
 
 
 def copy_of(measurement: Measurement, twin: Kernel) -> Measurement:
-    """The measurement as that of a twin, marked in `detail`."""
+    """Returns the measurement as that of a twin, marked in `detail`."""
     detail = twin_detail(measurement.kernel.name, measurement.detail)
     return replace(measurement, kernel=twin, detail=detail)
 
 
 def copies_among(measurements: Iterable[Measurement]) -> dict[Kernel, str]:
-    """The kernels whose measurements are copies, with the names of the kernels that were measured."""
+    """Returns the kernels whose measurements are copies, with the names of the kernels that were measured."""
     found = {m.kernel: measured_twin(m.detail) for m in measurements}
     return {kernel: name for kernel, name in found.items() if name is not None}
 
 
 def without_copies(known: Sequence[Measurement]) -> tuple[list[Measurement], dict[Kernel, str]]:
-    """The measurements of one problem without the copies, and the copies as `copies_among` names them. Copies
-    of a kernel that is not there count as measurements."""
+    """Returns the measurements of one problem without the copies, and the copies as `copies_among` names
+    them. Copies of a kernel that is not there count as measurements."""
     names = {m.kernel.name for m in known}
     copies = {kernel: name for kernel, name in copies_among(known).items() if name in names}
     return [m for m in known if m.kernel not in copies], copies
 
 
 def missing_copies(known: Sequence[Measurement], copies: Mapping[Kernel, str]) -> Iterator[Measurement]:
-    """The copies of leaders' measurements that a killed session did not record. known: of one problem."""
+    """Yields the copies of leaders' measurements that a killed session did not record. known: of one
+    problem."""
     there = {(m.kernel, m.round) for m in known}
     for m in known:
         if m.round >= ROUND_FINAL and m.kernel not in copies:
@@ -52,7 +53,7 @@ def missing_copies(known: Sequence[Measurement], copies: Mapping[Kernel, str]) -
 
 
 def copies_for(measurement: Measurement, copies: Mapping[Kernel, str]) -> Iterator[Measurement]:
-    """The copies that a measurement has, for kernels of `copies_among`."""
+    """Yields the copies that a measurement has, for kernels of `copies_among`."""
     for twin, measured in copies.items():
         if measured == measurement.kernel.name:
             yield copy_of(measurement, twin)
@@ -61,7 +62,8 @@ def copies_for(measurement: Measurement, copies: Mapping[Kernel, str]) -> Iterat
 def measured_picks(
     picks: Iterable[Kernel], own: Iterable[Measurement], copies: Mapping[Kernel, str]
 ) -> list[Kernel]:
-    """The picks, in place of a copy the kernel that was measured. own, copies: see `without_copies`."""
+    """Returns the picks, in place of a copy the kernel that was measured. own, copies: see
+    `without_copies`."""
     names = {m.kernel.name: m.kernel for m in own}
     return [names.get(copies.get(pick, ""), pick) for pick in picks]
 
@@ -142,7 +144,7 @@ class TwinSweeper:
         picks: Collection[Kernel],
         keep_samples: bool,
     ) -> Iterator[Measurement]:
-        """The leaders again. First the copies that a killed session did not record."""
+        """Yields the leaders again. First the copies that a killed session did not record."""
         yield from missing_copies(known, copies)
         picks = measured_picks(picks, own, copies)
         for m in self._supervisor.sweep(problem, (), own, picks=picks, keep_samples=keep_samples):
@@ -163,7 +165,8 @@ class TwinSweeper:
             yield from copies_for(m, copies)
 
     def _identify(self, problem: Problem, kernels: Iterable[Kernel]) -> dict[Kernel, RunIdentity]:
-        """The identities of the source's kernels that can run the problem, as far as known. Waits for builds.
+        """Returns the identities of the source's kernels that can run the problem, as far as known. Waits for
+        builds.
 
         Raises BuildError when the build folder cannot be used.
         """

@@ -92,7 +92,7 @@ class WorkerLink:
         self._last_id = 0
 
     def new_id(self) -> int:
-        """A new identity for a run."""
+        """Returns a new identity for a run."""
         self._last_id += 1
         return self._last_id
 
@@ -259,7 +259,7 @@ class WorkerLink:
         self._good = [good for good in self._good if good[1] != binary] or self._good
 
     def _try_good(self, problem: Problem, binary: Path) -> str | None:
-        """How a known-good kernel fails now, or None."""
+        """Returns how a known-good kernel fails now, or None."""
         try:
             self._load(problem)
             self.live_worker.run(Run(_PROBE, str(binary)))
@@ -279,7 +279,7 @@ class WorkerLink:
         return self._worker
 
     def next_result(self, problem: Problem) -> Message:
-        """The result of the next finished kernel.
+        """Returns the result of the next finished kernel.
 
         Raises Died when the worker dies or a kernel times out, and Lost when the worker never starts a
         kernel.

@@ -62,7 +62,7 @@ class Aliases:
         return {stands: names for stands, names in found.items() if len(names) > 1}
 
     def represented_by(self, chosen: Mapping[str, str]) -> Aliases:
-        """The same groups; `chosen` maps a group's present representative to its new one."""
+        """Returns the same groups; `chosen` maps a group's present representative to its new one."""
         return Aliases(
             {name: chosen.get(stands, stands) for name, stands in self.representative.items()},
             self.offset,
@@ -96,7 +96,7 @@ class Aliases:
         return name, UNMEASURED_CAUTION
 
     def canonical(self, rows: Columns) -> tuple[dict[str, Column], Column]:
-        """The rows with every kernel replaced by its representative, and the offset of each row.
+        """Returns the rows with every kernel replaced by its representative, and the offset of each row.
 
         The rows need a column `kernel` (full names) besides the problem's fields.
         """
@@ -125,7 +125,8 @@ class Aliases:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Aliases:
-        """The inverse of `as_json`. Raises ValueError, TypeError or AttributeError for anything else."""
+        """Returns the inverse of `as_json`. Raises ValueError, TypeError or AttributeError for anything
+        else."""
         return cls(
             {str(k): str(v) for k, v in value.get("representative", {}).items()},
             {str(k): float(v) for k, v in value.get("offset", {}).items()},
@@ -135,7 +136,7 @@ class Aliases:
 
 
 def own_fields(kernel: Kernel) -> tuple[str, ...]:
-    """The fields of a kernel that are not fields of its problem."""
+    """Returns the fields of a kernel that are not fields of its problem."""
     return kernel_columns(kernel.op)
 
 
@@ -191,7 +192,8 @@ def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases
 
 
 def merge(rows: pd.DataFrame, aliases: Aliases) -> pd.DataFrame:
-    """The training table with one row per problem and distinct kernel: the median of its names' times.
+    """Returns the training table with one row per problem and distinct kernel: the median of its names'
+    times.
 
     `measurements` adds up; kernel fields are the representative's.
     """
@@ -213,8 +215,8 @@ def merge(rows: pd.DataFrame, aliases: Aliases) -> pd.DataFrame:
 
 
 def _may_agree(times: Any, i: int, noise: NoiseModel) -> Any:
-    """The columns after i that can pass `_agree` with column i. A quantile is below a limit only if that
-    share of the differences is, so one vectorised test replaces most single ones."""
+    """Returns the columns after i that can pass `_agree` with column i. A quantile is below a limit only if
+    that share of the differences is, so one vectorised test replaces most single ones."""
     a, b = times[:, i : i + 1], times[:, i + 1 :]
     shared = np.isfinite(a) & np.isfinite(b)
     with np.errstate(invalid="ignore"):

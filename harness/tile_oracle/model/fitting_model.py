@@ -106,7 +106,8 @@ class ModelsFor:
 
 
 def lines_on(looked: Iterable[ModelsFor]) -> list[str]:
-    """What was taken for these kinds, how many of the candidates it was trained on, and what else fits."""
+    """Returns what was taken for these kinds, how many of the candidates it was trained on, and what else
+    fits."""
     taken: dict[Path, list[Considered]] = {}
     others: dict[Path, str] = {}
     for one in (each for found in looked for each in found.considered):
@@ -131,7 +132,8 @@ def _origin(several: Sequence[Considered]) -> str:
 
 
 def named_for(folder: Path, kind: Kind, arch: str, kernels: Collection[Kernel] = ()) -> ModelsFor:
-    """The model that was asked for by its name. Raises ModelError for a folder that cannot be read."""
+    """Returns the model that was asked for by its name. Raises ModelError for a folder that cannot be
+    read."""
     known = Considered(folder, candidates=len(kernels), trained=_known(folder, kernels))
     return ModelsFor(kind, arch, (known,))
 
@@ -144,7 +146,7 @@ def models_for(
     kernels: Collection[Kernel] = (),
     device: str = "",
 ) -> ModelsFor:
-    """The models for this kind of problem, and which of them is taken.
+    """Returns the models for this kind of problem, and which of them is taken.
 
     places: the folders of model folders (default: that of the shipped ones). kernels: the candidates of this
     kind; none: those of the model's own pool. device: the device's name, "" for any; a model for `cpu` is
@@ -170,15 +172,16 @@ def models_for(
 
 
 def pool_of_model(folder: Path, kind: Kind) -> tuple[Kernel, ...]:
-    """The kernels of a kind among which a model picks, by name: those that it was trained on, without the
-    algorithms of libraries, since only the library says which of them a problem has. Raises ModelError."""
+    """Returns the kernels of a kind among which a model picks, by name: those that it was trained on, without
+    the algorithms of libraries, since only the library says which of them a problem has. Raises
+    ModelError."""
     prefix = operation_named(kind.op).kernel_prefix(kind)
     names = (name for name in _trained(folder) or () if name.startswith(prefix) and not is_library_name(name))
     return tuple(kernel for kernel in map(parse_kernel_name, sorted(names)) if kernel.kind == kind)
 
 
 def rankable(folder: Path, kernels: Sequence[Kernel]) -> Sequence[Kernel]:
-    """Those of the kernels that have features for a model. Raises ModelError."""
+    """Returns those of the kernels that have features for a model. Raises ModelError."""
     if read_spec(folder).ranks_named:
         return kernels
     return [kernel for kernel in kernels if not lacks_fields(kernel)]
@@ -187,7 +190,8 @@ def rankable(folder: Path, kernels: Sequence[Kernel]) -> Sequence[Kernel]:
 def _considered(
     folder: Path, spec: ModelSpec, kind: Kind, arch: str, kernels: Collection[Kernel], device: str
 ) -> Considered:
-    """A model of the operation: why it does not fit, or what decides between it and others that do."""
+    """Returns a model of the operation: why it does not fit, or what decides between it and others that
+    do."""
     why = _refusal(spec, kind, arch, device)
     able = len(kernels) if why else _rankable(folder, spec, kernels)
     if 2 * able < len(kernels):
@@ -210,7 +214,7 @@ def _considered(
 
 
 def _after(one: Considered, other: Considered, device: str) -> str:
-    """Why another one is taken."""
+    """Returns why another one is taken."""
     pairs = enumerate(zip(one.rank, other.rank, strict=True))
     first = next((place for place, (mine, theirs) in pairs if mine != theirs), len(one.rank))
     known = f"was trained on {one.trained} of the {one.candidates} candidates"
@@ -227,7 +231,7 @@ def _after(one: Considered, other: Considered, device: str) -> str:
 
 
 def _refusal(spec: ModelSpec, kind: Kind, arch: str, device: str) -> str:
-    """Why a model of this operation is not for the kind, architecture or device; "" if it is."""
+    """Returns why a model of this operation is not for the kind, architecture or device; "" if it is."""
     if spec.arch != arch:
         return f"was trained for {spec.arch}, not {arch}"
     against = kind_refusal(spec, kind)
@@ -242,7 +246,7 @@ def _refusal(spec: ModelSpec, kind: Kind, arch: str, device: str) -> str:
 
 
 def _rankable(folder: Path, spec: ModelSpec, kernels: Collection[Kernel]) -> int:
-    """How many of the kernels a model can rank by its features.
+    """Returns how many of the kernels a model can rank by its features.
 
     A model of families reads the fields of their kernels. A model of several sources reads numbers from any
     name, but a function or a pipeline is a code that means something only if it was trained (`family_of`).
@@ -257,7 +261,7 @@ def _rankable(folder: Path, spec: ModelSpec, kernels: Collection[Kernel]) -> int
 
 
 def _known(folder: Path, kernels: Collection[Kernel]) -> int | None:
-    """How many of the kernels a model was trained on; None if its folder does not list them."""
+    """Returns how many of the kernels a model was trained on; None if its folder does not list them."""
     trained = _trained(folder)
     return None if trained is None else sum(kernel.name in trained for kernel in kernels)
 

@@ -68,7 +68,7 @@ class Forest:
         )
 
     def to_bytes(self) -> bytes:
-        """The engine's binary format; equal models give equal bytes."""
+        """Returns the engine's binary format; equal models give equal bytes."""
         words = [np.asarray(words, dtype="<u4") for words in self.category_sets]
         body = b"".join(
             (

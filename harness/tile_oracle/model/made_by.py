@@ -41,19 +41,19 @@ class MadeBy:
 
     @classmethod
     def of_records(cls, records: pd.DataFrame) -> MadeBy:
-        """What the ok measurements of records were made with."""
+        """Returns what the ok measurements of records were made with."""
         named = records[[column for column in _COLUMNS.values() if column in records]]
         ok = named[records["status"] == "ok"] if "status" in records else named
         return cls(**{name: _counts(ok, column) for name, column in _COLUMNS.items()})
 
     @classmethod
     def of_names(cls, toolchain: str = "", device: str = "", driver: str = "") -> MadeBy:
-        """One toolchain, device and driver; "" for an unknown one."""
+        """Returns one toolchain, device and driver; "" for an unknown one."""
         return cls(*({name: 1} if name else {} for name in (toolchain, device, driver)))
 
     @classmethod
     def of_model(cls, folder: Path) -> MadeBy:
-        """What a model folder states. Raises ModelError for an invalid manifest."""
+        """Returns what a model folder states. Raises ModelError for an invalid manifest."""
         stated = read_manifest(folder).get(MADE_BY_KEY, {})
         names = [one.name for one in fields(cls)]
         try:
@@ -64,7 +64,7 @@ class MadeBy:
             ) from None
 
     def and_of(self, other: MadeBy) -> MadeBy:
-        """The measurements of both."""
+        """Returns the measurements of both."""
         names = [one.name for one in fields(self)]
         return MadeBy(*(_sum(getattr(self, name), getattr(other, name)) for name in names))
 
@@ -78,7 +78,7 @@ class MadeBy:
 
 
 def builds_of(records: pd.DataFrame) -> pd.Series:
-    """Return what made each record: its device, and its compiler and assembler with their versions ("" for
+    """Returns what made each record: its device, and its compiler and assembler with their versions ("" for
     unknown ones). Who packaged the compiler does not count."""
     device, toolchain = (
         pd.Series(records.get(name, ""), index=records.index, dtype=object).fillna("").astype(str)
@@ -89,7 +89,7 @@ def builds_of(records: pd.DataFrame) -> pd.Series:
 
 
 def differences(model: MadeBy, here: MadeBy) -> list[str]:
-    """Name what the measurements or binaries here do not share with the model's, one phrase each.
+    """Returns the name what the measurements or binaries here do not share with the model's, one phrase each.
 
     Unknown names are not compared. Toolchains are compared by compiler, assembler and their versions: who
     packaged them does not change the code."""
@@ -116,7 +116,7 @@ def differences(model: MadeBy, here: MadeBy) -> list[str]:
 
 
 def travel_note(folders: Iterable[Path], here: MadeBy) -> str:
-    """Return one line on how the kernels here differ from the models', and what that has cost, or "".
+    """Returns one line on how the kernels here differ from the models', and what that has cost, or "".
 
     Raises ModelError for an invalid manifest.
     """
@@ -141,7 +141,8 @@ def _sum(ours: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, int]:
 
 
 def _programs(toolchain: str) -> list[tuple[str, ...]]:
-    """The programs of a toolchain's identity with their versions; the whole identity if it names none."""
+    """Returns the programs of a toolchain's identity with their versions; the whole identity if it names
+    none."""
     return [match.groups() for match in _PROGRAM.finditer(toolchain)] or [(toolchain,)]
 
 

@@ -85,7 +85,7 @@ class ModelSpec:
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """The folder's feature_spec.json. Raises ModelError when it is missing or invalid."""
+    """Returns the folder's feature_spec.json. Raises ModelError when it is missing or invalid."""
     path = folder / SPEC_FILE
     if not folder.is_dir():
         raise ModelError(no_model_there(folder))
@@ -108,7 +108,8 @@ def read_spec(folder: Path) -> ModelSpec:
 
 
 def _there(folder: Path, targets: tuple[str, ...]) -> tuple[str, ...]:
-    """The targets that a published folder has a model of: it may list more. Raises ModelError for none."""
+    """Returns the targets that a published folder has a model of: it may list more. Raises ModelError for
+    none."""
     published = {name: Path(booster_file(name)) for name in targets if name in _PUBLISHED}
     absent = {
         name: file.stem
@@ -146,7 +147,7 @@ def _log_targets(raw: Mapping[str, Any], listed: tuple[str, ...], path: Path) ->
 
 
 def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
-    """The model of a target, compressed or not. Raises ModelError when it is missing or damaged."""
+    """Returns the model of a target, compressed or not. Raises ModelError when it is missing or damaged."""
     # Imported here: a machine that only measures, or replays without a model, may lack LightGBM.
     import lightgbm as lgb
 
@@ -159,7 +160,7 @@ def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
 
 
 def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path, str]:
-    """The file of a target's model, and LightGBM's text in it, checked once for each text.
+    """Returns the file of a target's model, and LightGBM's text in it, checked once for each text.
 
     Raises ModelError like `read_booster`.
     """
@@ -200,8 +201,8 @@ def _digest(text: str) -> bytes:
 
 
 def read_forest(folder: Path, target: str, number: int = 0) -> Forest:
-    """The trees of a target's model, without LightGBM. Raises ModelError like `read_booster`, and for what
-    `Forest` does not hold."""
+    """Returns the trees of a target's model, without LightGBM. Raises ModelError like `read_booster`, and for
+    what `Forest` does not hold."""
     path, text = _unchecked_text(folder, target, number)
     digest = _digest(text)
     if digest not in _FORESTS:
@@ -221,7 +222,8 @@ _FORESTS: dict[bytes, Forest] = {}
 
 
 def packed_booster(booster: lgb.Booster) -> bytes:
-    """The booster as gzip bytes that depend only on its trees and settings, not on the number of threads."""
+    """Returns the booster as gzip bytes that depend only on its trees and settings, not on the number of
+    threads."""
     text = _THREADS.sub("[num_threads: 0]", booster.model_to_string(num_iteration=-1))
     buffer = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, compresslevel=9, mtime=0) as stream:

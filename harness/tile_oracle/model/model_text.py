@@ -122,7 +122,7 @@ class ModelText:
 
 
 def read_model_text(text: str, where: str = "the model") -> ModelText:
-    """Return the trees. Raises ModelError, one line that names `where`, for a text that is not safe."""
+    """Returns the trees. Raises ModelError, one line that names `where`, for a text that is not safe."""
     data = text.encode("utf-8", "surrogatepass")
     if not data.startswith(b"tree\n") or _END not in data:
         raise ModelError(f"{where} is not a complete LightGBM model: save or copy it again")
@@ -153,7 +153,7 @@ def read_model_text(text: str, where: str = "the model") -> ModelText:
 
 
 def why_not_a_sum(text: str) -> str:
-    """Why a model does not predict the sum of its leaves, "" if it does."""
+    """Returns why a model does not predict the sum of its leaves, "" if it does."""
     header = text.partition("\n\n")[0]
     linked = re.search(rf"^{_LINKED.pattern}.*", header, re.MULTILINE)
     if linked is not None:
@@ -174,7 +174,7 @@ def _check_kind(text: str, where: str) -> None:
 
 
 def _sections(data: bytes, begin: int, sizes: Sequence[int], where: str) -> list[bytes]:
-    """The trees, split by `tree_sizes` as LightGBM does."""
+    """Returns the trees, split by `tree_sizes` as LightGBM does."""
     sections = []
     for number, size in enumerate(sizes):
         section = data[begin : begin + size]
@@ -189,7 +189,8 @@ def _sections(data: bytes, begin: int, sizes: Sequence[int], where: str) -> list
 def _keys(
     lines: bytes, known: Mapping[str, re.Pattern[str] | None], optional: set[str], where: str, part: str
 ) -> dict[str, str]:
-    """The lines `key=value` of a part: known keys, each once, with values that match their patterns."""
+    """Returns the lines `key=value` of a part: known keys, each once, with values that match their
+    patterns."""
     try:
         text = lines.decode("utf-8")
     except UnicodeDecodeError:
@@ -265,7 +266,7 @@ def _check_trees(
 
 
 def _category_sets(tree: Mapping[str, str], number: int, where: str) -> tuple[npt.NDArray[np.uint32], ...]:
-    """Return the sets of categories. Raises ModelError unless every list is as long as the tree needs."""
+    """Returns the sets of categories. Raises ModelError unless every list is as long as the tree needs."""
     leaves, sets = int(tree["num_leaves"]), int(tree["num_cat"])
     if leaves < 1:
         raise _wrong(where, f"tree {number} has no leaves")
@@ -330,8 +331,8 @@ def _check_pandas_categories(text: str, where: str) -> None:
 def _column(
     trees: Sequence[Mapping[str, str]], key: str, characters: bytes, where: str
 ) -> npt.NDArray[np.float64]:
-    """A list of all trees, concatenated; integers within 32 bits. For statistics only the characters are
-    checked."""
+    """Returns a list of all trees, concatenated; integers within 32 bits. For statistics only the characters
+    are checked."""
     lists = [value for tree in trees if (value := tree.get(key))]
     joined = " ".join(lists)
     try:
@@ -346,8 +347,8 @@ def _column(
 
 
 def numbers_of(text: str) -> Array:
-    """The numbers of a list that spaces separate. Numpy's own parser is five times as fast as Python's, and
-    exact, too. Raises ValueError for anything else in the text."""
+    """Returns the numbers of a list that spaces separate. Numpy's own parser is five times as fast as
+    Python's, and exact, too. Raises ValueError for anything else in the text."""
     if not text:
         return np.zeros(0)
     with warnings.catch_warnings():

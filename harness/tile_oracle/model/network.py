@@ -76,7 +76,7 @@ class Inputs:
         return tuple(dict.fromkeys(name for one in self.categories for name in one.columns))
 
     def number(self, place: int, values: Array) -> Array:
-        """The standardised input of a column. Native code computes it by the same formula."""
+        """Returns the standardised input of a column. Native code computes it by the same formula."""
         if self.columns[place] in self.logged:
             values = log2(1.0 + np.maximum(values, 0.0))
         found: Array = (values - self.mean[place]) / self.scale[place]
@@ -91,8 +91,8 @@ class Inputs:
         return out
 
     def marks(self, kernels: Array) -> npt.NDArray[np.int64]:
-        """The input of each category that is 1, or -1: (rows, categories). kernels: features in the order of
-        `kernel_columns`."""
+        """Returns the input of each category that is 1, or -1: (rows, categories). kernels: features in the
+        order of `kernel_columns`."""
         found = np.full((len(kernels), len(self.categories)), -1, dtype=np.int64)
         offset = len(self.columns)
         for place, one in enumerate(self.categories):
@@ -165,7 +165,7 @@ class NetworkMember:
         return tuple(dict.fromkeys((*self.inputs.columns, *more)))
 
     def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int = 1) -> Array:
-        """A score in units of ln(time) for every row, up to a constant per problem."""
+        """Returns a score in units of ln(time) for every row, up to a constant per problem."""
         numbers, prior, own, kernel = self._read(rows, hardware)
         total = np.zeros(len(numbers))
         for begin in range(0, len(numbers), _ROWS_AT_ONCE):
@@ -176,8 +176,8 @@ class NetworkMember:
         return np.asarray(np.round(prior + total / len(self.networks), _DIGITS))
 
     def of_kernels(self, numbers: Array, places: Sequence[int], marks: npt.NDArray[np.int64]) -> list[Array]:
-        """What kernels add to the sums of each network's first layer: the bias, the categories and the
-        numbers of these places. Each (kernels, units)."""
+        """Returns what kernels add to the sums of each network's first layer: the bias, the categories and
+        the numbers of these places. Each (kernels, units)."""
         found = []
         for first, *_ in self.networks:
             table = np.vstack([first.weights, np.zeros_like(first.bias)])
@@ -187,7 +187,7 @@ class NetworkMember:
     def _read(
         self, rows: Columns, hardware: Mapping[str, float]
     ) -> tuple[Array, Array, list[Array], npt.NDArray[np.int64]]:
-        """The rows' numbers and prior; for each network the sum of the first layer's weights of the
+        """Returns the rows' numbers and prior; for each network the sum of the first layer's weights of the
         categories of each different kernel; and the number of each row's kernel."""
         wanted = self.feature_names
         features = self.schema.compute(rows, hardware, wanted)
@@ -204,9 +204,9 @@ class NetworkMember:
     def shares(
         self, picks: Columns, others: Columns, hardware: Mapping[str, float]
     ) -> Iterator[tuple[str, Array, Array | None, Array | None]]:
-        """What each input adds to the advantage of `picks` over `others`: (name, share, value of the pick,
-        value of the other), by the integral of the gradient along the straight line between their inputs
-        (integrated gradients: Sundararajan, Taly and Yan, 2017)."""
+        """Yields what each input adds to the advantage of `picks` over `others`: (name, share, value of the
+        pick, value of the other), by the integral of the gradient along the straight line between their
+        inputs (integrated gradients: Sundararajan, Taly and Yan, 2017)."""
         both = {str(name): np.concatenate([picks[name], others[name]]) for name in picks if name in others}
         count = len(picks["kernel"])
         numbers, prior, own, kernel = self._read(both, hardware)
@@ -242,7 +242,7 @@ class NetworkMember:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], schemas: Sequence[FeatureSchema]) -> NetworkMember:
-        """The inverse of `as_json`. Raises ModelError for anything else."""
+        """Returns the inverse of `as_json`. Raises ModelError for anything else."""
         try:
             named, prior = str(value["schema"]), str(value["prior"])
             inputs = Inputs.from_json(value["inputs"])
@@ -260,19 +260,20 @@ class NetworkMember:
 
 
 def stored(weights: npt.NDArray[Any]) -> Array:
-    """The weights as a file holds them: with the precision of half floats."""
+    """Returns the weights as a file holds them: with the precision of half floats."""
     return weights.astype(_STORED).astype(np.float64)
 
 
 def _text(layer: Layer) -> str:
-    """The weights and the bias as text: all high bytes, then all low ones, which compress better."""
+    """Returns the weights and the bias as text: all high bytes, then all low ones, which compress better."""
     values = np.vstack([layer.weights, layer.bias]).astype(_STORED)
     planes = values.view(np.uint8).reshape(-1, 2)[:, ::-1].T.tobytes()
     return base64.b64encode(zlib.compress(planes, 9)).decode("ascii")
 
 
 def _values(text: str) -> Array:
-    """The inverse of `_text`. Raises ValueError, binascii.Error or zlib.error for what is not its result."""
+    """Returns the inverse of `_text`. Raises ValueError, binascii.Error or zlib.error for what is not its
+    result."""
     unpacked = zlib.decompressobj()
     planes = unpacked.decompress(base64.b64decode(text, validate=True), 2 * _MOST_WEIGHTS)
     if not unpacked.eof or unpacked.unused_data or len(planes) % 2:
@@ -299,7 +300,7 @@ def _network(layers: Sequence[Mapping[str, Any]], width: int) -> Network:
 
 
 def _output(network: Network, first: Array) -> Array:
-    """The output for sums of the first layer, (rows,)."""
+    """Returns the output for sums of the first layer, (rows,)."""
     values = first
     for layer in network[1:]:
         values = np.maximum(values, LEAK * values) @ layer.weights + layer.bias
@@ -307,7 +308,7 @@ def _output(network: Network, first: Array) -> Array:
 
 
 def _slope(network: Network, first: Array) -> Array:
-    """The derivative of the output by the sums of the first layer, (rows, units)."""
+    """Returns the derivative of the output by the sums of the first layer, (rows, units)."""
     sums, values = [first], first
     for layer in network[1:]:
         values = np.maximum(values, LEAK * values) @ layer.weights + layer.bias

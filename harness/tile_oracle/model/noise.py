@@ -21,6 +21,6 @@ class NoiseModel:
     absolute_ms: float = 0.00025
 
     def sigma(self, latency_ms: Any) -> Array:
-        """Standard deviation of the natural log of one measurement at that latency."""
+        """Returns the standard deviation of the natural log of one measurement at that latency."""
         time = np.asarray(latency_ms, dtype=np.float64)
         return np.asarray(np.sqrt(self.relative**2 + (self.absolute_ms / time) ** 2))

@@ -74,7 +74,7 @@ def pick_reasons(
 
 
 def _shares(trees: TreeMember, features: Array, rows: Columns) -> Array:
-    """Each feature's share of the advantage of the first half of the rows over the second, (rows / 2,
+    """Returns each feature's share of the advantage of the first half of the rows over the second, (rows / 2,
     features).
 
     Where the time is not linear in the trees' output, they are scaled to sum to the difference of the times.

@@ -61,7 +61,7 @@ class Predictor:
 
     @classmethod
     def load(cls, folder: Path | str, threads: int = 1) -> Predictor:
-        """The model in a folder. A model with fewer features reads only its columns of the schema.
+        """Returns the model in a folder. A model with fewer features reads only its columns of the schema.
 
         Raises ModelError when a file is missing or damaged, or when no schema has one of the model's
         features.
@@ -76,7 +76,7 @@ class Predictor:
         kernels: Sequence[Kernel],
         target: str | None = None,
     ) -> Array:
-        """Predicted TFLOPS: (kernels,) for one problem, (problems, kernels) for several.
+        """Returns predicted TFLOPS: (kernels,) for one problem, (problems, kernels) for several.
 
         With `target` (tflops, latency, bandwidth, ...), that member's own prediction, in TFLOPS, GB/s or ms.
         """
@@ -99,7 +99,7 @@ class Predictor:
         return values[0] if one else values
 
     def predict_each(self, problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]]) -> list[Array]:
-        """Return the predicted TFLOPS of each problem's own kernels, (kernels,) for each problem.
+        """Returns the predicted TFLOPS of each problem's own kernels, (kernels,) for each problem.
 
         The numbers are those of `predict`. LightGBM and each formula are called a few times, not once for
         each problem.
@@ -122,8 +122,8 @@ class Predictor:
         return found
 
     def scores(self, rows: Columns) -> dict[str, Array]:
-        """Every member's own ln(latency in ms) for the pairs of a table (fields of problem and kernel, and
-        `kernel`), (rows,); for a relative member up to a constant per problem."""
+        """Returns every member's own ln(latency in ms) for the pairs of a table (fields of problem and
+        kernel, and `kernel`), (rows,); for a relative member up to a constant per problem."""
         if self.ranker.aliases.representative:
             rows, _ = self.ranker.aliases.canonical(rows)
         return {m.name: m.log_time(rows, self.ranker.hardware, self.threads) for m in self.ranker.members}
@@ -135,7 +135,7 @@ class Predictor:
         return [(kernels[place], tflops[place]) for place in order]
 
     def select(self, problem: Problem, kernels: Sequence[Kernel]) -> Kernel:
-        """The pick. Raises ModelError for an empty pool."""
+        """Returns the pick. Raises ModelError for an empty pool."""
         if not kernels:
             raise ModelError(f"no kernel to choose from for {problem.id}")
         return self.rank(problem, kernels)[0][0]
@@ -151,8 +151,8 @@ class Predictor:
         return any(member.schema.optional for member in tree_members(self.ranker))
 
     def knowing(self, code: CodeTable) -> Predictor:
-        """The predictor with the metrics of the binaries at hand, which replace those of its folder: another
-        compiler gives a kernel other registers and spills."""
+        """Returns the predictor with the metrics of the binaries at hand, which replace those of its folder:
+        another compiler gives a kernel other registers and spills."""
         return replace(self, ranker=self.ranker.of_binaries(code)) if self.reads_code else self
 
     @cached_property
@@ -186,7 +186,7 @@ def check_kind(folder: Path, spec: ModelSpec, kind: Kind) -> None:
 
 
 def kind_refusal(spec: ModelSpec, kind: Kind) -> str | None:
-    """Why a model does not predict problems of this kind of its operation; None if it does."""
+    """Returns why a model does not predict problems of this kind of its operation; None if it does."""
     trained_for: dict[str, tuple[str, tuple[object, ...]]] = {
         "direction": ("", (spec.direction,) if spec.direction else ()),
         "dtype": ("", (spec.dtype,)),
@@ -214,8 +214,8 @@ ReadBoosters = Callable[[Path, TreeParts], "tuple[lgb.Booster, ...]"]
 
 
 def ranker_of(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> Ranker:
-    """The ranker of a model folder. `read_boosters` reads a member's trees; it may return none if the ranker
-    does not have to predict. Raises ModelError like `Predictor.load`."""
+    """Returns the ranker of a model folder. `read_boosters` reads a member's trees; it may return none if the
+    ranker does not have to predict. Raises ModelError like `Predictor.load`."""
     hardware_features(spec.arch)
     picks = dict(spec.picks) or {("tflops" if "tflops" in spec.targets else spec.targets[0]): 1.0}
     members = _members(folder, spec, read_boosters)
@@ -223,7 +223,7 @@ def ranker_of(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> Ran
 
 
 def aliases_of(folder: Path, spec: ModelSpec) -> Aliases:
-    """The aliases of the model in a folder. Raises ModelError."""
+    """Returns the aliases of the model in a folder. Raises ModelError."""
     try:
         return Aliases.from_json(spec.aliases)
     except (TypeError, ValueError, AttributeError):

@@ -134,25 +134,25 @@ class Ranker:
         return any(target.is_score for target in picking) or not absolute
 
     def knowing(self, code: CodeTable) -> Ranker:
-        """The ranker with metrics of further binaries; those that it already has take precedence."""
+        """Returns the ranker with metrics of further binaries; those that it already has take precedence."""
         return self._with_code(lambda own: own.over(code))
 
     def of_binaries(self, code: CodeTable) -> Ranker:
-        """The ranker with the metrics of the binaries at hand in place of those that it remembers."""
+        """Returns the ranker with the metrics of the binaries at hand in place of those that it remembers."""
         return self._with_code(code.over)
 
     def _with_code(self, changed: Callable[[CodeTable], CodeTable]) -> Ranker:
         return self._with_trees(lambda trees: replace(trees, code=changed(trees.code)))
 
     def scored_by(self, engines: Mapping[str, RawScores]) -> Ranker:
-        """The ranker whose trees are scored by other engines than LightGBM: member name -> engine."""
+        """Returns the ranker whose trees are scored by other engines than LightGBM: member name -> engine."""
         return self._with_trees(lambda trees: replace(trees, raw_scores=engines[trees.name]))
 
     def _with_trees(self, changed: Callable[[TreeMember], TreeMember]) -> Ranker:
         return replace(self, members=tuple(_with_trees(member, changed) for member in self.members))
 
     def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
-        """Predicted ln(latency in ms) of every row, in the order of the picks within each problem.
+        """Returns predicted ln(latency in ms) of every row, in the order of the picks within each problem.
 
         `rows`: the fields of problem and kernel, and `kernel`, the names. `groups`: the problem number (0, 1,
         ...) of each row. If a relative member decides the order, each problem's mean level comes from the
@@ -178,11 +178,11 @@ class Ranker:
         return np.asarray(score + _group_mean(level - score, groups))
 
     def tflops(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
-        """Predicted TFLOPS of every row; within a problem a higher value is the better pick."""
+        """Returns predicted TFLOPS of every row; within a problem a higher value is the better pick."""
         return tflops_at(rows, self.log_time(rows, groups, threads))
 
     def uses(self, member: Member) -> bool:
-        """Whether picks depend on this member; the others only predict."""
+        """Returns whether picks depend on this member; the others only predict."""
         needs_level = any(m.relative for m in self.members if m.name in self.weights)
         return member.name in self.weights or (needs_level and not member.relative)
 
@@ -198,7 +198,7 @@ def tflops_at(rows: Columns, log_time: Array) -> Array:
 
 
 def tree_members(ranker: Ranker) -> list[TreeMember]:
-    """The tree members of a ranker, including a correction's."""
+    """Returns the tree members of a ranker, including a correction's."""
     members = [m.trees if isinstance(m, CorrectionMember) else m for m in ranker.members]
     return [member for member in members if isinstance(member, TreeMember)]
 

@@ -17,7 +17,7 @@ OPERATIONS = ("gemm",)
 
 
 def roofline_folder(kind: Kind, arch: str) -> Path:
-    """A model folder for this kind of problem in the cache, written at the first call.
+    """Returns a model folder for this kind of problem in the cache, written at the first call.
 
     Raises ModelError for an operation, a data type or an architecture without a roofline model.
     """

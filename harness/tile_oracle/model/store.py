@@ -54,22 +54,23 @@ MANY_DEVICES = "cpu"
 
 
 def booster_file(target: str, number: int = 0) -> str:
-    """Name of the file with a target's LightGBM model; further seeds have numbers from 1."""
+    """Returns the name of the file with a target's LightGBM model; further seeds have numbers from 1."""
     return f"model_{target}.{number}.lgbm.gz" if number else f"model_{target}.lgbm.gz"
 
 
 def metrics_file(target: str) -> str:
-    """Name of the file with the cross-validated metrics of a target."""
+    """Returns the name of the file with the cross-validated metrics of a target."""
     return f"cv_metrics_{target}.json"
 
 
 def importances_file(target: str) -> str:
-    """Name of the file with the gain of each feature of a target's model."""
+    """Returns the name of the file with the gain of each feature of a target's model."""
     return f"feature_importances_{target}.json"
 
 
 def model_places(own: Path | None, arch: str, replayed: bool = False) -> tuple[Path, ...]:
-    """The folders to search for models and their baselines, in order: the user's own, then the shipped ones.
+    """Returns the folders to search for models and their baselines, in order: the user's own, then the
+    shipped ones.
 
     A shipped CPU model is valid for one machine: other machines with that CPU measure other times. It is
     found only for replayed sessions and explicit requests.
@@ -79,33 +80,33 @@ def model_places(own: Path | None, arch: str, replayed: bool = False) -> tuple[P
 
 
 def shipped_models() -> Path:
-    """The folder of the model folders that come with tile-oracle."""
+    """Returns the folder of the model folders that come with tile-oracle."""
     return data_folder("models")
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether the folder has a specification, as every model folder does."""
+    """Returns whether the folder has a specification, as every model folder does."""
     return (folder / SPEC_FILE).is_file()
 
 
 def model_folders(models: Path) -> list[Path]:
-    """The model folders in a folder, sorted; none if the folder does not exist."""
+    """Returns the model folders in a folder, sorted; none if the folder does not exist."""
     return [one for one in sorted(models.iterdir()) if is_model_folder(one)] if models.is_dir() else []
 
 
 def named_model_folder(text: str, places: Iterable[Path]) -> Path | None:
-    """The model folder that a user named, by path or by name in one of the places; else None."""
+    """Returns the model folder that a user named, by path or by name in one of the places; else None."""
     found = (Path(text).expanduser(), *(place / text for place in places))
     return next((folder for folder in found if is_model_folder(folder)), None)
 
 
 def model_names(places: Iterable[Path]) -> list[str]:
-    """The names of all models in these places."""
+    """Returns the names of all models in these places."""
     return sorted({folder.name for place in places for folder in model_folders(place)})
 
 
 def no_model_there(folder: Path) -> str:
-    """The message for a folder that is none."""
+    """Returns the message for a folder that is none."""
     if is_file := refusal(folder, "a model folder"):
         return f"{folder} is no model folder{is_file}"
     hint = did_you_mean(folder.name, model_names((Path("models"), shipped_models())))
@@ -113,35 +114,35 @@ def no_model_there(folder: Path) -> str:
 
 
 def folder_of_model(text: str | Path) -> Path:
-    """The folder of a model that a user named on the command line: by its path, or by its name in models/ or
-    among the shipped ones. The text itself if there is none: what reads it says so."""
+    """Returns the folder of a model that a user named on the command line: by its path, or by its name in
+    models/ or among the shipped ones. The text itself if there is none: what reads it says so."""
     found = named_model_folder(str(text), (Path("models"), shipped_models()))
     return Path(text) if found is None else found
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The folder's train_manifest.json, {} if it has none. Raises ModelError for a damaged one."""
+    """Returns the folder's train_manifest.json, {} if it has none. Raises ModelError for a damaged one."""
     path = folder / MANIFEST_FILE
     return read_json(path) if path.is_file() else {}
 
 
 def kernels_trained_on(folder: Path) -> frozenset[str]:
-    """Names of a model's training kernels, from its manifest; empty if it does not list them."""
+    """Returns the names of a model's training kernels, from its manifest; empty if it does not list them."""
     return frozenset(map(str, read_manifest(folder).get("kernels") or ()))
 
 
 def baseline_files(folder: Path) -> list[Path]:
-    """The baselines that are kept in a model folder, sorted."""
+    """Returns the baselines that are kept in a model folder, sorted."""
     return sorted(folder.glob("*/*/*.json"))
 
 
 def oracle_file(baseline: Path) -> Path:
-    """The path of the oracle behind a baseline in a model folder: beside it, as parquet."""
+    """Returns the path of the oracle behind a baseline in a model folder: beside it, as parquet."""
     return baseline.with_suffix(".parquet")
 
 
 def oracle_device(path: Path) -> str:
-    """The device, as its folder spells it, of an oracle in a model folder."""
+    """Returns the device, as its folder spells it, of an oracle in a model folder."""
     return path.parent.parent.name
 
 
@@ -177,7 +178,8 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _with_digests(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files, with a manifest that has their digests and those of the files that stay in the folder."""
+    """Returns the files, with a manifest that has their digests and those of the files that stay in the
+    folder."""
     if MANIFEST_FILE not in files:
         return dict(files)
     stay = {
@@ -191,7 +193,7 @@ def _with_digests(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _listed(folder: Path) -> dict[str, str]:
-    """The digests in the manifest of a folder that is about to be replaced; none if it is damaged."""
+    """Returns the digests in the manifest of a folder that is about to be replaced; none if it is damaged."""
     try:
         listed = read_json(folder / MANIFEST_FILE).get(FILES)
     except ModelError:
@@ -205,7 +207,7 @@ def json_bytes(value: object) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file, without its seal, which is checked.
+    """Returns a JSON object from a file, without its seal, which is checked.
 
     Raises ModelError when the file is missing, not an object, or changed since it was digested.
     """

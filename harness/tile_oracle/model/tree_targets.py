@@ -44,7 +44,7 @@ class Target:
         return self.objective != "regression"
 
     def unlogged(self) -> Target:
-        """The same target, trained on the plain value."""
+        """Returns the same target, trained on the plain value."""
         return replace(self, logged=False)
 
 
@@ -72,7 +72,7 @@ def target_named(name: str) -> Target:
 
 
 def label(target: Target, rows: pd.DataFrame, groups: npt.NDArray[np.int64]) -> Array:
-    """The labels of the trees, (rows,). rows need latency_ms; groups: the problem number of each row.
+    """Returns the labels of the trees, (rows,). rows need latency_ms; groups: the problem number of each row.
 
     Not for `correction`, whose label depends on the fitted physical model (training.fit).
     """
@@ -90,8 +90,8 @@ def label(target: Target, rows: pd.DataFrame, groups: npt.NDArray[np.int64]) -> 
 
 
 def log_time_of(target: Target, raw: Array, rows: Mapping[str, Any] | pd.DataFrame) -> Array:
-    """The trees' raw output as a score: ln(latency in ms) for an absolute target, up to a constant per
-    problem for a relative one. Log targets are inverted (expm1)."""
+    """Returns the trees' raw output as a score: ln(latency in ms) for an absolute target, up to a constant
+    per problem for a relative one. Log targets are inverted (expm1)."""
     if target.name in ("log_time", "correction"):
         return raw
     if target.relative:

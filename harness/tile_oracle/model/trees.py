@@ -88,7 +88,7 @@ class TreeData:
     unseen: Array | None = None
 
     def followed_by_unseen(self, seed: int) -> TreeData:
-        """The rows, followed by those of some randomly drawn problems again without binary metrics,
+        """Returns the rows, followed by those of some randomly drawn problems again without binary metrics,
         so that the model can predict kernels whose binary is unknown."""
         if self.unseen is None:
             return self
@@ -103,7 +103,7 @@ class TreeData:
         )
 
     def take(self, mask: npt.NDArray[np.bool_]) -> TreeData:
-        """The rows of a mask."""
+        """Returns the rows of a mask."""
         return TreeData(
             self.features[mask],
             self.label[mask],
@@ -113,7 +113,7 @@ class TreeData:
         )
 
     def columns(self, chosen: npt.NDArray[np.bool_ | np.int_]) -> TreeData:
-        """The same rows with only these features: a mask, or indices in the wanted order."""
+        """Returns the same rows with only these features: a mask, or indices in the wanted order."""
         unseen = None if self.unseen is None else np.ascontiguousarray(self.unseen[:, chosen])
         return replace(self, features=np.ascontiguousarray(self.features[:, chosen]), unseen=unseen)
 
@@ -129,8 +129,8 @@ def grow(
     init: lgb.Booster | None = None,
     progress: Progress | None = None,
 ) -> lgb.Booster:
-    """One booster. With `valid` and early stopping the best iteration is kept. init: a booster to grow
-    further.
+    """Returns one booster. With `valid` and early stopping the best iteration is kept. init: a booster to
+    grow further.
 
     The same data, settings and seed give the same trees for any number of threads.
     """
@@ -198,7 +198,8 @@ def _reporting(progress: Progress, total: int) -> Callable[[Any], None]:
 
 
 def mean_predictions(boosters: Sequence[lgb.Booster], features: Array, threads: int) -> Array:
-    """Mean output of the boosters, (rows,): with the link of their objective, before that of the target."""
+    """Returns the mean output of the boosters, (rows,): with the link of their objective, before that of the
+    target."""
     total = np.zeros(len(features))
     for booster in boosters:
         total += np.asarray(booster.predict(features, num_threads=threads))

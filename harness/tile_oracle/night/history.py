@@ -43,7 +43,7 @@ COLUMNS = tuple(field.name for field in fields(Entry))
 
 
 def read_history(path: Path) -> list[Entry]:
-    """The rows of a history, oldest first; empty if there is no file. Raises RecordError."""
+    """Returns the rows of a history, oldest first; empty if there is no file. Raises RecordError."""
     try:
         rows = list(csv.reader(io.StringIO(csv_text(path), newline=""), strict=True))
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def add_to_history(path: Path, entries: Sequence[Entry]) -> None:
 
 
 def history_lines(entries: Sequence[Entry]) -> list[str]:
-    """A table of the rows, newest first."""
+    """Returns a table of the rows, newest first."""
     head = ("night", "outcome", "set", "covered", "mean", "median", "P10")
     rows = [
         (

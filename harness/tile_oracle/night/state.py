@@ -52,7 +52,7 @@ class NightState:
         return self.kept / "history.csv"
 
     def runs_of(self, night: str) -> Path:
-        """The folder with the runs of a night."""
+        """Returns the folder with the runs of a night."""
         return self.folder / "nights" / night
 
     @contextmanager
@@ -85,7 +85,7 @@ class NightState:
         raise RecordError(f"too many nights at once in {self.folder}")
 
     def unfinished(self) -> Unfinished | None:
-        """The incomplete night, if its runs still exist."""
+        """Returns the incomplete night, if its runs still exist."""
         try:
             said = json.loads((self.folder / "unfinished.json").read_bytes())
             found = Unfinished(str(said["night"]), said["ended"] is True)

@@ -12,7 +12,8 @@ class CkTileUnits(Protocol):
     """Implemented by a module with these functions."""
 
     def unit(self, api: CkTileApi, kernel: Any) -> str:
-        """The kernel's translation unit. Raises KernelError when this CK Tile does not have the kernel."""
+        """Returns the kernel's translation unit. Raises KernelError when this CK Tile does not have the
+        kernel."""
 
     def problem_refusal(self, problem: Any) -> str | None:
-        """Why the adapted CK Tile kernels cannot compute a problem, or None."""
+        """Returns why the adapted CK Tile kernels cannot compute a problem, or None."""

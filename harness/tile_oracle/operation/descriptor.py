@@ -51,10 +51,10 @@ class RuleBlock(Protocol):
         """Number of kernels proposed for one kind of problem, before any is refused."""
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether the block applies to this kind of problem."""
+        """Returns whether the block applies to this kind of problem."""
 
     def kernels(self, kind: Kind, arch: Arch) -> Iterator[Kernel]:
-        """The kernels proposed for a kind that the block covers. Raises RuleError."""
+        """Returns the kernels proposed for a kind that the block covers. Raises RuleError."""
 
 
 def _like_none(kernel: Kernel) -> None:
@@ -182,7 +182,7 @@ class Operation:
         return self.on_device()
 
     def work_bound(self, problem: Any) -> tuple[float, int]:
-        """Return `least_work` of a problem; zeros where it is None."""
+        """Returns `least_work` of a problem; zeros where it is None."""
         return (0.0, 0) if self.least_work is None else self.least_work(problem)
 
     @cached_property
@@ -198,8 +198,8 @@ class Operation:
         return self.features()
 
     def problem_of(self, values: Mapping[str, Any]) -> Problem:
-        """The problem with these fields and outputs; missing fields are completed, outputs are checked.
-        Raises ProblemError."""
+        """Returns the problem with these fields and outputs; missing fields are completed, outputs are
+        checked. Raises ProblemError."""
         completed = self.completed(dict(values))
         problem = self.problem(
             **{name: value for name, value in completed.items() if name in self.problem_fields}
@@ -214,38 +214,39 @@ class Operation:
         return problem
 
     def kind(self, words: Mapping[str, Any]) -> Kind:
-        """The kind with these values of `kind_fields`; other entries are ignored."""
+        """Returns the kind with these values of `kind_fields`; other entries are ignored."""
         return Kind(self.name, tuple((name, words[name]) for name in self.kind_fields))
 
     def kind_of(self, one: Any) -> Kind:
-        """The kind of a problem or kernel with the operation's fields."""
+        """Returns the kind of a problem or kernel with the operation's fields."""
         return self._kind(*[getattr(one, name) for name in self.kind_fields])
 
     @lru_cache(maxsize=4096, typed=True)  # noqa: B019 - operations live as long as the process
     def _kind(self, *values: str | int) -> Kind:
-        """One object for all problems and kernels of a kind, so that its words and prefix are made once."""
+        """Returns one object for all problems and kernels of a kind, so that its words and prefix are made
+        once."""
         return Kind(self.name, tuple(zip(self.kind_fields, values, strict=True)))
 
     def kinds(self, only: Mapping[str, Sequence[str | int]]) -> list[Kind]:
-        """All kinds. `only` restricts the values of fields."""
+        """Returns all kinds. `only` restricts the values of fields."""
         axes = [only.get(name) or known for name, known in self.kind_fields.items()]
         return [Kind(self.name, tuple(zip(self.kind_fields, one, strict=True))) for one in product(*axes)]
 
     def kind_text(self, kind: Kind) -> str:
-        """A kind in words: forward bf16 2D."""
+        """Returns a kind in words: forward bf16 2D."""
         return self.kind_format.format_map(kind.words)
 
     @lru_cache(maxsize=4096)  # noqa: B019 - operations live as long as the process
     def kernel_prefix(self, kind: Kind) -> str:
-        """The part of a full kernel name before the short name."""
+        """Returns the part of a full kernel name before the short name."""
         return self.kernel_prefix_format.format_map(kind.words)
 
     def file_stem(self, kind: Kind) -> str:
-        """A kind as part of a file name: forward_bf16_2d."""
+        """Returns a kind as part of a file name: forward_bf16_2d."""
         return self.kind_text(kind).lower().replace(" ", "_")
 
     @cache  # noqa: B019 - operations live as long as the process
     def group_fields(self, grouping: str) -> tuple[str, ...]:
-        """The fields that are equal within a group, which is a `problem` or a `family`."""
+        """Returns the fields that are equal within a group, which is a `problem` or a `family`."""
         varies = self.family_varies if grouping == "family" else ()
         return tuple(name for name in self.problem_fields if name not in varies)

@@ -16,7 +16,7 @@ class GpuSource(Protocol):
     """Machine of `tile_oracle.compiling.isa` -> data types that kernels/gpu multiplies there."""
 
     def code_refusal(self, kernel: Any, arch: str) -> str | None:
-        """Why a kernel that the architecture allows has no code, or None."""
+        """Returns why a kernel that the architecture allows has no code, or None."""
 
     def macros(self, kernel: Any, arch: str) -> dict[str, object]:
-        """The macros that are particular to the operation."""
+        """Returns the macros that are particular to the operation."""

@@ -43,13 +43,14 @@ class KernelLists(Protocol):
         """Reads a list of either kind. standard: the blocks that traits restrict. Raises RuleError."""
 
     def instances_json(self, kernels: Any) -> str:
-        """The instance list of kernels of one kind. Raises KernelError for kernels that it cannot express."""
+        """Returns the instance list of kernels of one kind. Raises KernelError for kernels that it cannot
+        express."""
 
     def traits_json(self, kernels: Any, standard: Any) -> str:
-        """The trait list of kernels of one kind. standard: the set `default` of that kind.
+        """Returns the trait list of kernels of one kind. standard: the set `default` of that kind.
 
         Raises KernelError when the traits would select other kernels.
         """
 
     def builder_block(self, line: BuilderLine, archs: tuple[str, ...]) -> RuleBlock:
-        """The block of one line of a CK Builder config file."""
+        """Returns the block of one line of a CK Builder config file."""

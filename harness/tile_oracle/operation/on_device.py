@@ -30,7 +30,7 @@ class OnDevice(Protocol):
     def cpu_arguments(
         self, problem: Any, operands: Sequence[GuardedBuffer], out: GuardedBuffer
     ) -> ctypes.Structure:
-        """The argument of `to_launch` of a cpu kernel. It has a member `workspace`, an address."""
+        """Returns the argument of `to_launch` of a cpu kernel. It has a member `workspace`, an address."""
 
 
 class SumsOfProducts(OnDevice, Protocol):
@@ -38,24 +38,25 @@ class SumsOfProducts(OnDevice, Protocol):
     integers (`tile_oracle.device.cpu_data.ProblemData`)."""
 
     def fold_axes(self, problem: Any) -> tuple[Axis, Axis]:
-        """The axis of each operand along which the second half of the depth repeats the first."""
+        """Returns the axis of each operand along which the second half of the depth repeats the first."""
 
     def columns_of_second(self, problem: Any) -> Columns:
-        """The elements of the second operand that determine a column of the result."""
+        """Returns the elements of the second operand that determine a column of the result."""
 
     def factor_axes(self, problem: Any) -> FactorAxes:
-        """Which elements of operands and result belong to a row, a column and a depth."""
+        """Returns which elements of operands and result belong to a row, a column and a depth."""
 
     def without_padding(self, problem: Any) -> Sequence[npt.NDArray[np.int64]]:
-        """The positions on each axis of the second operand whose elements are multiplied by elements of the
-        first operand only, never by padding."""
+        """Returns the positions on each axis of the second operand whose elements are multiplied by elements
+        of the first operand only, never by padding."""
 
     def elements_together(self, problem: Any) -> int:
-        """How many successive elements of the first operand a kernel may multiply by zeros where it needs but
+        """Returns how many successive elements of the first operand a kernel may multiply by zeros where it
+        needs but
         some of them: all channels of a pixel if groups may be merged into one product with zeros, else 1."""
 
     def exact_output(self, problem: Any, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
-        """The whole output. It is exact because all sums stay below 2^24."""
+        """Returns the whole output. It is exact because all sums stay below 2^24."""
 
     def exact_values(
         self, problem: Any, first: Integers, second: Integers, points: npt.NDArray[np.int64]
@@ -63,15 +64,15 @@ class SumsOfProducts(OnDevice, Protocol):
         """Single output values, exact in float64, computed by the definition of the operation."""
 
     def weighted(self, problem: Any, out: Array, weights: Vector) -> Vector:
-        """A result times the weights of its columns."""
+        """Returns a result times the weights of its columns."""
 
     def first_of_row(self, problem: Any, row: int) -> int:
-        """The flat index of the first value of a row of `weighted`."""
+        """Returns the flat index of the first value of a row of `weighted`."""
 
     def weighted_product(self, problem: Any, first: Integers, second: Integers, weights: Vector) -> Vector:
-        """The value of `weighted` for the correct result."""
+        """Returns the value of `weighted` for the correct result."""
 
 
 def sums_of_products(op: str) -> SumsOfProducts:
-    """The worker's part of an operation whose results are sums of products."""
+    """Returns the worker's part of an operation whose results are sums of products."""
     return cast(SumsOfProducts, operation_named(op).worker)

@@ -20,7 +20,7 @@ class OnGpu(Protocol):
     """Implemented by a module with these functions."""
 
     def gpu_data(self, driver: Driver, work: DeviceWork, problem: Any, seed: int) -> GpuData:
-        """A problem's operands and results on the device."""
+        """Returns a problem's operands and results on the device."""
 
     def gpu_memory_bytes(self, problem: Any) -> int:
         """Device memory that `gpu_data` needs."""
@@ -32,21 +32,21 @@ class NativeOnGpu(OnGpu, Protocol):
     def gpu_args(
         self, problem: Any, in0: int, in1: int, out: int, workspace: int, split_k: int
     ) -> GpuArgs | GpuGemmArgs:
-        """The argument structure for a problem and the addresses of its data."""
+        """Returns the argument structure for a problem and the addresses of its data."""
 
     def plan_launch(self, problem: Any, info: LaunchInfo, compute_units: int) -> LaunchPlan:
         """Grid, splits and workspace. Raises Unlaunchable."""
 
     def by_definition(self, problem: Any, in0: int, in1: int, out: int) -> tuple[str, ctypes.Structure]:
-        """The kernel of kernels/gpu/device_work.hpp that computes the result by its definition, and its
-        argument."""
+        """Returns the kernel of kernels/gpu/device_work.hpp that computes the result by its definition, and
+        its argument."""
 
     def ck_tile_members(self, problem: Any) -> Mapping[str, int]:
-        """The members of to_ck_problem (kernels/ck_tile/abi.h) that describe the problem."""
+        """Returns the members of to_ck_problem (kernels/ck_tile/abi.h) that describe the problem."""
 
 
 def on_gpu(op: str) -> OnGpu:
-    """The GPU part of an operation. Raises OperationError when it runs on no GPU."""
+    """Returns the GPU part of an operation. Raises OperationError when it runs on no GPU."""
     launched = operation_named(op).on_gpu
     if launched is None:
         raise OperationError(f"the operation {op} runs on no GPU: its descriptor needs on_gpu")
@@ -54,5 +54,5 @@ def on_gpu(op: str) -> OnGpu:
 
 
 def native_on_gpu(op: str) -> NativeOnGpu:
-    """The GPU part of an operation that has kernels in kernels/gpu."""
+    """Returns the GPU part of an operation that has kernels in kernels/gpu."""
     return cast(NativeOnGpu, on_gpu(op))

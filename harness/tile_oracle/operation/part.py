@@ -8,7 +8,7 @@ from typing import Any
 
 
 def part(place: str, package: str | None = None) -> Callable[[], Any]:
-    """Return a function that imports a part and returns it.
+    """Returns a function that imports a part and returns it.
 
     place: `package.module` for a module, `package.module:name` for an object in it; relative to `package` if
     it begins with a dot.
@@ -23,6 +23,6 @@ def part(place: str, package: str | None = None) -> Callable[[], Any]:
 
 
 def deferred(place: str, package: str | None = None) -> Callable[..., Any]:
-    """Return a function that calls the function at a place, as for `part`, and imports it only then."""
+    """Returns a function that calls the function at a place, as for `part`, and imports it only then."""
     load = part(place, package)
     return lambda *given: load()(*given)

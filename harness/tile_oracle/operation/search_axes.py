@@ -23,14 +23,14 @@ class SearchAxes(Protocol):
     """Implemented by a module with these functions."""
 
     def axes(self, arch: Arch, dtype: str) -> Axes:
-        """The axes for a data type."""
+        """Returns the axes for a data type."""
 
     def kernel(self, arch: Arch, problem: Any, values: tuple[Any, ...]) -> Kernel:
-        """The kernel for one value per axis. Raises KernelError when there is none."""
+        """Returns the kernel for one value per axis. Raises KernelError when there is none."""
 
 
 def tile_of(waves: Sequence[int], warp_tile: Sequence[int], multiples: Sequence[int]) -> tuple[int, int, int]:
-    """The tile in which each wave has `multiples` warp tiles along each axis."""
+    """Returns the tile in which each wave has `multiples` warp tiles along each axis."""
     m, n, k = (wave * warp * more for wave, warp, more in zip(waves, warp_tile, multiples, strict=True))
     return m, n, k
 

@@ -131,14 +131,14 @@ class Plot:
         self._body.append(element("a", href=link, inside=made) if link else made)
 
     def svg(self, described: str, role: str = "img") -> Markup:
-        """The chart with its text alternative."""
+        """Returns the chart with its text alternative."""
         box = f"0 0 {self.width} {self.height}"
         body = Markup("".join(self._body))
         return element("svg", css="chart", viewBox=box, role=role, aria_label=described, inside=body)
 
 
 def element(name: str, *, title: str = "", inside: str = "", **attributes: Any) -> Markup:
-    """An SVG element, as `Plot.add` describes it. inside: its content as markup."""
+    """Returns an SVG element, as `Plot.add` describes it. inside: its content as markup."""
     said = "".join(
         f' {"class" if key == "css" else key.replace("_", "-")}="{_attribute(value)}"'
         for key, value in attributes.items()
@@ -152,7 +152,7 @@ def _attribute(value: object) -> str:
 
 
 def legend(keys: Iterable[tuple[str, Markup]]) -> Markup:
-    """A list of names and their keys, SVG of 22 x 8."""
+    """Returns a list of names and their keys, SVG of 22 x 8."""
     entries = [
         element(
             "li",
@@ -165,12 +165,12 @@ def legend(keys: Iterable[tuple[str, Markup]]) -> Markup:
 
 
 def line_key(css: str) -> Markup:
-    """The key of a line."""
+    """Returns the key of a line."""
     return element("line", css=f"line {css}", x1=0, x2=22, y1=4, y2=4)
 
 
 def dot_key(css: str) -> Markup:
-    """The key of a dot."""
+    """Returns the key of a dot."""
     return element("circle", css=css, cx=11, cy=4, r=3)
 
 
@@ -213,7 +213,7 @@ def scatter(
 
 
 def stacked_bar(parts: Sequence[tuple[str, int, str]]) -> Markup:
-    """A stacked bar of (name, number, css class); small parts have a minimum width."""
+    """Returns a stacked bar of (name, number, css class); small parts have a minimum width."""
     total = sum(number for _, number, _ in parts) or 1
     widths = [max(number / total * 100, 0.4) for _, number, _ in parts]
     scale = 1000 / (sum(widths) or 1)

@@ -30,7 +30,7 @@ def render(
     anchor: Callable[[str], str] = _no_anchor,
     **values: Any,
 ) -> str:
-    """A page from the template `name` in the folder `templates`.
+    """Returns a page from the template `name` in the folder `templates`.
 
     Every value is escaped, control characters are replaced. The page's content security policy allows only
     the page's own script and no downloads. style: after that of all pages. anchor: the id in the page that
@@ -70,7 +70,7 @@ def _cleaned(value: object) -> object:
 
 
 def breakable(name: object) -> Markup:
-    """A kernel's name with the places where a line may break: after its underscores or, in a name of settings
-    (BLOCK_M=64.num_warps=4), before its points."""
+    """Returns a kernel's name with the places where a line may break: after its underscores or, in a name of
+    settings (BLOCK_M=64.num_warps=4), before its points."""
     text = escape(one_line(name, LONGEST))
     return text.replace(".", Markup("<wbr>.")) if "=" in text else text.replace("_", Markup("_<wbr>"))

@@ -74,7 +74,7 @@ class Table:
 
     @classmethod
     def of(cls, caption: str, items: Iterable[Any], columns: Sequence[Made], **options: Any) -> Table:
-        """A row for each item: columns give their cells. options: further fields."""
+        """Returns a row for each item: columns give their cells. options: further fields."""
         rows = [[make(item) for _, make in columns] for item in items]
         return cls(caption, [column for column, _ in columns], rows, **options)
 
@@ -90,7 +90,8 @@ class Table:
         return " ".join(kind for kind, on in kinds if on)
 
     def markdown(self, most: int = 10**9) -> str:
-        """The table in GitHub-flavoured Markdown, with at most `most` rows. Foreign text is escaped."""
+        """Returns the table in GitHub-flavoured Markdown, with at most `most` rows. Foreign text is
+        escaped."""
         kinds = [column.css for column in self.columns]
         head = [text(column.heading) for column in self.columns]
         body = [
@@ -103,7 +104,7 @@ class Table:
         return "\n".join(lines) + (f"\n\nand {len(self.rows) - most:,} more" if len(self.rows) > most else "")
 
     def plain(self, most: int = 10**9) -> list[str]:
-        """The table as lines of a terminal, with at most `most` rows; none without a row."""
+        """Returns the table as lines of a terminal, with at most `most` rows; none without a row."""
         if not self.rows:
             return []
         head = [column.heading for column in self.columns]
@@ -177,7 +178,8 @@ def _markdown(cell: Cell, css: str) -> str:
 
 
 def _copied(cell: Cell, css: str) -> object:
-    """The text of a cell where nothing can be hovered over: a problem by its id, which commands take."""
+    """Returns the text of a cell where nothing can be hovered over: a problem by its id, which commands
+    take."""
     return cell.full if css == "id" and cell.full else cell.text
 
 
@@ -187,27 +189,27 @@ def numbers(*headings: str) -> list[Column]:
 
 
 def number(value: Any, shown: str) -> Cell:
-    """A number, shown as given; a missing one is a dash that sorts last."""
+    """Returns a number, shown as given; a missing one is a dash that sorts last."""
     return Cell("-", "") if _missing(value) else Cell(shown, f"{float(value):.9g}")
 
 
 def whole(value: Any) -> Cell:
-    """A count."""
+    """Returns a count."""
     return number(value, "" if _missing(value) else f"{int(value):,}")
 
 
 def percent(value: Any) -> Cell:
-    """A share in percent."""
+    """Returns a share in percent."""
     return number(value, "" if _missing(value) else words.percent(value))
 
 
 def tflops(value: float | None) -> Cell:
-    """A speed in TFLOPS."""
+    """Returns a speed in TFLOPS."""
     return number(value, words.tflops(value))
 
 
 def times(value: float | None) -> Cell:
-    """A ratio."""
+    """Returns a ratio."""
     return number(value, words.times(value))
 
 

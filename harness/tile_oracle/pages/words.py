@@ -35,12 +35,12 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def as_shown(value: float, digits: int = 1) -> float:
-    """A value as `percent` shows it, for figures that a reader computes from it."""
+    """Returns a value as `percent` shows it, for figures that a reader computes from it."""
     return round(min(value, 100.0 - 10.0**-digits) if value < 100.0 else value, digits)
 
 
 def change_percent(value: float) -> str:
-    """A relative change: +5.12 %, +250.0 %, +22,290 %."""
+    """Returns a relative change: +5.12 %, +250.0 %, +22,290 %."""
     digits = 2 if abs(value) < 99.995 else 1 if abs(value) < 999.95 else 0
     return f"{value:+,.{digits}f} %"
 
@@ -53,7 +53,7 @@ def tflops(value: float | None) -> str:
 
 
 def microseconds(value: float | None) -> str:
-    """A time to four significant digits, and to at most a nanosecond: 1,785, 531.4, 23.02, 0.370."""
+    """Returns a time to four significant digits, and to at most a nanosecond: 1,785, 531.4, 23.02, 0.370."""
     if value is None or pd.isna(value):
         return "-"
     return f"{value:,.{decimals(value)}f}" if value else "0"
@@ -65,7 +65,8 @@ def decimals(microseconds: float) -> int:
 
 
 def amount(value: float | None, unit: str = "") -> str:
-    """Three significant digits with a prefix of the unit: 156 G, 364 M, 4.99 k; with a unit: 156 GFLOP."""
+    """Returns three significant digits with a prefix of the unit: 156 G, 364 M, 4.99 k; with a unit: 156
+    GFLOP."""
     if value is None or pd.isna(value):
         return "-"
     power = min(max(math.floor(math.log10(value) / 3 + 1e-12), 0), 5) if value > 0 else 0
@@ -77,12 +78,12 @@ def amount(value: float | None, unit: str = "") -> str:
 
 
 def times(value: float | None) -> str:
-    """A ratio: 2.31x."""
+    """Returns a ratio: 2.31x."""
     return "-" if value is None or pd.isna(value) else f"{value:.2f}x" if value < 100 else f"{value:,.0f}x"
 
 
 def moment(text: str) -> str:
-    """A time of ISO 8601 to the minute, 2026-11-24 03:28 UTC; any other text as it is."""
+    """Returns a time of ISO 8601 to the minute, 2026-11-24 03:28 UTC; any other text as it is."""
     try:
         when = datetime.fromisoformat(text)
         return text if when.tzinfo is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
@@ -101,13 +102,13 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def few(texts: Sequence[str], number: int = 3) -> str:
-    """The first texts, and how many more there are."""
+    """Returns the first texts, and how many more there are."""
     shown = ", ".join(one_line(text) for text in texts[:number])
     return shown + (f" and {len(texts) - number:,} more" if len(texts) > number else "")
 
 
 def short_name(kernel: str) -> str:
-    """A kernel's name without what its problem says; any other text as it is."""
+    """Returns a kernel's name without what its problem says; any other text as it is."""
     try:
         return parse_kernel_name(kernel).short_name
     except KernelError:

@@ -70,7 +70,7 @@ class Chosen(Picker):
     def _pools(
         self, problems: Sequence[Problem], pool: Pool, records: pd.DataFrame | None
     ) -> Iterator[tuple[Problem, Sequence[Kernel]]]:
-        """The candidates of each problem that its dispatcher would not refuse."""
+        """Yields the candidates of each problem that its dispatcher would not refuse."""
         pools = [(problem, pool(problem)) for problem in problems]
         if records is None:
             yield from pools
@@ -95,7 +95,8 @@ class Chosen(Picker):
 def _in_pool(
     choice: Kernel | Configuration, kernels: Sequence[Kernel], *, maps: bool
 ) -> tuple[Kernel, Distance] | None:
-    """The kernel of the pool that a choice means, and how far it is from it; None where the pool lacks it."""
+    """Returns the kernel of the pool that a choice means, and how far it is from it; None where the pool
+    lacks it."""
     if isinstance(choice, Configuration):
         found = nearest(choice, kernels)
         return found if found is not None and (maps or found[1] == EXACT) else None

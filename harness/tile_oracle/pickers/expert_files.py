@@ -95,7 +95,7 @@ def _configuration(*values: int) -> Mapping[str, int]:
 
 
 def _default_of_vllm(problem: FusedMoeProblem) -> Mapping[str, int]:
-    """The rule of vLLM's get_default_config for 16-bit weights."""
+    """Returns the rule of vLLM's get_default_config for 16-bit weights."""
     tokens = problem.tokens
     rows = next((rows for most, rows in ((32, 16), (96, 32), (512, 64)) if tokens <= most), 128)
     columns, depth = (64, 128) if tokens <= 64 else (128, 64)
@@ -104,13 +104,13 @@ def _default_of_vllm(problem: FusedMoeProblem) -> Mapping[str, int]:
 
 
 def _default_of_sglang(problem: FusedMoeProblem) -> Mapping[str, int]:
-    """The rule of SGLang's get_default_config for 16-bit weights, with Triton's warps and stages."""
+    """Returns the rule of SGLang's get_default_config for 16-bit weights, with Triton's warps and stages."""
     few = problem.tokens <= problem.experts
     return _configuration(*((16, 32, 64, 1) if few else (64, 64, 32, 8)), 4, 3)
 
 
 def _folders(variable: str, package: str, inner: str) -> list[Path]:
-    """The user's folder and the installed package's, as far as there are such."""
+    """Returns the user's folder and the installed package's, as far as there are such."""
     own, spec = os.environ.get(variable), importlib.util.find_spec(package)
     installed = [Path(spec.origin).parent / inner] if spec is not None and spec.origin else []
     return [*([Path(own)] if own else []), *installed]

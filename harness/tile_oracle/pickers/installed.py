@@ -26,13 +26,13 @@ _OWN = {
 
 
 def picker_names() -> tuple[str, ...]:
-    """The names of all pickers that can be asked for."""
+    """Returns the names of all pickers that can be asked for."""
     return (*_OWN, *_declared())
 
 
 def _asked(name: str, arch: str) -> Asked | None:
-    """What a name means for an architecture; None for an unknown name. Raises ModelError for a picker that
-    cannot be used here."""
+    """Returns what a name means for an architecture; None for an unknown name. Raises ModelError for a picker
+    that cannot be used here."""
     if name in _OWN:
         module, _, function = _OWN[name].partition(":")
         own: Asked = getattr(import_module(module), function)(arch)
@@ -53,13 +53,15 @@ def _asked(name: str, arch: str) -> Asked | None:
 
 
 def file_of(word: str) -> Path | None:
-    """The file of picks that a word names, whether it exists or not; None for a word that names none."""
+    """Returns the file of picks that a word names, whether it exists or not; None for a word that names
+    none."""
     named = _FILE.fullmatch(word)
     return Path(named["path"]).expanduser().resolve() if named else None
 
 
 def picker_of(word: str, arch: str, problems: Sequence[Problem]) -> Picker | None:
-    """The picker of a name or a file, for these problems; None for what is neither. Raises ModelError."""
+    """Returns the picker of a name or a file, for these problems; None for what is neither. Raises
+    ModelError."""
     named, path = _FILE.fullmatch(word), file_of(word)
     if named is None or path is None:
         asked = _asked(word, arch)

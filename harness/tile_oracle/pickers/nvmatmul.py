@@ -62,7 +62,8 @@ class NvMatmul:
         return [Configuration(_values(one["kernel"]), among) for one in found]
 
     def _library(self, precision: str, layout: str) -> tuple[Any, Any, Any]:
-        """The library for a precision, its GPU and its layouts, with its discovery set of the layout. It is
+        """Returns the library for a precision, its GPU and its layouts, with its discovery set of the layout.
+        It is
         never destroyed: version 0.1.0.27 crashes the process then."""
         if (precision, layout) not in self._loaded:
             module = importlib.import_module(_MODULE)
@@ -98,8 +99,8 @@ def _is_classic(kernel: Kernel) -> bool:
 
 
 def picker(arch: str) -> NvMatmul:
-    """The picker for an architecture. Raises ModelError without the package, or for a GPU that it does not
-    know."""
+    """Returns the picker for an architecture. Raises ModelError without the package, or for a GPU that it
+    does not know."""
     if importlib.util.find_spec(_MODULE) is None:
         raise ModelError(f"the picker nvmatmul needs {PACKAGE}: pip install 'tile-oracle[nvmatmul]'")
     gpu = os.environ.get(_GPU_VARIABLE) or GPUS.get(arch, "")

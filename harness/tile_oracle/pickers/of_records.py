@@ -69,7 +69,7 @@ def _lacking(table: pd.DataFrame, problems: Sequence[Problem], pool: Pool) -> di
 
 
 def file_of_picks(path: Path, problems: Sequence[Problem]) -> Listed:
-    """A CSV file of picks (pickers.picks_file). Raises ModelError."""
+    """Returns a CSV file of picks (pickers.picks_file). Raises ModelError."""
     table, note = read_picks(path, problems)
     identity = f"{path.name} sha256:{digest_of(path)}"
     origin = Origin(PICKS, path.name, note, order_only=True, identity=identity)
@@ -77,14 +77,14 @@ def file_of_picks(path: Path, problems: Sequence[Problem]) -> Listed:
 
 
 def held_picks(picks: Mapping[str, str], name: str) -> Listed:
-    """The picks of a baseline, by problem id."""
+    """Returns the picks of a baseline, by problem id."""
     rows = [(problem, kernel, 1.0) for problem, kernel in picks.items()]
     origin, why = Origin(HELD, name, order_only=True), "no pick of the baseline"
     return Listed(name, _table(rows), origin, why, with_others=True)
 
 
 def choice_of_libraries(rankings: Mapping[str, Sequence[Kernel]], name: str) -> Listed:
-    """The libraries' own rankings, by problem id, their first choice first."""
+    """Returns the libraries' own rankings, by problem id, their first choice first."""
     rows = [
         (problem, kernel.name, -float(place))
         for problem, kernels in rankings.items()

@@ -121,7 +121,7 @@ class Origami:
 
 
 def picker(arch: str) -> Origami:
-    """The picker for an architecture. Raises ModelError without the module."""
+    """Returns the picker for an architecture. Raises ModelError without the module."""
     if importlib.util.find_spec(_MODULE) is None:
         raise ModelError(
             "the picker origami needs ROCm's Python module origami: pip install rocm-origami, with ROCm"

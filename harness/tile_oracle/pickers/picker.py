@@ -56,7 +56,8 @@ class Asked(Protocol):
     def maps(self) -> bool: ...
 
     def pick(self, problem: Problem, pool: Sequence[Kernel]) -> Sequence[Kernel | Configuration]:
-        """The choices for a problem, best first; none where the picker has no answer. Raises ModelError."""
+        """Returns the choices for a problem, best first; none where the picker has no answer. Raises
+        ModelError."""
 
 
 NAMES = {
@@ -75,13 +76,13 @@ _WAVES = ("warp_m", "warp_n", "warp_k")
 
 
 def has_a_tile(kernel: Kernel) -> bool:
-    """Whether a kernel has tile_m and tile_n."""
+    """Returns whether a kernel has tile_m and tile_n."""
     return {"tile_m", "tile_n"} <= configuration_of(kernel).keys()
 
 
 def configuration_of(kernel: Kernel) -> Mapping[str, Value]:
-    """What a kernel is configured with, by common names: tile_m, tile_n, tile_k, split_k, group_m, warps,
-    stages, and further ones by their own. A Triton kernel without SPLIT_K has split_k = 1."""
+    """Returns what a kernel is configured with, by common names: tile_m, tile_n, tile_k, split_k, group_m,
+    warps, stages, and further ones by their own. A Triton kernel without SPLIT_K has split_k = 1."""
     if kernel.source:
         return {"split_k": 1} | {
             _COMMON.get(name, name): value for name, value in kernel.configuration.items()
@@ -106,8 +107,8 @@ EXACT: Distance = (0.0, 0.0)
 
 
 def distance(chosen: Configuration, kernel: Kernel) -> Distance:
-    """How far a kernel is from a chosen configuration, by the rule NEAREST; EXACT if nothing differs. What
-    the kernel does not have counts as 1."""
+    """Returns how far a kernel is from a chosen configuration, by the rule NEAREST; EXACT if nothing differs.
+    What the kernel does not have counts as 1."""
     own, first, rest = configuration_of(kernel), 0.0, 0.0
     for name, value in chosen.values.items():
         has, apart = own.get(name), 1.0
@@ -120,7 +121,7 @@ def distance(chosen: Configuration, kernel: Kernel) -> Distance:
 
 
 def nearest(chosen: Configuration, pool: Sequence[Kernel]) -> tuple[Kernel, Distance] | None:
-    """The nearest kernel of a pool and its distance; None where the choice can mean none of them."""
+    """Returns the nearest kernel of a pool and its distance; None where the choice can mean none of them."""
     if chosen.kernel:
         named = next((kernel for kernel in pool if kernel.name == chosen.kernel), None)
         if named is not None or not chosen.values:

@@ -53,8 +53,8 @@ class Table:
 
 
 def aiter_padded_m(m: int, n: int, level: int) -> int:
-    """The M under which AITER looks a shape up that has no row of its own: first rounded up to a step that
-    grows with M (level 0), then to a power of two, at most 8,192 for N above 4,096 (level 1)."""
+    """Returns the M under which AITER looks a shape up that has no row of its own: first rounded up to a step
+    that grows with M (level 0), then to a power of two, at most 8,192 for N above 4,096 (level 1)."""
     power = 1 << max(m - 1, 0).bit_length()
     if level:
         return 8192 if m > 8192 and n > 4096 else power
@@ -106,7 +106,8 @@ class _Read:
 
 
 def _choice(one: Entry) -> Configuration | None:
-    """What a row chooses: a tile, or a kernel, whose tile and the like mean others in pools without it."""
+    """Returns what a row chooses: a tile, or a kernel, whose tile and the like mean others in pools without
+    it."""
     if one.tile is not None:
         return Configuration(dict(zip(_TILE, one.tile, strict=True)), has_a_tile)
     if not one.kernel:
@@ -119,8 +120,8 @@ def _choice(one: Entry) -> Configuration | None:
 
 
 def picker_of_file(path: Path, arch: str, layout: str = "") -> Table | None:
-    """The picker that a file is; None for one of another kind. layout: of GEMMs in a tuner's file that does
-    not state it. Raises ModelError for a damaged one."""
+    """Returns the picker that a file is; None for one of another kind. layout: of GEMMs in a tuner's file
+    that does not state it. Raises ModelError for a damaged one."""
     try:
         known = format_of(path)
         if known is None or known.entries is None or MODEL not in known.taken_by:

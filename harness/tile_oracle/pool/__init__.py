@@ -96,7 +96,8 @@ def kernel_pool(
     rules: str = "default",
     where: KernelFilter | None = None,
 ) -> tuple[Kernel, ...]:
-    """The kernels that `rules` (the name of a set, or a .json file) give on `arch`, sorted and unique.
+    """Returns the kernels that `rules` (the name of a set, or a .json file) give on `arch`, sorted and
+    unique.
 
     Raises RuleError for an unknown architecture or rule set, for a kind of problem that the rules do not
     cover, and for a filter that cannot be applied.
@@ -107,19 +108,20 @@ def kernel_pool(
 def pool_for_problem(
     problem: Problem, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
 ) -> tuple[Kernel, ...]:
-    """The pool of the problem's kind, including kernels that cannot run this particular problem."""
+    """Returns the pool of the problem's kind, including kernels that cannot run this particular problem."""
     return pool_of_kind(problem.kind, arch, rules, where)
 
 
 def pool_of_kind(
     kind: Kind, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
 ) -> tuple[Kernel, ...]:
-    """The pool of a kind of problem of any operation. Raises RuleError as `kernel_pool` does."""
+    """Returns the pool of a kind of problem of any operation. Raises RuleError as `kernel_pool` does."""
     return explain_pool_of_kind(kind, arch, rules, where).accepted
 
 
 def listed_pool(kind: Kind, arch: str | Arch, rules: str) -> tuple[Kernel, ...]:
-    """The pool of a kind, with the kernels in Triton that a list (.json) names besides. Raises RuleError."""
+    """Returns the pool of a kind, with the kernels in Triton that a list (.json) names besides. Raises
+    RuleError."""
     triton = tuple(kernel for kernel in list_of_kernels(rules).triton if kernel.kind == kind)
     covered = load_rule_set(rules).covers(kind, _loaded(arch).name)
     return (*(pool_of_kind(kind, arch, rules) if covered or not triton else ()), *triton)
@@ -128,7 +130,7 @@ def listed_pool(kind: Kind, arch: str | Arch, rules: str) -> tuple[Kernel, ...]:
 def explain_pool_of_kind(
     kind: Kind, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
 ) -> PoolExplanation:
-    """The pool of a kind and the kernels left out of it, with reasons. Raises RuleError."""
+    """Returns the pool of a kind and the kernels left out of it, with reasons. Raises RuleError."""
     known = operation_named(kind.op).kind_fields
     for name, value in kind.fields:
         if value not in known[name]:
@@ -143,7 +145,7 @@ def gemm_pool(
     rules: str = "default",
     where: KernelFilter | None = None,
 ) -> tuple[Kernel, ...]:
-    """The GEMM kernels that `rules` give on `arch`. Raises RuleError as `kernel_pool` does."""
+    """Returns the GEMM kernels that `rules` give on `arch`. Raises RuleError as `kernel_pool` does."""
     return explain_gemm_pool(dtype, layout, arch, rules, where).accepted
 
 

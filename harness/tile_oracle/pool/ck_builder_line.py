@@ -65,7 +65,7 @@ class Form:
     optional: int = 0
 
     def takes(self, count: int) -> bool:
-        """Whether a line with `count` values can have this form."""
+        """Returns whether a line with `count` values can have this form."""
         return len(self.names) - self.optional <= count <= len(self.names)
 
 
@@ -219,7 +219,8 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _explicit_values(text: str) -> dict[str, str]:
-    """The values of an explicit GEMM's line, which have labels. It is for 1x1 filters with stride 1 only:
+    """Returns the values of an explicit GEMM's line, which have labels. It is for 1x1 filters with stride 1
+    only:
 
     DeviceBatchedGemmXdlUniversal<MNKPadding, CRR> BlkSize: 128, BlkTile: 32x16x64, WaveTile: 16x16, K1: 4x4,
     WaveMap: 1x1, VmemReadVec: 4x2xSeq(2), BlkGemmPipelineScheduler: Intrawave, BlkGemmPipelineVersion: v2,
@@ -358,7 +359,8 @@ def _kind(value: Mapping[str, str], path: Path) -> tuple[str, int]:
 
 
 def _said_by(path: Path, words: Mapping[str, _T]) -> set[_T]:
-    """The meaning of the words in the file name; if it has none of them, of the nearest folder that has."""
+    """Returns the meaning of the words in the file name; if it has none of them, of the nearest folder that
+    has."""
     for part in reversed(path.parts):
         found = {words[word] for word in re.split(r"[^a-z0-9]+", part.lower()) if word in words}
         if found:

@@ -74,13 +74,13 @@ def filter_fields(op: str) -> dict[str, str]:
 
 @cache
 def _all_fields() -> dict[str, str]:
-    """The fields of all operations' kernels."""
+    """Returns the fields of all operations' kernels."""
     return {name: kind for op in operation_names() for name, kind in filter_fields(op).items()}
 
 
 @cache
 def _words(name: str) -> tuple[str, ...]:
-    """The texts that a field can have; none if they are not known."""
+    """Returns the texts that a field can have; none if they are not known."""
     if name in (own := {"scheduler": SCHEDULERS, "epilogue": EPILOGUES}):
         return own[name]
     fields_of = (operation_named(op).kind_fields for op in operation_names())
@@ -102,8 +102,8 @@ class KernelFilter:
         object.__setattr__(self, "_value", _Reader(self.text).value())
 
     def matches(self, kernel: Kernel) -> bool:
-        """Whether the filter accepts the kernel. Raises RuleError if it divides by zero for this kernel, or
-        uses a field that kernels of this operation do not have."""
+        """Returns whether the filter accepts the kernel. Raises RuleError if it divides by zero for this
+        kernel, or uses a field that kernels of this operation do not have."""
         return bool(self._value(kernel))
 
     def __reduce__(self) -> tuple[type[KernelFilter], tuple[str]]:
@@ -148,7 +148,7 @@ class _Reader:
                 self._fail(found.start(), _instead(found[0]))
 
     def value(self) -> Value:
-        """The filter as a function of a kernel. Raises RuleError with the column of a mistake."""
+        """Returns the filter as a function of a kernel. Raises RuleError with the column of a mistake."""
         plain = re.sub(r"\s", " ", self._text)
         indent = len(plain) - len(plain.lstrip())
         try:
@@ -175,7 +175,7 @@ class _Reader:
         raise error(f"kernel filter {text!r}, column {place + 1}: {what}")
 
     def _sign(self, left: ast.expr, right: ast.expr) -> tuple[int, str]:
-        """The place of the operator between two operands, and the operator."""
+        """Returns the place of the operator between two operands, and the operator."""
         start = left.end_col_offset or 0
         found = re.compile(r"not\s+in\b|\w+|[^\w\s()\[\],'\"]+").search(self._text, start, right.col_offset)
         return (start, "") if found is None else (found.start(), " ".join(found[0].split()))

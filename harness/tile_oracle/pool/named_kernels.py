@@ -39,11 +39,11 @@ class NamedKernels:
         return len(self.listed)
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether the list has kernels of this kind for the architecture."""
+        """Returns whether the list has kernels of this kind for the architecture."""
         return arch in self.arch and kind == self.kind
 
     def kernels(self, kind: Kind, arch: Arch) -> Iterator[Kernel]:
-        """The listed kernels."""
+        """Returns the listed kernels."""
         return iter(self.listed)
 
 
@@ -57,7 +57,7 @@ class KernelNames:
 
 
 def may_be_listed(kernel: Kernel) -> bool:
-    """Whether a list may name a kernel: no library's algorithm."""
+    """Returns whether a list may name a kernel: no library's algorithm."""
     return kernel.source in (FAMILY, _TRITON)
 
 
@@ -90,10 +90,10 @@ def read_named_kernels(tree: JsonTree) -> KernelNames:
 
 
 def named_kernels_json(names: Iterable[str], archs: Sequence[str], about: str) -> str:
-    """A list that `read_named_kernels` reads; the names are sorted."""
+    """Returns a list that `read_named_kernels` reads; the names are sorted."""
     return json.dumps({"about": about, "arch": list(archs), KERNELS: sorted(set(names))}, indent=1) + "\n"
 
 
 def listed_kinds(blocks: Iterable[RuleBlock]) -> tuple[Kind, ...]:
-    """The kinds of a list's kernels, in its order; none for blocks of rules."""
+    """Returns the kinds of a list's kernels, in its order; none for blocks of rules."""
     return tuple(dict.fromkeys(block.kind for block in blocks if isinstance(block, NamedKernels)))

@@ -31,7 +31,7 @@ class TileRule:
 
 
 def filled(tree: JsonTree, values: tuple[_T, ...]) -> tuple[_T, ...]:
-    """The values of a list. Raises RuleError when it is empty."""
+    """Returns the values of a list. Raises RuleError when it is empty."""
     if not values:
         raise tree.error("an empty list makes no kernels: leave the key out, or name a value")
     return values
@@ -96,7 +96,7 @@ def tilings(
 
 
 def _deepest(listed: Sequence[Triple], warp_m: int, warp_n: int, tile_k: int, wave_k: int) -> int:
-    """The K of a warp tile with given m and n: the largest listed K that divides the tile.
+    """Returns the K of a warp tile with given m and n: the largest listed K that divides the tile.
 
     A matrix instruction does a fixed number of multiplications, so its depth follows from m x n and the data
     type. The list has the native depth and multiples that chain instructions; the deepest one needs the
@@ -109,12 +109,12 @@ def _deepest(listed: Sequence[Triple], warp_m: int, warp_n: int, tile_k: int, wa
 
 
 def words(*known: str) -> Reader:
-    """Return a reader of known words."""
+    """Returns a reader of known words."""
     return lambda tree: tree.texts(known)
 
 
 def each(read: Callable[[JsonTree], Any]) -> Reader:
-    """Return a reader of a list, by that of an item."""
+    """Returns a reader of a list, by that of an item."""
     return lambda tree: tuple(read(item) for item in tree.items())
 
 
@@ -143,11 +143,11 @@ class TiledBlock(ABC):
         return tiles * math.prod(map(len, self.choices.values()))
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether the block applies to this kind of problem."""
+        """Returns whether the block applies to this kind of problem."""
         return arch in self.arch and all(value in self.kinds[name] for name, value in kind.fields)
 
     def kernels(self, kind: Kind, arch: Arch) -> Iterator[Kernel]:
-        """Every combination of the lists. Raises RuleError."""
+        """Yields every combination of the lists. Raises RuleError."""
         try:
             yield from self.combined(kind, arch)
         except KernelError as error:
@@ -155,7 +155,7 @@ class TiledBlock(ABC):
 
     @abstractmethod
     def combined(self, kind: Kind, arch: Arch) -> Iterator[Kernel]:
-        """Every combination of the lists. Raises KernelError."""
+        """Returns every combination of the lists. Raises KernelError."""
 
     def others(self, *without: str) -> Iterator[dict[str, Any]]:
         """Combinations of `choices` as fields of a kernel."""

@@ -34,7 +34,8 @@ _MOST_TILES = 10_000
 
 
 def sweep_rules(tree: JsonTree) -> JsonTree:
-    """The rule set of a sweep, for the reader of rule sets. Raises RuleError, also for other variants."""
+    """Returns the rule set of a sweep, for the reader of rule sets. Raises RuleError, also for other
+    variants."""
     top = tree.known_members((TILES, TRAITS), (*_STATED, *_COMMENTS))
     named = _OTHER.search(tree.file.lower())
     variant = top["variant"].text() if "variant" in top else named.group() if named else _PLAIN[0]
@@ -69,7 +70,7 @@ def _triples(tree: JsonTree, names: tuple[str, ...]) -> list[str]:
 
 
 def _axis(tree: JsonTree) -> list[Any]:
-    """The values of an axis: a list, its `values`, or those from `min` to `max` in steps."""
+    """Returns the values of an axis: a list, its `values`, or those from `min` to `max` in steps."""
     if isinstance(tree.value, list):
         return [item.value for item in tree.items()]
     part = tree.known_members(("values",) if "values" in tree.members() else ("min", "max", "step"))
@@ -82,7 +83,7 @@ def _axis(tree: JsonTree) -> list[Any]:
 
 
 def _kind(top: Mapping[str, JsonTree]) -> dict[str, list[str]]:
-    """The data type and layout of a sweep that states them."""
+    """Returns the data type and layout of a sweep that states them."""
     kind = {"layout": [top["layout"].text()]} if "layout" in top else {}
     if "datatype" in top:
         of = top["datatype"].members() if isinstance(top["datatype"].value, dict) else {"a": top["datatype"]}

@@ -72,14 +72,14 @@ class Problem(Protocol):
 
     @classmethod
     def from_id(cls, text: str) -> Self:
-        """The inverse of `id`. Raises ProblemError."""
+        """Returns the inverse of `id`. Raises ProblemError."""
 
     def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping."""
+        """Returns all fields as a flat mapping."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `as_row`; other columns are ignored. Raises ProblemError."""
+        """Returns the inverse of `as_row`; other columns are ignored. Raises ProblemError."""
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -111,8 +111,8 @@ def gemm_shape(problem: Problem) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=8192)
 def problem_from_id(text: str) -> Problem:
-    """The problem of an id, of any operation. Raises ProblemError, which names the id that a text with spaces
-    or commas may mean."""
+    """Returns the problem of an id, of any operation. Raises ProblemError, which names the id that a text
+    with spaces or commas may mean."""
     joined = "-".join(text.replace(",", " ").split())
     problem = operation_of_prefix(joined).problem.from_id(joined)
     if joined != text:
@@ -121,7 +121,8 @@ def problem_from_id(text: str) -> Problem:
 
 
 def problem_from_row(row: Mapping[str, Any]) -> Problem:
-    """The problem of a table's row. Its column `op` names the operation; without it the columns decide.
+    """Returns the problem of a table's row. Its column `op` names the operation; without it the columns
+    decide.
 
     Raises ProblemError.
     """
@@ -133,10 +134,10 @@ def problem_from_row(row: Mapping[str, Any]) -> Problem:
 
 
 def kernel_prefix(kind: Kind) -> str:
-    """The part of a full kernel name before the short name."""
+    """Returns the part of a full kernel name before the short name."""
     return operation_named(kind.op).kernel_prefix(kind)
 
 
 def kind_text(kind: Kind) -> str:
-    """A kind in words: forward bf16 2D, or gemm bf16 rcr."""
+    """Returns a kind in words: forward bf16 2D, or gemm bf16 rcr."""
     return operation_named(kind.op).kind_text(kind)

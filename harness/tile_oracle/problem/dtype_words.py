@@ -12,6 +12,6 @@ _NAMED = {word: ours for ours, words in _WORDS.items() for word in words}
 
 
 def dtype_named(text: str) -> str:
-    """Our name of a data type; the text itself, in lower case, where we have none."""
+    """Returns our name of a data type; the text itself, in lower case, where we have none."""
     lower = text.strip().lower().removeprefix("torch.")
     return _NAMED.get(lower, lower)

@@ -32,7 +32,7 @@ def whole_number(name: str, value: Any) -> int:
 
 
 def values_of_row(problem: type[DataclassInstance], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a problem class from a row. Ignores other columns, accepts integers of any type.
+    """Returns the fields of a problem class from a row. Ignores other columns, accepts integers of any type.
 
     Raises ProblemError when a field without a default is missing or a number is not an integer.
     """
@@ -117,16 +117,16 @@ class FlatProblem:
     @classmethod
     @cache
     def field_names(cls) -> tuple[str, ...]:
-        """The names of the fields, in their order."""
+        """Returns the names of the fields, in their order."""
         return tuple(field.name for field in fields(cls))
 
     def as_row(self) -> dict[str, Any]:
-        """All fields as a flat mapping, in their order."""
+        """Returns all fields as a flat mapping, in their order."""
         return {name: getattr(self, name) for name in self.field_names()}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `as_row`; other columns are ignored, integers of any type are accepted.
+        """Returns the inverse of `as_row`; other columns are ignored, integers of any type are accepted.
 
         Raises ProblemError when a field without a default is missing or a number is not an integer.
         """

@@ -42,7 +42,7 @@ def encode(values: Array, dtype: str) -> Array:
 
 
 def numbers(stored: Array, dtype: str) -> Array:
-    """A view of the stored values with a type that NumPy can compute with."""
+    """Returns a view of the stored values with a type that NumPy can compute with."""
     return stored.view(_NUMBERS[dtype]) if dtype in _NUMBERS else stored
 
 

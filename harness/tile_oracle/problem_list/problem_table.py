@@ -110,7 +110,8 @@ class ProblemTable:
             self._file.further.append(f"ignored columns: {shown}{more}"[:500])
 
     def _meant(self, name: str, known: Sequence[str]) -> str | None:
-        """The field that a column is a misspelling of, "" if unknown; None if the column is allowed."""
+        """Returns the field that a column is a misspelling of, "" if unknown; None if the column is
+        allowed."""
         foreign = self._operation.foreign_columns.get(name.lower())
         if foreign is not None:
             return foreign

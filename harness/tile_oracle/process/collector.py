@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """The collector walks over all objects of the process again and again: a tenth of a report's time."""
+    """Yields the collector walks over all objects of the process again and again: a tenth of a report's
+    time."""
     if not gc.isenabled():
         yield
         return

@@ -43,7 +43,7 @@ class Alignment:
     factors: tuple[float, float, float] | None
 
     def lines(self) -> list[str]:
-        """The summary, as text for the user."""
+        """Returns the summary, as text for the user."""
         if not self.problems:
             return ["  no problem was measured in several runs: no times to align"]
         found = [f"  {self.problems:,} problems were measured in several runs"]
@@ -67,7 +67,8 @@ class Alignment:
 
 
 def align_runs(records: pd.DataFrame) -> tuple[pd.DataFrame, Alignment]:
-    """The records with aligned times, and what was done. records: columns of tile_oracle.record.schema.
+    """Returns the records with aligned times, and what was done. records: columns of
+    tile_oracle.record.schema.
 
     Aligning aligned records again changes nothing but rounding.
     """
@@ -110,7 +111,8 @@ class _Comparison:
 
 
 def _comparisons(latest: pd.DataFrame) -> Iterator[_Comparison]:
-    """Every run of a problem with the problem's largest one. latest: one ok row of a problem, run, kernel."""
+    """Yields every run of a problem with the problem's largest one. latest: one ok row of a problem, run,
+    kernel."""
     for problem, table in latest.groupby("problem", observed=True):
         by_run = table.pivot(index="kernel", columns="run", values="latency_ms")
         archs = table.groupby("run", observed=True)["arch"].first()

@@ -113,11 +113,11 @@ class Attempts:
                 os.fdatasync(self._fd)
 
     def careful(self, problem: str) -> bool:
-        """Whether a session has died at this problem."""
+        """Returns whether a session has died at this problem."""
         return any(death.problem == problem for death in self._deaths)
 
     def blamed(self, problem: str, kernel: str) -> bool:
-        """Whether too many sessions died at this kernel to run it again."""
+        """Returns whether too many sessions died at this kernel to run it again."""
         there = [death for death in self._deaths if death.problem == problem]
         sure = sum(death.kernel == kernel for death in there)
         return sure > 0 and sure + sum(not death.kernel for death in there) >= _MOST_DEATHS
@@ -178,7 +178,7 @@ def _read_deaths(folder: Path, boot: str) -> list[_Death]:
 
 
 def _read_death(path: Path, page: bytes, boot: str) -> _Death | None:
-    """The content of a dead session's slot; None if no kernel was running, or the slot is damaged."""
+    """Returns the content of a dead session's slot; None if no kernel was running, or the slot is damaged."""
     digits, _, body = page[1:].rstrip(b" \0\n").partition(b" ")
     try:
         whole = zlib.crc32(body) == int(digits, 16)

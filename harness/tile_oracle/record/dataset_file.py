@@ -50,7 +50,7 @@ def in_order(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def content_keys(records: pd.DataFrame) -> pd.Series:
-    """A string for each record, equal for records with equal columns. Raises RecordError."""
+    """Returns a string for each record, equal for records with equal columns. Raises RecordError."""
     import pandas as pd
 
     # Via Arrow, which has the schema's types: pandas converts integers to floats in columns with nulls.
@@ -91,7 +91,7 @@ def dataset_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None)
 
 
 def with_about(table: pa.Table, about: Mapping[str, Any] | None) -> pa.Table:
-    """The table with `about`, which `read_about` returns, as its only metadata."""
+    """Returns the table with `about`, which `read_about` returns, as its only metadata."""
     footer = {_ABOUT: json.dumps(dict(about), sort_keys=True).encode()} if about else {}
     return table.replace_schema_metadata(footer)
 
@@ -129,7 +129,7 @@ def write_whole(data: bytes, path: Path) -> int:
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """The description of the records in the file's footer; empty if there is none.
+    """Returns the description of the records in the file's footer; empty if there is none.
 
     Raises RecordError for a file that is not parquet.
     """

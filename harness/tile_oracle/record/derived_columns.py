@@ -17,7 +17,8 @@ TFLOPS = "tflops"
 
 
 def without_tflops(table: pa.Table, op: str) -> pa.Table:
-    """The table without `tflops` if `with_tflops` restores every value to the bit, else the table itself."""
+    """Returns the table without `tflops` if `with_tflops` restores every value to the bit, else the table
+    itself."""
     given = table.column(TFLOPS)
     restored = _tflops(table, op)
     same_nulls = np.array_equal(given.is_null().to_numpy(), np.isnan(restored))
@@ -26,7 +27,7 @@ def without_tflops(table: pa.Table, op: str) -> pa.Table:
 
 
 def with_tflops(table: pa.Table, op: str) -> pa.Table:
-    """The table with `tflops` computed from the latencies; null without a latency.
+    """Returns the table with `tflops` computed from the latencies; null without a latency.
 
     table: checked records of one operation (record.invariants), with all columns of the schema.
     """

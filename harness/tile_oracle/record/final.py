@@ -40,13 +40,14 @@ _OK = 2
 
 
 def key_columns(op: str) -> tuple[str, ...]:
-    """The columns that form a problem's key in a table of records. Raises RecordError for unknown
+    """Returns the columns that form a problem's key in a table of records. Raises RecordError for unknown
     operations."""
     return ("op", *problem_columns(op))
 
 
 def records_op(records: pd.DataFrame) -> str:
-    """The operation of a table of records: from its column `op`, or from its key columns if there is none.
+    """Returns the operation of a table of records: from its column `op`, or from its key columns if there is
+    none.
 
     Raises RecordError if the table has several operations.
     """
@@ -56,7 +57,8 @@ def records_op(records: pd.DataFrame) -> str:
 
 
 def final_measurements(records: pd.DataFrame, only: Collection[str] | None = None) -> pd.DataFrame:
-    """One row per (problem, kernel), sorted by both: the record that decides the pair's status and latency.
+    """Returns one row per (problem, kernel), sorted by both: the record that decides the pair's status and
+    latency.
 
     records: rows with the columns of tile_oracle.record.schema; several rows of a pair are several rounds or
     repeated runs. The deciding record is the first that applies:
@@ -118,7 +120,7 @@ def is_censored(records: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def _places(names: pd.Index) -> npt.NDArray[np.int64]:
-    """The place of each name in the sorted names."""
+    """Returns the place of each name in the sorted names."""
     places = np.empty(len(names), dtype=np.int64)
     places[np.argsort(names.to_numpy(dtype=object), kind="stable")] = np.arange(len(names))
     return places
@@ -157,7 +159,8 @@ def _settled_latencies(again: pd.DataFrame) -> Iterator[tuple[tuple[str, str], f
 
 
 def latencies_over_rounds(latency_ms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """One latency in ms for each kernel of a problem, shape (kernels,), from rounds of interleaved timing.
+    """Returns one latency in ms for each kernel of a problem, shape (kernels,), from rounds of interleaved
+    timing.
 
     latency_ms: (kernels, rounds), NaN where a kernel was not timed in a round; every kernel is timed in at
     least one. The machine's speed may differ between rounds, and not every kernel is timed in every round. So
@@ -193,7 +196,8 @@ def _median_of_known(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
 
 
 def problem_table(problems: Iterable[Problem]) -> pd.DataFrame:
-    """A table with `problem` (id), the key columns and `flops`, one row per distinct problem, in their order.
+    """Returns a table with `problem` (id), the key columns and `flops`, one row per distinct problem, in
+    their order.
 
     Raises RecordError for problems of several operations.
     """
@@ -206,7 +210,7 @@ def problem_table(problems: Iterable[Problem]) -> pd.DataFrame:
 
 
 def problems_of(records: pd.DataFrame) -> tuple[Problem, ...]:
-    """The distinct problems of a table of records, in order of first appearance."""
+    """Returns the distinct problems of a table of records, in order of first appearance."""
     first = records.drop_duplicates("problem")[list(problem_columns(records_op(records)))]
     return tuple(problem_from_row(row) for row in _rows(first))
 
@@ -263,7 +267,8 @@ def _check_values(frame: pd.DataFrame, problem_codes: np.ndarray, kernel_codes: 
 
 @lru_cache(maxsize=4096)
 def _id_of(row: tuple[tuple[str, Any], ...], types: tuple[type, ...]) -> str:
-    """The id of a row's problem. A session that measures suspects again checks the same rows many times.
+    """Returns the id of a row's problem. A session that measures suspects again checks the same rows many
+    times.
 
     types: of the row's values, because 1 and 1.0 are equal but not both valid. Raises ProblemError.
     """

@@ -88,7 +88,7 @@ class _Rows:
         self._refuse(wrong | (np.isinf(expected)), "tflops is not the problem's operations / latency_ms")
 
     def _check_problems(self) -> npt.NDArray[np.float64]:
-        """The operations of each row's problem."""
+        """Returns the operations of each row's problem."""
         ids, of_row = self._encoded("problem")
         first = _first_rows(of_row, len(ids))
         columns = problem_columns(self.op)
@@ -145,7 +145,7 @@ class _Rows:
             self._refuse(codes != codes[first][of_row], f"{name} differs from earlier rows of the {what}")
 
     def _encoded(self, name: str) -> tuple[list[Any], npt.NDArray[np.int64]]:
-        """The distinct values of a column, nulls included, and each row's index among them."""
+        """Returns the distinct values of a column, nulls included, and each row's index among them."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -159,7 +159,7 @@ class _Rows:
         return found.dictionary.to_pylist(), found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def _numbers(self, name: str) -> npt.NDArray[np.float64]:
-        """A column as doubles; nulls are NaN."""
+        """Returns a column as doubles; nulls are NaN."""
         return np.asarray(self.table.column(name).to_numpy(), dtype=np.float64)
 
     def _nulls(self, name: str) -> _Bad:
@@ -188,7 +188,7 @@ def _not_positive(values: npt.NDArray[np.float64]) -> _Bad:
 
 
 def _first_rows(of_row: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-    """The first row of each of `count` values."""
+    """Returns the first row of each of `count` values."""
     first = np.full(count, -1, dtype=np.int64)
     first[of_row[::-1]] = np.arange(len(of_row) - 1, -1, -1)
     return first
@@ -199,6 +199,6 @@ def _kernel_fields(op: str) -> tuple[str, ...]:
 
 
 def _shown(text: str) -> str:
-    """A name from a file on one line."""
+    """Returns a name from a file on one line."""
     plain = text if text.isprintable() else repr(text)
     return plain if len(plain) <= _SHOWN else plain[: _SHOWN - 3] + "..."

@@ -139,7 +139,7 @@ class Journal:
         self._bytes, self._torn, self._opened_at = 0, False, time.monotonic()
 
     def _made(self) -> tuple[int, Path]:
-        """A new journal, locked. Raises OSError."""
+        """Returns a new journal, locked. Raises OSError."""
         while True:
             path = self.folder / f".journal-{self._writer}-{self._sequence:05d}.jsonl"
             self._sequence += 1
@@ -226,7 +226,7 @@ class _Flusher:
 
 
 def names_in(folder: Path, prefix: str, suffix: str) -> list[Path]:
-    """The files of a folder with this prefix and suffix, sorted; none if there is no such folder.
+    """Returns the files of a folder with this prefix and suffix, sorted; none if there is no such folder.
 
     Raises RecordError if the folder cannot be read, where Path.glob would find nothing.
     """
@@ -243,12 +243,12 @@ def _fits(name: str, prefix: str, suffix: str) -> bool:
 
 
 def journals_in(folder: Path) -> list[Path]:
-    """The journals of a folder, sorted. Raises RecordError."""
+    """Returns the journals of a folder, sorted. Raises RecordError."""
     return names_in(folder, *JOURNAL_GLOB.split("*"))
 
 
 def parts_in(folder: Path) -> list[Path]:
-    """The parts of a folder, sorted. Raises RecordError."""
+    """Returns the parts of a folder, sorted. Raises RecordError."""
     return names_in(folder, *PART_GLOB.split("*"))
 
 
@@ -284,7 +284,7 @@ def seal_abandoned(folder: Path, tell: Tell = tell_in_log) -> int:
 
 
 def left_unsealed(folder: Path) -> list[Path]:
-    """The journals without a living owner. Raises RecordError."""
+    """Returns the journals without a living owner. Raises RecordError."""
     return [path for path in journals_in(folder) if not _is_held(path)]
 
 
@@ -302,8 +302,8 @@ def _is_held(path: Path) -> bool:
 
 
 def read_journal(path: Path) -> JournalLines:
-    """The content of a journal; empty if another process has sealed it. Raises RecordError if it cannot be
-    read."""
+    """Returns the content of a journal; empty if another process has sealed it. Raises RecordError if it
+    cannot be read."""
     try:
         with open_regular(path) as file:
             data = file.read()
@@ -345,7 +345,7 @@ def _seal(journal: Path, fd: int, tell: Tell) -> None:
 
 
 def _table_and_misfits(rows: Sequence[dict[str, Any]]) -> tuple[pa.Table | None, list[bytes]]:
-    """The rows as one table, and the lines of the rows that fit no record schema."""
+    """Returns the rows as one table, and the lines of the rows that fit no record schema."""
     named = [row for row in rows if _is_named(row)]
     try:
         table = rows_table(named) if named else None

@@ -15,7 +15,7 @@ _CHECKSUM_BYTES = 8
 
 
 def encode_line(row: Mapping[str, Any]) -> bytes:
-    """The line with its line break."""
+    """Returns the line with its line break."""
     text = json.dumps(row, separators=(",", ":"), allow_nan=True).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
@@ -30,7 +30,7 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 
 
 def _parsed(text: bytes) -> Any:
-    """The JSON value; None for a text that is not JSON."""
+    """Returns the JSON value; None for a text that is not JSON."""
     with suppress(ValueError, RecursionError):
         return decode_json(text)
     return None
@@ -67,7 +67,7 @@ def decode_lines(data: bytes) -> JournalLines:
 
 
 def _apart(line: bytes) -> tuple[bytes, ...]:
-    """The damaged line, or the two lines that a damaged line break has joined."""
+    """Returns the damaged line, or the two lines that a damaged line break has joined."""
     text = line[_CHECKSUM_BYTES + 1 :].decode("latin-1")
     try:
         _, length = json.JSONDecoder().raw_decode(text)

@@ -70,7 +70,7 @@ class MergeSummary:
     rows_of: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """The summary, as text for the user."""
+        """Returns the summary, as text for the user."""
         lines = [
             f"{self.kept:,} rows kept of {self.read:,}: {self.pairs:,} pairs of {self.problems:,} problems"
         ]
@@ -129,7 +129,7 @@ def merge_records(tables: Iterable[pd.DataFrame]) -> tuple[pd.DataFrame, MergeSu
 
 
 def _one_a_measurement(rows: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
-    """The rows without duplicates, and the numbers of equal and of differing copies left out."""
+    """Returns the rows without duplicates, and the numbers of equal and of differing copies left out."""
     timed = rows["time"].notna()
     doubtful = rows.duplicated(_MEASUREMENT, keep=False) | ~timed
     some = rows[doubtful]

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def not_built(records: pd.DataFrame) -> frozenset[str]:
-    """Names of the kernels that, in all their rows, a library's checkout has no code for or cannot compile. A
-    model cannot pick them there.
+    """Returns the names of the kernels that, in all their rows, a library's checkout has no code for or
+    cannot compile. A model cannot pick them there.
 
     Kernels of tile-oracle's own family are excluded: its rules guarantee that they build.
     """

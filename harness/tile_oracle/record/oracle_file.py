@@ -47,7 +47,7 @@ def oracle_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None) 
 
 
 def _smallest(column: pa.Table) -> str:
-    """The encoding with the smallest result for a table of one column; ties go to the first."""
+    """Returns the encoding with the smallest result for a table of one column; ties go to the first."""
     (name,) = column.column_names
     return min(_encodings(column.schema.field(name).type), key=lambda one: len(_file(column, {name: one})))
 

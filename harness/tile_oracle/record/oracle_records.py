@@ -24,7 +24,7 @@ class OracleSummary:
     older_binaries: int
 
     def lines(self) -> list[str]:
-        """The summary, as text for the user."""
+        """Returns the summary, as text for the user."""
         lines = [
             f"{self.rows:,} records of {self.pairs:,} pairs of {self.problems:,} problems on "
             f"{self.device or 'an unnamed device'}"
@@ -42,7 +42,7 @@ class OracleSummary:
 def oracle_records(
     records: pd.DataFrame, device: str | None = None, problems: Collection[str] | None = None
 ) -> tuple[pd.DataFrame, OracleSummary]:
-    """The rows for an oracle of one device. problems: ids to keep, None for all.
+    """Returns the rows for an oracle of one device. problems: ids to keep, None for all.
 
     Raises RecordError if the records are of several devices and none is chosen, or if nothing is left.
     """
@@ -63,7 +63,7 @@ def oracle_records(
 
 
 def records_to_learn_from(records: pd.DataFrame, device: str | None = None) -> pd.DataFrame:
-    """The training rows of one device.
+    """Returns the training rows of one device.
 
     If a pair was measured with several binaries, the last one counts. A pair that was measured only with an
     older binary is kept: a new compiler release, for example, makes new binaries but rarely different code.
@@ -73,7 +73,7 @@ def records_to_learn_from(records: pd.DataFrame, device: str | None = None) -> p
 
 
 def _one_device(records: pd.DataFrame, device: str | None) -> tuple[pd.DataFrame, str]:
-    """The rows of the device, or of the only device, and its name."""
+    """Returns the rows of the device, or of the only device, and its name."""
     devices = records["device"].astype(object).where(records["device"].notna(), "").value_counts()
     if device is None:
         if len(devices) > 1:
@@ -93,8 +93,8 @@ def _one_device(records: pd.DataFrame, device: str | None) -> tuple[pd.DataFrame
 
 
 def _newest_binaries(records: pd.DataFrame, of: list[str]) -> pd.DataFrame:
-    """The rows of each kernel's, or pair's, last measured binary. Rows without a binary are kept: what a rule
-    refused was never built. Equal times go to the hash that sorts last."""
+    """Returns the rows of each kernel's, or pair's, last measured binary. Rows without a binary are kept:
+    what a rule refused was never built. Equal times go to the hash that sorts last."""
     built = records.dropna(subset=["source_hash"])
     last = built.groupby([*of, "source_hash"], observed=True)["time"].max().reset_index()
     last = last.sort_values([*of, "time", "source_hash"], na_position="first")

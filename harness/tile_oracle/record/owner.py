@@ -111,7 +111,7 @@ def _wait_for_workers(manifest: Path) -> None:
 
 
 def _locked(handle: int, folder: Path, wait_s: float = 0.0, *, shared: bool = False) -> bool:
-    """Whether the lock was acquired. Raises RecordError if the file system has no locks."""
+    """Returns whether the lock was acquired. Raises RecordError if the file system has no locks."""
     deadline = time.monotonic() + wait_s
     pause = threading.Event()
     with disk_errors_as(
@@ -125,7 +125,7 @@ def _locked(handle: int, folder: Path, wait_s: float = 0.0, *, shared: bool = Fa
 
 
 def _whose(inode: int) -> str:
-    """Which process holds a lock, if the system tells."""
+    """Returns which process holds a lock, if the system tells."""
     with suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/locks").read_text().splitlines():
             words = line.split()
@@ -141,7 +141,7 @@ def _lives(owner: str) -> bool:
 
 
 def boot() -> str:
-    """An identifier of the machine's current boot; "unknown" where the system tells none."""
+    """Returns an identifier of the machine's current boot; "unknown" where the system tells none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -149,7 +149,8 @@ def boot() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """When a process began, which tells it from a later one with the same id; "gone" if there is none."""
+    """Returns when a process began, which tells it from a later one with the same id; "gone" if there is
+    none."""
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

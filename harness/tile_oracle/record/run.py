@@ -177,7 +177,7 @@ def _folders_in(reports: Path) -> list[Path]:
 
 
 def purpose_of(folder: Path) -> dict[str, Any]:
-    """The purpose of a run; empty for a folder without a manifest.
+    """Returns the purpose of a run; empty for a folder without a manifest.
 
     Raises RecordError for a manifest that cannot be read or is damaged.
     """
@@ -188,7 +188,7 @@ def purpose_of(folder: Path) -> dict[str, Any]:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Whether the run was interrupted before anything was written."""
+    """Returns whether the run was interrupted before anything was written."""
     return all(path.name.startswith(f".{MANIFEST}.") for path in folder.iterdir())
 
 
@@ -249,7 +249,7 @@ class RunLog:
         self._journal.seal()
 
     def known(self, problem_id: str) -> list[dict[str, Any]]:
-        """The rows of a problem that were there when this was first asked. Raises RecordError."""
+        """Returns the rows of a problem that were there when this was first asked. Raises RecordError."""
         return list(self._known[problem_id].values())
 
     @cached_property

@@ -36,7 +36,7 @@ class DamagedError(RecordError):
 
 
 def table_bytes(table: pa.Table, **options: Any) -> bytes:
-    """The table as a parquet file with page checksums and a digest. `options`: passed to
+    """Returns the table as a parquet file with page checksums and a digest. `options`: passed to
     pyarrow.parquet.write_table. Equal tables give equal bytes."""
     import pyarrow.parquet as pq
 
@@ -60,7 +60,7 @@ def bytes_of_tables(tables: Iterable[pa.Table], **options: Any) -> bytes:
 
 
 def _sealed(plain: bytes) -> bytes:
-    """A parquet file with its digest."""
+    """Returns a parquet file with its digest."""
     footer_bytes = int.from_bytes(plain[-_FOOTER_END : 4 - _FOOTER_END], "little")
     cut = len(plain) - _FOOTER_END - footer_bytes
     return plain[:cut] + _MARK + _digest(plain).encode() + plain[cut:]
@@ -72,8 +72,8 @@ def read_table(
     texts: Sequence[str] | None = None,
     lists: Sequence[str] = (),
 ) -> pa.Table:
-    """The table in a file, or some of its columns (those that exist). texts: the columns of text that are
-    read as such; the others become dictionary arrays. None: all. lists: the columns that may hold lists.
+    """Returns the table in a file, or some of its columns (those that exist). texts: the columns of text that
+    are read as such; the others become dictionary arrays. None: all. lists: the columns that may hold lists.
 
     Raises RecordError if the file cannot be read, DamagedError if its content is not what was written or is
     not parquet.
@@ -107,7 +107,7 @@ def _other_texts(data: bytes, texts: Sequence[str]) -> list[str]:
 
 
 def checked_bytes(path: Path) -> bytes:
-    """The bytes of a file; a digest is compared if there is one. Raises as `read_table` does."""
+    """Returns the bytes of a file; a digest is compared if there is one. Raises as `read_table` does."""
     try:
         data = read_regular(path)
     except (OSError, ValueError) as error:

@@ -13,12 +13,14 @@ _TWIN_OF = "twin of "
 
 
 def twin_detail(measured: str, detail: str) -> str:
-    """The column `detail` of a copy: the name of the measured kernel, then that kernel's own detail."""
+    """Returns the column `detail` of a copy: the name of the measured kernel, then that kernel's own
+    detail."""
     return f"{_TWIN_OF}{measured}; {detail}" if detail else f"{_TWIN_OF}{measured}"
 
 
 def measured_twin(detail: str | None) -> str | None:
-    """The name of the kernel that was measured for this pair; None for a pair that was measured itself."""
+    """Returns the name of the kernel that was measured for this pair; None for a pair that was measured
+    itself."""
     if not detail or not detail.startswith(_TWIN_OF):
         return None
     return detail.removeprefix(_TWIN_OF).partition(";")[0]

@@ -23,7 +23,7 @@ class KeptKernels:
         self._found: dict[Problem, Found] = {}
 
     def find(self, problem: Problem, candidates: Candidates) -> Found:
-        """The problem's tuned kernel if there is a valid one."""
+        """Returns the problem's tuned kernel if there is a valid one."""
         if self._results is None or not self._results.knows(problem):
             return Found()
         found = self._found.get(problem)

@@ -53,8 +53,8 @@ class Machine:
         return MadeBy.of_names("" if toolchain is None else toolchain.identity, self.device_name)
 
     def may_run(self, kernel: Kernel, problem: Problem) -> bool:
-        """Whether the kernel source has code for the kernel, the architecture's limits allow it, and it has
-        not failed for the problem here."""
+        """Returns whether the kernel source has code for the kernel, the architecture's limits allow it, and
+        it has not failed for the problem here."""
         if self._failed and (problem, kernel) in self._failed:
             return False
         if self.source is not None and self.source.refusal(kernel, problem) is not None:
@@ -62,7 +62,7 @@ class Machine:
         return self.arch.problem_refusal(kernel, problem) is None
 
     def without_code(self, kernel: Kernel) -> str:
-        """Why the kernel source has no code for the kernel; "" when it has."""
+        """Returns why the kernel source has no code for the kernel; "" when it has."""
         try:
             if self.source is not None:
                 self.source.unit(kernel)
@@ -88,8 +88,8 @@ class Machine:
         return self.supervisor().apply(problem, built.binary.path, data), cached
 
     def supervisor(self) -> Supervisor:
-        """The supervisor of the worker, started on first use. The caller holds the turn. Raises TargetError
-        after `close`."""
+        """Returns the supervisor of the worker, started on first use. The caller holds the turn. Raises
+        TargetError after `close`."""
         if self._closed:
             raise TargetError("the registry is closed")
         if self._supervisor is None:
@@ -101,7 +101,7 @@ class Machine:
         return self.supervisor().open()
 
     def surroundings(self) -> Surroundings:
-        """The environment that a tuned result must match to be valid here."""
+        """Returns the environment that a tuned result must match to be valid here."""
         target = self.target_to("use tuned results")
         toolchain = target.builder.toolchain if target.builder is not None else None
         return Surroundings(
@@ -114,12 +114,12 @@ class Machine:
         )
 
     def source_hash(self, kernel: Kernel) -> str:
-        """The source hash of the kernel's binary as it would be built now."""
+        """Returns the source hash of the kernel's binary as it would be built now."""
         target = self.target_to("build kernels")
         return target.builder.source_hash(kernel) if target.builder is not None else target.source_identity()
 
     def target_to(self, what_for: str) -> Target:
-        """The target. Raises TargetError if there is none; `what_for` completes the message's "cannot
+        """Returns the target. Raises TargetError if there is none; `what_for` completes the message's "cannot
         ..."."""
         if self.target is None:
             raise TargetError(

@@ -72,7 +72,7 @@ class PoolMeasurements:
         return Counter(last.values())
 
     def ranked(self) -> list[Measurement]:
-        """The best kernel, then the other correct ones by the latency of their last round, noisy ones
+        """Returns the best kernel, then the other correct ones by the latency of their last round, noisy ones
         last."""
         others = (m for m in _right(self.measurements) if self.best is None or m.kernel != self.best.kernel)
         rest = sorted(others, key=_by_latency)
@@ -80,7 +80,7 @@ class PoolMeasurements:
 
 
 def model_free_order(problem: Problem, kernels: Iterable[Kernel]) -> list[Kernel]:
-    """The order in which kernels are measured without a model.
+    """Returns the order in which kernels are measured without a model.
 
     Pipelines alternate. Within a pipeline kernels are sorted by the padding of the implicit GEMM to whole
     tiles (least first), then by tile size (largest first: fewer operand loads), then by name. Kernels of an
@@ -144,8 +144,8 @@ def measure_pool(
 
 
 def best_of(measurements: Sequence[Measurement]) -> Measurement | None:
-    """The oracle, determined as from a run's records, or else the fastest correct kernel; None without
-    one."""
+    """Returns the oracle, determined as from a run's records, or else the fastest correct kernel; None
+    without one."""
     import pandas as pd
 
     if not measurements:
@@ -160,7 +160,7 @@ def best_of(measurements: Sequence[Measurement]) -> Measurement | None:
 
 
 def _right(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """The last measurement of each kernel whose result was correct."""
+    """Returns the last measurement of each kernel whose result was correct."""
     last = {measurement.kernel: measurement for measurement in measurements}
     return [measurement for measurement in last.values() if measurement.status in _RIGHT]
 

@@ -39,7 +39,8 @@ _SHARED_MEMORY = Path("/dev/shm")  # a file there is memory, and never reaches a
 
 
 def argument_names(problem: Problem) -> tuple[str, str, str]:
-    """Names of both operands and the result of a problem, such as ("x", "w", "y"). Raises OperandError."""
+    """Returns the names of both operands and the result of a problem, such as ("x", "w", "y"). Raises
+    OperandError."""
     first, second, result = _arguments(problem)
     return first.name, second.name, result.name
 
@@ -56,7 +57,7 @@ def _name(problem: Problem) -> str:
 
 
 def axes(problem: Problem, name: str) -> str:
-    """The axes of an argument, outermost first, such as `N Hi Wi G C/G`."""
+    """Returns the axes of an argument, outermost first, such as `N Hi Wi G C/G`."""
     return next(argument.axes for argument in _arguments(problem) if argument.name == name)
 
 

@@ -49,7 +49,7 @@ class Pools:
         self._loaded: dict[Kind, Candidates] = {}
 
     def candidates(self, problem: Problem) -> Candidates:
-        """The pool of the problem's kind, and its ranker: None if the model abstains.
+        """Returns the pool of the problem's kind, and its ranker: None if the model abstains.
 
         Raises ModelError for an empty pool or a model that cannot be used, RuleError for a rule set that
         cannot be read.

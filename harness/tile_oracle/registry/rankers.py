@@ -61,7 +61,7 @@ class Candidates:
         return travel_note([self.folder], self.here) if self.folder is not None and self.rank else ""
 
     def outside(self, problem: Problem) -> tuple[str, ...]:
-        """Return the dimensions in which the problem lies outside of the model's training.
+        """Returns the dimensions in which the problem lies outside of the model's training.
 
         Empty without a model, and for one that does not name its training. Raises ModelError for a folder
         that cannot be read.
@@ -70,7 +70,7 @@ class Candidates:
         return () if known is None else known.problem_outside(problem)
 
     def kernel_outside(self, kernel: Kernel) -> str:
-        """Why the model's prediction for the kernel is no measured kernel's; "" when it is."""
+        """Returns why the model's prediction for the kernel is no measured kernel's; "" when it is."""
         known = self._training
         return "" if known is None else known.kernel_outside(kernel.name)
 

@@ -25,7 +25,7 @@ class SeedEntries:
 
 
 def entries_of_records(records: pd.DataFrame) -> SeedEntries:
-    """The oracle of every problem on every device, target and toolchain of a table of records.
+    """Returns the oracle of every problem on every device, target and toolchain of a table of records.
 
     Raises RecordError for a table that is not of records.
     """

@@ -113,16 +113,16 @@ class TunedResults:
         return len(self._entries)
 
     def knows(self, problem: Problem) -> bool:
-        """Whether a problem has an entry, valid or stale."""
+        """Returns whether a problem has an entry, valid or stale."""
         return problem.id in self._entries
 
     def entries(self) -> Iterator[TunedEntry]:
-        """All entries, valid or stale."""
+        """Yields all entries, valid or stale."""
         for of_problem in self._entries.values():
             yield from of_problem.values()
 
     def find(self, problem: Problem, here: Surroundings) -> Found:
-        """The problem's tuned kernel if it is valid, else why not."""
+        """Returns the problem's tuned kernel if it is valid, else why not."""
         stale = ""
         for entry in sorted(self._entries.get(problem.id, {}).values(), key=lambda e: e.time, reverse=True):
             kernel, reason = _validated(entry, problem, here)
@@ -215,12 +215,12 @@ class TunedResults:
 
 
 def now() -> str:
-    """The current time in the format of entries."""
+    """Returns the current time in the format of entries."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _validated(entry: TunedEntry, problem: Problem, here: Surroundings) -> tuple[Kernel | None, str]:
-    """The entry's kernel, or why it is stale."""
+    """Returns the entry's kernel, or why it is stale."""
     for name, what in (("target", "measured on target"), ("arch", "measured for"), ("device", "measured on")):
         have, wanted = getattr(entry, name), getattr(here, name)
         if have != wanted:
@@ -245,7 +245,7 @@ def _lines(entries: Iterable[TunedEntry]) -> bytes:
 
 
 def _parsed(data: bytes) -> tuple[list[TunedEntry], int]:
-    """The valid entries of a file, in order, and its number of damaged lines."""
+    """Returns the valid entries of a file, in order, and its number of damaged lines."""
     lines = decode_lines(data if data.endswith(b"\n") else data + b"\n")
     entries, damaged = [], sum(map(bool, map(bytes.strip, lines.damaged)))
     for row in lines.rows:

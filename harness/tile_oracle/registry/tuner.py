@@ -46,7 +46,7 @@ class Tuner:
         return self._tune(problem, order, budget, "tune", watch)
 
     def measured(self, problem: Problem, candidates: Candidates) -> PoolMeasurements:
-        """The measurements of a problem without a model, made now unless they exist already.
+        """Returns the measurements of a problem without a model, made now unless they exist already.
 
         Raises NoModelError if measuring is not allowed, and what `tune` raises.
         """

@@ -25,8 +25,8 @@ class Sentence(str):
 
 
 def is_it_good(data: ReportData) -> list[str]:
-    """What is wrong or missing; then the mean beside the baseline, what one sweep finds and one kernel for
-    all, and the time-weighted mean."""
+    """Returns what is wrong or missing; then the mean beside the baseline, what one sweep finds and one
+    kernel for all, and the time-weighted mean."""
     figures = data.efficiency
     mean = figures.mean_percent
     sentences: list[str] = _wrong_or_missing(data)
@@ -103,8 +103,8 @@ def _longer(weighted: float) -> str:
 
 
 def where_it_fails(data: ReportData) -> list[str]:
-    """The picks that failed, then the lost time: by kind of problem, each problem counted once, and by
-    problem."""
+    """Returns the picks that failed, then the lost time: by kind of problem, each problem counted once, and
+    by problem."""
     sentences: list[str] = []
     failed = int((data.selection["efficiency"] == 0).sum())
     if failed:
@@ -134,10 +134,10 @@ def where_it_fails(data: ReportData) -> list[str]:
 
 
 def kind_anchor(kind: str) -> str:
-    """The address of a kind's problems in the page."""
+    """Returns the address of a kind's problems in the page."""
     return "kind-" + re.sub(r"\W+", "-", kind)
 
 
 def problem_anchor(problem: str) -> str:
-    """The address of a problem's kernels in the page."""
+    """Returns the address of a problem's kernels in the page."""
     return f"open={problem}"

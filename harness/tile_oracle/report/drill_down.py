@@ -90,7 +90,8 @@ class DrillDown:
 
     @classmethod
     def of(cls, data: ReportData) -> DrillDown:
-        """The kernels of a run's problems; those of the most lost time first, then those without a pick."""
+        """Returns the kernels of a run's problems; those of the most lost time first, then those without a
+        pick."""
         selection = in_order(data)
         table, names = _chosen(data, selection)
         part = data.final[data.final["kernel"].isin(set(names))]
@@ -138,7 +139,7 @@ class DrillDown:
         return Table(f"Kernels of {self.problems[problem]['problem']}", self.columns, cells)
 
     def left_out(self, problem: int) -> str:
-        """The measured kernels that have no row, in words."""
+        """Returns the measured kernels that have no row, in words."""
         shown = Counter(row.texts[-1] for row in self.rows[problem])
         more = {one: int(self.problems[problem].get(f"kernels_{one}", 0)) - shown[one] for one in STATUSES}
         parts = [f"{n:,} {'slower' if one == 'ok' else one}" for one, n in more.items() if n > 0]
@@ -156,7 +157,8 @@ def drill_down_of(data: ReportData) -> DrillDown:
 
 
 def drill_data(data: ReportData) -> str:
-    """The kernels of all problems as JSON for the page's script, in which no text ends the script element."""
+    """Returns the kernels of all problems as JSON for the page's script, in which no text ends the script
+    element."""
     down = drill_down_of(data)
     problems = []
     for place, rows in enumerate(down.rows):
@@ -189,7 +191,8 @@ def _texts(table: Table) -> list[list[object]]:
 
 
 def in_order(data: ReportData) -> pd.DataFrame:
-    """The selection, with `lost_us`: failed picks first, then most lost time first, then the others."""
+    """Returns the selection, with `lost_us`: failed picks first, then most lost time first, then the
+    others."""
     lost = lost_times(data.selection).set_index("problem")["lost_us"]
     covered = data.selection["coverage"] == COVERED
     failed = covered & (data.selection["efficiency"] == 0)
@@ -202,7 +205,7 @@ def in_order(data: ReportData) -> pd.DataFrame:
 
 
 def about(data: ReportData, place: int) -> View:
-    """What the page says of the problem at a place besides its kernels."""
+    """Returns what the page says of the problem at a place besides its kernels."""
     down = drill_down_of(data)
     row = down.problems[place]
     problem = problem_from_id(str(row["problem"]))
@@ -251,8 +254,8 @@ def _words(op: str) -> Mapping[str, Mapping[float | None, str]]:
 
 
 def _reason(reason: PickReason, scores: bool, op: str) -> Table:
-    """The leading features: name, value for the pick, for the oracle, what it adds to the prediction, and
-    what it is. scores: the model's predictions are no times."""
+    """Returns the leading features: name, value for the pick, for the oracle, what it adds to the prediction,
+    and what it is. scores: the model's predictions are no times."""
     meanings, coded = _meanings(op), _words(op)
     rest = reason.advantage - sum(one.advantage for one in reason.features)
     rows = [
@@ -275,7 +278,8 @@ def _reason(reason: PickReason, scores: bool, op: str) -> Table:
 
 
 def _share(share: float, scores: bool) -> str:
-    """An advantage of the pick: how much faster it makes the prediction, or the difference of scores."""
+    """Returns an advantage of the pick: how much faster it makes the prediction, or the difference of
+    scores."""
     return f"{share:+.3f}" if scores else f"{100.0 * np.expm1(np.clip(share, -20.0, 20.0)):+,.1f} %"
 
 
@@ -284,8 +288,8 @@ def _value(value: float | None) -> str:
 
 
 def _difference(row: Mapping[str, Any]) -> list[Table]:
-    """The fields in which pick and oracle differ: name, the pick's value, the oracle's; none if there are
-    none."""
+    """Returns the fields in which pick and oracle differ: name, the pick's value, the oracle's; none if there
+    are none."""
     names = [row["pick_kernel"], row["oracle_kernel"]]
     if not all(isinstance(name, str) for name in names) or names[0] == names[1]:
         return []
@@ -309,7 +313,7 @@ def _shown(value: object) -> str:
 def _kernel_rows(
     rows: Sequence[Mapping[str, Any]], problem: Mapping[str, Any], has_intervals: bool
 ) -> list[KernelRow]:
-    """The rows of one problem. Times have four digits for its fastest kernel."""
+    """Returns the rows of one problem. Times have four digits for its fastest kernel."""
     times = {row["kernel"]: 1e3 * row["latency_ms"] for row in rows if row["latency_ms"] > 0}
     digits = words.decimals(min(times.values())) if times else 2
     oracle_us = times.get(problem["oracle_kernel"])
@@ -338,7 +342,8 @@ def _interval(share: float) -> str:
 
 
 def _chosen(data: ReportData, selection: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The chosen rows of data.final, by place of the problem and fastest first, and their kernels' names."""
+    """Returns the chosen rows of data.final, by place of the problem and fastest first, and their kernels'
+    names."""
     final = data.final
     # Chosen by numbers first: a table of all pairs would take most of the time.
     places = _places(final["problem"], {name: number for number, name in enumerate(selection["problem"])})
@@ -378,7 +383,7 @@ _GROUPS = {"ok": 0, "noisy": 0, "untimed": 0, "unsupported": 2} | dict.fromkeys(
 
 
 def _ranks(data: ReportData, table: pd.DataFrame) -> _Ints:
-    """The rank of each row's kernel in the model's ranking, 0 where it was not ranked."""
+    """Returns the rank of each row's kernel in the model's ranking, 0 where it was not ranked."""
     order = data.ranking_order
     if order is None or not len(order.rows):
         return np.zeros(len(table), dtype=np.int64)

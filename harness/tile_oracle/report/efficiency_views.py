@@ -16,7 +16,7 @@ from tile_oracle.report.figures import ONE_SWEEP, SINGLE
 
 
 def efficiency(data: ReportData) -> Sequence[Block]:
-    """How many picks are how near to the oracle, and what measuring more of them would give."""
+    """Returns how many picks are how near to the oracle, and what measuring more of them would give."""
     covered = data.covered
     if covered.empty and data.rankings is None:
         return []
@@ -60,7 +60,7 @@ def _top_k_chart(data: ReportData) -> Markup:
 
 
 def choice(data: ReportData) -> Sequence[Block]:
-    """How much faster the oracle is than the median and the worst kernel."""
+    """Returns how much faster the oracle is than the median and the worst kernel."""
     selection = data.selection[data.selection["oracle_tflops"].notna()]
     if selection.empty:
         return []
@@ -102,6 +102,6 @@ def _sorted_points(values: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def _low_end(values: Sequence[float]) -> float:
-    """The lower end of an axis up to 100 % on which all values fit."""
+    """Returns the lower end of an axis up to 100 % on which all values fit."""
     lowest = min(values)
     return next(low for low in (90.0, 80.0, 70.0, 60.0, 50.0, 0.0) if lowest >= low)

@@ -29,7 +29,7 @@ class Group:
 
 
 def figure_groups(data: ReportData) -> list[Group]:
-    """All groups for which the run has figures."""
+    """Returns all groups for which the run has figures."""
     groups = _judged(data) if data.efficiency.covered else []
     compared = []
     if data.fixed_mean_percent is not None:
@@ -73,7 +73,7 @@ def _judged(data: ReportData) -> list[Group]:
 
 
 def source_groups(data: ReportData) -> list[Group]:
-    """The figures of each source of kernels, for a terminal."""
+    """Returns the figures of each source of kernels, for a terminal."""
     return [
         Group(
             "" if place else "sources",
@@ -88,7 +88,7 @@ def source_groups(data: ReportData) -> list[Group]:
 
 
 def efficiencies(data: ReportData) -> list[tuple[str, Efficiency]]:
-    """The metrics to show, by name: in-sample problems apart from the others."""
+    """Returns the metrics to show, by name: in-sample problems apart from the others."""
     if not data.in_sample:
         return [(EFFICIENCY, data.efficiency)]
     parts = [(EFFICIENCY, data.efficiency_where(False)), ("in-sample", data.efficiency_where(True))]

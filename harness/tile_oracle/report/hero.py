@@ -36,7 +36,7 @@ class Spot:
 
 
 def spots(data: ReportData) -> list[Spot]:
-    """What stands beside the judged model, lowest first."""
+    """Returns what stands beside the judged model, lowest first."""
     judged = next((one for one in data.verdict.criteria if one.name == "mean"), None)
     rest = (
         (SINGLE, data.fixed_mean_percent),
@@ -51,8 +51,8 @@ def spots(data: ReportData) -> list[Spot]:
 
 
 def mean_interval(data: ReportData) -> bootstrap.Interval:
-    """The mean efficiency in percent with its 95 % interval over the problems: those that were not trained
-    on, where there are some."""
+    """Returns the mean efficiency in percent with its 95 % interval over the problems: those that were not
+    trained on, where there are some."""
     covered = data.covered
     apart = covered[~covered["in_sample"].astype(bool)]
     values = (apart if len(apart) else covered)["efficiency"].to_numpy(dtype=np.float64)
@@ -60,7 +60,7 @@ def mean_interval(data: ReportData) -> bootstrap.Interval:
 
 
 def hero_line(data: ReportData) -> Markup:
-    """The line. The names below it are in rows, so that none covers another."""
+    """Returns the line. The names below it are in rows, so that none covers another."""
     own, others = mean_interval(data), spots(data)
     low = 5.0 * math.floor((min(own.low, *(one.percent for one in others), 99.0) - 1.0) / 5.0)
     labels = _labels([(one.label, (one.percent - low) / (100.0 - low)) for one in others])

@@ -16,8 +16,8 @@ PAGE = Path(__file__).with_name("page")
 
 
 def report_html(data: ReportData) -> str:
-    """The page as text. Foreign text is escaped. A content security policy allows only the page's own script
-    and no downloads."""
+    """Returns the page as text. Foreign text is escaped. A content security policy allows only the page's own
+    script and no downloads."""
     groups = []
     for group, parts in sections.GROUPS.items():
         made = [(name, heading, view(data)) for name, heading, view in parts]

@@ -38,7 +38,7 @@ _FACTS = ("registers", "LDS bytes", "spills", "workgroups/CU", "matrix instr.", 
 
 
 def slices(data: ReportData) -> Sequence[Block]:
-    """Efficiency by kind of problem."""
+    """Returns the efficiency by kind of problem."""
     if data.slices.empty or data.slices["oracle_over_median"].isna().all():
         return []
     curve = lost_time_curve(data)
@@ -48,7 +48,7 @@ def slices(data: ReportData) -> Sequence[Block]:
 
 
 def slice_view(data: ReportData) -> Table:
-    """A row for each kind of problem."""
+    """Returns a row for each kind of problem."""
     lost = shares_by_kind(lost_times(data.selection))
     judged: list[Made] = [
         (Column("covered", "num"), lambda row: whole(row["covered"])),
@@ -82,7 +82,7 @@ def _shade(share: float) -> Cell:
 
 
 def sources(data: ReportData) -> Sequence[Block]:
-    """The sources of kernels beside each other, and which is fastest where; none for a single one."""
+    """Returns the sources of kernels beside each other, and which is fastest where; none for a single one."""
     figures = source_figures(data.by_source)
     if not figures:
         return []
@@ -98,7 +98,8 @@ def sources(data: ReportData) -> Sequence[Block]:
 
 
 def _who_wins_where(data: ReportData) -> Iterator[Block]:
-    """Each source's share of the problems of a size, or of an arithmetic intensity, that it is fastest on."""
+    """Yields each source's share of the problems of a size, or of an arithmetic intensity, that it is fastest
+    on."""
     winner = data.by_source.set_index("problem")["winner"]
     problems = [problem_from_id(str(name)) for name in winner.index]
     bands = operation_named(problems[0].op).bands
@@ -131,7 +132,7 @@ _STATUS_CSS = {
 
 
 def pairs(data: ReportData) -> Sequence[Block]:
-    """The pairs by status, and the failures."""
+    """Returns the pairs by status, and the failures."""
     counts = wording.status_counts(data)
     if not counts:
         return [Note("No pair was measured.")]
@@ -175,7 +176,7 @@ def _failures(data: ReportData, caption: str, failures: Sequence[Failure]) -> It
 
 
 def kernels(data: ReportData) -> Sequence[Block]:
-    """Every kernel: where it is oracle, pick and ok."""
+    """Returns every kernel: where it is oracle, pick and ok."""
     kernels = data.kernels
     if kernels.empty:
         return []

@@ -32,8 +32,8 @@ class SliceLoss:
 
 
 def lost_times(selection: pd.DataFrame) -> pd.DataFrame:
-    """The covered problems whose pick ran, most lost time first: `problem`, `efficiency`, `oracle_us`,
-    `pick_us`, `lost_us`.
+    """Returns the covered problems whose pick ran, most lost time first: `problem`, `efficiency`,
+    `oracle_us`, `pick_us`, `lost_us`.
 
     Times follow from TFLOPS and the problem's operations. A pick that is not ok has no time and no row.
     """
@@ -54,7 +54,7 @@ def time_weighted_percent(lost: pd.DataFrame) -> float | None:
 
 
 def losing_slices(lost: pd.DataFrame, most: int = 3) -> list[SliceLoss]:
-    """The kinds of problem in `lost_times` that lose more than their share, at most `most`.
+    """Returns the kinds of problem in `lost_times` that lose more than their share, at most `most`.
 
     Candidates are kinds and pairs of them ("1x1 with odd channels"). The first one's share of the lost time
     exceeds its share of the problems the most; the next ones likewise, over the problems that are in none of
@@ -116,7 +116,7 @@ def _kinds(problems: Sequence[Problem]) -> dict[str, tuple[npt.NDArray[np.bool_]
 
 
 def combined_name(first: str, second: str) -> str:
-    """Two kinds as one: 1x1 with odd channels; depthwise 3x3; large M, deep."""
+    """Returns two kinds as one: 1x1 with odd channels; depthwise 3x3; large M, deep."""
     if " " not in first + second:
         return f"{second} {first}"
     return f"{first} with {second}" if second.endswith(("channels", "rows")) else f"{first}, {second}"

@@ -19,7 +19,7 @@ _MOST = 10
 
 
 def summary_markdown(data: ReportData) -> str:
-    """The summary as GitHub-flavoured Markdown, with foreign text escaped."""
+    """Returns the summary as GitHub-flavoured Markdown, with foreign text escaped."""
     model = words.one_line(data.ranked_by.sentence, 400)
     figures = [
         [Cell(", ".join(part for part in (group.label, name) if part), note=group.note), Cell(value)]
@@ -53,7 +53,7 @@ def _section(block: Block) -> Sequence[str]:
 
 
 def _answers(data: ReportData) -> list[str]:
-    """How good, where time is lost, and the commands to run next."""
+    """Returns how good, where time is lost, and the commands to run next."""
     parts = [text(" ".join(answers.is_it_good(data)), 1000)]
     parts.append("\n".join(f"- {text(one)}" for one in answers.where_it_fails(data)))
     for step in next_steps(data):

@@ -25,7 +25,7 @@ class Step:
 
 
 def next_steps(data: ReportData) -> list[Step]:
-    """What can be done next where the run was made, the most urgent first."""
+    """Returns what can be done next where the run was made, the most urgent first."""
     run = data.run
     found = [
         Step("to settle the verdict", command, "cannot-tell") for command in wording.settling(data.verdict)
@@ -45,13 +45,14 @@ def next_steps(data: ReportData) -> list[Step]:
 
 
 def _from_here(folder: str) -> str:
-    """A folder below the working directory by its relative path, in which the session's own command is."""
+    """Returns a folder below the working directory by its relative path, in which the session's own command
+    is."""
     path, here = Path(folder), Path.cwd()
     return str(path.relative_to(here)) if folder and path.is_relative_to(here) else folder
 
 
 def _of_failures(data: ReportData, records: str) -> list[Step]:
-    """How to look into a verdict that failed."""
+    """Returns how to look into a verdict that failed."""
     if data.verdict.state != FAILED or data.baseline is None or not data.run.baseline_file:
         return []
     compared = f"{shlex.quote(_from_here(data.run.baseline_file))} {records}"
@@ -60,8 +61,8 @@ def _of_failures(data: ReportData, records: str) -> list[Step]:
 
 
 def _of_picks(data: ReportData, records: str) -> list[Step]:
-    """How to go on, to accept the picks, and to measure those that were not. A run that is not whole, or is
-    judged by what its model has seen, is not accepted."""
+    """Returns how to go on, to accept the picks, and to measure those that were not. A run that is not whole,
+    or is judged by what its model has seen, is not accepted."""
     run, verdict, found = data.run, data.verdict, []
     if data.scope.left and not run.replayed and run.resuming:
         found.append(Step("to measure the rest", run.resuming, "incomplete"))
@@ -89,14 +90,14 @@ def _of_picks(data: ReportData, records: str) -> list[Step]:
 
 
 def _accepting(run: RunInfo) -> str:
-    """The command of a run that does not name its own, as far as the report knows its options."""
+    """Returns the command of a run that does not name its own, as far as the report knows its options."""
     target = shlex.quote("replay" if run.replayed else run.target or "auto")
     return f"pytest --problem-set {shlex.quote(run.problem_set)} --target {target} --update-baseline"
 
 
 def _of_oracles(data: ReportData, records: str) -> list[Step]:
-    """How to use the measurements of this machine: by themselves where picks lose against them, and to
-    train."""
+    """Returns how to use the measurements of this machine: by themselves where picks lose against them, and
+    to train."""
     run, found = data.run, []
     if run.replayed or not run.target or not data.selection["oracle_tflops"].notna().any():
         return []

@@ -65,8 +65,8 @@ def picker_figures(
     verdict: Verdict | None = None,
     judged: pd.DataFrame | None = None,
 ) -> PickerFigures:
-    """The figures of a picker's selection (judge.selection.select). judged: the selection of the picker that
-    is judged first, to compare with."""
+    """Returns the figures of a picker's selection (judge.selection.select). judged: the selection of the
+    picker that is judged first, to compare with."""
     efficiency = summarise(selection)
     covered = selection[selection["coverage"] == COVERED].set_index("problem")["efficiency"].astype("float64")
     mapped = covered[covered.index.isin(list(origin.mapped))]
@@ -118,7 +118,7 @@ def _mean_percent(efficiency: pd.Series) -> float | None:
 
 
 def pickers_table(pickers: Sequence[PickerFigures]) -> Table:
-    """All pickers side by side; without rows for a single one."""
+    """Returns all pickers side by side; without rows for a single one."""
     made: list[Made] = [
         (Column("picker"), lambda one: Cell(one.name, note=one.identity)),
         *((Column(heading, "num"), _shows(name)) for heading, name in _FIGURES.items()),
@@ -170,7 +170,7 @@ def _points(found: Interval) -> str:
 
 
 def picker_lines(pickers: Sequence[PickerFigures]) -> list[str]:
-    """The pickers for a terminal of 80 columns; none for a single one."""
+    """Returns the pickers for a terminal of 80 columns; none for a single one."""
     if len(pickers) < 2:
         return []
     figures = [Column(heading, "num") for heading in (*_FIGURES, "µs", "cover")]
@@ -198,7 +198,8 @@ def picker_lines(pickers: Sequence[PickerFigures]) -> list[str]:
 
 
 def in_the_pool(one: PickerFigures) -> str:
-    """How many choices the pool has, which stand for others, and which it lacks, with the means of each."""
+    """Returns how many choices the pool has, which stand for others, and which it lacks, with the means of
+    each."""
     parts = [_part(one.exact, "exactly", one.exact_mean_percent)]
     same = "same tile and split-K"
     parts += [_part(one.same_tile, same, one.same_tile_mean_percent)] if one.same_tile else []

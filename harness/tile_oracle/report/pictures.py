@@ -85,7 +85,8 @@ def limits(data: ReportData) -> tuple[float, float] | str:
 
 
 def under_the_roof(problem: Problem, tflops: float, known: tuple[float, float] | str) -> str:
-    """How near a speed is to what limits the problem: 41 % of the memory's limit, 300 TFLOPS; "" if unknown.
+    """Returns how near a speed is to what limits the problem: 41 % of the memory's limit, 300 TFLOPS; "" if
+    unknown.
     known: `limits`."""
     if isinstance(known, str):
         return ""
@@ -130,7 +131,7 @@ def roofline(data: ReportData) -> tuple[Markup | None, str]:
 
 
 def predicted_measured(data: ReportData) -> Markup | None:
-    """The picks' measured TFLOPS over the predicted; None where no prediction is in TFLOPS."""
+    """Returns the picks' measured TFLOPS over the predicted; None where no prediction is in TFLOPS."""
     chosen = data.covered[data.covered["pick_predicted_tflops"].notna() & (data.covered["pick_tflops"] > 0)]
     chosen = chosen[chosen["pick_predicted_tflops"] > 0]
     if chosen.empty:

@@ -34,14 +34,14 @@ _MOST_WRITTEN, _ROWS_WRITTEN = 15, 8
 
 
 def problems(data: ReportData) -> View:
-    """Every problem with its pick and its oracle, most lost time first, and the kernels of some."""
+    """Returns every problem with its pick and its oracle, most lost time first, and the kernels of some."""
     table = problem_table(data)
     return {"table": table, "problems": [_detail(data, one) for one in _written(data)]} if table.rows else {}
 
 
 def problem_table(data: ReportData, most: int | None = None) -> Table:
-    """The problems by lost time: failed picks, those that lose time, the others. most: only so many, with why
-    their picks fall short."""
+    """Returns the problems by lost time: failed picks, those that lose time, the others. most: only so many,
+    with why their picks fall short."""
     rows = list(drill_down_of(data).problems) if len(data.selection) else []
     rows = (
         rows
@@ -97,8 +97,8 @@ def _lost(lost_us: float, total_us: float) -> Cell:
 
 
 def _choices(data: ReportData) -> dict[str, dict[str, set[str]]]:
-    """What the problems can be filtered by -> option -> its problems: their kinds, with those that the
-    summary combines, and, of several sources of kernels, the fastest."""
+    """Returns what the problems can be filtered by -> option -> its problems: their kinds, with those that
+    the summary combines, and, of several sources of kernels, the fastest."""
     ids = [str(problem) for problem in data.selection["problem"]]
     of = {one: set(slices_of(problem_from_id(one))) for one in ids}
     kinds = {name: {one for one in ids if name in of[one]} for name in data.slices["slice"]}
@@ -109,7 +109,7 @@ def _choices(data: ReportData) -> dict[str, dict[str, set[str]]]:
 
 
 def _kernel(row: Mapping[str, Any], whose: str, *tags: tuple[str, object]) -> Cell:
-    """A kernel by its short name; its whole one is shown on hover."""
+    """Returns a kernel by its short name; its whole one is shown on hover."""
     whole, short = row[f"{whose}_kernel"], wording.short_kernel(row[f"{whose}_kernel"], row)
     return Cell(short, tags=tags, full="" if pd.isna(whole) or short == whole else str(whole))
 
@@ -126,7 +126,8 @@ def drill_cells(data: ReportData) -> dict[str, Cell]:
 
 
 def _written(data: ReportData) -> list[int]:
-    """The places of the problems that are written out: the first, and the one that the summary names."""
+    """Returns the places of the problems that are written out: the first, and the one that the summary
+    names."""
     if data.final.empty:
         return []
     loses = [row["lost_us"] > 0 for row in drill_down_of(data).problems]

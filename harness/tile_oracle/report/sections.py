@@ -36,7 +36,7 @@ from tile_oracle.report.terms import anchor, terms_of
 
 
 def header(data: ReportData) -> View:
-    """The verdict and the main metrics."""
+    """Returns the verdict and the main metrics."""
     verdict, figures = data.verdict, data.efficiency
     covered = (f"covered: {figures.covered:,} of {figures.problems:,}", figures.coverage_percent)
     judged = bool(figures.covered)
@@ -92,7 +92,8 @@ def _linked(sentence: str) -> Markup:
 
 
 def criteria(data: ReportData, *, units: bool = True) -> Table:
-    """The criteria of the verdict. The outcome first: on a phone the other columns are beyond the edge.
+    """Returns the criteria of the verdict. The outcome first: on a phone the other columns are beyond the
+    edge.
 
     units: whether points are named; without, the table fits into the 80 columns of a terminal.
     """
@@ -110,7 +111,7 @@ def criteria(data: ReportData, *, units: bool = True) -> Table:
 
 
 def losses(data: ReportData) -> Table:
-    """The problems whose pick lost too much."""
+    """Returns the problems whose pick lost too much."""
     drill = drill_cells(data)
     columns: list[Made] = [
         (Column("lost too much", "id"), lambda loss: drill.get(loss.problem, Cell(loss.problem))),

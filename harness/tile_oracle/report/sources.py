@@ -26,7 +26,7 @@ class SourceFigures:
 
 
 def sources_by_problem(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
-    """One row per problem with an oracle; empty for fewer than two sources.
+    """Returns one row per problem with an oracle; empty for fewer than two sources.
 
     Columns: `problem`, `winner` (the source of the oracle) and one for each source: its best TFLOPS / the
     oracle's, from 0 to 1, NaN where it has no ok kernel. A source's best kernel is chosen as an oracle is.
@@ -46,7 +46,7 @@ def sources_by_problem(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataF
 
 
 def source_figures(by_problem: pd.DataFrame) -> list[SourceFigures]:
-    """The metrics of each source in `sources_by_problem`, most wins first."""
+    """Returns the metrics of each source in `sources_by_problem`, most wins first."""
     found = []
     for source in by_problem.columns.difference(["problem", "winner"]):
         shares = by_problem[source].dropna().to_numpy(dtype=np.float64)

@@ -15,7 +15,7 @@ _LABEL_WIDTH = 14
 
 
 def summary_lines(data: ReportData, width: int = 100, *, with_baseline: bool = True) -> list[str]:
-    """The summary of a run as lines of at most `width` characters (at least 60), without colour.
+    """Returns the summary of a run as lines of at most `width` characters (at least 60), without colour.
 
     Only a line with a long word, such as a path, may be wider. with_baseline: name the baseline's file.
     """
@@ -39,7 +39,8 @@ def summary_lines(data: ReportData, width: int = 100, *, with_baseline: bool = T
 
 
 def evaluation_lines(data: ReportData, worst: int) -> list[str]:
-    """What a model's picks on records are worth, as lines: figures, kinds of problem, the worst problems."""
+    """Returns what a model's picks on records are worth, as lines: figures, kinds of problem, the worst
+    problems."""
     blocks = [
         [wording.title(data), f"  {wording.pairs_sentence(data)}", f"  {data.ranked_by.sentence}"],
         _figures(data),
@@ -60,8 +61,8 @@ def _head(data: ReportData) -> list[str]:
 
 
 def _conditions(data: ReportData) -> list[str]:
-    """Where the time went, and a warning about throttled clocks, which make measurements unrepresentative of
-    the device."""
+    """Returns where the time went, and a warning about throttled clocks, which make measurements
+    unrepresentative of the device."""
     shown = ((TIME_WENT, "the time went into"), (THROTTLED, "the GPU was throttled during"))
     texts = ((said, data.run.environment.get(key)) for key, said in shown)
     return [f"  {said} {words.one_line(text, 200)}" for said, text in texts if text]

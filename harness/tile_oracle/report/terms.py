@@ -52,7 +52,7 @@ _SAME = {"mean efficiency": "efficiency"}
 
 
 def terms_of(op: str) -> dict[str, str]:
-    """All terms of a report on an operation: its words in kernel names first."""
+    """Returns all terms of a report on an operation: its words in kernel names first."""
     return {**operation_named(op).terms, **GENERAL}
 
 
@@ -68,7 +68,7 @@ def word_patterns(op: str) -> list[tuple[str, str]]:
 
 
 def anchor(term: str) -> str:
-    """The id of a general term's entry in the page, "" for any other text."""
+    """Returns the id of a general term's entry in the page, "" for any other text."""
     name = _SAME.get(term, term)
     if name not in GENERAL:
         return ""

@@ -22,7 +22,7 @@ from tile_oracle.report.picker_figures import PickerFigures
 
 
 def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
-    """A kernel's name without the fields of its problem (operation, direction, dtype, rank)."""
+    """Returns a kernel's name without the fields of its problem (operation, direction, dtype, rank)."""
     name = one_line(kernel)
     if row is not None:
         operation = operation_named(row["op"])
@@ -31,19 +31,19 @@ def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
 
 
 def titles(problems: Iterable[str]) -> list[str]:
-    """The size of each problem in words, with its data type where that differs."""
+    """Returns the size of each problem in words, with its data type where that differs."""
     found = [problem_from_id(one) for one in problems]
     mixed = len({one.dtype for one in found}) > 1
     return [f"{one.title}, {one.dtype}" if mixed else one.title for one in found]
 
 
 def kernel_on(failure: Failure) -> str:
-    """The short name of the kernel that failed; the problem's id has the other fields."""
+    """Returns the short name of the kernel that failed; the problem's id has the other fields."""
     return one_line(failure.kernel).removeprefix(prefix_of(failure.problem))
 
 
 def shared_prefix(names: Sequence[str]) -> str:
-    """What all names begin with, up to an underscore; "" for a single name."""
+    """Returns what all names begin with, up to an underscore; "" for a single name."""
     first, last = min(names, default=""), max(names, default="")
     same = 0
     while same < min(len(first), len(last)) and first[same] == last[same]:
@@ -52,7 +52,7 @@ def shared_prefix(names: Sequence[str]) -> str:
 
 
 def prefix_of(problem: str) -> str:
-    """What the names of a problem's kernels begin with; "" for an id of no known operation."""
+    """Returns what the names of a problem's kernels begin with; "" for an id of no known operation."""
     try:
         return kernel_prefix(problem_from_id(problem).kind)
     except ProblemError:
@@ -60,7 +60,7 @@ def prefix_of(problem: str) -> str:
 
 
 def why(row: Mapping[str, Any]) -> str:
-    """Why a pick falls short of the oracle, from a row of the selection."""
+    """Returns why a pick falls short of the oracle, from a row of the selection."""
     in_sample = ", in-sample" if row.get("in_sample") else ""
     return _shortfall(row) + in_sample
 
@@ -107,8 +107,8 @@ def comparison(criterion: Criterion) -> tuple[str, str, str, str]:
 
 
 def interval(criterion: Criterion) -> str:
-    """The interval of a criterion's change, in points; one number if it is known exactly, and "" for a plain
-    comparison."""
+    """Returns the interval of a criterion's change, in points; one number if it is known exactly, and "" for
+    a plain comparison."""
     if criterion.low is None or criterion.high is None or criterion.confidence is None:
         return ""
     sign = "+" if criterion.unit == "%" else ""
@@ -118,19 +118,19 @@ def interval(criterion: Criterion) -> str:
 
 
 def open_lines(verdict: Verdict) -> list[str]:
-    """Why criteria cannot tell, and the commands that would settle them."""
+    """Returns why criteria cannot tell, and the commands that would settle them."""
     doubtful = [one for one in verdict.criteria if one.cause]
     lines = [f"{one.name} cannot tell: {one_line(one.cause, 400)}" for one in doubtful]
     return lines + [f"to settle it: {one_line(command, 1000)}" for command in settling(verdict)]
 
 
 def settling(verdict: Verdict) -> list[str]:
-    """The commands that would settle the criteria that cannot tell."""
+    """Returns the commands that would settle the criteria that cannot tell."""
     return list(dict.fromkeys(one.command for one in verdict.criteria if one.cause and one.command))
 
 
 def title(data: ReportData) -> str:
-    """A headline: the problems and the device."""
+    """Returns a headline: the problems and the device."""
     where = data.run.target or "?"
     if data.run.device:
         where += f" ({one_line(data.run.device, 60)})"
@@ -140,7 +140,7 @@ def title(data: ReportData) -> str:
 
 
 def pairs_sentence(data: ReportData) -> str:
-    """How much was measured, how much is left, and why."""
+    """Returns how much was measured, how much is left, and why."""
     scope = data.scope
     measured = scope.measured or len(data.final)
     done = "replayed" if data.run.replayed else "measured"
@@ -160,7 +160,7 @@ def pairs_sentence(data: ReportData) -> str:
 
 
 def beside_name(one: PickerFigures, data: ReportData) -> str:
-    """What stands beside the model, with its number of problems where that is not the model's."""
+    """Returns what stands beside the model, with its number of problems where that is not the model's."""
     same = one.problems == data.efficiency.covered
     name = _SPOKEN.get(one.name, one.name)
     return name if same else f"{name}, on {count(one.problems, 'problem')}"
@@ -185,13 +185,13 @@ def status_counts(data: ReportData) -> list[tuple[str, int]]:
 
 
 def worst_rows(data: ReportData, number: int) -> list[dict[str, Any]]:
-    """The covered problems with the lowest efficiency below 1, as rows of the selection."""
+    """Returns the covered problems with the lowest efficiency below 1, as rows of the selection."""
     covered = data.covered
     return rows(covered[covered["efficiency"] < 1.0].head(number))
 
 
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table as mappings."""
+    """Returns the rows of a table as mappings."""
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
@@ -301,6 +301,6 @@ def scope_notes(data: ReportData) -> list[str]:
 
 
 def headline(data: ReportData) -> str:
-    """The verdict in one line."""
+    """Returns the verdict in one line."""
     state = data.verdict.state
     return f"{state.upper() if state == FAILED else state}: {data.verdict.message}"

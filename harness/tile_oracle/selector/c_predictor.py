@@ -76,7 +76,7 @@ def c_predictor_parity(model: Path, file: Path) -> Parity:
 
 
 def model_text(model: Path) -> tuple[Path, str]:
-    """The file and text of a folder's TFLOPS model, or of LightGBM's own file. Raises ModelError."""
+    """Returns the file and text of a folder's TFLOPS model, or of LightGBM's own file. Raises ModelError."""
     if model.is_dir():
         return read_booster_text(model, "tflops")
     data = read_bytes(model, _MOST_BYTES)
@@ -89,7 +89,7 @@ def model_text(model: Path) -> tuple[Path, str]:
 
 
 def what_is_read(model: Path) -> str:
-    """What a file of LightGBM holds, in words. Raises ModelError for what is none."""
+    """Returns what a file of LightGBM holds, in words. Raises ModelError for what is none."""
     where, text = model_text(model)
     read = read_model_text(text, str(where))
     objective = next(line for line in text.splitlines() if line.startswith(("objective=", "Tree=")))

@@ -64,8 +64,8 @@ class Said:
         return Answers(rows[:, 0], order, rows[:, _TOLD : _TOLD + count])
 
     def faults(self, problem: Problem, expected: Array) -> list[str]:
-        """What is wrong with the calls of LightGBM. expected: the first kernel's features for a problem, or
-        the first of them."""
+        """Returns what is wrong with the calls of LightGBM. expected: the first kernel's features for a
+        problem, or the first of them."""
         row, found = self.rows[problem.id][0], []
         as_doubles = row[_TOLD + self.width :][: min(int(row[3]) // 2, self.width, len(expected))]
         if row[2] == 0 and np.isclose(as_doubles, expected[: len(as_doubles)]).mean() > 0.9:
@@ -141,7 +141,7 @@ def ck_tile_parity(
 
 
 def include_folder(checkout: Path, header: Path) -> Path:
-    """The folder of a checkout that has a header of the dispatcher. Raises BuildError."""
+    """Returns the folder of a checkout that has a header of the dispatcher. Raises BuildError."""
     found = next((checkout / one for one in _PLACES if (checkout / one / header).is_file()), None)
     if found is None:
         raise BuildError(
@@ -151,7 +151,7 @@ def include_folder(checkout: Path, header: Path) -> Path:
 
 
 def compiled(include: Path, header: Path, driver: str, arch: str, work: Path) -> Path:
-    """The program of a driver. Raises BuildError with the compiler's first error."""
+    """Returns the program of a driver. Raises BuildError with the compiler's first error."""
     found = load_arch(arch)
     device = {
         "CUS": found.hardware.num_cus,
@@ -174,7 +174,7 @@ def compiled(include: Path, header: Path, driver: str, arch: str, work: Path) ->
 def answers_of(
     program: Path, model: str, logged: bool, kernels: Sequence[str], problems: Mapping[str, str], width: int
 ) -> Said:
-    """What a driver says of kernels and problems, each a line of its input. Raises BuildError."""
+    """Returns what a driver says of kernels and problems, each a line of its input. Raises BuildError."""
     work = program.parent
     (work / "model.lgbm").write_text(model)
     lines = [str(len(kernels)), *kernels, str(len(problems)), *problems.values()]

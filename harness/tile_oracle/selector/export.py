@@ -92,7 +92,7 @@ def export_model(
 
 
 def is_export(folder: Path) -> bool:
-    """Whether the folder was written by `export_model`."""
+    """Returns whether the folder was written by `export_model`."""
     try:
         found = json.loads((folder / MANIFEST_FILE).read_text())
     except (OSError, ValueError):
@@ -101,7 +101,7 @@ def is_export(folder: Path) -> bool:
 
 
 def manifest_trees(model: NativeModel) -> dict[str, list[str]]:
-    """The hashes of a model's trees that a manifest records: member -> one for each booster."""
+    """Returns the hashes of a model's trees that a manifest records: member -> one for each booster."""
     return {
         name: [hashlib.sha256(forest.to_bytes()).hexdigest() for forest in forests]
         for name, forests in model.forests.items()
@@ -155,7 +155,7 @@ _EXAMPLE_OF = {
 
 
 def _example(op: str) -> tuple[str, str]:
-    """A problem as words of the example program, and as C++."""
+    """Returns a problem as words of the example program, and as C++."""
     if op not in _EXAMPLE_OF:
         fields = problem_fields(op)
         values = ", ".join("64" for _ in fields)

@@ -39,7 +39,8 @@ _SIZES = ("batch", "seq_q", "seq_kv", "heads", "kv_heads", "head_dim", "head_dim
 
 
 def is_fmha(model: Path) -> bool:
-    """Whether a model is of attention: its specification says so or, as in the published one, is absent."""
+    """Returns whether a model is of attention: its specification says so or, as in the published one, is
+    absent."""
     spec = model / SPEC_FILE
     if not spec.is_file():
         return model.is_file() or (model / "model_tflops.lgbm").is_file()

@@ -80,7 +80,7 @@ class Parity:
         return self.problems > 0 and not (self.firsts or self.scores or self.picks or self.orders)
 
     def lines(self) -> list[str]:
-        """The result as text."""
+        """Returns the result as text."""
         ends = [
             *(f"  first {what} that differs: {text}" for what, text in self.firsts.items()),
             *(f"  {text}" for text in self.remarks),
@@ -187,7 +187,7 @@ def _compare_features(
 
 
 def folder_engine(predictor: Predictor, kernels: Sequence[Kernel]) -> Engine:
-    """The model folder's own answers: minus predicted ln(time), and the order of its picks."""
+    """Returns the model folder's own answers: minus predicted ln(time), and the order of its picks."""
     names = [kernel.name for kernel in kernels]
 
     def answer(problem: Problem) -> Answers:
@@ -212,7 +212,7 @@ def problems_like(kind: Kind) -> list[Problem]:
 
 
 def selector_files(place: Path) -> list[Path]:
-    """A selector file, or all of an exported folder. Raises ModelError."""
+    """Returns a selector file, or all of an exported folder. Raises ModelError."""
     if place.is_file():
         return [place]
     found = sorted(place.glob("*.selector")) if is_export(place) else []
@@ -253,7 +253,7 @@ def own_export(model: Path, place: Path, problems: Iterable[Problem] = ()) -> li
 
 
 def exports_beside(model: Path) -> list[Path]:
-    """The exports of a model that lie in its folder or beside it."""
+    """Returns the exports of a model that lie in its folder or beside it."""
     places = (model, model.resolve().parent)
     folders = sorted({one.resolve() for place in places if place.is_dir() for one in place.iterdir()})
     return [

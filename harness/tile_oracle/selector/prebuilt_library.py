@@ -26,7 +26,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def find(built_from: str, package: Path = _PACKAGE) -> Path | None:
-    """The library in an installed package if it was built from these sources for this machine."""
+    """Returns the library in an installed package if it was built from these sources for this machine."""
     folder = package / FOLDER
     try:
         facts = json.loads((folder / FACTS_FILE).read_text())
@@ -37,10 +37,10 @@ def find(built_from: str, package: Path = _PACKAGE) -> Path | None:
 
 
 def facts_of(built_from: str, machine: str) -> dict[str, str]:
-    """The contents of built_from.json."""
+    """Returns the contents of built_from.json."""
     return {"built_from": built_from, "machine": machine}
 
 
 def platform_tag(machine: str) -> str:
-    """The tag of a wheel that carries the library for a machine."""
+    """Returns the tag of a wheel that carries the library for a machine."""
     return f"py3-none-manylinux_{GLIBC.replace('.', '_')}_{machine}.manylinux2014_{machine}"

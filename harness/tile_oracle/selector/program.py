@@ -71,7 +71,7 @@ class ProgramMaker:
         return tuple(self._instructions)
 
     def place(self, node: Node) -> Place:
-        """The place of a constant or an interaction; adds the instructions that compute it.
+        """Returns the place of a constant or an interaction; adds the instructions that compute it.
 
         Raises ModelError for a node that depends on the kernels alone, which needs no program.
         """
@@ -111,7 +111,7 @@ class ProgramMaker:
         return self._add(node.operation, node.partition, [operand.operand for operand in operands], single)
 
     def _operand(self, node: Node, partition: Partition | None) -> Place:
-        """A node's values, expanded to the classes of the operation that uses it."""
+        """Returns a node's values, expanded to the classes of the operation that uses it."""
         if node.kind == "kernel" and node.values is not None and partition is not None:
             key = (node.number, id(partition))
             if key not in self._places:
@@ -137,7 +137,7 @@ class ProgramMaker:
         return place
 
     def constant(self, values: Array) -> int:
-        """The operand of constant values."""
+        """Returns the operand of constant values."""
         padded = values if len(values) == 1 else _padded(values)
         self._constants.append(padded)
         self._constants_size += len(padded)

@@ -64,14 +64,14 @@ class NativeRanker:
         return 0 if self._selector is None else self._selector.memory_bytes
 
     def select(self, problem: Problem) -> Kernel:
-        """The pick for a problem. Raises ModelError for an empty pool."""
+        """Returns the pick for a problem. Raises ModelError for an empty pool."""
         ranked = self.rank(problem, 1)
         if not ranked:
             raise ModelError(f"no kernel to choose from for {problem.id}")
         return ranked[0][0]
 
     def rank(self, problem: Problem, k: int | None = None) -> list[tuple[Kernel, float]]:
-        """The `k` best kernels (None: all) with their predicted TFLOPS, best first (judge.ranking).
+        """Returns the `k` best kernels (None: all) with their predicted TFLOPS, best first (judge.ranking).
 
         Native code sorts by ln(time), and equal times by their place in the pool: where the last of `k` has
         the TFLOPS of the next one, more are asked for, and then sorted.
@@ -95,17 +95,17 @@ class NativeRanker:
         return list(zip(kernels[:wanted], tflops, strict=False))
 
     def log_time(self, problem: Problem) -> Array:
-        """Predicted ln(latency in ms) of every kernel, (kernels,)."""
+        """Returns predicted ln(latency in ms) of every kernel, (kernels,)."""
         values = self._values(problem)
         return np.zeros(0) if self._selector is None else self._selector.log_times(values)
 
     def tflops(self, problem: Problem) -> Array:
-        """Predicted TFLOPS of every kernel, (kernels,)."""
+        """Returns predicted TFLOPS of every kernel, (kernels,)."""
         values = self._values(problem)
         return np.zeros(0) if self._selector is None else self._selector.tflops(values)
 
     def tflops_among(self, problem: Problem, kernels: Sequence[Kernel]) -> Array:
-        """Predicted TFLOPS of some of the kernels, as if there were no others, (kernels,)."""
+        """Returns predicted TFLOPS of some of the kernels, as if there were no others, (kernels,)."""
         values = self._values(problem)
         if self._selector is None or not kernels:
             return np.zeros(0)
@@ -114,7 +114,7 @@ class NativeRanker:
         )
 
     def knows(self, kernels: Iterable[Kernel]) -> bool:
-        """Whether all of these are among the candidates."""
+        """Returns whether all of these are among the candidates."""
         return all(kernel.name in self._place for kernel in kernels)
 
     @cached_property

@@ -82,7 +82,7 @@ class NativeModel:
 
 
 def problem_fields(op: str) -> tuple[str, ...]:
-    """The fields of an operation's problems that vary within one kind."""
+    """Returns the fields of an operation's problems that vary within one kind."""
     return operation_named(op).free_fields
 
 
@@ -92,7 +92,8 @@ def shared_words(kind: Kind) -> dict[str, str | int]:
 
 
 def kind_of(kernels: Sequence[Kernel]) -> Kind:
-    """The kind of problem that all these kernels are candidates for. Raises ModelError for several."""
+    """Returns the kind of problem that all these kernels are candidates for. Raises ModelError for
+    several."""
     kinds = {kernel.kind: kernel for kernel in kernels}
     if len(kinds) != 1:
         named = " and ".join(kernel.name for kernel in list(kinds.values())[:2]) or "none"
@@ -103,7 +104,8 @@ def kind_of(kernels: Sequence[Kernel]) -> Kind:
 
 
 def selector_bytes(model: NativeModel, kernels: Sequence[Kernel]) -> bytes:
-    """The content of a selector file for a model and its candidates, which are of one kind of problem.
+    """Returns the content of a selector file for a model and its candidates, which are of one kind of
+    problem.
 
     Raises ModelError for kernels of another kind than the model's, and for features that native code does not
     support (the message names feature and operation).
@@ -193,7 +195,8 @@ class _Maker:
         return self._written_head() + body.written()
 
     def _written_head(self) -> bytes:
-        """The header: kind of problem, candidates, and the program. Call it after all values are placed."""
+        """Returns the header: kind of problem, candidates, and the program. Call it after all values are
+        placed."""
         work = [self.program.place(node).operand for node in self.pool.trace(*work_schema(self.op))]
         head = ByteWriter()
         for text in (self.op, kind_text(self.kind), self.ranker.arch):
@@ -278,7 +281,7 @@ class _Maker:
         return rows
 
     def _of_kernels(self, nodes: Sequence[Node]) -> Array:
-        """The values of columns that depend on the kernel alone, (kernels, columns)."""
+        """Returns the values of columns that depend on the kernel alone, (kernels, columns)."""
         found = np.empty((len(self.standing.kernels), len(nodes)))
         for place, node in enumerate(nodes):
             found[:, place] = node.values
@@ -321,7 +324,7 @@ def _input(inputs: Inputs, place: int, table: FeatureTable) -> Array:
 
 
 def _says(target: Target) -> str:
-    """The number in `tile_oracle::Says` of the quantity that a target's trees predict."""
+    """Returns the number in `tile_oracle::Says` of the quantity that a target's trees predict."""
     if target.relative:
         return "relative"
     says = "log_time" if target.name == "correction" else target.name

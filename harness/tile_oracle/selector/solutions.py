@@ -64,7 +64,7 @@ class SolutionNames:
         return cls(tuple(names), tuple(candidates.values()), tuple(never), untrained)
 
     def remarks(self) -> list[str]:
-        """A line for each thing that the author of the list should know."""
+        """Returns a line for each thing that the author of the list should know."""
         lines = [f"never picked: {name} ({reason})" for name, reason in self.never_picked[:_NAMED]]
         if len(self.never_picked) > _NAMED:
             lines.append(f"never picked: {len(self.never_picked) - _NAMED:,} more, listed in manifest.json")

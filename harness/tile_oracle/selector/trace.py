@@ -96,12 +96,12 @@ class Partition:
         return len(self.first)
 
     def refined_by(self, other: Partition) -> Partition:
-        """The common refinement: two kernels share a class if they share one in both partitions."""
+        """Returns the common refinement: two kernels share a class if they share one in both partitions."""
         return partition_by(self.of * other.count + other.of)
 
 
 def partition_by(keys: npt.NDArray[Any]) -> Partition:
-    """The partition in which kernels with equal keys share a class."""
+    """Returns the partition in which kernels with equal keys share a class."""
     _, first, of = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)
@@ -110,7 +110,7 @@ def partition_by(keys: npt.NDArray[Any]) -> Partition:
 
 
 def partition_by_rows(table: npt.NDArray[Any]) -> Partition:
-    """The partition in which kernels with equal rows of a table share a class."""
+    """Returns the partition in which kernels with equal rows of a table share a class."""
     return partition_by(np.unique(table, axis=0, return_inverse=True)[1].reshape(-1))
 
 
@@ -148,7 +148,7 @@ class Graph:
         self._of_columns: dict[int, Partition] = {}
 
     def fixed(self, values: Any) -> Node:
-        """A node that does not depend on the problem: one value, or one per kernel."""
+        """Returns a node that does not depend on the problem: one value, or one per kernel."""
         array = np.asarray(values, dtype=np.float64).reshape(-1)
         bits = array.view(np.int64)
         if len(array) and (bits == bits[0]).all():
@@ -157,11 +157,11 @@ class Graph:
         return self._node(("fixed", array.tobytes()), values=array)
 
     def of_problem(self, name: str) -> Node:
-        """A field of the problem."""
+        """Returns a field of the problem."""
         return self._node(("field", name), field=name)
 
     def apply(self, operation: str, *operands: Node) -> Node:
-        """The operation on these operands; evaluated at once if it does not depend on the problem."""
+        """Returns the operation on these operands; evaluated at once if it does not depend on the problem."""
         if all(operand.values is not None for operand in operands):
             with np.errstate(all="ignore"):
                 return self.fixed(NUMPY_OF[operation](*(operand.values for operand in operands)))
@@ -178,7 +178,8 @@ class Graph:
         return self._node(key, operation=operation, operands=operands, partition=partition)
 
     def partition_of(self, node: Node) -> Partition | None:
-        """The classes of kernels that may have different values of this node; None if all share it."""
+        """Returns the classes of kernels that may have different values of this node; None if all share
+        it."""
         if node.values is None or len(node.values) == 1:
             return node.partition
         found = self._of_columns.get(node.number)
@@ -312,7 +313,7 @@ class Pool:
     def trace(
         self, schema: FeatureSchema, names: Sequence[str], more: Mapping[str, Column] | None = None
     ) -> list[Node]:
-        """The expressions of these features of the schema. more: further columns of the kernels.
+        """Returns the expressions of these features of the schema. more: further columns of the kernels.
 
         Raises ModelError, which names the feature, for an operation that expressions do not support, or for a
         column that neither problem nor kernel has.
@@ -351,7 +352,8 @@ class _TracedTable(FeatureTable):
         return found
 
     def _whole(self, name: str, made: Any) -> Symbol:
-        """A formula's result as float64, as in FeatureTable; an array that the formula made is a constant."""
+        """Returns a formula's result as float64, as in FeatureTable; an array that the formula made is a
+        constant."""
         symbol = made if isinstance(made, Symbol) else self._constant(name, made)
         return symbol.astype(np.float64)
 

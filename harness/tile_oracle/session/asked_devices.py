@@ -29,7 +29,7 @@ def take_devices(config: pytest.Config) -> None:
 
 
 def devices_of(config: pytest.Config) -> int | None:
-    """How many devices measure, each in a process of its own; None for the one of this process."""
+    """Returns how many devices measure, each in a process of its own; None for the one of this process."""
     if config.getoption("dist", "no") != "no":
         from xdist.workermanage import parse_tx_spec_config
 

@@ -50,7 +50,7 @@ class Answers:
         self._threads = ThreadPoolExecutor(max_workers=256, thread_name_prefix="tile-oracle-answers")
 
     def channel_from(self, gateway: BaseGateway) -> Channel:
-        """A channel for one worker, to be sent to it."""
+        """Returns a channel for one worker, to be sent to it."""
         channel = gateway.newchannel()
         channel.setcallback(lambda asked: self._threads.submit(self._answer, channel, asked))
         return channel

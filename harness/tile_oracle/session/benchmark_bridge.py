@@ -14,7 +14,7 @@ _WANTED_BY = ("json", "save", "autosave", "compare", "histogram")
 
 
 def wanted(config: pytest.Config) -> bool:
-    """Whether an option of pytest-benchmark asks for results; otherwise its table would be noise.
+    """Returns whether an option of pytest-benchmark asks for results; otherwise its table would be noise.
 
     Decided at the session's start, because pytest-benchmark is configured last.
     """
@@ -22,7 +22,7 @@ def wanted(config: pytest.Config) -> bool:
 
 
 def why_not(config: pytest.Config) -> str:
-    """A note for users whose options of pytest-benchmark have no effect; "" if they have one."""
+    """Returns a note for users whose options of pytest-benchmark have no effect; "" if they have one."""
     if not _asked(config) or _is_on(config):
         return ""
     return (

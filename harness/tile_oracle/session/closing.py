@@ -14,7 +14,8 @@ from tile_oracle.session.outcome import MEANINGS, Outcome, most_severe
 
 
 def closing_lines(conclusion: Conclusion, allowed: frozenset[Outcome]) -> list[str]:
-    """The lines about one problem set's outcomes, most severe first; none if it passed or only failed."""
+    """Returns the lines about one problem set's outcomes, most severe first; none if it passed or only
+    failed."""
     lines = []
     for outcome in sorted(conclusion.outcomes - {Outcome.PASSED, Outcome.FAILED}, reverse=True):
         is_allowed = " (allowed)" if outcome in allowed else ""
@@ -28,7 +29,7 @@ def closing_lines(conclusion: Conclusion, allowed: frozenset[Outcome]) -> list[s
 def allowing_lines(
     outcomes: Collection[Outcome], allowed: frozenset[Outcome], command: CommandLine, status: int
 ) -> list[str]:
-    """How to end a session of these outcomes, whose exit status is theirs, with another one."""
+    """Returns how to end a session of these outcomes, whose exit status is theirs, with another one."""
     found = most_severe(set(outcomes) - allowed)
     if found <= Outcome.FAILED or status != found:
         return []
@@ -44,7 +45,7 @@ def _shown(steps: Iterable[Step]) -> list[str]:
 
 
 def status_line(outcomes: Iterable[Outcome], status: int) -> str:
-    """A line on the outcome that became the exit status; "" for a status of pytest's own."""
+    """Returns a line on the outcome that became the exit status; "" for a status of pytest's own."""
     found = most_severe(outcomes)
     if found <= Outcome.FAILED or status != found:
         return ""

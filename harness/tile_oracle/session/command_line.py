@@ -22,7 +22,8 @@ _STATUS = pytest.StashKey[int]()
 
 
 def only_shows(config: pytest.Config) -> bool:
-    """Whether this command line itself, not a variable or a file, asks pytest only to show something."""
+    """Returns whether this command line itself, not a variable or a file, asks pytest only to show
+    something."""
     return not _SHOWING.isdisjoint(config.invocation_params.args)
 
 
@@ -32,12 +33,13 @@ def decide_status(config: pytest.Config, status: int) -> None:
 
 
 def is_decided(config: pytest.Config) -> bool:
-    """Whether the session came to its end."""
+    """Returns whether the session came to its end."""
     return _STATUS in config.stash
 
 
 def final_status(config: pytest.Config) -> int:
-    """The exit status in place of a 0: what was decided, and if nothing was, that nothing was measured."""
+    """Returns the exit status in place of a 0: what was decided, and if nothing was, that nothing was
+    measured."""
     return 0 if only_shows(config) else config.stash.get(_STATUS, int(Outcome.NOTHING_MEASURED))
 
 
@@ -49,12 +51,12 @@ class CommandLine:
         self._replayed = replayed
 
     def with_options(self, *options: str) -> str:
-        """The command, quoted for a shell."""
+        """Returns the command, quoted for a shell."""
         added = [option for option in options if option not in _FLAGS or option not in self._arguments]
         return shlex.join(["pytest", *self._kept(), *added])
 
     def _kept(self) -> list[str]:
-        """The arguments. A replay writes a new run, and the named one is there already."""
+        """Returns the arguments. A replay writes a new run, and the named one is there already."""
         if not self._replayed:
             return self._arguments
         kept, before = [], ""
@@ -65,11 +67,11 @@ class CommandLine:
         return kept
 
     def resumed(self, *options: str) -> str:
-        """The command with --resume, which reuses this run's measurements."""
+        """Returns the command with --resume, which reuses this run's measurements."""
         return self.with_options(*(() if self._replayed else (RESUME,)), *options)
 
     def settling(self, run_name: str, longer: Sequence[str]) -> str:
-        """The command that measures the suspects of this run again. longer: the options for more time; the
-        last of equal options counts."""
+        """Returns the command that measures the suspects of this run again. longer: the options for more
+        time; the last of equal options counts."""
         named = run_name in self._arguments or f"--run-name={run_name}" in self._arguments
         return self.resumed(*(() if named else ("--run-name", run_name)), *longer)

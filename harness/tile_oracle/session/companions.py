@@ -41,7 +41,7 @@ def _unsupported(config: pytest.Config, measures: bool) -> Iterator[str]:
 
 
 def _name(config: pytest.Config, module: str) -> str:
-    """The name by which `-p no:` leaves the plugin of a module out."""
+    """Returns the name by which `-p no:` leaves the plugin of a module out."""
     for name, plugin in config.pluginmanager.list_name_plugin():
         if getattr(plugin, "__name__", "") == module:
             return name

@@ -81,7 +81,7 @@ class Conclusion:
         return found - {Outcome.PASSED} or found
 
     def of_outcome(self, outcome: Outcome) -> ReportData:
-        """The report of the first picker that has an outcome."""
+        """Returns the report of the first picker that has an outcome."""
         reports = (self.data, *self.data.others)
         return next(one for one, has in zip(reports, self.of_each, strict=True) if outcome in has)
 
@@ -143,7 +143,8 @@ def analyse_set(
     selected: Mapping[str, int],
     before: ReportData | None = None,
 ) -> ReportData:
-    """One problem set's report, from the run's records: of the first picker, with the others beside it.
+    """Returns one problem set's report, from the run's records: of the first picker, with the others beside
+    it.
 
     before: an earlier report of this run, whose rankings and baseline are kept, because more records must not
     change the picks. Raises HarnessError.
@@ -181,7 +182,7 @@ def _judged(
     before: ReportData | None,
     final: pd.DataFrame | None,
 ) -> ReportData:
-    """One picker's report on the records of a problem set."""
+    """Returns one picker's report on the records of a problem set."""
     options, plan = session.options, session.plan
     assert session.run is not None
     several = len(plan.sets) > 1
@@ -233,7 +234,7 @@ def _judged(
 
 
 def _extrapolating(data: ReportData, ranges: RangeOf, part: ProblemSet, *, abstains: bool) -> Extrapolating:
-    """Which of the picks extrapolate, and where the model picked nothing."""
+    """Returns which of the picks extrapolate, and where the model picked nothing."""
     picked = data.selection.dropna(subset=["pick_kernel"])
     picks = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
     found = extrapolating_picks(ranges, part.problems, picks)
@@ -263,7 +264,7 @@ def write_suspects(folder: Path, data: ReportData) -> None:
 
 
 def outcomes_of(data: ReportData, accepted: bool, asked: bool) -> frozenset[Outcome]:
-    """The outcomes of a set: PASSED alone, or all that keep the session from passing.
+    """Returns the outcomes of a set: PASSED alone, or all that keep the session from passing.
 
     accepted: this run is the new baseline, so it cannot be worse than the baseline. asked: whether a verdict
     is; without one a run is incomplete only where pairs were skipped that no budget left out.
@@ -300,7 +301,7 @@ OUTCOME_OF_STATE = {
 def _update_baseline(
     session: Session, part: ProblemSet, choice: ModelChoice, data: ReportData
 ) -> tuple[str, bool]:
-    """The message on the baseline, and whether it was written."""
+    """Returns the message on the baseline, and whether it was written."""
     path, by = baseline_file(choice, part, data.run.device, session.options), data.ranked_by
     try:
         baseline = make_baseline(
@@ -327,7 +328,7 @@ def _update_baseline(
 
 
 def _out_of_sample(data: ReportData) -> pd.DataFrame:
-    """The selection without in-sample efficiencies, which a baseline must not demand."""
+    """Returns the selection without in-sample efficiencies, which a baseline must not demand."""
     if data.training.counted:
         return data.selection
     seen = data.selection["in_sample"]
@@ -335,7 +336,7 @@ def _out_of_sample(data: ReportData) -> pd.DataFrame:
 
 
 def _training(session: Session, choice: ModelChoice, own: pd.DataFrame, ids: set[str]) -> Training:
-    """The training problems of the models under test. Out-of-fold predictions are never in-sample."""
+    """Returns the training problems of the models under test. Out-of-fold predictions are never in-sample."""
     if not choice.folders:
         return Training(known=choice.picker.known)
     from tile_oracle.training.trained_on import overlap
@@ -348,8 +349,8 @@ def _training(session: Session, choice: ModelChoice, own: pd.DataFrame, ids: set
 def _candidates(
     session: Session, choice: ModelChoice, part: ProblemSet, lacking: frozenset[str]
 ) -> Candidates:
-    """How the pool compares with the recorded kernels and the model's training kernels. lacking: names of
-    kernels that are not built."""
+    """Returns how the pool compares with the recorded kernels and the model's training kernels. lacking:
+    names of kernels that are not built."""
     plan, kinds = session.plan, {problem.kind for problem in part.problems}
     whole = {kernel.name for problem in part.problems for kernel in plan.kernels(problem)}
     pool = whole - lacking

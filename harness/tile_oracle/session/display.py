@@ -78,8 +78,8 @@ class Display:
                         terminal.flush()
 
     def _fitting(self, text: Text) -> tuple[int, str]:
-        """The columns of a live line, and the line. One column is free: a full line makes some terminals
-        scroll."""
+        """Returns the columns of a live line, and the line. One column is free: a full line makes some
+        terminals scroll."""
         columns = 78 if self._reporter is None else terminal_columns(self._reporter) - 2
         return columns, as_text(text if isinstance(text, str) else text(columns))[:columns]
 

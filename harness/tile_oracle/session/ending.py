@@ -96,7 +96,7 @@ class EndHooks:
             decide_status(self.config, session.exitstatus)
 
     def _why_nothing(self) -> str:
-        """Why no pair was measured, with the most frequent reason of skipped tests."""
+        """Returns why no pair was measured, with the most frequent reason of skipped tests."""
         if only_shows(self.config):
             return ""
         why = "no test of the problem set ran"
@@ -174,7 +174,7 @@ class EndHooks:
             controller.pytest_sessionfinish()
 
     def _how_to_resume(self, why: str) -> str:
-        """The message of a session that ends without a report."""
+        """Returns the message of a session that ends without a report."""
         run = self.session.run
         if run is None or not run.measurements.is_dir() or not any(run.measurements.iterdir()):
             again = "compiled kernels are kept, and the same command starts again"
@@ -183,7 +183,7 @@ class EndHooks:
         return f"{why}: what was measured is in {run.folder}; this continues there:\n  {command.resumed()}"
 
     def _stopped(self, session: pytest.Session, interrupted: bool) -> str:
-        """Why the session ends before its last test, or ""."""
+        """Returns why the session ends before its last test, or ""."""
         controller = self.config.pluginmanager.get_plugin("dsession")
         reason = session.shouldstop or session.shouldfail or getattr(controller, "shouldstop", "")
         if reason or interrupted:
@@ -264,7 +264,7 @@ class EndHooks:
 
 
 def _since(what: str) -> Callable[[int], str]:
-    """A live line with the time since now."""
+    """Returns a live line with the time since now."""
     began_s = time.monotonic()
 
     def text(columns: int) -> str:

@@ -50,7 +50,8 @@ def reasons_of_picks(choice: ModelChoice, records: pd.DataFrame, data: ReportDat
 
 
 def to_explain(data: ReportData) -> pd.DataFrame:
-    """The problems whose picks are explained, as rows of the selection: those that the report shows first."""
+    """Returns the problems whose picks are explained, as rows of the selection: those that the report shows
+    first."""
     import pandas as pd
 
     from tile_oracle.report.drill_down import in_order
@@ -79,7 +80,7 @@ def _explained(
 
 
 def _columns(problems: Sequence[Problem], kernels: Sequence[str]) -> dict[str, Any]:
-    """The columns of pairs, as for a ranker. Raises KernelError."""
+    """Returns the columns of pairs, as for a ranker. Raises KernelError."""
     import numpy as np
 
     from tile_oracle.features.columns import field_columns

@@ -39,14 +39,14 @@ class First:
     judged: tuple[pd.DataFrame | None, ...]
 
     def has(self, pair: tuple[Problem, Kernel] | None) -> bool:
-        """Whether a pair is among the first; None is not."""
+        """Returns whether a pair is among the first; None is not."""
         return pair is not None and pair[1].name in self.kernels.get(pair[0].id, frozenset())
 
 
 def choose_first(session: Session, most: int) -> First:
-    """The first `most` kernels of each problem: of the orders of the pickers under test, in turn; where these
-    rank nothing before there are measurements, of the best founded model or the roofline, else shuffled.
-    Raises ModelError."""
+    """Returns the first `most` kernels of each problem: of the orders of the pickers under test, in turn;
+    where these rank nothing before there are measurements, of the best founded model or the roofline, else
+    shuffled. Raises ModelError."""
     plan, kernels, judged, named = session.plan, dict[str, frozenset[str]](), [], dict[str, None]()
     for choices, part in zip(session.pickers, plan.sets, strict=True):
         tables = [_ranked(session, choice, part) for choice in choices]
@@ -89,7 +89,7 @@ def _other_order(session: Session, part: ProblemSet) -> tuple[str, dict[str, Seq
 
 
 def first_verdict(session: Session, first: First) -> Iterator[str]:
-    """The verdict on the first kernels, a line for each problem set. Raises RecordError."""
+    """Yields the verdict on the first kernels, a line for each problem set. Raises RecordError."""
     assert session.run is not None
     final = final_measurements(session.records(session.run))
     oracles = find_oracles(final)

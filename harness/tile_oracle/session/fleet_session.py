@@ -64,7 +64,7 @@ class FleetSession(LiveSession):
         return driver
 
     def _calibration(self) -> tuple[Problem, Sequence[Kernel]] | None:
-        """The problem of median size, and some of its kernels; None if nothing is to be measured."""
+        """Returns the problem of median size, and some of its kernels; None if nothing is to be measured."""
         problems = sorted(map(problem_from_id, self._kernels_of), key=lambda one: (one.flops, one.id))
         if not problems:
             return None
@@ -104,7 +104,7 @@ class FleetSession(LiveSession):
 
 
 def _conditions(driver: Driver) -> dict[str, str]:
-    """The fleet in words, for the report."""
+    """Returns the fleet in words, for the report."""
     devices = [one for one in driver.progress.devices.values() if one.joined]
     if not devices:
         return {}

@@ -91,7 +91,7 @@ def _limits_of(arch: str) -> Limits:
 
 
 def _earlier(reports: Path, target: str) -> tuple[list[Measured], int]:
-    """What the problems of the newest runs on a target took, and the number of these runs."""
+    """Returns what the problems of the newest runs on a target took, and the number of these runs."""
     import pandas as pd
 
     from tile_oracle.problem import problem_from_id

@@ -22,13 +22,13 @@ MEASURING = ("measure", "replayed")
 
 
 def is_fixture_of_ours(metafunc: pytest.Metafunc, name: str) -> bool:
-    """Whether a test uses the plugin's fixture `name`."""
+    """Returns whether a test uses the plugin's fixture `name`."""
     definitions = fixture_definitions(metafunc.definition, name)
     return name in metafunc.fixturenames and any(one.func.__module__ == FIXTURES for one in definitions)
 
 
 def is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
-    """Whether the plugin provides the values of a test's fixture `name`.
+    """Returns whether the plugin provides the values of a test's fixture `name`.
 
     Not if the user's project has a fixture of this name (unless that one requests the plugin's), or if the
     test itself is parametrized by this name.
@@ -47,18 +47,18 @@ def is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
 
 
 def is_replay(item: pytest.Item) -> bool:
-    """Whether a test is the replay suite's own."""
+    """Returns whether a test is the replay suite's own."""
     return item.path == REPLAY_SUITE and "problem" in params_of(item)
 
 
 def params_of(item: pytest.Item) -> dict[str, Any]:
-    """The values that a test is parametrized with, by name."""
+    """Returns the values that a test is parametrized with, by name."""
     callspec = getattr(item, "callspec", None)
     return {} if callspec is None else callspec.params
 
 
 def pair_of_item(item: pytest.Item) -> tuple[Problem, Kernel] | None:
-    """The pair that a test will measure; None if that is not certain before it runs."""
+    """Returns the pair that a test will measure; None if that is not certain before it runs."""
     params = params_of(item)
     if not {"problem", "kernel"} <= params.keys() or "measure" not in getattr(item, "fixturenames", ()):
         return None

@@ -48,7 +48,7 @@ class GivenKernels:
         return Path(argument) if name == CK_TILE else None
 
     def named(self, kernel_set: str) -> str:
-        """The pool in words: the kernel set, kernels in Triton, libraries."""
+        """Returns the pool in words: the kernel set, kernels in Triton, libraries."""
         more = (_without_folder(word) for word in self.sources[1:])
         names = (kernel_set, *(word.partition("=")[2] or word for word in more)) if self.sources else ()
         return "+".join((*names, *(library.name for library, _ in self.libraries)))
@@ -101,7 +101,7 @@ def _is_of_rules(word: str) -> bool:
 
 
 def _without_folder(word: str) -> str:
-    """The word without the folder of its file, and without a folder of binaries."""
+    """Returns the word without the folder of its file, and without a folder of binaries."""
     name, _, argument = word.partition("=")
     return f"{name}={Path(argument).name}" if argument and not _is_of_rules(word) else name
 

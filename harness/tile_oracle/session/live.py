@@ -90,7 +90,8 @@ class LiveSession(Session):
         )
 
     def _offers(self, options: SessionOptions, target: Target, folder: str | None) -> dict[str, Offers]:
-        """What the libraries of --kernels offer: asked now, or read from the controller's run folder."""
+        """Returns what the libraries of --kernels offer: asked now, or read from the controller's run
+        folder."""
         libraries = options.kernels.libraries
         if not libraries:
             return {}
@@ -137,12 +138,12 @@ class LiveSession(Session):
         return run
 
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """The pair's measurement: new, from the problem's sweep, or from the resumed run. Raises what
+        """Returns the pair's measurement: new, from the problem's sweep, or from the resumed run. Raises what
         Driver.measure raises, and other HarnessErrors when nothing can be measured or recorded any more."""
         return self._with_known_failure(self.driver().measure(problem, kernel))
 
     def driver(self) -> Driver:
-        """What measures, begun at the first call. Raises HarnessError."""
+        """Returns what measures, begun at the first call. Raises HarnessError."""
         if self._driver is None:
             run = self.open_run()
             self._log = RunLog(run, f"main-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}")
@@ -230,7 +231,7 @@ class LiveSession(Session):
         )
 
     def _device_settings(self, run: Run) -> DeviceSettings:
-        """How devices in other processes measure."""
+        """Returns how devices in other processes measure."""
         return DeviceSettings(
             self.target.name,
             replace(LiveSession._target_options(self, self.options), jobs=1),
@@ -255,14 +256,14 @@ class LiveSession(Session):
             yield ProblemTask(problem, first, times.get(name, 1.0), finals=len(first) == len(kernels))
 
     def _first_of(self, problem: Problem) -> Sequence[Kernel]:
-        """The kernels of a problem that are measured now."""
+        """Returns the kernels of a problem that are measured now."""
         planned = self._kernels_of.get(problem.id, ())
         if self._first is None:
             return planned
         return [kernel for kernel in planned if self._first.has((problem, kernel))]
 
     def _picks(self, device: str) -> Picks:
-        """What the models under test pick, once it is known on which device."""
+        """Returns what the models under test pick, once it is known on which device."""
         self._learn_known_failures(device)
         return picks_of(self.pickers, without(self.plan, self.lacking()), self._held, self.target)
 

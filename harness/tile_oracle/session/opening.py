@@ -14,8 +14,8 @@ from tile_oracle.targets.target import INTERPRET
 
 
 def open_session(options: SessionOptions, **process: Any) -> Session:
-    """A ReplaySession where records are named or the target is `replay`, a FleetSession with --fleet, else a
-    LiveSession. In Triton's interpreter no pick is judged, since nothing is timed.
+    """Returns a ReplaySession where records are named or the target is `replay`, a FleetSession with --fleet,
+    else a LiveSession. In Triton's interpreter no pick is judged, since nothing is timed.
 
     process: the keyword arguments of Session that a worker of pytest-xdist is given. Raises HarnessError.
     """

@@ -43,7 +43,7 @@ class _Respelt(str):
 
 
 def is_session(config: pytest.Config) -> bool:
-    """Whether this pytest run measures or replays problems."""
+    """Returns whether this pytest run measures or replays problems."""
     return any(getattr(config.option, _dest(name), None) is not None for name in OPENING)
 
 
@@ -139,7 +139,7 @@ def _name(arg: str) -> str:
 
 
 def _with_files(args: Sequence[str]) -> Iterator[str]:
-    """The arguments, with those that argparse would read from @FILE."""
+    """Yields the arguments, with those that argparse would read from @FILE."""
     for arg in args:
         try:
             lines = Path(arg[1:]).read_text().splitlines() if arg.startswith("@") else None
@@ -152,7 +152,8 @@ def _with_files(args: Sequence[str]) -> Iterator[str]:
 
 
 def in_full(args: Sequence[str], names: Collection[str] | None = None) -> list[str]:
-    """The arguments, those of our options (of `names` alone, if given) in the spelling that always works."""
+    """Returns the arguments, those of our options (of `names` alone, if given) in the spelling that always
+    works."""
     end = args.index("--") if "--" in args else len(args)
     ours = {f"--{name}" for name in (OPTIONS if names is None else names)}
     return [

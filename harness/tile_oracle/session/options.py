@@ -40,7 +40,7 @@ Read = Callable[[str, Any], Any]
 
 
 def duration_s(option: str, text: str) -> float:
-    """Seconds of `20ms`, `90s`, `10m`, `2h` or a plain number. Raises HarnessError."""
+    """Returns the seconds of `20ms`, `90s`, `10m`, `2h` or a plain number. Raises HarnessError."""
     match = _DURATION.fullmatch(text.strip())
     seconds = float(match["number"]) * _SECONDS[match["unit"]] if match else 0.0
     if not 0 < seconds <= _LONGEST_S:
@@ -135,7 +135,7 @@ class Option:
         return not self.metavar
 
     def attributes(self) -> dict[str, Any]:
-        """The attributes for argparse."""
+        """Returns the attributes for argparse."""
         kind = {"action": "store_true"} if self.is_flag else {"metavar": self.metavar}
         return {**kind, "help": self.help.replace("%", "%%"), **self.more}
 
@@ -151,7 +151,7 @@ def _option(
     recorded: bool = False,
     **more: Any,
 ) -> Any:
-    """A field that is an option. section: a new one begins here."""
+    """Returns a field that is an option. section: a new one begins here."""
     about = {"metavar": metavar, "help": help, "section": section, "read": read, "is_path": is_path}
     return field(metadata={**about, "opens": opens, "recorded": recorded, "more": more})
 
@@ -425,7 +425,7 @@ class SessionOptions:
         return self.kernels.named(self.set_name)
 
     def of_each_model(self) -> tuple[SessionOptions, ...]:
-        """The options of each picker that is judged, with its name as their model."""
+        """Returns the options of each picker that is judged, with its name as their model."""
         return tuple(replace(self, model=name) for name in self.models.split(",") if name) or (self,)
 
     @property
@@ -435,7 +435,7 @@ class SessionOptions:
         return {f"{name}_points": getattr(self, f"{name}_tolerance") for name in names}
 
     def recorded(self) -> dict[str, str]:
-        """The options that reports state, as they are given on a command line; flags as `yes`."""
+        """Returns the options that reports state, as they are given on a command line; flags as `yes`."""
         values = ((one, getattr(self, one.field)) for one in OPTIONS.values() if one.recorded)
         given = ((one, value) for one, value in values if value not in (None, False) and str(value))
         return {f"--{one.name}": _written(one, value) for one, value in given}
@@ -465,7 +465,7 @@ OPTIONS: Mapping[str, Option] = _options()
 
 
 def option_value(config: pytest.Config, name: str) -> Any:
-    """The value of an option of a session. name: with its leading dashes."""
+    """Returns the value of an option of a session. name: with its leading dashes."""
     return config.getoption(f"tile_oracle_{name.removeprefix('--').replace('-', '_')}")
 
 
@@ -511,7 +511,8 @@ def read_options(config: pytest.Config) -> SessionOptions:
 
 
 def _kernel_set(given: GivenKernels, asked: str | None) -> str | None:
-    """The kernel set of --kernels or --kernel-set, or None. Raises HarnessError if they contradict."""
+    """Returns the kernel set of --kernels or --kernel-set, or None. Raises HarnessError if they
+    contradict."""
     if asked is not None and given.kernel_set is not None:
         raise HarnessError(f"--kernels {given.kernel_set} and --kernel-set {asked}: leave one out")
     if asked is not None and given.pool_name:

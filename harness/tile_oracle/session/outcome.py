@@ -56,14 +56,14 @@ ALLOWABLE = tuple(outcome for outcome in Outcome if outcome not in (Outcome.PASS
 
 
 def most_severe(outcomes: Iterable[Outcome]) -> Outcome:
-    """The outcome that becomes the exit status: `failed`, else the greatest number."""
+    """Returns the outcome that becomes the exit status: `failed`, else the greatest number."""
     found = set(outcomes)
     return Outcome.FAILED if Outcome.FAILED in found else max(found, default=Outcome.PASSED)
 
 
 def status_of(outcomes: Iterable[Outcome], allowed: frozenset[Outcome], status: int) -> int:
-    """The exit status of a session that pytest would end with `status`: 0 only where a verdict passed or
-    every outcome is allowed. pytest's own 1 to 4 take precedence over a verdict."""
+    """Returns the exit status of a session that pytest would end with `status`: 0 only where a verdict passed
+    or every outcome is allowed. pytest's own 1 to 4 take precedence over a verdict."""
     if status not in (0, _NO_TESTS):
         return status
     found = set(outcomes) or {Outcome.NOTHING_JUDGED}
@@ -75,7 +75,8 @@ _NO_TESTS = 5
 
 
 def read_allowed(text: str) -> frozenset[Outcome]:
-    """The outcomes that `--allow` names, separated by commas. Raises HarnessError for an unknown name."""
+    """Returns the outcomes that `--allow` names, separated by commas. Raises HarnessError for an unknown
+    name."""
     by_name = {outcome.option: outcome for outcome in ALLOWABLE}
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:

@@ -20,12 +20,12 @@ def _pair_in_id() -> re.Pattern[str]:
 
 
 def pair_id(problem: Problem, kernel: Kernel) -> str:
-    """The text in brackets after a test's name: forward-bf16-n1-...-64x64x64_compv3_intrawave."""
+    """Returns the text in brackets after a test's name: forward-bf16-n1-...-64x64x64_compv3_intrawave."""
     return f"{problem.id}-{kernel.short_name}"
 
 
 def pair_of(nodeid: str) -> tuple[str | None, str | None]:
-    """The problem's id and the kernel's short name in a test's id; None for a missing part."""
+    """Returns the problem's id and the kernel's short name in a test's id; None for a missing part."""
     head, _, tail = nodeid.rpartition("-")
     if tail in _KERNEL_ENDS and (known := _PROBLEM_HEADS.get(head)) is not None:
         return known, tail[:-1]

@@ -28,7 +28,7 @@ class PairsByName:
         return self._expression is not None
 
     def kernels(self, problem: Problem) -> tuple[Kernel, ...]:
-        """The requested kernels of a problem, in the plan's order."""
+        """Returns the requested kernels of a problem, in the plan's order."""
         found = self._known.get(problem.id)
         if found is None:
             asked = self._plan.asked(problem)

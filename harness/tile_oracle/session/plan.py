@@ -18,7 +18,7 @@ from tile_oracle.session.pairs import read_pairs
 
 
 def set_name(part: ProblemSet, parts: Sequence[ProblemSet]) -> str:
-    """A set's name as a file name; with a digest if several sets have this name."""
+    """Returns a set's name as a file name; with a digest if several sets have this name."""
     same = sum(other.name == part.name for other in parts) > 1
     return slug(f"{part.name} {part.sha256}") if same else slug(part.name)
 
@@ -50,7 +50,7 @@ class Plan:
         return self.problem_set.problems
 
     def kernels(self, problem: Problem) -> tuple[Kernel, ...]:
-        """The candidates for a problem; none if no set of the plan has problems of its kind."""
+        """Returns the candidates for a problem; none if no set of the plan has problems of its kind."""
         return (*self.pools.get(problem.kind, ()), *self.offered.get(problem.id, ()))
 
     @property
@@ -60,7 +60,7 @@ class Plan:
         return tuple(dict.fromkeys(kernel for kernels in several for kernel in kernels))
 
     def asked(self, problem: Problem) -> tuple[Kernel, ...]:
-        """The candidates to measure: all of them, or those that --pairs lists."""
+        """Returns the candidates to measure: all of them, or those that --pairs lists."""
         kernels = self.kernels(problem)
         if self.listed is None:
             return kernels
@@ -83,7 +83,7 @@ class Plan:
 
 
 def without(plan: Plan, names: Collection[str]) -> Plan:
-    """The plan without the kernels of these names."""
+    """Returns the plan without the kernels of these names."""
     if not names:
         return plan
     pools = {kind: tuple(k for k in pool if k.name not in names) for kind, pool in plan.pools.items()}
@@ -95,8 +95,8 @@ Pools = dict[Kind, tuple[Kernel, ...]]
 
 
 def _as_recorded(of_rules: Pools, recorded: Iterable[Kernel], where: KernelFilter | None) -> Pools:
-    """The recorded candidates: those of the rules in the rules' order, then the others. A kind without
-    recorded kernels keeps the rules' pool."""
+    """Returns the recorded candidates: those of the rules in the rules' order, then the others. A kind
+    without recorded kernels keeps the rules' pool."""
     by_kind: dict[Kind, dict[str, Kernel]] = {}
     for kernel in kept(recorded, where):
         by_kind.setdefault(kernel.kind, {})[kernel.name] = kernel
@@ -110,8 +110,8 @@ def _as_recorded(of_rules: Pools, recorded: Iterable[Kernel], where: KernelFilte
 
 
 def kept(kernels: Iterable[Kernel], where: KernelFilter | None) -> tuple[Kernel, ...]:
-    """The kernels for which a filter holds. Of several sources, one whose kernels all lack the filter's
-    fields is kept whole. Raises RuleError for other kernels without them."""
+    """Returns the kernels for which a filter holds. Of several sources, one whose kernels all lack the
+    filter's fields is kept whole. Raises RuleError for other kernels without them."""
     if where is None:
         return tuple(kernels)
     of_source: dict[str, list[Kernel]] = {}
@@ -142,7 +142,7 @@ def _kept_of_several(kernels: Sequence[Kernel], where: KernelFilter) -> Sequence
 def _of_sources(
     options: SessionOptions, arch: str, problem_set: ProblemSet, sources: Sequence[KernelSource | None]
 ) -> tuple[Pools, tuple[str, ...]]:
-    """The pools of all sources, each kernel once, and their notes. Raises RuleError."""
+    """Returns the pools of all sources, each kernel once, and their notes. Raises RuleError."""
     kinds = tuple(dict.fromkeys(problem.kind for problem in problem_set.problems))
     found: dict[Kind, dict[Kernel, None]] = {kind: {} for kind in kinds}
     notes: list[str] = []
@@ -175,8 +175,8 @@ def _of_sources(
 
 
 def _filtered(pools: Pools, where: KernelFilter | None) -> Pools:
-    """The pools without what a filter excludes. The filter is asked about the kernels of all kinds at once,
-    since a source may have none of some kinds."""
+    """Returns the pools without what a filter excludes. The filter is asked about the kernels of all kinds at
+    once, since a source may have none of some kinds."""
     if where is None:
         return pools
     names = set(kept((kernel for pool in pools.values() for kernel in pool), where))
@@ -232,7 +232,7 @@ def make_plan(
 
 
 def _why_none(options: SessionOptions, arch: str, kind: Kind, sources: Sequence[KernelSource | None]) -> str:
-    """Why there is no kernel for a kind."""
+    """Returns why there is no kernel for a kind."""
     narrowed = f" with --kernel-filter {options.kernel_filter!r}" if options.kernel_filter else ""
     if len(sources) == 1 and sources[0] is not None and sources[0].kinds is not None:
         known = ", ".join(map(kind_text, sources[0].kinds))

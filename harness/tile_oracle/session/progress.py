@@ -38,7 +38,7 @@ class ProgressLine:
     failures: int
 
     def fitting(self, width: int | None) -> str:
-        """The line, cut after as many parts as fit into `width` characters."""
+        """Returns the line, cut after as many parts as fit into `width` characters."""
         shown = list(filter(None, self.parts))
         while width is not None and len(shown) > 2 and len("  ".join(shown)) > width:
             shown.pop()
@@ -132,8 +132,8 @@ class Progress:
         return ProgressLine(parts, sum(problem.statuses[status] for status in _NOT_GOOD))
 
     def status(self, subject: str, width: int | None = None) -> str:
-        """The current state, for a line that is rewritten in place. subject: what is being tested; it is
-        shortened where the line is wider than `width`, so that the time left is seen."""
+        """Returns the current state, for a line that is rewritten in place. subject: what is being tested; it
+        is shortened where the line is wider than `width`, so that the time left is seen."""
         if self._replayed is not None:
             digits = len(str(self._replayed))
             return f"[{self._done_problems:>{digits}}/{self._replayed}] {subject}  replaying"
@@ -156,7 +156,7 @@ class Progress:
         return f"{self._rate():.3g} pairs/s  {self.time_left()} left"
 
     def _building(self) -> str:
-        """How many kernels are built while the first pair waits for its own."""
+        """Returns how many kernels are built while the first pair waits for its own."""
         done, wanted = (0, 0) if self.builds is None else self.builds()
         if not 0 < done < wanted:
             return "building kernels"

@@ -17,7 +17,7 @@ class ProjectDefaultsError(HarnessError):
 
 
 def default_arguments(folder: Path) -> list[str]:
-    """The table's entries as command-line arguments, in the table's order; [] without a table.
+    """Returns the table's entries as command-line arguments, in the table's order; [] without a table.
 
     folder: pytest's rootdir. Relative paths are relative to it. Raises ProjectDefaultsError.
     """

@@ -31,7 +31,7 @@ def rewrite_no_module_of(package: str, manager: pytest.PytestPluginManager) -> N
 
 
 def fixture_definitions(item: pytest.Item, name: str) -> Sequence[Any]:
-    """The fixtures of this name that a test sees, those that override others last."""
+    """Returns the fixtures of this name that a test sees, those that override others last."""
     found: Sequence[Any] = item._fixtureinfo.name2fixturedefs.get(name, ())  # type: ignore[attr-defined]
     return found
 
@@ -45,12 +45,12 @@ def add_junit_property(config: pytest.Config, name: str, value: str) -> None:
 
 
 def exit_status(reporter: TerminalReporter) -> int:
-    """The session's exit status so far."""
+    """Returns the session's exit status so far."""
     return int(getattr(reporter._session, "exitstatus", 0))
 
 
 def terminal_columns(reporter: TerminalReporter) -> int:
-    """The terminal's width."""
+    """Returns the terminal's width."""
     return reporter._tw.fullwidth
 
 
@@ -60,7 +60,7 @@ def say_with_usage_errors(config: pytest.Config, name: str, value: str) -> None:
 
 
 def registered_names(parser: pytest.Parser) -> set[str]:
-    """All spellings of all options so far."""
+    """Returns all spellings of all options so far."""
     groups = {id(group): group for group in (*parser._groups, parser._anonymous)}
     return {name for group in groups.values() for option in group.options for name in option.names()}
 
@@ -72,12 +72,12 @@ def look_for_conftests_by(config: pytest.Config, parser: pytest.Parser, args: Se
 
 
 def is_loading_conftests(manager: pytest.PytestPluginManager) -> bool:
-    """Whether the first conftests are being loaded, or are already."""
+    """Returns whether the first conftests are being loaded, or are already."""
     return getattr(manager, "_confcutdir", None) is not None
 
 
 def own_terminal(reporter: TerminalReporter) -> TextIO | None:
-    """Another stream to the reporter's terminal, which pytest does not capture; None without one."""
+    """Returns another stream to the reporter's terminal, which pytest does not capture; None without one."""
     try:
         return os.fdopen(os.dup(reporter._tw._file.fileno()), "w", encoding="utf-8", errors="replace")
     except (OSError, ValueError, AttributeError):
@@ -85,7 +85,7 @@ def own_terminal(reporter: TerminalReporter) -> TextIO | None:
 
 
 def is_within_line(reporter: TerminalReporter) -> bool:
-    """Whether something has been written to the terminal's current line."""
+    """Returns whether something has been written to the terminal's current line."""
     return reporter._tw.width_of_current_line > 0
 
 
@@ -101,5 +101,5 @@ def show_no_percentages(reporter: TerminalReporter) -> None:
 
 
 def benchmark_session(config: pytest.Config) -> Any:
-    """The session of pytest-benchmark."""
+    """Returns the session of pytest-benchmark."""
     return config._benchmarksession  # type: ignore[attr-defined]

@@ -79,14 +79,14 @@ class Recording:
             )
 
     def problem_set(self) -> ProblemSet:
-        """All recorded problems, in the order of the records. Raises RecordError."""
+        """Returns all recorded problems, in the order of the records. Raises RecordError."""
         try:
             return problem_set_of_ids(map(str, self.records["problem"].unique()), self.paths[0])
         except ProblemError as error:
             raise RecordError(f"{self.paths[0]}: {error}") from None
 
     def kernels(self) -> tuple[Kernel, ...]:
-        """The recorded kernels, by name."""
+        """Returns the recorded kernels, by name."""
         return self._kernels
 
     @cached_property
@@ -106,7 +106,7 @@ class Recording:
         return {problem: tuple(kernels) for problem, kernels in found.items()}
 
     def lines(self) -> list[str]:
-        """The source of the records, for the session's header."""
+        """Returns the source of the records, for the session's header."""
         import pandas as pd
 
         records = self.records
@@ -123,7 +123,7 @@ class Recording:
 
 
 def replays(options: SessionOptions) -> bool:
-    """Whether the session replays records. Raises RecordError for contradictory options."""
+    """Returns whether the session replays records. Raises RecordError for contradictory options."""
     if options.oracle is not None and options.target not in ("auto", "replay"):
         raise RecordError(
             f"--oracle replays records, --target {options.target} measures: give one of them, not both"
@@ -132,7 +132,7 @@ def replays(options: SessionOptions) -> bool:
 
 
 def find_recording(options: SessionOptions) -> Recording:
-    """The records of --oracle, or those shipped with a model for these problem sets.
+    """Returns the records of --oracle, or those shipped with a model for these problem sets.
 
     Raises RecordError if there are none, or several devices; ModelError if --model names no folder,
     ProblemSetError for an unknown set.
@@ -144,8 +144,8 @@ def find_recording(options: SessionOptions) -> Recording:
 
 
 def pool_of_sources(paths: Sequence[Path]) -> tuple[str, str]:
-    """Kernel set and filter that runs and oracle files were measured with; "" if they do not state them or
-    disagree. Raises RecordError for any other source."""
+    """Returns the kernel set and filter that runs and oracle files were measured with; "" if they do not
+    state them or disagree. Raises RecordError for any other source."""
     abouts = [_about(path) for path in paths]
     return _agreed(abouts, KERNEL_SET), _agreed(abouts, KERNEL_FILTER)
 
@@ -220,7 +220,7 @@ class _Shipped:
 
 
 def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
-    """A file for every problem set, all of one device.
+    """Returns a file for every problem set, all of one device.
 
     Of several devices it is one with an oracle of the user's own models, then the first architecture in the
     order of --target auto (GPUs before CPUs, whose records are one machine's), then the one that made most of
@@ -265,8 +265,8 @@ def _place(arch: str) -> int:
 
 
 def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
-    """The oracle files for a set: those of the user's own models first, and within a model the default
-    pool."""
+    """Returns the oracle files for a set: those of the user's own models first, and within a model the
+    default pool."""
     wanted = {slug(name) for name in (options.set_name, options.kernel_set)}
     found = []
     for folder in _model_folders(options):
@@ -286,7 +286,7 @@ def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
 
 
 def _model_folders(options: SessionOptions) -> list[Path]:
-    """The folder of --model; all of the user's and all shipped ones if it names none."""
+    """Returns the folder of --model; all of the user's and all shipped ones if it names none."""
     roots = tuple(dict.fromkeys((options.models_dir, shipped_models())))
     if options.model not in (*WORDS, *picker_names()) and file_of(options.model) is None:
         named = named_model_folder(options.model, roots)

@@ -42,7 +42,7 @@ class Replay:
         """The records that this process has written, if they are all that the run has."""
 
     def measure_all(self, problem: Problem, kernels: Iterable[Kernel]) -> Settled:
-        """The measurements of those kernels that were recorded, in order. Raises RecordError."""
+        """Returns the measurements of those kernels that were recorded, in order. Raises RecordError."""
         rows = self._rows_of(problem.id)
         found = tuple(kernel for kernel in kernels if kernel.name in rows)
         if len({kernel.name for kernel in found}) == len(rows):
@@ -55,7 +55,7 @@ class Replay:
         return Settled(problem, found, any_ok, self._measurement)
 
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
-        """The number of these pairs that were never recorded. Raises RecordError."""
+        """Returns the number of these pairs that were never recorded. Raises RecordError."""
         rows = self._rows_of(problem.id)
         return sum(kernel.name not in rows for kernel in kernels)
 
@@ -89,7 +89,7 @@ class Replay:
             self.__dict__.pop(name, None)
 
     def _records_of(self, asked: dict[str, set[str] | None]) -> pd.DataFrame:
-        """The records of these problems and kernels."""
+        """Returns the records of these problems and kernels."""
         records = self.recording.records
         if asked.keys() >= self._places.keys() and all(kernels is _ALL for kernels in asked.values()):
             return records
@@ -174,7 +174,7 @@ class _Columns:
 
 
 def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
-    """Return the column's texts; "" for missing values."""
+    """Returns the column's texts; "" for missing values."""
     codes, names = pd.factorize(column)
     texts: npt.NDArray[np.object_] = np.array([*map(str, names), ""], dtype=object)[codes]
     return texts

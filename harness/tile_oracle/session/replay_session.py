@@ -69,7 +69,7 @@ class ReplaySession(Session):
         return self.replayed(problem, (kernel,))[0]
 
     def replayed(self, problem: Problem, kernels: Iterable[Kernel]) -> Settled:
-        """The recorded measurements of these kernels. Raises HarnessError."""
+        """Returns the recorded measurements of these kernels. Raises HarnessError."""
         if not self._begun:
             self._learn_known_failures(self.recording.device)
         self._begun.add(problem.id)
@@ -137,7 +137,7 @@ class ReplaySession(Session):
 
 
 def _as_recorded(options: SessionOptions, recording: Recording) -> SessionOptions:
-    """The options with the recorded kernel set and filter, unless --kernel-set names a set."""
+    """Returns the options with the recorded kernel set and filter, unless --kernel-set names a set."""
     if not options.kernels.text:
         options = replace(options, kernels=read_kernels(recording.kernel_sources, Path()))
     if options.kernel_set_asked or not recording.kernel_set:

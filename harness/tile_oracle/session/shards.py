@@ -27,7 +27,7 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def problems(self, times: Mapping[str, float]) -> frozenset[str]:
-        """The problems of this part. times: problem id -> expected time, of all problems.
+        """Returns the problems of this part. times: problem id -> expected time, of all problems.
 
         Longest processing time first (Graham, SIAM Journal on Applied Mathematics 17, 1969): each problem
         goes to the part with the least work so far. The result depends on nothing but the times, so that all
@@ -45,7 +45,7 @@ class Shard:
 
 
 def read_shard(text: str) -> Shard:
-    """The part of I/N. Raises ShardError."""
+    """Returns the part of I/N. Raises ShardError."""
     match = _FORM.fullmatch(text.strip())
     shard = Shard(int(match[1]), int(match[2])) if match is not None else None
     if shard is None or not 1 <= shard.number <= shard.count:

@@ -15,7 +15,7 @@ in a replay tile_oracle::test_problem[...]."""
 
 
 def is_only_suite(args: Sequence[str]) -> bool:
-    """Whether only the suite's tests were requested."""
+    """Returns whether only the suite's tests were requested."""
     return all(arg.split("::")[0] in (str(SUITE), str(REPLAY_SUITE)) for arg in args)
 
 
@@ -44,6 +44,6 @@ def name_suite(config: pytest.Config, suite: Path) -> bool:
 
 
 def replayed_problems(ids: Iterable[str]) -> list[str]:
-    """The problems of the replay suite's tests."""
+    """Returns the problems of the replay suite's tests."""
     begin = f"{SUITE_ID}::test_problem["
     return [one[len(begin) : -1] for one in ids if one.startswith(begin)]

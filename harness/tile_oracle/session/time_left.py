@@ -45,7 +45,7 @@ class PairTime:
     most_flops: float
 
     def of_all(self, work: Iterable[Work]) -> float:
-        """The time of several problems."""
+        """Returns the time of several problems."""
         return sum(
             one.pairs * (self.constant + self.per_flop * min(one.flops, self.most_flops)) for one in work
         )
@@ -70,7 +70,7 @@ def fit_pair_time(measured: Sequence[Measured]) -> PairTime:
 
 
 def time_left_s(expected: PairTime, done: Iterable[Work], left: Iterable[Work], elapsed_s: float) -> float:
-    """The time of the work that is left, if the work that is done took `elapsed_s`.
+    """Returns the time of the work that is left, if the work that is done took `elapsed_s`.
 
     expected: says which work takes longer than other; its times are those of a worker, and several workers
     share the elapsed time.
@@ -83,8 +83,9 @@ def time_left_s(expected: PairTime, done: Iterable[Work], left: Iterable[Work], 
 
 
 def beyond_s(left: Iterable[Work], most_flops: float, best_tflops: float) -> float:
-    """What work may take that is larger than all that was measured, more than the largest measured one: at
-    the rate of that one's kernels, which larger problems usually exceed. best_tflops: of its fastest."""
+    """Returns what work may take that is larger than all that was measured, more than the largest measured
+    one: at the rate of that one's kernels, which larger problems usually exceed. best_tflops: of its
+    fastest."""
     if not best_tflops > 0:
         return 0.0
     flops = sum(one.pairs * max(0.0, one.flops - most_flops) for one in left)

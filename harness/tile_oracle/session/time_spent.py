@@ -23,7 +23,7 @@ class TimeSpent:
     pytest_s: float
 
     def describe(self, records: pd.DataFrame, since: datetime) -> str:
-        """The shares in words, "" where nothing was measured since. records: of the run.
+        """Returns the shares in words, "" where nothing was measured since. records: of the run.
 
         The host's share is loading, launching, recording, judging; and waiting, where workers ran out of
         problems.

@@ -25,6 +25,6 @@ def rankings_of(offers: Iterable[Offers], problems: Iterable[Problem]) -> Rankin
 
 
 def recorded_offers(paths: Iterable[Path]) -> list[Offers]:
-    """The offers in the folders of runs. Raises RecordError for a damaged file."""
+    """Returns the offers in the folders of runs. Raises RecordError for a damaged file."""
     files = [offers_file(path, name) for path in paths if path.is_dir() for name in LIBRARIES]
     return [load_offers(file) for file in files if file.is_file()]

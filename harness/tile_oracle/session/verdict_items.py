@@ -74,14 +74,14 @@ class VerdictItem:
 
 
 def item_ids(suite: str, sets: Sequence[str]) -> list[str]:
-    """The node ids of a session's criteria; sets: the names of its problem sets."""
+    """Returns the node ids of a session's criteria; sets: the names of its problem sets."""
     labels = [f"{one}-" if len(sets) > 1 else "" for one in sets]
     return [f"{suite}::verdict[{label}{name}]" for label in labels for name in CRITERION_NAMES]
 
 
 def verdict_items(nodeids: Sequence[str], data: ReportData, accepted: bool) -> list[VerdictItem]:
-    """The items of one problem set. nodeids: from `item_ids`. accepted: --update-baseline has made this run
-    the new baseline, so nothing fails."""
+    """Returns the items of one problem set. nodeids: from `item_ids`. accepted: --update-baseline has made
+    this run the new baseline, so nothing fails."""
     criteria = {criterion.name: criterion for criterion in data.verdict.criteria}
     items: list[VerdictItem] = []
     failed: dict[str, str] = {}
@@ -172,7 +172,7 @@ def _sentence(criterion: Criterion) -> str:
 
 
 def _details(data: ReportData, criterion: Criterion, failed: Mapping[str, str]) -> Iterator[str]:
-    """Yield what stands below a failed criterion. failed: name -> item of those that failed before, whose
+    """Yields what stands below a failed criterion. failed: name -> item of those that failed before, whose
     details are not repeated."""
     verdict = data.verdict
     if criterion.name == "new failures":
@@ -201,7 +201,7 @@ def _failure(one: Failure) -> str:
 
 
 def _losses(data: ReportData) -> list[str]:
-    """The problems that lost most against the baseline, with their picks."""
+    """Returns the problems that lost most against the baseline, with their picks."""
     then = data.baseline.efficiencies if data.baseline is not None else {}
     lost = []
     for row in wording.rows(data.covered):

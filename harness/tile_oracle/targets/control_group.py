@@ -32,7 +32,7 @@ def _left() -> Iterator[int]:
 
 
 def _groups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """The group and those above it.
+    """Yields the group and those above it.
 
     A container often shows its own group at the top of the tree, and names it as the machine does: then only
     the top exists.

@@ -13,8 +13,8 @@ from tile_oracle.targets.control_group import memory_left_bytes
 
 
 def cpu_name() -> str:
-    """The model name with family and model numbers, since virtual machines give CPUs of several generations
-    the same name. Where Linux reports no model name (aarch64), implementer and part."""
+    """Returns the model name with family and model numbers, since virtual machines give CPUs of several
+    generations the same name. Where Linux reports no model name (aarch64), implementer and part."""
     fields = cpu_blocks(cpuinfo_text())[0]
     if "model name" in fields:
         generation = [
@@ -43,7 +43,7 @@ def last_level_cache_bytes() -> int:
 
 
 def memory_available_bytes() -> int:
-    """Memory available without swapping, within the limits of the control groups.
+    """Returns the memory available without swapping, within the limits of the control groups.
 
     Raises OSError when they cannot be read for the moment.
     """

@@ -46,7 +46,7 @@ class DeviceState:
     throttled: str | None = None
 
     def as_row(self) -> dict[str, Any]:
-        """The columns of a record."""
+        """Returns the columns of a record."""
         return {name: getattr(self, name) for name in DEVICE_STATE}
 
 
@@ -57,7 +57,7 @@ class StateReader(Protocol):
     """Reads one GPU through a management library."""
 
     def read(self) -> DeviceState:
-        """The current state. Never raises."""
+        """Returns the current state. Never raises."""
 
 
 class NvidiaReader:
@@ -121,7 +121,7 @@ class AmdReader:
         )
 
     def _throttled(self, metrics: Mapping[str, Any]) -> str | None:
-        """The limits whose counters grew since the last reading; None for the first reading."""
+        """Returns the limits whose counters grew since the last reading; None for the first reading."""
         now = {name: metrics[name] for name in _RESIDENCIES if isinstance(metrics.get(name), int)}
         before, self._residencies = self._residencies, now
         known = before.keys() & now.keys()
@@ -134,7 +134,7 @@ class AmdReader:
 
 
 def _first_number(metrics: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these metrics that is a number; unknown ones are "N/A".
+    """Returns the first of these metrics that is a number; unknown ones are "N/A".
 
     For a list (one clock per die) the lowest value, which limits the slowest workgroups.
     """
@@ -151,7 +151,7 @@ _LIBRARIES: Mapping[str, tuple[str, Any]] = {"nvidia": ("pynvml", NvidiaReader),
 
 
 def open_reader(vendor: str, identity: str = "") -> StateReader | None:
-    """A reader of the GPU at a PCI address; None when the library or the GPU is not available.
+    """Returns a reader of the GPU at a PCI address; None when the library or the GPU is not available.
 
     vendor: nvidia or amd. identity: the PCI address; "" for the first GPU.
     """
@@ -165,7 +165,7 @@ def open_reader(vendor: str, identity: str = "") -> StateReader | None:
 
 
 def why_not_readable(vendor: str) -> str:
-    """Why a vendor's library cannot be used, and how to get it; "" when it can."""
+    """Returns why a vendor's library cannot be used, and how to get it; "" when it can."""
     module, _ = _LIBRARIES[vendor]
     try:
         library = _load(module)
@@ -212,7 +212,7 @@ class StateWatch:
                 self._reasons.setdefault(reason)
 
     def take(self) -> DeviceState:
-        """The last reading, with all causes of throttling since the previous call."""
+        """Returns the last reading, with all causes of throttling since the previous call."""
         if self._thread is None and self._reader is not None:
             self.look()
             self._thread = threading.Thread(target=self._run, name="tile-oracle-state", daemon=True)

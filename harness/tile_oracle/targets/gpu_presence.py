@@ -37,7 +37,7 @@ class Presence:
     archs: tuple[str, ...] = ()
 
     def of(self, arch: str) -> Presence:
-        """The same for a target of this architecture; it cannot use GPUs of a different, known
+        """Returns the same for a target of this architecture; it cannot use GPUs of a different, known
         architecture."""
         if not self.usable or not self.archs or arch in self.archs:
             return self
@@ -73,8 +73,8 @@ def nvidia_presence() -> Presence:
 
 
 def _find_library(names: tuple[str, ...], short: str, folders: list[Path]) -> str:
-    """The library's path in LD_LIBRARY_PATH or a well-known folder, else the name known to the loader, or
-    ""."""
+    """Returns the library's path in LD_LIBRARY_PATH or a well-known folder, else the name known to the
+    loader, or ""."""
     searched = [Path(part) for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
     for folder in (*searched, *folders):
         for name in names:
@@ -88,7 +88,8 @@ def _nvidia_gpus() -> int:
 
 
 def _kfd_archs() -> list[str]:
-    """The architectures of the GPUs in the driver's topology, "" if unknown. CPU nodes have gpu_id 0."""
+    """Returns the architectures of the GPUs in the driver's topology, "" if unknown. CPU nodes have gpu_id
+    0."""
     archs: list[str] = []
     for node in sorted(_KFD_NODES.glob("*/gpu_id"), key=lambda path: (len(path.parent.name), path)):
         try:
@@ -116,7 +117,7 @@ def _arch_of(properties: Path) -> str:
 
 
 def visible_device(variable: str, devices: int) -> str:
-    """The value of `variable` (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) for this process's worker.
+    """Returns the value of `variable` (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) for this process's worker.
 
     Several devices of a session, and workers of pytest-xdist, get one each, in turn; otherwise "", which
     leaves the variable as it is.

@@ -21,7 +21,7 @@ from tile_oracle.terminal.did_you_mean import did_you_mean
 
 
 def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
-    """The target with the sources of the options, and why it was chosen.
+    """Returns the target with the sources of the options, and why it was chosen.
 
     `auto` is the architecture of the first AMD GPU with a target if AMD's driver and runtime are present,
     else sm_90 if NVIDIA's are, else cpu. No device is touched to detect them. Raises TargetError for an
@@ -58,7 +58,8 @@ def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
 
 
 def open_target(arch: str, options: TargetOptions) -> Target:
-    """The target of an architecture. Raises DeviceMissingError and BuildError as `resolve_target` does."""
+    """Returns the target of an architecture. Raises DeviceMissingError and BuildError as `resolve_target`
+    does."""
     sources = [open_kernel_source(arch, word) for word in options.sources]
     if arch == "cpu":
         return Target("cpu", "cpu", _compiled(sources, options), cpu_name())
@@ -69,14 +70,14 @@ def open_target(arch: str, options: TargetOptions) -> Target:
 
 
 def _can_be_interpreted(options: TargetOptions) -> bool:
-    """Whether all sources are files of kernels in Triton."""
+    """Returns whether all sources are files of kernels in Triton."""
     words = [word.partition("=") for word in options.sources]
     return all(name == TRITON and not is_prebuilt_folder(Path(file or "/")) for name, _, file in words)
 
 
 def _interpreter(options: TargetOptions) -> Target:
-    """The target of Triton's interpreter, with the kernels for the architecture of --isa, else for the first
-    one that the files have kernels for."""
+    """Returns the target of Triton's interpreter, with the kernels for the architecture of --isa, else for
+    the first one that the files have kernels for."""
     if not all(word.partition("=")[0] == TRITON for word in options.sources):
         raise TargetError(
             f"--target {INTERPRET} runs kernels in Triton alone: --kernels FILE.py, or --kernels triton"
@@ -133,7 +134,8 @@ def _what_there_is() -> tuple[str, str]:
 
 
 def amd_targets(found: Presence) -> tuple[str, ...]:
-    """The targets of AMD's GPUs, in the order of the devices; gfx950 if the driver does not report them."""
+    """Returns the targets of AMD's GPUs, in the order of the devices; gfx950 if the driver does not report
+    them."""
     if not found.archs:
         return AMD_ARCHS[:1]
     return tuple(arch for arch in dict.fromkeys(found.archs) if arch in AMD_ARCHS)

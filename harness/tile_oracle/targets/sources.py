@@ -26,15 +26,15 @@ class Source(ABC):
 
     @abstractmethod
     def declares(self, kernel: Kernel) -> bool:
-        """Whether the kernel is this source's alone, not one of a rule set."""
+        """Returns whether the kernel is this source's alone, not one of a rule set."""
 
     @abstractmethod
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        """Why this kernel cannot run this problem, or None."""
+        """Returns why this kernel cannot run this problem, or None."""
 
     @abstractmethod
     def build(self, kernel: Kernel) -> Future[BuildResult]:
-        """The kernel's binary, compiled in the background or taken from the cache."""
+        """Returns the kernel's binary, compiled in the background or taken from the cache."""
 
     def close(self) -> None:
         """Stops outstanding builds."""
@@ -74,7 +74,7 @@ class Compiled(Source):
 
 
 def finished(result: BuildResult) -> Future[BuildResult]:
-    """A future that has this result already."""
+    """Returns a future that has this result already."""
     future: Future[BuildResult] = Future()
     future.set_result(result)
     return future

@@ -63,7 +63,7 @@ class Target:
         return self.name == INTERPRET
 
     def owner(self, kernel: Kernel) -> Source:
-        """The source that has the kernel."""
+        """Returns the source that has the kernel."""
         first, *others = self.sources
         if not others or first.declares(kernel):
             return first
@@ -80,11 +80,12 @@ class Target:
         return self.sources[0].builder if self.sources else None
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        """Why this kernel cannot run this problem, or None. Recorded measurements have the outcome."""
+        """Returns why this kernel cannot run this problem, or None. Recorded measurements have the
+        outcome."""
         return self.owner(kernel).refusal(kernel, problem) if self.sources else None
 
     def build(self, kernel: Kernel) -> Future[BuildResult]:
-        """The kernel's binary, compiled in the background or taken from the cache."""
+        """Returns the kernel's binary, compiled in the background or taken from the cache."""
         known = self.built_elsewhere(kernel)
         return self.owner(kernel).build(kernel) if known is None else finished(known)
 
@@ -94,7 +95,7 @@ class Target:
         return found[0] if len(found) == 1 else hashlib.sha256("\n".join(found).encode()).hexdigest()
 
     def device_options(self) -> Mapping[str, str]:
-        """The keyword arguments of the device module's `open_device`. Raises BuildError."""
+        """Returns the keyword arguments of the device module's `open_device`. Raises BuildError."""
         if self._presence is None or self.builder is None:
             return {}
         work = str(self.builder.device_work().path)

@@ -15,7 +15,7 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", cutoff: f
 
 
 def most_like(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known name that is most like the word; None if none is as similar as `cutoff`, from 0 to 1 (equal).
-    The start of a long word is compared, since the time grows with the square of its length."""
+    """Returns the known name that is most like the word; None if none is as similar as `cutoff`, from 0 to 1
+    (equal). The start of a long word is compared, since the time grows with the square of its length."""
     close = difflib.get_close_matches(word[:_LONGEST], list(known), 1, cutoff)
     return close[0] if close else None

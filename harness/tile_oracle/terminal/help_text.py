@@ -25,7 +25,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 def fit(text: str, width: int) -> str:
-    """The text with no line longer than `width`, as far as words and commands allow."""
+    """Returns the text with no line longer than `width`, as far as words and commands allow."""
     found: list[str] = []
     for part in _parts(text.strip("\n").split("\n")):
         if not part[0][:1].strip():

@@ -21,7 +21,8 @@ _OBEYED = re.compile(
 
 
 def as_text(text: str) -> str:
-    """The text, with what a terminal, a viewer or CI would obey as \\uXXXX. Line ends and tabs stay."""
+    """Returns the text, with what a terminal, a viewer or CI would obey as \\uXXXX. Line ends and tabs
+    stay."""
     return _OBEYED.sub(_escaped, text)
 
 

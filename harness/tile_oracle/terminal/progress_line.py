@@ -85,8 +85,8 @@ def waits_shown_on(stream: TextIO) -> Iterator[None]:
 
 @contextmanager
 def wait(what: str, total: float = 0.0) -> Iterator[Callable[[float], None]]:
-    """A piece of work that may take long: it is shown from its third second on, with the time left where
-    `total` is known. What the block receives counts an amount of work as done."""
+    """Yields a piece of work that may take long: it is shown from its third second on, with the time left
+    where `total` is known. What the block receives counts an amount of work as done."""
     stream = _STREAM.get()
     if stream is None:
         yield lambda amount: None
@@ -105,7 +105,7 @@ def wait(what: str, total: float = 0.0) -> Iterator[Callable[[float], None]]:
 
 
 def steps(what: str, ones: Sequence[_One], weights: Sequence[float] | None = None) -> Iterator[_One]:
-    """The given things, one after the other, as a `wait`. weights: the work for each."""
+    """Yields the given things, one after the other, as a `wait`. weights: the work for each."""
     listed = list(weights) if weights is not None else [1.0] * len(ones)
     with wait(what, sum(listed)) as done:
         for one, weight in zip(ones, listed, strict=True):
@@ -206,7 +206,8 @@ class _Wait:
         line.erase()
 
     def text(self, now: float) -> str:
-        """What is waited for, the share done, and the time left, which does not grow within a step."""
+        """Returns what is waited for, the share done, and the time left, which does not grow within a
+        step."""
         if not 0 < self._done < self._total:
             return f"{self._what}: {clock(now - self._started)} so far"
         left_s = (self._total - self._done) * (self._last - self._started) / self._done
@@ -215,6 +216,6 @@ class _Wait:
 
 
 def clock(seconds: float) -> str:
-    """A time as m:ss or h:mm:ss."""
+    """Returns a time as m:ss or h:mm:ss."""
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes}:{seconds:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

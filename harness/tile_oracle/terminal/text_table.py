@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 
 def text_table(rows: Sequence[Sequence[str]], right_aligned: Iterable[int]) -> list[str]:
-    """One line per row, with columns two spaces apart. right_aligned: indices of right-aligned columns."""
+    """Returns one line per row, with columns two spaces apart. right_aligned: indices of right-aligned
+    columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     right = set(right_aligned)
     return [

@@ -119,7 +119,7 @@ def estimate_shifts(
     scale: float | None = None,
     loop: Mapping[str, float] | None = None,
 ) -> Shifts:
-    """The shifts of these kernels and of `known` ones.
+    """Returns the shifts of these kernels and of `known` ones.
 
     problems: the problem number of each measurement, (rows,). score: the model's, (rows,). log_time:
     ln(latency in ms), (rows,). scale: None to estimate it. loop: as of `loop_changes`. Raises ModelError for
@@ -217,7 +217,8 @@ def safe_shifts(
 
 
 def _gain(changes: Array, judged: int) -> Gain:
-    """The gain of the best share. changes: of each problem's efficiency by each share, (shares, problems)."""
+    """Returns the gain of the best share. changes: of each problem's efficiency by each share, (shares,
+    problems)."""
     if judged < _LEAST_JUDGED:
         return Gain(0.0, None, None, None, judged)
     from scipy import stats  # not at the top: it is slow to import
@@ -242,7 +243,7 @@ def loop_changes(before: CodeTable, now: CodeTable) -> dict[str, float]:
 def adapted(
     folder: Path, records: pd.DataFrame, threads: int = 1, binaries: CodeTable | None = None
 ) -> tuple[Predictor, Shifts]:
-    """The model of a folder, corrected by records as far as that helps (`safe_shifts`), or unchanged.
+    """Returns the model of a folder, corrected by records as far as that helps (`safe_shifts`), or unchanged.
 
     Metrics of binaries in the records, and of `binaries` that were not measured, replace the model's. Raises
     ModelError for records of another architecture, direction or type, and for too few measurements.
@@ -338,7 +339,7 @@ def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, ou
 
 
 def remembered(predictor: Predictor) -> CodeTable:
-    """The metrics of binaries that a model's trees read; empty if they read none."""
+    """Returns the metrics of binaries that a model's trees read; empty if they read none."""
     codes = [member.code for member in tree_members(predictor.ranker) if member.schema.optional]
     return codes[0] if codes else CodeTable()
 
@@ -354,7 +355,7 @@ def effects_of(names: list[str]) -> dict[str, Codes]:
 
 
 def _pipeline(kernel: Kernel) -> tuple[tuple[str, Any], ...]:
-    """The flags and the pipeline: the fields that are no sizes."""
+    """Returns the flags and the pipeline: the fields that are no sizes."""
     row = kernel.as_row()
     return tuple(
         (name, row[name])

@@ -26,7 +26,7 @@ compiler) that made the auxiliary row. Times of different builds are not compare
 
 
 def with_auxiliary(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """Return a training table followed by auxiliary rows.
+    """Returns a training table followed by auxiliary rows.
 
     others: rows with the numbers of their builds, or all of one build.
     """
@@ -44,13 +44,13 @@ def is_auxiliary(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def own_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a training table that are not auxiliary."""
+    """Returns the rows of a training table that are not auxiliary."""
     return rows[~is_auxiliary(rows)].drop(columns=AUXILIARY) if AUXILIARY in rows else rows
 
 
 def not_of_shapes(auxiliary: pd.DataFrame, held: pd.DataFrame, grouping: str = "problem") -> pd.DataFrame:
-    """The auxiliary rows whose problem (with `family`: whose layer) the held-out rows do not have in any
-    direction, data type or layout, because the fast kernels of a shape are similar in all of them."""
+    """Returns the auxiliary rows whose problem (with `family`: whose layer) the held-out rows do not have in
+    any direction, data type or layout, because the fast kernels of a shape are similar in all of them."""
     if auxiliary.empty or held.empty:
         return auxiliary
     both = pd.concat([auxiliary, held], ignore_index=True)
@@ -60,7 +60,7 @@ def not_of_shapes(auxiliary: pd.DataFrame, held: pd.DataFrame, grouping: str = "
 
 
 def auxiliary_rows(records: pd.DataFrame, own: pd.DataFrame, kind: Mapping[str, str]) -> pd.DataFrame:
-    """Return the training rows in records that are auxiliary to a model of this arch, direction and dtype.
+    """Returns the training rows in records that are auxiliary to a model of this arch, direction and dtype.
 
     They are of another direction (without directions: of another data type of the same size), or of a build
     that made none of `own`, the model's own records. Raises ModelError if none of the records are suitable.

@@ -48,8 +48,8 @@ def cross_validate(
     pool: Sequence[Kernel] | None = None,
     effort: Effort | None = None,
 ) -> CrossValidation:
-    """Every problem of the rows, predicted by a model trained on the other folds and on the auxiliary rows
-    without held-out shapes. Auxiliary rows are not predicted.
+    """Returns every problem of the rows, predicted by a model trained on the other folds and on the auxiliary
+    rows without held-out shapes. Auxiliary rows are not predicted.
 
     With a pool every problem is predicted for every kernel of the pool that matches it, measured or
     not; without one, for the kernels that it has rows of. There are at most as many folds as groups.

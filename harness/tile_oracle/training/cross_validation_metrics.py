@@ -35,14 +35,14 @@ class Check:
 
 
 def settled(rows: pd.DataFrame) -> pd.DataFrame:
-    """A training table as settled measurements (tile_oracle.record.final), all of them ok."""
+    """Returns a training table as settled measurements (tile_oracle.record.final), all of them ok."""
     return rows.assign(
         op=records_op(rows), status="ok", detail="", remeasured=False, sweep_tflops=rows["tflops"]
     )
 
 
 def selection_of(rows: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
-    """The predictions' pick for each problem of a training table (tile_oracle.judge.selection)."""
+    """Returns the predictions' pick for each problem of a training table (tile_oracle.judge.selection)."""
     final = settled(rows)
     return select(problems_of(final), final, find_oracles(final), predictions)
 

@@ -62,7 +62,7 @@ def problems_outside(range_of: RangeOf, problems: Iterable[Problem]) -> dict[str
 def extrapolating_picks(
     range_of: RangeOf, problems: Iterable[Problem], picks: Mapping[str, str]
 ) -> Extrapolation:
-    """The picks that extrapolate. picks: problem id -> name of the picked kernel."""
+    """Returns the picks that extrapolate. picks: problem id -> name of the picked kernel."""
     picked = [problem for problem in problems if problem.id in picks]
     kernels = {}
     for problem in picked:
@@ -73,5 +73,5 @@ def extrapolating_picks(
 
 
 def abstaining(rankings: pd.DataFrame, outside: Iterable[str]) -> pd.DataFrame:
-    """The rankings without the problems `outside`, for which the model abstains."""
+    """Returns the rankings without the problems `outside`, for which the model abstains."""
     return rankings[~rankings["problem"].isin(list(outside))].reset_index(drop=True)

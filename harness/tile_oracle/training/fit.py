@@ -54,7 +54,7 @@ class Effort:
 def fit(
     recipe: Recipe, rows: pd.DataFrame, arch: str, effort: Effort | None = None, start: Ranker | None = None
 ) -> Ranker:
-    """A ranker trained on every row of a training table (`training_rows(...).table`), auxiliary rows
+    """Returns a ranker trained on every row of a training table (`training_rows(...).table`), auxiliary rows
     included.
 
     `start`: a model to grow further (warm start); the recipe must have exactly its tree members
@@ -126,7 +126,7 @@ def _network(
 
 
 def _groups(rows: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Return the number of each row's problem, another one for each build: their times are not compared."""
+    """Returns the number of each row's problem, another one for each build: their times are not compared."""
     groups = group_codes(rows)
     if AUXILIARY not in rows:
         return groups
@@ -141,7 +141,7 @@ def _log_time(rows: pd.DataFrame) -> Array:
 def _merged(
     recipe: Recipe, rows: pd.DataFrame, hardware: Mapping[str, float], effort: Effort, start: Ranker | None
 ) -> tuple[Aliases, pd.DataFrame]:
-    """The aliases of the kernels, and the rows with each alias replaced by its representative."""
+    """Returns the aliases of the kernels, and the rows with each alias replaced by its representative."""
     if start is not None:
         aliases = with_kernels(start.aliases, rows)
         return aliases, merge(rows, aliases) if aliases.representative else rows
@@ -158,7 +158,8 @@ def _merged(
 def _physical(
     rows: pd.DataFrame, weight: Array, hardware: Mapping[str, float], effort: Effort, start: Ranker | None
 ) -> PhysicalModel:
-    """The physical time model: fitted, or in a warm start the old one with the kernels that it lacks."""
+    """Returns the physical time model: fitted, or in a warm start the old one with the kernels that it
+    lacks."""
     effort.say("  physical: fitting the terms of every kernel's time")
     old = None if start is None else physical_of(start)
     if old is None:
@@ -167,8 +168,8 @@ def _physical(
 
 
 def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTable | None:
-    """The facts of binaries that a recipe reads, including those of a warm start's model; None if it reads
-    none."""
+    """Returns the facts of binaries that a recipe reads, including those of a warm start's model; None if it
+    reads none."""
     if not recipe.reads_code:
         return None
     code = CodeTable.of(rows)
@@ -191,7 +192,7 @@ def _fit_trees(
     old: TreeMember | None,
     code: CodeTable | None,
 ) -> TreeMember:
-    """One tree member.
+    """Returns one tree member.
 
     alike: marks the rows of the model's direction and type. Every second booster of an ensemble trains on
     these alone: it predicts frequently measured kernels better, the others the rest. old: the member that a

@@ -14,7 +14,7 @@ from tile_oracle.errors import ModelError
 def group_folds(
     groups: Sequence[Hashable] | npt.NDArray[np.int64], n_splits: int, seed: int = 0
 ) -> npt.NDArray[np.int64]:
-    """The fold (0 to n_splits - 1) of every row; rows of one group share a fold.
+    """Returns the fold (0 to n_splits - 1) of every row; rows of one group share a fold.
 
     Groups go, largest first, to the fold with the fewest rows so far; the seed orders groups of equal size.
     The same rows and seed give the same folds. Raises ModelError with fewer groups than folds.

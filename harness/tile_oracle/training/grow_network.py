@@ -79,7 +79,7 @@ def grow_network(
     seed: int = 0,
     say: Callable[[str], None] | None = None,
 ) -> NetworkMember:
-    """A member fitted to all rows. weight: of each row. groups: the problem number of each row.
+    """Returns a member fitted to all rows. weight: of each row. groups: the problem number of each row.
 
     The same rows and seed give the same networks on one machine, with any number of threads. Between kinds of
     processors the last digits of sums differ. Raises ModelError for a schema without kernels' configurations.
@@ -137,13 +137,13 @@ def _inputs(names: list[str], features: Array) -> Inputs:
 
 
 def _category(wanted: tuple[str, ...], names: list[str], features: Array) -> Category:
-    """The values of these columns that enough rows have."""
+    """Returns the values of these columns that enough rows have."""
     found, count = np.unique(features[:, [names.index(name) for name in wanted]], axis=0, return_counts=True)
     return Category(wanted, tuple(map(tuple, found[count >= _FEWEST_ROWS].tolist())))
 
 
 def _marks(inputs: Inputs, names: list[str], features: Array) -> csr_matrix:
-    """The inputs of every row that are categories, few of which are 1: (rows, categories)."""
+    """Returns the inputs of every row that are categories, few of which are 1: (rows, categories)."""
     from scipy.sparse import csr_matrix  # not at the top: it is slow to import
 
     own = features[:, [names.index(name) for name in inputs.kernel_columns]]
@@ -227,7 +227,7 @@ def _gradients(
     settings: NetworkSettings,
     generator: np.random.Generator,
 ) -> tuple[list[Floats], list[Floats]]:
-    """The gradients of weights and biases for some problems."""
+    """Returns the gradients of weights and biases for some problems."""
     spans = [np.arange(data.starts[one], data.starts[one + 1]) for one in problems]
     rows = np.concatenate(spans)
     groups = np.repeat(np.arange(len(spans)), [len(one) for one in spans])
@@ -256,7 +256,7 @@ def _gradients(
 
 
 def _error(error: Floats, weight: Floats, groups: npt.NDArray[np.int64]) -> Floats:
-    """The slope of the loss by each output: the weighted error without its mean over the problem."""
+    """Returns the slope of the loss by each output: the weighted error without its mean over the problem."""
     mean = np.bincount(groups, weight * error) / np.bincount(groups, weight)
     centred = np.clip(error - mean[groups].astype(np.float32), -_MOST_ERROR, _MOST_ERROR)
     return np.asarray(weight * centred / weight.sum(), dtype=np.float32)

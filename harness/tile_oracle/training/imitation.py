@@ -46,7 +46,7 @@ _TRIES = 8
 
 
 def imitate(folder: Path, rows: pd.DataFrame, effort: Effort) -> tuple[Recipe, Ranker]:
-    """A ranker of one network that orders kernels as the model in a folder does, and its recipe.
+    """Returns a ranker of one network that orders kernels as the model in a folder does, and its recipe.
 
     rows: training rows (training.training_rows) of the model's kind; their times are not read. Raises
     ModelError for a model of an operation without a schema of pools.
@@ -83,13 +83,13 @@ def imitate(folder: Path, rows: pd.DataFrame, effort: Effort) -> tuple[Recipe, R
 
 
 def _varied(problems: Sequence[Problem]) -> list[str]:
-    """The sizes in which the problems differ, within their kinds."""
+    """Returns the sizes in which the problems differ, within their kinds."""
     names = operation_named(problems[0].op).free_fields
     return [name for name in names if len({getattr(one, name) for one in problems}) > 1]
 
 
 def _near(problem: Problem, names: Sequence[str], random: np.random.Generator) -> Problem:
-    """A problem of other sizes; the same one if none is found."""
+    """Returns a problem of other sizes; the same one if none is found."""
     for _ in range(_TRIES):
         sizes = {}
         for name in names:
@@ -106,7 +106,7 @@ def _near(problem: Problem, names: Sequence[str], random: np.random.Generator) -
 def _scored(
     teacher: Predictor, pairs: Sequence[tuple[Problem, Sequence[Kernel]]]
 ) -> tuple[pd.DataFrame, npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The columns of all pairs, the number of each one's problem, and the model's ln(time)."""
+    """Returns the columns of all pairs, the number of each one's problem, and the model's ln(time)."""
 
     def of_part(first: int) -> tuple[pd.DataFrame, npt.NDArray[np.float64]]:
         part = pairs[first : first + _PROBLEMS_AT_ONCE]

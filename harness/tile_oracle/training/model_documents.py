@@ -110,5 +110,5 @@ def manifest_of(
 
 
 def names_in(records: pd.DataFrame, column: str) -> list[str]:
-    """The sorted values of a column of the records; empty without the column."""
+    """Returns the sorted values of a column of the records; empty without the column."""
     return sorted({str(name) for name in records[column].dropna()} - {""}) if column in records else []

@@ -77,7 +77,7 @@ def _of_kind(rows: pd.DataFrame, n_splits: int, seed: int) -> pd.DataFrame:
 
 
 def _places(rows: pd.DataFrame, problems: pd.Index) -> npt.NDArray[np.float64]:
-    """The logarithms of each problem's dimensions, (problems, dimensions)."""
+    """Returns the logarithms of each problem's dimensions, (problems, dimensions)."""
     numbers = list(operation_named(records_op(rows)).free_fields)
     one_each = rows.drop_duplicates("problem").set_index("problem").loc[problems, numbers]
     return np.asarray(np.log2(one_each.to_numpy(dtype=np.float64) + 1.0))
@@ -89,7 +89,8 @@ def _predicted(
     relative: npt.NDArray[np.float64],
     best: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.float64], float]:
-    """Each kernel's relative speed, 0 if no neighbour has it, and the predicted TFLOPS of the fastest."""
+    """Returns each kernel's relative speed, 0 if no neighbour has it, and the predicted TFLOPS of the
+    fastest."""
     distances = np.linalg.norm(places - place, axis=1)
     nearest = np.argsort(distances, kind="stable")[:NEIGHBOURS]
     weights = 1.0 / (distances[nearest] + _NEAR) ** 2

@@ -60,7 +60,7 @@ class Recipe:
     """Train networks, for kernels of several sources."""
 
     def with_targets(self, targets: Sequence[str]) -> Recipe:
-        """The recipe with these targets added, trained like its first member; picks do not change.
+        """Returns the recipe with these targets added, trained like its first member; picks do not change.
 
         Raises ModelError for an unknown target.
         """
@@ -73,9 +73,9 @@ class Recipe:
         return replace(self, trees=(*self.trees, *more), weights=dict(self.picking_weights))
 
     def for_rows(self, rows: pd.DataFrame) -> Recipe:
-        """The recipe for records or training rows: with the features of their operation, and, where kernels
-        of several sources are among them, with those that are read from kernels' names. Raises ModelError if
-        it cannot be trained on such rows."""
+        """Returns the recipe for records or training rows: with the features of their operation, and, where
+        kernels of several sources are among them, with those that are read from kernels' names. Raises
+        ModelError if it cannot be trained on such rows."""
         features = operation_named(records_op(rows)).for_models
         if features.pool is None or not any(map(source_of, rows["kernel"].unique())):
             return self.for_op(records_op(rows))
@@ -86,8 +86,8 @@ class Recipe:
         return replace(self, trees=parts, network=network)
 
     def for_op(self, op: str) -> Recipe:
-        """The recipe with the features of an operation. Raises ModelError if the operation lacks what the
-        recipe is made of."""
+        """Returns the recipe with the features of an operation. Raises ModelError if the operation lacks what
+        the recipe is made of."""
         operation = operation_named(op)
         features = operation.for_models
         if self.physical and features.time_terms is None:
@@ -117,7 +117,7 @@ class Recipe:
         return any(schema.optional and not schema.from_names for schema in schemas)
 
     def with_trees(self, trees: int) -> Recipe:
-        """The recipe whose members grow this many trees."""
+        """Returns the recipe whose members grow this many trees."""
         parts = (replace(part, settings=replace(part.settings, trees=trees)) for part in self.trees)
         return replace(self, trees=tuple(parts))
 
@@ -187,7 +187,8 @@ SUITED = (
 
 
 def suited_recipe(op: str, arch: str, *, has_code: bool, several: bool = False) -> str:
-    """The name of the recipe that did best on measurements of such kernels (docs/heuristic.md, docs/gemm.md).
+    """Returns the name of the recipe that did best on measurements of such kernels (docs/heuristic.md,
+    docs/gemm.md).
 
     has_code: whether the records have metrics of the kernels' binaries. several: whether kernels of Triton
     files or libraries are among them. Convolutions on architectures without measurements use the recipe of

@@ -32,8 +32,9 @@ _PREDICTED = "predicted_tflops"
 
 
 def stated_scale(folder: Path) -> float | None:
-    """The scale by which a model was adapted before, or that of its cross-validation, if the folder has it
-    and the training records. None if it is unknown. Raises ModelError or RecordError for an unreadable file.
+    """Returns the scale by which a model was adapted before, or that of its cross-validation, if the folder
+    has it and the training records. None if it is unknown. Raises ModelError or RecordError for an unreadable
+    file.
     """
     before = read_manifest(folder).get(ADAPTED_KEY)
     if isinstance(before, dict) and isinstance(before.get("scale"), float):
@@ -53,7 +54,7 @@ def stated_scale(folder: Path) -> float | None:
 
 
 def measured_scale(problems: Codes, score: Array, log_time: Array) -> float:
-    """The scale in some measurements. Raises ModelError if the scores do not order them."""
+    """Returns the scale in some measurements. Raises ModelError if the scores do not order them."""
     slope = slope_within(problems, score, log_time)
     if not _LEAST_SCALE < slope < _MOST_SCALE:
         raise ModelError(
@@ -64,8 +65,8 @@ def measured_scale(problems: Codes, score: Array, log_time: Array) -> float:
 
 
 def slope_within(problems: Codes, score: Array, log_time: Array) -> float:
-    """The slope of ln(time) over the score within problems. Kernels near a problem's best have the largest
-    weights."""
+    """Returns the slope of ln(time) over the score within problems. Kernels near a problem's best have the
+    largest weights."""
     root = np.sqrt(nearness(log_time, problems))
     x, y = within(problems, score, root), within(problems, log_time, root)
     return float(x @ y / max(float(x @ x), 1e-300))

@@ -108,7 +108,8 @@ def train(
     code: CodeTable | None = None,
     imitated: Path | None = None,
 ) -> TrainedModel:
-    """A model for one architecture, direction and data type, cross-validated and then fitted to all rows.
+    """Returns a model for one architecture, direction and data type, cross-validated and then fitted to all
+    rows.
 
     `arch`, `direction` and `dtype` select rows; each is optional if the records have only one.
     `recipe`: by default the one that suits the records (`suited_recipe`), or the old model's in a warm start.
@@ -205,7 +206,7 @@ def _training_data(
 
 
 def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[dict[str, str], pd.DataFrame]:
-    """The requested rows, and their arch, direction and dtype, one of each."""
+    """Returns the requested rows, and their arch, direction and dtype, one of each."""
     kind: dict[str, str] = {}
     for name, value in wanted.items():
         found = sorted({str(v) for v in records[name].dropna().unique()}) if name in records else []
@@ -231,7 +232,7 @@ def _recipe(
     start: WarmStart | None,
     warm_trees: int,
 ) -> Recipe:
-    """The requested recipe, else that of the warm start's model or the one that suits the records."""
+    """Returns the requested recipe, else that of the warm start's model or the one that suits the records."""
     if start is not None:
         return start.recipe(named, data.rows, targets).with_trees(warm_trees)
     if named is None:
@@ -241,7 +242,7 @@ def _recipe(
 
 
 def _suited(data: _TrainingData) -> str:
-    """The recipe that suits such records."""
+    """Returns the recipe that suits such records."""
     has_code = bool(CodeTable.of(data.rows).facts)
     several = any(map(source_of, data.rows["kernel"].unique()))
     return suited_recipe(data.op, data.kind["arch"], has_code=has_code, several=several)
@@ -255,7 +256,7 @@ def _auxiliary_rows(also: pd.DataFrame, data: _TrainingData, effort: Effort) -> 
 
 
 def _of_kind(also: pd.DataFrame | None, kind: Mapping[str, str]) -> pd.DataFrame | None:
-    """The auxiliary records of the model's own kind: problems that it knows, from another build."""
+    """Returns the auxiliary records of the model's own kind: problems that it knows, from another build."""
     if also is None:
         return None
     for name, value in kind.items():

@@ -37,7 +37,7 @@ class NumberRange:
     multiple: int
 
     def outside(self, name: str, value: int) -> str:
-        """Why a value is outside, or ""."""
+        """Returns why a value is outside, or ""."""
         if not self.low <= value <= self.high:
             trained = f"{self.low} to {self.high}" if self.low < self.high else f"{self.low} alone"
             return f"{name} = {value}, trained on {trained}"
@@ -56,7 +56,7 @@ class TrainingRange:
 
     @classmethod
     def of(cls, folder: Path) -> TrainingRange | None:
-        """The range of the model in a folder; None if the folder does not name its training problems.
+        """Returns the range of the model in a folder; None if the folder does not name its training problems.
 
         Raises ModelError for a folder that cannot be read.
         """
@@ -67,7 +67,7 @@ class TrainingRange:
         return cls(numbers, kernels_trained_on(folder) | frozenset(aliases.representative), aliases)
 
     def problem_outside(self, problem: Problem) -> tuple[str, ...]:
-        """The reasons why a problem is outside of the training range; empty if it is inside."""
+        """Returns the reasons why a problem is outside of the training range; empty if it is inside."""
         numbers = self.numbers.get(problem.kind)
         if numbers is None:
             trained = ", ".join(sorted(map(kind_text, self.numbers)))
@@ -76,7 +76,7 @@ class TrainingRange:
         return tuple(reason for reason in found if reason)
 
     def kernel_outside(self, name: str) -> str:
-        """Why a kernel's prediction does not come from its own measurements, or ""."""
+        """Returns why a kernel's prediction does not come from its own measurements, or ""."""
         if not self.kernels or name in self.kernels:
             return ""
         stands, _ = self.aliases.stand_in(name, parse_kernel_name(name))

@@ -19,7 +19,7 @@ _FAILED = ("wrong", "flaky", "crash", "timeout")
 
 
 def pair_columns_of(op: str) -> tuple[str, ...]:
-    """The columns of a pair of problem and kernel of any operation. Raises RecordError."""
+    """Returns the columns of a pair of problem and kernel of any operation. Raises RecordError."""
     return (*problem_columns(op), *kernel_columns(op))
 
 
@@ -45,8 +45,8 @@ class TrainingRows:
 
 
 def training_rows(records: pd.DataFrame) -> TrainingRows:
-    """The usable rows of a record table: ok, of a pair without a failure in any of its rows, and of a kernel
-    that the operation has features for.
+    """Returns the usable rows of a record table: ok, of a pair without a failure in any of its rows, and of a
+    kernel that the operation has features for.
 
     Raises ModelError when a column is missing or nothing is left, RecordError for warm and cold caches mixed.
     """
@@ -86,8 +86,8 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
 
 
 def _one_a_pair(rows: pd.DataFrame) -> pd.DataFrame:
-    """The median time of each pair, over its last round. A censored time counts only where there is no other:
-    as a sample of one run, with its lower bound."""
+    """Returns the median time of each pair, over its last round. A censored time counts only where there is
+    no other: as a sample of one run, with its lower bound."""
     keys = ["problem", "kernel"]
     censored = is_censored(rows)
     if censored.any():

@@ -40,8 +40,8 @@ class WarmStart:
 
     @classmethod
     def of(cls, folder: Path, kind: Mapping[str, str]) -> WarmStart:
-        """The model in a folder. Raises ModelError when it was trained for another kind than `kind` (arch,
-        dtype and, for convolutions, direction), or has no trees."""
+        """Returns the model in a folder. Raises ModelError when it was trained for another kind than `kind`
+        (arch, dtype and, for convolutions, direction), or has no trees."""
         from tile_oracle.model.predictor import Predictor
 
         old = Predictor.load(folder)
@@ -72,7 +72,7 @@ class WarmStart:
         )
 
     def recipe(self, named: str | Recipe | None, rows: pd.DataFrame, targets: Sequence[str] = ()) -> Recipe:
-        """The recipe that grows every tree member of the model: targets of the named recipe with its
+        """Returns the recipe that grows every tree member of the model: targets of the named recipe with its
         settings, others with those they were trained with.
 
         rows: the training rows. named: the requested recipe; by default the model's own. Raises ModelError
@@ -112,7 +112,7 @@ class WarmStart:
         )
 
     def _settings(self, target: str) -> TreeSettings:
-        """The settings that a member was trained with; the published ones if the folder does not have
+        """Returns the settings that a member was trained with; the published ones if the folder does not have
         them."""
         params: Any = self.spec.params.get(target, self.spec.params)
         names = {field.name for field in fields(TreeSettings)}
@@ -121,8 +121,8 @@ class WarmStart:
         return PUBLISHED_SETTINGS
 
     def lineage(self, grown: Ranker) -> dict[str, Any]:
-        """The entries of train_manifest.json on the old model and on the trees that each member had and
-        gained."""
+        """Returns the entries of train_manifest.json on the old model and on the trees that each member had
+        and gained."""
         before, after = _tree_counts(self.ranker), _tree_counts(grown)
         return {
             "warm_start_from": self.folder.name,
@@ -136,7 +136,7 @@ class WarmStart:
 
 
 def old_trees(start: Ranker, part: TreePart) -> TreeMember:
-    """The member of the old model that a part grows. Raises ModelError."""
+    """Returns the member of the old model that a part grows. Raises ModelError."""
     for member in tree_members(start):
         if member.name == part.target:
             return member
@@ -145,14 +145,14 @@ def old_trees(start: Ranker, part: TreePart) -> TreeMember:
 
 
 def physical_of(ranker: Ranker) -> PhysicalModel | None:
-    """The physical time model of a ranker, if it has one."""
+    """Returns the physical time model of a ranker, if it has one."""
     return next((member for member in ranker.members if isinstance(member, PhysicalModel)), None)
 
 
 def grown_physical(
     old: PhysicalModel, rows: pd.DataFrame, weight: Array, hardware: Mapping[str, float]
 ) -> PhysicalModel:
-    """The old model, with coefficients fitted for further kernels of a training table.
+    """Returns the old model, with coefficients fitted for further kernels of a training table.
 
     weight: weight of each row, (rows,).
     """
@@ -166,8 +166,8 @@ def grown_physical(
 
 
 def with_kernels(aliases: Aliases, rows: pd.DataFrame) -> Aliases:
-    """The aliases, to which further kernels of a training table are added as their own representatives. A
-    model without aliases gets none."""
+    """Returns the aliases, to which further kernels of a training table are added as their own
+    representatives. A model without aliases gets none."""
     if not aliases.representative:
         return aliases
     more = {str(name): str(name) for name in sorted(rows["kernel"].unique())}

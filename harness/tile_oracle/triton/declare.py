@@ -54,14 +54,14 @@ _DECLARED: list[Declaration] = []
 
 
 def declared() -> list[Declaration]:
-    """The declarations of this process, in their order, and forgets them."""
+    """Returns the declarations of this process, in their order, and forgets them."""
     found = list(_DECLARED)
     _DECLARED.clear()
     return found
 
 
 def launch(function: Any, *, grid: Grid, arguments: Arguments | None = None) -> Launch:
-    """A further launch, after the declared function's, such as the sum of split-K's parts.
+    """Returns a further launch, after the declared function's, such as the sum of split-K's parts.
 
     `function` is a @triton.jit function. Its constexpr arguments take the values of the configuration.
     `arguments` and `grid` are as in the decorators (`declare`).

@@ -99,12 +99,12 @@ Number = int | Expression
 
 
 def number(name: str) -> Expression:
-    """The number of this name, such as a problem's field."""
+    """Returns the number of this name, such as a problem's field."""
     return Expression(name)
 
 
 def tree_of(value: object) -> Tree:
-    """The tree of an expression or an integer. Raises ExpressionError."""
+    """Returns the tree of an expression or an integer. Raises ExpressionError."""
     if isinstance(value, Expression):
         return value.tree
     if isinstance(value, int):
@@ -124,26 +124,26 @@ def cdiv(value: Number, step: Number) -> Number:
 
 
 def minimum(first: Number, second: Number) -> Number:
-    """The smaller one."""
+    """Returns the smaller one."""
     if isinstance(first, int) and isinstance(second, int):
         return min(first, second)
     return _made("minimum", first, second)
 
 
 def maximum(first: Number, second: Number) -> Number:
-    """The larger one."""
+    """Returns the larger one."""
     if isinstance(first, int) and isinstance(second, int):
         return max(first, second)
     return _made("maximum", first, second)
 
 
 def where(condition: Number, first: Number, second: Number) -> Number:
-    """The first value if the condition holds, else the second."""
+    """Returns the first value if the condition holds, else the second."""
     return _made("where", condition, first, second)
 
 
 def evaluate(tree: Tree, values: Mapping[str, int]) -> int:
-    """The value of a tree for these numbers. Raises ExpressionError."""
+    """Returns the value of a tree for these numbers. Raises ExpressionError."""
     if isinstance(tree, int):
         return tree
     if isinstance(tree, str):
@@ -166,7 +166,8 @@ def evaluate(tree: Tree, values: Mapping[str, int]) -> int:
 
 
 def checked(tree: object) -> Tree:
-    """A tree that came from outside. Raises ExpressionError unless it is well formed and not too large."""
+    """Returns a tree that came from outside. Raises ExpressionError unless it is well formed and not too
+    large."""
     left = MAX_NODES
 
     def check(part: object, depth: int) -> None:
@@ -187,7 +188,7 @@ def checked(tree: object) -> Tree:
 
 
 def text_of(tree: Tree) -> str:
-    """The expression as Python would write it."""
+    """Returns the expression as Python would write it."""
     if not isinstance(tree, list):
         return str(tree)
     name, *operands = tree
@@ -199,14 +200,14 @@ def text_of(tree: Tree) -> str:
 
 
 def names_in(tree: Tree) -> frozenset[str]:
-    """The names that a tree uses."""
+    """Returns the names that a tree uses."""
     if isinstance(tree, list):
         return frozenset().union(*(names_in(operand) for operand in tree[1:]))
     return frozenset((tree,)) if isinstance(tree, str) else frozenset()
 
 
 def is_multiple(tree: Tree, of: int, multiples: frozenset[str]) -> bool:
-    """Whether the value is provably a multiple of a number when the numbers `multiples` are."""
+    """Returns whether the value is provably a multiple of a number when the numbers `multiples` are."""
     if isinstance(tree, int):
         return tree % of == 0
     if isinstance(tree, str):

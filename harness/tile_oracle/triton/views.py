@@ -86,15 +86,15 @@ class ProblemView:
 
     @classmethod
     def values(cls, problem: Any) -> dict[str, int]:
-        """The values of `numbers`."""
+        """Returns the values of `numbers`."""
         return {name: int(getattr(problem, name)) for name in cls.numbers}
 
     def usual_arguments(self) -> dict[str, object]:
-        """The arguments of a function whose declaration gives none: name -> value."""
+        """Returns the arguments of a function whose declaration gives none: name -> value."""
         raise NotImplementedError
 
     def contiguous(self) -> tuple[str, ...]:
-        """The numbers that must be multiples of 16 where a declaration names none."""
+        """Returns the numbers that must be multiples of 16 where a declaration names none."""
         raise NotImplementedError
 
     def implied(self, used: Collection[str]) -> Iterator[tuple[Tree, str]]:
@@ -102,15 +102,15 @@ class ProblemView:
         return iter(())
 
     def workspace(self, dtype: str = "fp32", offset_bytes: Number = 0) -> Pointer:
-        """Memory for intermediate results, as much as the declaration's `workspace_bytes`. Its content is
-        undefined when the first launch starts."""
+        """Returns the memory for intermediate results, as much as the declaration's `workspace_bytes`. Its
+        content is undefined when the first launch starts."""
         if dtype not in _BYTES:
             raise ExpressionError(f"{dtype!r} is not one of {', '.join(_BYTES)}")
         return Pointer(WORKSPACE, dtype, None, offset_bytes)
 
 
 def view_of(op: str) -> type[ProblemView]:
-    """The view of an operation's problems. Raises OperationError when it has none."""
+    """Returns the view of an operation's problems. Raises OperationError when it has none."""
     found = operation_named(op).triton_view
     if found is None:
         raise OperationError(f"the operation {op} has no Triton kernels: its descriptor needs triton_view")
@@ -118,10 +118,10 @@ def view_of(op: str) -> type[ProblemView]:
 
 
 def numbers_of(op: str) -> tuple[str, ...]:
-    """The names that expressions of an operation may use."""
+    """Returns the names that expressions of an operation may use."""
     return (*view_of(op).numbers, COMPUTE_UNITS)
 
 
 def values_of(problem: Problem, compute_units: int) -> dict[str, int]:
-    """The values of these names."""
+    """Returns the values of these names."""
     return {**view_of(problem.op).values(problem), COMPUTE_UNITS: compute_units}

@@ -112,7 +112,7 @@ class _Reader:
             self._current.lines.append(_instruction(number, line, address))
 
     def _after_label(self, line: str) -> str:
-        """The line without the label at its start."""
+        """Returns the line without the label at its start."""
         if match := _OBJDUMP_LABEL.fullmatch(line):
             self._code.add(match[2])
             self._begin(match[2])
@@ -172,7 +172,7 @@ def parse_assembly(text: str) -> Assembly:
 
 
 def _finished(reader: _Reader) -> list[Function]:
-    """The functions of one file that have instructions, with what its directives say about them."""
+    """Returns the functions of one file that have instructions, with what its directives say about them."""
     functions = reader.functions
     for function in functions:
         function.settings = reader.settings.get(function.name, {})
@@ -251,7 +251,7 @@ def _name_branch_targets(function: Function) -> None:
 
 
 def _kernels(metadata: list[str]) -> Iterator[tuple[str, tuple[str, ...], int]]:
-    """Yield each kernel, the kinds of its hidden arguments, and work-items of its largest workgroup, from
+    """Yields each kernel, the kinds of its hidden arguments, and work-items of its largest workgroup, from
     clang's `.amdgpu_metadata`."""
     try:
         for document in read_yaml("\n".join(metadata)):

@@ -31,7 +31,8 @@ class Segments:
 
 
 def segments_of(settings: Mapping[str, int], dynamic_lds: bool) -> Segments:
-    """The segments of a kernel, from its `.amdhsa_` settings in the allocation order of user registers."""
+    """Returns the segments of a kernel, from its `.amdhsa_` settings in the allocation order of user
+    registers."""
     if not settings:
         return Segments(None, {}, {})
     at = 0
@@ -110,5 +111,5 @@ class Addresses:
 
 
 def join(first: _Frozen, second: _Frozen) -> _Frozen:
-    """The facts that both states have in common."""
+    """Returns the facts that both states have in common."""
     return first if first == second else tuple(sorted(set(first) & set(second)))

@@ -34,7 +34,7 @@ class Counters:
     calls_wait: bool = False
 
     def freeze(self) -> _Frozen:
-        """The state in relative numbers, which can be compared and joined."""
+        """Returns the state in relative numbers, which can be compared and joined."""
         vm = {at: min(self.vm_clock - issued, _MOST_YOUNGER) for at, issued in self.vm.items()}
         lgkm = {at: min(self.lgkm_clock - issued, _MOST_YOUNGER) for at, issued in self.lgkm.items()}
         return tuple(tuple(sorted(one.items())) for one in (vm, lgkm))
@@ -60,7 +60,7 @@ class Counters:
             self.lgkm_loads |= self.code[at].loads
 
     def waits(self, one: Instruction) -> tuple[int, int]:
-        """The counts of vmcnt and lgkmcnt down to which an instruction waits, in order of issue."""
+        """Returns the counts of vmcnt and lgkmcnt down to which an instruction waits, in order of issue."""
         if one.leaves and self.calls_wait:
             return 0, 0
         vm, lgkm = one.wait_vm, one.wait_lgkm
@@ -91,7 +91,7 @@ class Counters:
 
 
 def join(first: _Frozen, second: _Frozen) -> _Frozen:
-    """The union of both states, with the smaller numbers."""
+    """Returns the union of both states, with the smaller numbers."""
     if first == second:
         return first
     vm, lgkm = zip(first, second, strict=True)

@@ -35,11 +35,11 @@ class Comparison:
     second: int
 
     def negated(self) -> Comparison:
-        """What holds where this does not."""
+        """Returns what holds where this does not."""
         return Comparison(_OPPOSITES[self.relation], self.first, self.second)
 
     def holds(self, known: Differences) -> bool | None:
-        """Whether it holds; None if that is not known."""
+        """Returns whether it holds; None if that is not known."""
         most = known.get((self.first, self.second))
         least = known.get((self.second, self.first))
         if self.relation in ("eq", "lg"):
@@ -68,7 +68,8 @@ class Comparison:
 
 
 def comparison_before(branch: int, begin: int, code: Sequence[Instruction]) -> Comparison | None:
-    """The comparison of two registers that a branch on SCC depends on, from an index on: what holds if SCC is
+    """Returns the comparison of two registers that a branch on SCC depends on, from an index on: what holds
+    if SCC is
     1. None if it is another condition, or the registers change before the branch."""
     if not code[branch].line.mnemonic.startswith("s_cbranch_scc"):
         return None

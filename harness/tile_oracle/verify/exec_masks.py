@@ -13,14 +13,14 @@ NARROWS = ("s_and_saveexec_b64", "s_and_b64", "s_andn2_b64")
 
 
 def restored_mask(one: Instruction) -> int:
-    """The registers of the mask that an instruction adds to exec; 0 if it does something else."""
+    """Returns the registers of the mask that an instruction adds to exec; 0 if it does something else."""
     if one.line.mnemonic != "s_or_b64" or one.line.operands[:2] != ("exec", "exec"):
         return 0
     return register_mask(one.line.operands[2])
 
 
 def where_exec_is_full(graph: Graph, code: Sequence[Instruction]) -> list[bool]:
-    """Whether all lanes are active, before each instruction, judged by the masks that compilers save.
+    """Returns whether all lanes are active, before each instruction, judged by the masks that compilers save.
 
     A branch that lanes take differently saves exec, or what is missing in it (s_xor_b64), and ends with
     s_or_b64 exec, exec, saved.

@@ -23,7 +23,7 @@ class Finding:
     path: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """The finding as a few lines of text."""
+        """Returns the finding as a few lines of text."""
         shown = [f"{self.function}, line {self.line}: {self.what} [{self.rule}]", f"    {self.text}"]
         if self.cause:
             shown.append(f"    since line {self.cause_line}: {self.cause}")

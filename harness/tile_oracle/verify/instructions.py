@@ -366,8 +366,8 @@ def _memory(line: Line) -> Instruction:
 
 
 def _wide_data(line: Line, masks: list[int]) -> int:
-    """The data registers of a store of more than 8 bytes, which the next instruction must not overwrite.
-    Buffer stores with a scalar offset are exempt."""
+    """Returns the data registers of a store of more than 8 bytes, which the next instruction must not
+    overwrite. Buffer stores with a scalar offset are exempt."""
     match = _WIDTHS.search(line.mnemonic)
     if match is None or (match[1] == "2"):
         return 0
@@ -379,7 +379,7 @@ def _wide_data(line: Line, masks: list[int]) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def constant_of(operand: str) -> int | None:
-    """The value of an integer constant, or None."""
+    """Returns the value of an integer constant, or None."""
     try:
         return int(operand, 0)
     except ValueError:

@@ -34,7 +34,7 @@ Values = dict[int, Value]
 
 @lru_cache(maxsize=4096)
 def numbers_of(mask: int) -> tuple[int, ...]:
-    """The numbers of a mask's registers, lowest first."""
+    """Returns the numbers of a mask's registers, lowest first."""
     found = []
     while mask:
         lowest = mask & -mask
@@ -74,7 +74,7 @@ class Operation:
         return (*self.results, SCC_NUMBER) if self.sets_scc else self.results
 
     def read(self) -> Iterator[int]:
-        """The registers that it reads."""
+        """Yields the registers that it reads."""
         for one in self.sources:
             if not isinstance(one, int):
                 yield from one
@@ -266,7 +266,7 @@ _SELECTED = {"WORD_0": (0, 16), "WORD_1": (16, 16), "BYTE_0": (0, 8), "BYTE_1": 
 
 
 def operation_of(one: Instruction) -> Operation | None:
-    """What an instruction computes; None for those whose results are unknown."""
+    """Returns what an instruction computes; None for those whose results are unknown."""
     name = one.line.mnemonic
     operands = one.line.operands
     for suffix in ("_e32", "_e64", "_sdwa"):
@@ -321,7 +321,7 @@ def operation_of(one: Instruction) -> Operation | None:
 
 
 def _with_selection(compute: _Compute, is_reversed: bool, one: Instruction) -> _Compute:
-    """The computation on the parts of the sources that an SDWA instruction selects."""
+    """Returns the computation on the parts of the sources that an SDWA instruction selects."""
     words = dict(word.split(":", 1) for word in one.line.modifiers if word.startswith("src"))
     first, second = (_SELECTED.get(words.get(f"src{i}_sel", "DWORD"), (0, 32)) for i in (0, 1))
     if is_reversed:
@@ -335,7 +335,7 @@ def _with_selection(compute: _Compute, is_reversed: bool, one: Instruction) -> _
 
 
 def _truth_table(one: Instruction, mask: int) -> _Compute:
-    """The function of three bits that an instruction's modifier has as a table."""
+    """Returns the function of three bits that an instruction's modifier has as a table."""
     words = [word.partition(":")[2] for word in one.line.modifiers if word.startswith("bitop3:")]
     table = int(words[0], 0) if words else 0
 
@@ -380,7 +380,7 @@ def _comparison(name: str, one: Instruction) -> Operation | None:
 
 
 def _sources(operands: Sequence[str]) -> tuple[Source, ...] | None:
-    """The sources; None if one is neither an integer nor registers."""
+    """Returns the sources; None if one is neither an integer nor registers."""
     found: list[Source] = []
     for operand in operands:
         constant = constant_of(operand)
@@ -405,15 +405,15 @@ class Threads:
         return np.arange(self.waves * WAVE, dtype=np.int64)
 
     def by_wave(self, value: Lanes) -> Lanes:
-        """The values by wave and lane."""
+        """Returns the values by wave and lane."""
         return value.reshape(self.waves, WAVE)
 
     def same_in_wave(self, by_wave: Lanes) -> Value:
-        """A register of waves from one value for each."""
+        """Returns a register of waves from one value for each."""
         return _normal(np.repeat(by_wave, WAVE))
 
     def bits(self, low: Value, high: Value) -> Lanes | None:
-        """Each thread's bit of a mask of lanes: 0, 1 or -1; None if nothing is known."""
+        """Returns each thread's bit of a mask of lanes: 0, 1 or -1; None if nothing is known."""
         if low is None or high is None:
             return None
         lane = self.number % WAVE
@@ -421,7 +421,7 @@ class Threads:
         return np.where(half < 0, -1, half >> (lane & 31) & 1)
 
     def mask(self, bits: Value) -> tuple[Value, Value]:
-        """The halves of the mask of lanes with these bits."""
+        """Returns the halves of the mask of lanes with these bits."""
         if bits is None:
             return None, None
         if isinstance(bits, int):
@@ -433,7 +433,7 @@ class Threads:
 
 
 def _normal(value: Any) -> Value:
-    """A number if it is known and the same in all threads; None if it is known in none."""
+    """Returns a number if it is known and the same in all threads; None if it is known in none."""
     first = int(value[0])
     if (value == first).all():
         return first if first >= 0 else None if first == -1 else value
@@ -441,7 +441,7 @@ def _normal(value: Any) -> Value:
 
 
 def _apply(compute: _Compute, sources: Sequence[Value]) -> Value:
-    """A computation in each thread where all sources are known."""
+    """Returns a computation in each thread where all sources are known."""
     if any(one is None for one in sources):
         return None
     if all(isinstance(one, int) for one in sources):
@@ -474,7 +474,7 @@ def execute(operation: Operation, values: Values, threads: Threads, exec_is_full
 
 
 def _merged(old: Value, new: Value, active: Lanes | None) -> Value:
-    """The new value in active threads, the old one in others; unknown where it is not known which."""
+    """Returns the new value in active threads, the old one in others; unknown where it is not known which."""
     if active is None:
         return old if isinstance(old, int) and isinstance(new, int) and old == new else None
     before = -1 if old is None else old
@@ -484,7 +484,7 @@ def _merged(old: Value, new: Value, active: Lanes | None) -> Value:
 
 
 def _computed(operation: Operation, values: Values, threads: Threads, exec_is_full: bool) -> list[Value]:
-    """The results by register, in active threads."""
+    """Returns the results by register, in active threads."""
     kind, compute = operation.kind, operation.compute
     low, high = (_halves(operation, values, half) for half in (0, 1))
     if kind in ("32", "shift", "bit"):
@@ -514,7 +514,7 @@ def _computed(operation: Operation, values: Values, threads: Threads, exec_is_fu
 
 
 def _halves(operation: Operation, values: Values, half: int) -> list[Value]:
-    """The lower or upper 32 bits of each source."""
+    """Returns the lower or upper 32 bits of each source."""
     found: list[Value] = []
     for source in operation.sources:
         if isinstance(source, int):

@@ -59,7 +59,7 @@ class LdsAccesses:
     lgkm_clock: int = 0
 
     def freeze(self) -> _Frozen:
-        """The state in relative numbers."""
+        """Returns the state in relative numbers."""
         return tuple(
             sorted(
                 (*access, states, min(self._clock(access[0]) - issued, _MOST_YOUNGER))
@@ -68,7 +68,7 @@ class LdsAccesses:
         )
 
     def thawed(self, frozen: _Frozen) -> LdsAccesses:
-        """A copy with another state."""
+        """Returns a copy with another state."""
         held = {(at, place): (states, -younger) for at, place, states, younger in frozen}
         return LdsAccesses(
             self.code, self.footprints, self.has_waves, self.lds_bytes, self.disassembled, self.merged,
@@ -125,7 +125,7 @@ class LdsAccesses:
                 yield Defect(rule, what + some, cause, proven=certain)
 
     def _meet(self, first: int, second: int, own_wave: bool) -> bool:
-        """Whether two footprints have a byte in common."""
+        """Returns whether two footprints have a byte in common."""
         key = first, second, own_wave
         if key not in self.met:
             self.met[key] = self.footprints[first].meets(self.footprints[second], own_wave)
@@ -166,13 +166,13 @@ class LdsAccesses:
 
 
 def _landed(states: int) -> int:
-    """The states of an access after a wait that covers it."""
+    """Returns the states of an access after a wait that covers it."""
     crossed = states & (IN_FLIGHT_SINCE_BARRIER | LANDED_SINCE_BARRIER)
     return (LANDED if states & (IN_FLIGHT | LANDED) else 0) | (LANDED_SINCE_BARRIER if crossed else 0)
 
 
 def join(first: _Frozen, second: _Frozen) -> _Frozen:
-    """The union of both states, with the smaller numbers and all states of accesses."""
+    """Returns the union of both states, with the smaller numbers and all states of accesses."""
     if first == second:
         return first
     merged: dict[_Access, tuple[int, int]] = {}

@@ -16,12 +16,12 @@ _COPIED_DWORDS = re.compile(r"dword(?:x([34]))?")
 
 
 def accesses_lds(one: Instruction) -> bool:
-    """Whether an instruction reads or writes LDS, or copies to it."""
+    """Returns whether an instruction reads or writes LDS, or copies to it."""
     return one.lds_read or one.lds_write or one.to_lds
 
 
 def address_register(one: Instruction) -> int:
-    """The mask of the register that an access's address in LDS is in."""
+    """Returns the mask of the register that an access's address in LDS is in."""
     if one.to_lds:
         return M0
     operands = one.line.operands
@@ -30,7 +30,8 @@ def address_register(one: Instruction) -> int:
 
 
 def lds_begins(one: Instruction, values: Values, threads: Threads) -> tuple[list[np.ndarray], int] | None:
-    """The first bytes that each thread accesses (`Value`), and the width; None if nothing is known."""
+    """Returns the first bytes that each thread accesses (`Value`), and the width; None if nothing is
+    known."""
     if "addtid" in one.line.mnemonic or "gds" in one.line.modifiers:
         return None
     (number,) = numbers_of(address_register(one)) or (-1,)
@@ -45,7 +46,7 @@ def lds_begins(one: Instruction, values: Values, threads: Threads) -> tuple[list
 
 
 def _offsets(one: Instruction) -> tuple[list[int], int]:
-    """The constant offsets of an access to LDS, and its bytes at each."""
+    """Returns the constant offsets of an access to LDS, and its bytes at each."""
     line = one.line
     found = {match[1]: int(match[2]) for word in line.modifiers if (match := _OFFSET.fullmatch(word))}
     if one.to_lds:
@@ -60,6 +61,6 @@ def _offsets(one: Instruction) -> tuple[list[int], int]:
 
 
 def least_end(one: Instruction) -> int:
-    """The end of the bytes that an access to LDS at an unknown address reaches at least."""
+    """Returns the end of the bytes that an access to LDS at an unknown address reaches at least."""
     offsets, width = _offsets(one)
     return max(offsets) + width

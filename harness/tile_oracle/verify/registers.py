@@ -48,7 +48,7 @@ _TRAP = re.compile(r"(?:ttmp|ttmp\[)(\d+)(?::(\d+)\])?")
 
 @lru_cache(maxsize=65536)
 def register_mask(operand: str) -> int:
-    """The mask of the registers in an operand; 0 for a constant, a label or `off`.
+    """Returns the mask of the registers in an operand; 0 for a constant, a label or `off`.
 
     Signs, `abs()`, `neg()`, `sext()` and bars are ignored.
     """
@@ -76,7 +76,7 @@ def _span(kind: str, first: int, last: int) -> int:
 
 
 def register_names(mask: int) -> str:
-    """The names of a mask's registers, with ranges: `v3`, `v[4:7]`, `s[0:1]`, `vcc`."""
+    """Returns the names of a mask's registers, with ranges: `v3`, `v[4:7]`, `s[0:1]`, `vcc`."""
     names: list[str] = []
     for text, bits in (("vcc", VCC), ("exec", EXEC), ("m0", M0), ("scc", SCC)):
         if mask & bits:

@@ -36,7 +36,7 @@ def keep_verdict(folder: Path, report: Report) -> None:
 
 
 def read_verdict(folder: Path) -> Report | None:
-    """The report in a binary's folder; None when there is none from this version of the verifier."""
+    """Returns the report in a binary's folder; None when there is none from this version of the verifier."""
     try:
         kept = msgspec.json.decode((folder / _FILE).read_bytes(), type=_Kept)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -44,8 +44,8 @@ def verify_parsed(assembly: Assembly) -> Report:
 
 
 def _calls_wait(assembly: Assembly) -> bool:
-    """Whether the text has functions besides its kernels, and each begins with a wait for everything, as
-    LLVM's calling convention has it. Then a call is such a wait."""
+    """Returns whether the text has functions besides its kernels, and each begins with a wait for everything,
+    as LLVM's calling convention has it. Then a call is such a wait."""
     kernels = [function for function in assembly.functions if function.settings]
     called = [function for function in assembly.functions if not function.settings and function.lines]
     first = [decode(function.lines[0]) for function in called]
@@ -69,7 +69,7 @@ def verify_function(function: Function, chip: Chip = STRICTEST, calls_wait: bool
 
 
 def _incomplete(code: Sequence[Instruction], graph: Graph, returns: bool) -> tuple[str, ...]:
-    """What was not followed. returns: whether s_setpc_b64 returns to a caller."""
+    """Returns what was not followed. returns: whether s_setpc_b64 returns to a caller."""
     unknown = sorted({one.line.mnemonic for one in code if not one.known})
     unknown = [name for name in unknown if not (returns and name == "s_setpc_b64")]
     what = [f"{name} is not followed" for name in unknown]
@@ -120,7 +120,7 @@ class _Verification:
         )
 
     def findings(self) -> tuple[_Findings, _Findings]:
-        """The findings, and what is not proven, sorted by line, one for each rule, line and cause."""
+        """Returns the findings, and what is not proven, sorted by line, one for each rule, line and cause."""
         found: dict[tuple[str, int, int | None, str], Finding] = {}
         undecided: dict[tuple[str, int, int | None, str], Finding] = {}
         for number, state in sorted(self._fixpoint().items()):
@@ -137,7 +137,7 @@ class _Verification:
         return first, second
 
     def _fixpoint(self) -> dict[int, _Frozen]:
-        """The state at the entry of every reachable block."""
+        """Returns the state at the entry of every reachable block."""
         graph = self._paths.graph
         at_entry = (
             counters.NOTHING,
@@ -220,7 +220,7 @@ class _Verification:
         )
 
     def _path(self, begin: int, end: int) -> tuple[str, ...]:
-        """Names of the blocks on a shortest path between two instructions."""
+        """Returns the names of the blocks on a shortest path between two instructions."""
         graph = self._graph
         place = {at: block.number for block in graph.blocks for at in range(block.begin, block.end)}
         first, last = place[begin], place[end]

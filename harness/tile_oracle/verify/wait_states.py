@@ -48,7 +48,7 @@ class Chip:
     forwards: bool
 
     def passes(self, matrix: Matrix) -> int:
-        """The duration of a matrix instruction, in passes of four cycles."""
+        """Returns the duration of a matrix instruction, in passes of four cycles."""
         if self.separate_fp32 or matrix.double:
             return matrix.passes
         return _PASSES_OF_GFX90A[matrix.side]
@@ -94,7 +94,7 @@ class WaitStates:
     chip: Chip = STRICTEST
 
     def freeze(self) -> _Frozen:
-        """The state in relative numbers."""
+        """Returns the state in relative numbers."""
         ages = ((at, self.clock - issued, result) for at, (issued, result) in self.matrix.items())
         return tuple(sorted(one for one in ages if one[1] <= _LONGEST_MATRIX)), tuple(self.recent)
 
@@ -267,7 +267,8 @@ def _accumulated(chip: Chip, before: Instruction, matrix: Matrix, following: Mat
 
 
 def join(first: _Frozen, second: _Frozen) -> _Frozen:
-    """The join of both states: the smaller age of each matrix instruction, and the union of writes."""
+    """Returns the join of both states: the smaller age of each matrix instruction, and the union of
+    writes."""
     if first == second:
         return first
     held = {at: (age, result) for at, age, result in first[0]}

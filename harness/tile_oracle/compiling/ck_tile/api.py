@@ -156,7 +156,7 @@ class CkTileApi:
     specializations: frozenset[str] = frozenset()
 
     def merges_groups(self, direction: str) -> bool:
-        """Whether a direction's launch lets groups share a workgroup.
+        """Returns whether a direction's launch lets groups share a workgroup.
 
         Some versions use the number of merged groups in the index arithmetic only, and still launch a
         workgroup for each group.
@@ -165,7 +165,7 @@ class CkTileApi:
         return args is not None and _MERGES.search(args.body) is not None
 
     def takes_two_buffers(self, direction: str) -> bool:
-        """Whether a direction's kernel compiles with two LDS buffers.
+        """Returns whether a direction's kernel compiles with two LDS buffers.
 
         In a version of late 2025, bwd_data's does not: it asks a tile window for a length, which only views
         have.
@@ -173,11 +173,12 @@ class CkTileApi:
         return _WINDOW_LENGTH.search(self.templates[CONV_KERNELS[direction][0]].body) is None
 
     def passes_lists(self, direction: str) -> bool:
-        """Whether a direction's kernel passes lists of operands to its pipeline, not one A and one B."""
+        """Returns whether a direction's kernel passes lists of operands to its pipeline, not one A and one
+        B."""
         return _ONE_WINDOW_EACH.search(self.templates[CONV_KERNELS[direction][0]].body) is None
 
     def splits_image(self, direction: str) -> bool:
-        """Whether a direction's kernel takes a list of pieces of the image."""
+        """Returns whether a direction's kernel takes a list of pieces of the image."""
         args = self.templates.get(CONV_DEVICE_ARGS[direction])
         return args is not None and all(word in args.body for word in ("num_spatial_pieces", "split_image"))
 
@@ -199,7 +200,7 @@ class CkTileApi:
         return problem is not None and problem.has("HasHotLoop_", "HasHotLoop")
 
     def arguments(self, name: str, values: Mapping[str, str], needed: tuple[str, ...] = ()) -> str:
-        """A class with its template arguments, matched by the names of its parameters (see `plain`).
+        """Returns a class with its template arguments, matched by the names of its parameters (see `plain`).
 
         Parameters without a value keep their default. Raises KernelError for a parameter with neither value
         nor default, and for a name in `needed` that the class has no parameter for.
@@ -212,7 +213,7 @@ class CkTileApi:
         return f"{name}<{_filled(name, template.parameters, values)}>"
 
     def constructor(self, name: str, values: Mapping[str, str]) -> str:
-        """The arguments of a class's longest constructor, matched by name. Raises KernelError."""
+        """Returns the arguments of a class's longest constructor, matched by name. Raises KernelError."""
         parameters = constructor_parameters(self.templates[name])
         if parameters is None:
             raise KernelError(f"this CK Tile's {name} has no constructor that takes arguments")
@@ -220,7 +221,8 @@ class CkTileApi:
 
 
 def plain(name: str) -> str:
-    """A parameter's name without the parts that vary between versions: `kMWave_` and `MWave_` give mwave."""
+    """Returns a parameter's name without the parts that vary between versions: `kMWave_` and `MWave_` give
+    mwave."""
     name = name.rstrip("_")
     if len(name) > 1 and name[0] == "k" and name[1].isupper():
         name = name[1:]
@@ -244,7 +246,7 @@ def _filled(name: str, parameters: tuple[Parameter, ...], values: Mapping[str, s
 
 
 def _default(parameter: Parameter, parameters: tuple[Parameter, ...], filled: list[str]) -> str:
-    """The text of a default, with earlier parameters replaced by their values."""
+    """Returns the text of a default, with earlier parameters replaced by their values."""
     earlier = {p.name: value for p, value in zip(parameters, filled, strict=False)}
     return re.sub(r"[A-Za-z_]\w*", lambda match: earlier.get(match[0], match[0]), parameter.default or "")
 
@@ -349,8 +351,8 @@ def _pipeline(name: str, texts: Mapping[str, str]) -> Pipeline:
 
 
 def _members_missing(text: str, name: str, members: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the members that neither a class nor its bases have; none for a class that is not in the text,
-    or of which a base is not."""
+    """Returns those of the members that neither a class nor its bases have; none for a class that is not in
+    the text, or of which a base is not."""
     bodies, names = list[str](), [name]
     for each in names:
         template = find_template(text, each)
@@ -362,7 +364,7 @@ def _members_missing(text: str, name: str, members: tuple[str, ...]) -> tuple[st
 
 
 def _own(member: str) -> re.Pattern[str]:
-    """A member where it is declared, not where another class's is called."""
+    """Returns a member where it is declared, not where another class's is called."""
     return re.compile(rf"(?<![\w:.>]){re.escape(member)}(?!\w)|\busing\s[^;]*::{re.escape(member)};")
 
 
@@ -371,7 +373,7 @@ def _without(name: str, members: tuple[str, ...]) -> str:
 
 
 def _gemm_layouts(kernel: Template) -> tuple[str, str, str] | None:
-    """The layouts that a kernel asserts; the first when it allows several."""
+    """Returns the layouts that a kernel asserts; the first when it allows several."""
     found: dict[str, str] = {}
     for operand, layout in _GEMM_LAYOUT.findall(kernel.body):
         found.setdefault(operand, layout)

@@ -38,12 +38,13 @@ class Template:
     body: str
 
     def has(self, *names: str) -> bool:
-        """Whether one of these names is a parameter."""
+        """Returns whether one of these names is a parameter."""
         return any(parameter.name in names for parameter in self.parameters)
 
 
 def without_comments(text: str) -> str:
-    """The text without comments, string contents and `#if 0` blocks, so that brackets can be counted."""
+    """Returns the text without comments, string contents and `#if 0` blocks, so that brackets can be
+    counted."""
     text = _COMMENTS.sub(lambda match: '""' if match[0].startswith('"') else " ", text)
     return _TAKEN_OUT.sub(" ", text)
 
@@ -62,7 +63,7 @@ def find_template(text: str, name: str) -> Template | None:
 
 
 def bases_of(template: Template) -> list[str]:
-    """The names of a class's base classes, without their arguments."""
+    """Returns the names of a class's base classes, without their arguments."""
     head = template.body.split("{", 1)[0]
     _, colon, clause = head.partition(":")
     words = (re.findall(r"[A-Za-z_]\w*", part.split("<")[0]) for part in split_list(clause))
@@ -81,7 +82,7 @@ def _with_declared_defaults(text: str, name: str, parameters: tuple[Parameter, .
 
 
 def constructor_parameters(template: Template) -> tuple[Parameter, ...] | None:
-    """The parameters of the longest constructor; None when no constructor takes any."""
+    """Returns the parameters of the longest constructor; None when no constructor takes any."""
     best: tuple[Parameter, ...] = ()
     for match in re.finditer(rf"\b{re.escape(template.name)}\s*\(", template.body):
         inside = _bracketed(template.body, match.end() - 1)
@@ -116,7 +117,7 @@ def _outside(text: str, wanted: str) -> Iterator[int]:
 
 
 def _parameters_before(text: str, at: int) -> tuple[Parameter, ...]:
-    """The parameters of the `template <...>` that ends right before `at`; none for a plain class."""
+    """Returns the parameters of the `template <...>` that ends right before `at`; none for a plain class."""
     before = text[max(0, at - _LONGEST_LIST) : at].rstrip()
     if not before.endswith(">"):
         return ()
@@ -151,7 +152,8 @@ def _at_equals(text: str) -> tuple[str, str | None]:
 
 
 def _bracketed(text: str, at: int) -> str | None:
-    """The text between the bracket at a position and its closing bracket; None when it is not closed."""
+    """Returns the text between the bracket at a position and its closing bracket; None when it is not
+    closed."""
     depth = 0
     for place in range(at, min(len(text), at + _LONGEST_LIST)):
         if text[place] in "([{":
@@ -164,7 +166,7 @@ def _bracketed(text: str, at: int) -> str | None:
 
 
 def _end_of_body(text: str, at: int) -> int:
-    """The position after the closing brace of a class or the semicolon of an alias."""
+    """Returns the position after the closing brace of a class or the semicolon of an alias."""
     depth = 0
     for place, letter in _braces(text, at):
         if letter == "{":

@@ -45,7 +45,8 @@ class CkTileHeaders:
         return f"CK Tile{f' {self.version}' if self.version else ''} (headers {self.digest[:12]})"
 
     def text(self, name: str) -> str:
-        """The text of a header, given by its path below the include folder; "" when it does not exist."""
+        """Returns the text of a header, given by its path below the include folder; "" when it does not
+        exist."""
         try:
             return (self.include / name).read_text("utf-8", "replace")
         except OSError:
@@ -81,7 +82,8 @@ def _headers(include: Path) -> list[Path]:
 
 
 def _state(include: Path) -> str:
-    """Names, times and sizes of the headers: the key under which this process caches their digest."""
+    """Returns the names, times and sizes of the headers: the key under which this process caches their
+    digest."""
     try:
         stats = [(path, path.stat()) for path in _headers(include)]
     except OSError as error:
@@ -104,7 +106,8 @@ def _digest(include: Path, _state: str) -> tuple[str, int]:
 
 
 def _version(folder: Path, include: Path) -> str:
-    """The version from ck/version.h, ROCm's version file or CMakeLists.txt, and a git checkout's commit."""
+    """Returns the version from ck/version.h, ROCm's version file or CMakeLists.txt, and a git checkout's
+    commit."""
     parts: list[str] = []
     for name in _VERSION_FILES:
         text = _short_text(include / name)
@@ -128,7 +131,7 @@ def _version(folder: Path, include: Path) -> str:
 
 
 def _git_commit(folder: Path) -> str:
-    """The commit of HEAD, read from the files in .git; "" when the folder is not a git checkout."""
+    """Returns the commit of HEAD, read from the files in .git; "" when the folder is not a git checkout."""
     place = folder / ".git"
     if place.is_file():
         pointed = _short_text(place).removeprefix("gitdir:").strip()

@@ -51,7 +51,7 @@ class CkTileSource(KernelSource):
         return source_for(self.api, kernel)
 
     def launch_identity(self, kernel: Kernel) -> str | None:
-        """The translation unit without the kernel's name. The host code in it computes the launch."""
+        """Returns the translation unit without the kernel's name. The host code in it computes the launch."""
         return self.unit(kernel).replace(kernel.name, "")
 
     def find_toolchain(self, name: str) -> CkTileToolchain:
@@ -69,7 +69,8 @@ class CkTileSource(KernelSource):
 
 
 def _race_of(kernel: Kernel) -> str | None:
-    """Why a kernel computes wrong results on some runs, found by the verifier of waits (docs/ck_tile.md)."""
+    """Returns why a kernel computes wrong results on some runs, found by the verifier of waits
+    (docs/ck_tile.md)."""
     if (getattr(kernel, "pipeline", ""), getattr(kernel, "epilogue", "")) != ("comp_async", "cshuffle"):
         return None
     return (
@@ -84,7 +85,7 @@ def open_ck_tile(arch: str, argument: str) -> CkTileSource:
 
 
 def adapter_headers(theirs: CkTileHeaders) -> Headers:
-    """The adapter headers, and a note that identifies this CK Tile.
+    """Returns the adapter headers, and a note that identifies this CK Tile.
 
     CK Tile's own headers are compiled from the user's folder. The note puts their hash into `digest`, and so
     into every cache key.

@@ -21,12 +21,12 @@ _MOST_ENTRIES = 64
 
 
 def target_name(arch: str) -> str:
-    """The entry name of an architecture."""
+    """Returns the entry name of an architecture."""
     return f"hipv4-amdgcn-amd-amdhsa--{arch}"
 
 
 def make_bundle(code: bytes, arch: str) -> bytes:
-    """A bundle of an empty host entry and one code object."""
+    """Returns a bundle of an empty host entry and one code object."""
     entries = ((_HOST, b""), (target_name(arch), code))
     size = len(MAGIC) + 8 + sum(24 + len(name) for name, _ in entries)
     offset = -(-size // _ALIGNMENT) * _ALIGNMENT

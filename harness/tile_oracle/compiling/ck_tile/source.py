@@ -9,7 +9,7 @@ from tile_oracle.operation import operation_named
 
 
 def source_for(api: CkTileApi, kernel: Kernel) -> str:
-    """The text of the kernel's translation unit.
+    """Returns the text of the kernel's translation unit.
 
     Raises KernelError, whose message is the reason, for a kernel that this CK Tile does not have.
     """

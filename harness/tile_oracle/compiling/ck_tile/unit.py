@@ -53,7 +53,7 @@ def check_there(api: CkTileApi, what: str) -> None:
 def pipeline_of(
     api: CkTileApi, kernel: TiledKernel, double_buffer: bool, layouts: tuple[str, str, str]
 ) -> Pipeline:
-    """The pipeline's class. Raises KernelError when it cannot build the kernel."""
+    """Returns the pipeline's class. Raises KernelError when it cannot build the kernel."""
     name = kernel.pipeline
     if name.startswith("preshuffle"):
         raise KernelError(f"pipeline {name}: B would have to be shuffled first, which is not adapted")
@@ -97,12 +97,13 @@ def pipeline_of(
 
 
 def _scheduler(kernel: TiledKernel, pipeline: Pipeline) -> str:
-    """The block GEMM's scheduler: Default when the pipeline leaves reading fragments to the block GEMM."""
+    """Returns the block GEMM's scheduler: Default when the pipeline leaves reading fragments to the block
+    GEMM."""
     return "Default" if pipeline.loads_by_itself else kernel.scheduler.capitalize()
 
 
 def partitioner(api: CkTileApi, *, spatially_local: bool) -> str:
-    """The class that assigns tiles to workgroups."""
+    """Returns the class that assigns tiles to workgroups."""
     local, plain = "GemmSpatiallyLocalTilePartitioner", "GemmTile1DPartitioner"
     shape = {"blockgemmshape": "Shape", "blockgemmshapetype": "Shape"}
     if (spatially_local or plain not in api.templates) and local in api.templates:
@@ -112,7 +113,7 @@ def partitioner(api: CkTileApi, *, spatially_local: bool) -> str:
 
 
 def unit_text(api: CkTileApi, kernel: TiledKernel, pipeline: Pipeline, parts: UnitParts) -> str:
-    """The complete translation unit. Raises KernelError."""
+    """Returns the complete translation unit. Raises KernelError."""
     shape = api.arguments(
         "TileGemmShape",
         {

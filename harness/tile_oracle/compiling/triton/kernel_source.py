@@ -54,8 +54,8 @@ class TritonSource(KernelSource):
         return {kind: tuple(kernels) for kind, kernels in pools.items()}
 
     def pool(self, kind: Kind, rules: str = "") -> tuple[Kernel, ...]:
-        """The kernels for a kind of problem, in the order of their declarations. rules: a list that narrows
-        them (.json); other kernel sets do not."""
+        """Returns the kernels for a kind of problem, in the order of their declarations. rules: a list that
+        narrows them (.json); other kernel sets do not."""
         return list_of_kernels(rules).narrowed(self._pools.get(kind, ()))
 
     @property
@@ -157,7 +157,8 @@ def _of_file(path: Path, arch: str, mtime_ns: int, size_bytes: int) -> TritonSou
 
 
 def open_interpreted(arch: str, argument: str) -> TritonSource:
-    """The kernels of a file for an architecture, to be run in Triton's interpreter. Raises BuildError."""
+    """Returns the kernels of a file for an architecture, to be run in Triton's interpreter. Raises
+    BuildError."""
     source = open_triton(arch, argument)
     if source.prebuilt_only:
         raise BuildError(f"{argument} has no source code to interpret: name the Python file of kernels")
@@ -165,5 +166,5 @@ def open_interpreted(arch: str, argument: str) -> TritonSource:
 
 
 def shipped_file() -> Path:
-    """The file of the kernels that ship."""
+    """Returns the file of the kernels that ship."""
     return data_folder("kernels") / "triton" / "shipped.py"

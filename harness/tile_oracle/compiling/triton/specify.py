@@ -40,7 +40,7 @@ class LeftOut:
 
 
 def backend_options(arch: str) -> frozenset[str]:
-    """The names of the compile options that Triton has for an architecture."""
+    """Returns the names of the compile options that Triton has for an architecture."""
     if arch.startswith("gfx"):
         from triton.backends.amd.compiler import HIPOptions as Options  # type: ignore[import-untyped]
     else:
@@ -49,7 +49,8 @@ def backend_options(arch: str) -> frozenset[str]:
 
 
 def configurations(declaration: Declaration, view: ProblemView) -> list[Any]:
-    """The configurations for a kind of problem: those declared, else those of @triton.autotune, else none."""
+    """Returns the configurations for a kind of problem: those declared, else those of @triton.autotune, else
+    none."""
     given = declaration.configs
     if callable(given):
         given = given(view)
@@ -59,14 +60,14 @@ def configurations(declaration: Declaration, view: ProblemView) -> list[Any]:
 
 
 def autotuner(function: Any) -> Any:
-    """The @triton.autotune of a function, or None."""
+    """Returns the @triton.autotune of a function, or None."""
     while type(function).__name__ not in ("Autotuner", "JITFunction") and hasattr(function, "fn"):
         function = function.fn
     return function if type(function).__name__ == "Autotuner" else None
 
 
 def prunes(declaration: Declaration) -> bool:
-    """Whether @triton.autotune has functions that drop configurations for a problem."""
+    """Returns whether @triton.autotune has functions that drop configurations for a problem."""
     tuner = autotuner(declaration.main.function)
     return declaration.configs is None and bool(
         getattr(tuner, "early_config_prune", None) or getattr(tuner, "perf_model", None)
@@ -74,7 +75,7 @@ def prunes(declaration: Declaration) -> bool:
 
 
 def settings_of(config: Any) -> dict[str, Any]:
-    """A triton.Config or a dict as names and values. Raises FileFailure for a hook."""
+    """Returns a triton.Config or a dict as names and values. Raises FileFailure for a hook."""
     if isinstance(config, Mapping):
         return dict(config)
     if getattr(config, "pre_hook", None) is not None:
@@ -109,7 +110,7 @@ class Specifier:
         return [str(jit.cache_key) for jit in (self.jit, *self._after)]
 
     def kernels(self) -> Iterator[tuple[NamedKernel, dict[str, Any]]]:
-        """Each kernel and its specification. Raises FileFailure."""
+        """Yields each kernel and its specification. Raises FileFailure."""
         archs = self._declared.archs
         if archs is not None and self._arch not in archs:
             self._leave_out(f"it is declared for {', '.join(archs)}, not for {self._arch}")
@@ -215,7 +216,7 @@ class Specifier:
         values: Mapping[str, Value],
         options: Mapping[str, Any],
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """All arguments by name with the options, as grids see them; and the arguments alone."""
+        """Returns all arguments by name with the options, as grids see them; and the arguments alone."""
         given = launch.arguments(view) if launch.arguments is not None else view.usual_arguments()
         found: dict[str, Any] = {}
         for parameter in jit.params:
@@ -241,7 +242,7 @@ class Specifier:
         return {**view.usual_arguments(), **given, **options, **found}, found
 
     def _constraints(self, view: ProblemView, meta: Mapping[str, Any]) -> list[list[Any]] | None:
-        """The conditions that depend on the problem, with their texts; None if one never holds."""
+        """Returns the conditions that depend on the problem, with their texts; None if one never holds."""
         wanted = self._declared.constraints
         found: list[list[Any]] = []
         for constraint in wanted(view, meta) if wanted is not None else ():
@@ -300,7 +301,7 @@ def _with_text(constraint: Constraint) -> tuple[Expression | bool, str]:
 
 
 def _constant(value: Any, name: str, place: str) -> Any:
-    """A constexpr as JSON. Triton's data types become {"dtype": name}."""
+    """Returns a constexpr as JSON. Triton's data types become {"dtype": name}."""
     if isinstance(value, Expression | Pointer):
         raise FileFailure(
             f"{place}: {name} is a constexpr and depends on the problem: give each value in a configuration, "
@@ -367,7 +368,8 @@ def _only_aligned(when: Tree) -> str:
 
 
 def _multiples(arguments: Mapping[str, Any], multiples: frozenset[str]) -> list[str]:
-    """The arguments that are multiples of 16 when these numbers are. Arrays begin at such addresses."""
+    """Returns the arguments that are multiples of 16 when these numbers are. Arrays begin at such
+    addresses."""
     return [
         name
         for name, value in arguments.items()
@@ -378,7 +380,7 @@ def _multiples(arguments: Mapping[str, Any], multiples: frozenset[str]) -> list[
 
 
 def _arrays(arguments: Mapping[str, Any]) -> list[str]:
-    """The problem's own arrays. The workspace may be larger than 32-bit offsets reach."""
+    """Returns the problem's own arrays. The workspace may be larger than 32-bit offsets reach."""
     return [
         name
         for name, value in arguments.items()

@@ -61,7 +61,8 @@ def import_declarations(path: Path) -> list[Declaration]:
 
 
 def jit_function(function: Any) -> Any:
-    """The @triton.jit or @gluon.jit function below Triton's decorators. Raises FileFailure for others."""
+    """Returns the @triton.jit or @gluon.jit function below Triton's decorators. Raises FileFailure for
+    others."""
     seen = function
     while type(seen).__name__ not in ("JITFunction", "GluonJITFunction", "InterpretedFunction"):
         if type(seen).__name__ == "Heuristics":
@@ -97,7 +98,7 @@ def one_line(error: BaseException, folder: Path, name: str, line: int = 0) -> st
 
 
 def _relative(file: str, folder: Path) -> str | None:
-    """The name of one of the user's files, from its folder if it lies there; None for other files."""
+    """Returns the name of one of the user's files, from its folder if it lies there; None for other files."""
     path = Path(file)
     if not path.is_absolute() or package_of(file) not in (None, package_of(str(folder / "main.py"))):
         return None

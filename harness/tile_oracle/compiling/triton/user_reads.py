@@ -24,7 +24,8 @@ _FOLDERS = frozenset(("site-packages", "dist-packages"))
 
 @cache
 def package_of(file: str) -> Path | None:
-    """The installed package that a file belongs to, as its folder or only file; None for any other file."""
+    """Returns the installed package that a file belongs to, as its folder or only file; None for any other
+    file."""
     path = Path(file).resolve()
     for place in (_DATA, _PACKAGE, *filter(None, [_triton()]), *_library()):
         if path.is_relative_to(place) and not _FOLDERS.intersection(path.relative_to(place).parts):
@@ -63,7 +64,7 @@ class UserReads:
         os.environ = _Watched(environment, self)  # noqa: B003 - it shares the variables of the old one
 
     def owns(self, file: str) -> bool:
-        """Whether a file is the user's."""
+        """Returns whether a file is the user's."""
         return file.startswith("/") and package_of(file) in (None, package_of(str(self._main)))
 
     def end_import(self) -> None:
@@ -71,7 +72,8 @@ class UserReads:
         self._importing = False
 
     def by_the_user(self, frame: FrameType | None) -> bool:
-        """Whether a frame runs for one of the user's files: not for Triton, and not to import a module."""
+        """Returns whether a frame runs for one of the user's files: not for Triton, and not to import a
+        module."""
         while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
             file = frame.f_code.co_filename
             if self.owns(file):
@@ -168,7 +170,8 @@ class _Watched(os._Environ[str]):
 
 
 def _module_files() -> list[tuple[str, str]]:
-    """Each imported module's name and file. Further names that a package gives to a module are left out."""
+    """Returns each imported module's name and file. Further names that a package gives to a module are left
+    out."""
     found = []
     for name, module in list(sys.modules.items()):
         file, spec = getattr(module, "__file__", None), getattr(module, "__spec__", None)

@@ -71,7 +71,7 @@ class Interface:
 
 
 def result_of(algorithm: type[ctypes.Structure]) -> tuple[tuple[str, Any], ...]:
-    """The fields of ...MatmulHeuristicResult_t, given ...MatmulAlgo_t."""
+    """Returns the fields of ...MatmulHeuristicResult_t, given ...MatmulAlgo_t."""
     return (
         ("algorithm", algorithm),
         ("workspace_bytes", c_size_t),
@@ -107,11 +107,11 @@ class BlasLt:
         self.calls(f"{self.interface.prefix}{name}", *arguments)
 
     def status(self, name: str, *arguments: Any) -> int:
-        """The same, which returns the status."""
+        """Returns the same, which returns the status."""
         return self.calls.status(f"{self.interface.prefix}{name}", *arguments)
 
     def made(self, name: str, *arguments: Any) -> c_void_p:
-        """The handle that a function makes."""
+        """Returns the handle that a function makes."""
         return self.calls.made(f"{self.interface.prefix}{name}", *arguments)
 
     def attribute(self, name: str, of: Any, number: int, value: Any) -> None:
@@ -216,8 +216,8 @@ class Product:
         return (self._desc, first, second, out, out)
 
     def heuristic(self, most: int, settings: Sequence[tuple[int, Any]]) -> list[Any]:
-        """The library's own ranking as `Interface.result`, its first choice first; empty for a product that
-        it has nothing for. settings: attributes of the preference. Raises LibraryFailure."""
+        """Returns the library's own ranking as `Interface.result`, its first choice first; empty for a
+        product that it has nothing for. settings: attributes of the preference. Raises LibraryFailure."""
         library, count = self._library, c_int()
         preference = library.made("MatmulPreferenceCreate")
         try:
@@ -234,7 +234,7 @@ class Product:
         return [one for one in found[: count.value] if not one.state]
 
     def starting(self, algorithm: Any, workspace_bytes: int) -> Prepare:
-        """What starts a run. algorithm: ...MatmulAlgo_t."""
+        """Returns what starts a run. algorithm: ...MatmulAlgo_t."""
         first, second, out = self._layouts
         one, beta = c_float(1.0), c_float(self._beta)
 

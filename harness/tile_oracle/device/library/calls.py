@@ -63,7 +63,7 @@ class Calls:
         return handle
 
     def name_of(self, code: int) -> str:
-        """A status in words."""
+        """Returns a status in words."""
         return self._statuses.get(code, "an unknown status")
 
 
@@ -83,7 +83,7 @@ class StreamLibrary:
 
 
 def channels_second(shape: Sequence[int], *, weight: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return extents and strides of a convolution's operand, with its channels as the second axis."""
+    """Returns extents and strides of a convolution's operand, with its channels as the second axis."""
     if weight:
         groups, outputs, *extents, channels = shape
         outer = groups * outputs
@@ -96,10 +96,10 @@ def channels_second(shape: Sequence[int], *, weight: bool) -> tuple[tuple[int, .
 
 
 def version_text(number: int) -> str:
-    """Return a version that NVIDIA's libraries give as one number, as in 9.1.0."""
+    """Returns a version that NVIDIA's libraries give as one number, as in 9.1.0."""
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 def word_of(value: int) -> str:
-    """Return a number as kernels' names have it."""
+    """Returns a number as kernels' names have it."""
     return str(value) if value >= 0 else f"minus{-value}"

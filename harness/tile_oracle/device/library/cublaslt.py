@@ -131,7 +131,8 @@ class CublasLt(BlasLt):
         self.version = version_text(int(number()))
 
     def initialized(self, number: int, types: tuple[int, ...]) -> Algorithm | None:
-        """The algorithm of an id, with its default configuration; None where it is not for these types."""
+        """Returns the algorithm of an id, with its default configuration; None where it is not for these
+        types."""
         algorithm = Algorithm()
         code = self.status(
             "MatmulAlgoInit", self.handle, _COMPUTE_32F, R_32F, *types, number, byref(algorithm)
@@ -139,13 +140,13 @@ class CublasLt(BlasLt):
         return None if code else algorithm
 
     def ids(self, types: tuple[int, ...], most: int = 4096) -> tuple[int, ...]:
-        """The ids of all algorithms for these types."""
+        """Returns the ids of all algorithms for these types."""
         found, count = (c_int * most)(), c_int()
         self.call("MatmulAlgoGetIds", self.handle, _COMPUTE_32F, R_32F, *types, most, found, byref(count))
         return tuple(sorted(found[: count.value]))
 
     def capability(self, algorithm: Algorithm, number: int) -> int:
-        """A capability that is one number, 0 where the version does not know it."""
+        """Returns a capability that is one number, 0 where the version does not know it."""
         value, written = c_uint32(), c_size_t()
         code = self.status(
             "MatmulAlgoCapGetAttribute",
@@ -154,7 +155,7 @@ class CublasLt(BlasLt):
         return 0 if code else value.value
 
     def capabilities(self, algorithm: Algorithm, number: int) -> tuple[int, ...]:
-        """A capability that is a list; (0,), which means undefined, where it is empty."""
+        """Returns a capability that is a list; (0,), which means undefined, where it is empty."""
         written = c_size_t()
         ask = "MatmulAlgoCapGetAttribute"
         if self.status(ask, byref(algorithm), number, None, 0, byref(written)) or not written.value:
@@ -165,7 +166,7 @@ class CublasLt(BlasLt):
         return tuple(values) or (0,)
 
     def limits(self, algorithm: Algorithm) -> AlgorithmLimits:
-        """What an initialized algorithm can be configured to."""
+        """Returns what an initialized algorithm can be configured to."""
         one, several = self.capability, self.capabilities
         return AlgorithmLimits(
             several(algorithm, _CAP_TILES),
@@ -178,7 +179,7 @@ class CublasLt(BlasLt):
         )
 
     def configured(self, algorithm: Algorithm, **values: int) -> Algorithm | None:
-        """A copy with these values of CONFIGURATION; None where the library does not take one."""
+        """Returns a copy with these values of CONFIGURATION; None where the library does not take one."""
         made = Algorithm.from_buffer_copy(bytes(algorithm))
         for word, value in values.items():
             number, kind, _ = CONFIGURATION[word]
@@ -190,7 +191,7 @@ class CublasLt(BlasLt):
         return made
 
     def configuration(self, algorithm: Algorithm) -> dict[str, int]:
-        """The values of CONFIGURATION, 0 for those that the version does not know."""
+        """Returns the values of CONFIGURATION, 0 for those that the version does not know."""
         found = {}
         for word, (number, kind, _) in CONFIGURATION.items():
             cell, written = kind(), c_size_t()
@@ -208,7 +209,7 @@ class CublasProduct(Product):
     _library: CublasLt
 
     def check(self, algorithm: Algorithm) -> tuple[int, Result]:
-        """The library's status for an algorithm, and its demands: 0 where it computes the product."""
+        """Returns the library's status for an algorithm, and its demands: 0 where it computes the product."""
         library, result = self._library, Result()
         code = library.status(
             "MatmulAlgoCheck", library.handle, *self.described, byref(algorithm), byref(result)
@@ -216,7 +217,7 @@ class CublasProduct(Product):
         return code or int(result.state), result
 
     def ranking(self, most: int, workspace_bytes: int) -> list[Result]:
-        """The library's own ranking.
+        """Returns the library's own ranking.
 
         Sums that leave the registers stay in fp32: reductions in the type of the result would round twice.
         """

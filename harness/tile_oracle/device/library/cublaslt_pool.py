@@ -76,7 +76,7 @@ class _Enumeration:
         return ProblemOffers(tuple(offers.values())[:most], why_none, accepted, too_large)
 
     def _neighbours(self, ranked: Algorithm) -> _Proposed:
-        """What differs from an algorithm of the ranking in one attribute."""
+        """Returns what differs from an algorithm of the ranking in one attribute."""
         values = self._library.configuration(ranked)
         default = self._library.initialized(values["id"], self._product.types)
         if default is None:
@@ -100,7 +100,7 @@ class _Enumeration:
                     yield made, limits
 
     def _of_id(self, number: int) -> _Proposed:
-        """The plain algorithms of an id."""
+        """Returns the plain algorithms of an id."""
         algorithm = self._library.initialized(number, self._product.types)
         if algorithm is None:
             return
@@ -113,14 +113,15 @@ class _Enumeration:
                 yield made, limits
 
     def _variations_of(self, plain: _Accepted) -> _Proposed:
-        """The varied algorithms of a plain one."""
+        """Returns the varied algorithms of a plain one."""
         for values in _variations(plain.limits):
             made = self._library.configured(plain.algorithm, **values)
             if made is not None:
                 yield made, plain.limits
 
     def _accepted(self, proposed: Iterable[_Proposed]) -> list[_Accepted]:
-        """What the library accepts. One of each group after the other, so that the bound cuts all alike."""
+        """Returns what the library accepts. One of each group after the other, so that the bound cuts all
+        alike."""
         found = []
         in_turn = itertools.chain.from_iterable(itertools.zip_longest(*proposed))
         for algorithm, limits in itertools.islice(filter(None, in_turn), _MOST_CHECKS):
@@ -139,7 +140,7 @@ def _small_enough(accepted: Sequence[_Accepted]) -> list[_Accepted]:
 
 
 def name_of(library: CublasLt, algorithm: Algorithm, types: tuple[int, ...]) -> str:
-    """The algorithm's name: its id, then what differs from the defaults, as in a66.stages=36.tile=20.
+    """Returns the algorithm's name: its id, then what differs from the defaults, as in a66.stages=36.tile=20.
 
     Where the configuration alone does not give the same algorithm again, a hash of all of its bytes is part
     of the name (bits=x38c218d1).
@@ -158,7 +159,7 @@ def name_of(library: CublasLt, algorithm: Algorithm, types: tuple[int, ...]) -> 
 
 
 def _variations(limits: AlgorithmLimits) -> Iterator[dict[str, int]]:
-    """What differs from an algorithm's plain configuration."""
+    """Yields what differs from an algorithm's plain configuration."""
     for custom in range(min(limits.custom, _MOST_CUSTOM) + 1):
         for swizzle in range(min(limits.swizzle, 1) + 1):
             if custom or swizzle:
@@ -174,8 +175,8 @@ def _variations(limits: AlgorithmLimits) -> Iterator[dict[str, int]]:
 
 
 def _shares(room: int, sizes: Sequence[int]) -> list[int]:
-    """How many of each group: half of the room for the first, a quarter for the others, and what a group does
-    not need for the next."""
+    """Returns how many of each group: half of the room for the first, a quarter for the others, and what a
+    group does not need for the next."""
     shares, left = [], room
     for place, size in enumerate(sizes):
         after = sum(sizes[place + 1 :])

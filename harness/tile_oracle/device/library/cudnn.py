@@ -140,7 +140,7 @@ class Descriptor:
         self._calls("cudnnBackendFinalize", self.handle)
 
     def get(self, attribute: int, kind: int) -> int:
-        """An attribute that is one number. Raises LibraryFailure."""
+        """Returns an attribute that is one number. Raises LibraryFailure."""
         value, count = _C_TYPES[kind](), c_int64()
         self._calls("cudnnBackendGetAttribute", self.handle, attribute, kind, 1, byref(count), byref(value))
         return int(value.value)
@@ -153,7 +153,7 @@ class Descriptor:
         return min(count.value, len(into))
 
     def count(self, attribute: int) -> int:
-        """How many descriptors an attribute has."""
+        """Returns how many descriptors an attribute has."""
         count = c_int64()
         asked = (attribute, DESCRIPTOR, 0, byref(count), None)
         self._calls("cudnnBackendGetAttribute", self.handle, *asked)
@@ -197,7 +197,7 @@ class Graph:
         self.graph = self._graph_of(operations)
 
     def _graph_of(self, operations: Sequence[Descriptor]) -> Descriptor:
-        """The graph of these operations, finalized."""
+        """Returns the graph of these operations, finalized."""
         graph = self._made(_GRAPH)
         graph.set(800, _HANDLE, self._library.handle)
         graph.set(801, DESCRIPTOR, *(one.handle for one in operations))
@@ -219,7 +219,7 @@ class Graph:
         virtual: bool = False,
         by_value: bool = False,
     ) -> Descriptor:
-        """A tensor. virtual: it is not in memory. by_value: a number in the memory of the host."""
+        """Returns a tensor. virtual: it is not in memory. by_value: a number in the memory of the host."""
         tensor = self._made(_TENSOR)
         tensor.set(901, DATA_TYPE, TYPES[dtype])
         tensor.set(902, INT64, *dims)
@@ -234,7 +234,7 @@ class Graph:
         return tensor
 
     def prepare(self, algorithm: tuple[int, Choices]) -> Prepared:
-        """The algorithm's runs. Raises Unlaunchable where the library does not take it."""
+        """Returns the algorithm's runs. Raises Unlaunchable where the library does not take it."""
         if algorithm not in self._plans:
             self._plans[algorithm] = self.plan(*algorithm)
         plan = self._plans[algorithm]
@@ -273,7 +273,7 @@ class Graph:
                 one.close()
 
     def _read(self, configuration: Descriptor) -> tuple[int, Choices]:
-        """The engine and the choices of a configuration."""
+        """Returns the engine and the choices of a configuration."""
         engine = self._library.descriptor(_ENGINE)
         choices = [self._library.descriptor(_CHOICE) for _ in range(_MOST_CHOICES)]
         try:
@@ -291,8 +291,8 @@ class Graph:
         return self.graph.get(802, INT64)
 
     def plan(self, number: int, choices: Choices) -> Plan:
-        """The plan of an engine with these choices, the others as the engine has them. Raises Unlaunchable
-        where the library does not take it."""
+        """Returns the plan of an engine with these choices, the others as the engine has them. Raises
+        Unlaunchable where the library does not take it."""
         made: list[Descriptor] = []
 
         def descriptor(kind: int) -> Descriptor:
@@ -373,7 +373,7 @@ class Plan:
         self._scalars = dict(scalars)
 
     def pack(self, addresses: Sequence[int], workspace: int) -> Descriptor:
-        """The addresses of the operands, the result and the workspace, for `start`."""
+        """Returns the addresses of the operands, the result and the workspace, for `start`."""
         pack = self._library.descriptor(_PACK)
         self._kept.append(pack)
         pack.set(1000, INT64, *range(len(addresses)), *self._scalars)
@@ -400,17 +400,17 @@ def algorithm_name(engine: int, choices: Choices) -> str:
 
 
 def as_data(engine: int, choices: Choices) -> str:
-    """The algorithm's description: 38,14:4,17:1."""
+    """Returns the algorithm's description: 38,14:4,17:1."""
     return ",".join((str(engine), *(f"{knob}:{value}" for knob, value in choices)))
 
 
 def of_data(text: str) -> tuple[int, Choices]:
-    """The inverse of `as_data`. Raises ValueError."""
+    """Returns the inverse of `as_data`. Raises ValueError."""
     engine, *pairs = text.split(",")
     knobs = (pair.partition(":") for pair in pairs)
     return int(engine), tuple((int(knob), int(value)) for knob, _, value in knobs)
 
 
 def distinct(rankings: Sequence[Sequence[tuple[int, Choices]]]) -> list[tuple[int, Choices]]:
-    """All of them one after the other, each once."""
+    """Returns all of them one after the other, each once."""
     return list(dict.fromkeys(itertools.chain(*rankings)))

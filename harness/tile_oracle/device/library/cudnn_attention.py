@@ -87,12 +87,12 @@ class Attention(Graph):
         operation.set(_MASK_TO, INT64, result)
 
     def _virtual(self, dtype: str) -> tuple[int, Descriptor]:
-        """An array between two operations, with its number."""
+        """Returns an array between two operations, with its number."""
         identity = next(self._next)
         return identity, self._array(identity, self._scores, _strides(self._scores), dtype, virtual=True)
 
     def _number(self, value: Any, dtype: str) -> Descriptor:
-        """A number that runs take by value."""
+        """Returns a number that runs take by value."""
         identity = next(self._next)
         self._scalars[identity] = value
         return self._array(identity, (1, 1, 1, 1), (1, 1, 1, 1), dtype, by_value=True)

@@ -19,7 +19,7 @@ from tile_oracle.problem import Problem
 
 
 def graph_of(library: Cudnn, problem: Problem) -> Graph:
-    """The problem as the library sees it. Raises Unlaunchable, LibraryFailure."""
+    """Returns the problem as the library sees it. Raises Unlaunchable, LibraryFailure."""
     return Attention(library, problem) if problem.op == "attention" else Convolution(library, problem)
 
 

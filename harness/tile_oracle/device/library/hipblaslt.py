@@ -92,7 +92,7 @@ class HipProduct(Product):
 
 
 def algorithm_of(data: str) -> bytes:
-    """An algorithm from hexadecimal digits. Raises ValueError."""
+    """Returns an algorithm from hexadecimal digits. Raises ValueError."""
     raw = bytes.fromhex(data)
     if len(raw) != ctypes.sizeof(_Algorithm):
         raise ValueError(f"an algorithm of hipBLASLt has {ctypes.sizeof(_Algorithm)} bytes, not {len(raw)}")
@@ -107,7 +107,7 @@ def name_of(algorithm: bytes) -> str:
 
 
 def offers_for(library: HipblasLt, product: HipProduct, most: int) -> ProblemOffers:
-    """The first `most` of the library's ranking."""
+    """Returns the first `most` of the library's ranking."""
     found = {name_of(algorithm): (algorithm, needed) for algorithm, needed in product.ranked.items()}
     offers = tuple(
         Offer(name, algorithm.hex(), needed, rank)

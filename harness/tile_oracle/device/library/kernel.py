@@ -85,7 +85,7 @@ class OpenedLibrary:
             return ProblemOffers(why_none=str(error))
 
     def kernel(self, data: str) -> AlgorithmKernel:
-        """The algorithm of `Offer.data`. Raises ValueError."""
+        """Returns the algorithm of `Offer.data`. Raises ValueError."""
         algorithm = self._interface.algorithm(data)
         return AlgorithmKernel(partial(self._run, algorithm))
 

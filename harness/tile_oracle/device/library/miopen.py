@@ -170,14 +170,14 @@ class MiopenConvolution:
 
 
 def _integers(values: Sequence[int]) -> Any:
-    """An array of C integers. Raises Unlaunchable for a number that does not fit."""
+    """Returns an array of C integers. Raises Unlaunchable for a number that does not fit."""
     if any(value >= 2**31 for value in values):
         raise Unlaunchable("a size or stride of 2^31 or more is not one of MIOpen's integers")
     return (c_int * len(values))(*values)
 
 
 def offers_for(library: Miopen, convolution: MiopenConvolution, most: int) -> ProblemOffers:
-    """The first `most` solutions. Raises LibraryFailure."""
+    """Returns the first `most` solutions. Raises LibraryFailure."""
     found = convolution.solutions()
     fitting = [one for one in found if one[1] <= WORKSPACE_BYTES["miopen"]]
     offers = tuple(

@@ -97,7 +97,7 @@ class CudaDriver(Driver):
 
 
 def _driver_version() -> str:
-    """The version of the driver's kernel module."""
+    """Returns the version of the driver's kernel module."""
     try:
         with open("/proc/driver/nvidia/version", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             words = file.readline().split()

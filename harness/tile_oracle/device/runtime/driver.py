@@ -67,7 +67,7 @@ CAPTURE_THREAD_LOCAL = 1
 
 
 def symbols_of(library: int) -> dict[str, str]:
-    """Return the names of a library's functions, by operation."""
+    """Returns the names of a library's functions, by operation."""
     return {operation: str(row[library]) for operation, row in _CALLS.items() if row[library]}
 
 
@@ -169,7 +169,7 @@ class Driver(ABC):
 
     @abstractmethod
     def error_name(self, code: int) -> str:
-        """The library's name of an error number."""
+        """Returns the library's name of an error number."""
 
     @abstractmethod
     def properties(self) -> DeviceProperties:
@@ -185,7 +185,7 @@ class Driver(ABC):
 
     @abstractmethod
     def function_facts(self, function: int, threads: int, lds_bytes: int) -> dict[str, int]:
-        """The driver's facts about a loaded kernel, with the names of compiling.code_facts.CodeFacts.
+        """Returns the driver's facts about a loaded kernel, with the names of compiling.code_facts.CodeFacts.
 
         threads: threads of a workgroup. lds_bytes: its dynamic LDS. Raises RuntimeMissing when the driver is
         too old.
@@ -212,7 +212,7 @@ class Driver(ABC):
         return value.value
 
     def settings(self) -> Settings:
-        """The settings that are to stay as they are now."""
+        """Returns the settings that are to stay as they are now."""
         return Settings(self.library, self.stream, self.settings_known, self.reset_cache_symbol)
 
     # ---- memory -------------------------------------------------------------------------------
@@ -264,11 +264,11 @@ class Driver(ABC):
         self.call("module_unload", module)
 
     def function(self, module: int, name: str) -> int:
-        """A kernel of a module."""
+        """Returns a kernel of a module."""
         return self._handle("module_function", module, name.encode())
 
     def global_bytes(self, module: int, name: str) -> bytes:
-        """The content of a module's global variable."""
+        """Returns the content of a module's global variable."""
         address, size = c_void_p(), c_size_t()
         self.call("module_global", byref(address), byref(size), module, name.encode())
         return self.copy_out(address.value or 0, size.value)
@@ -286,7 +286,7 @@ class Driver(ABC):
             self.launch(launch)
 
     def _operands(self, launch: Launch) -> tuple[Any, ...]:
-        """The arguments of the library's launch function."""
+        """Returns the arguments of the library's launch function."""
         where = launch.geometry
         sizes = (*where.grid, *where.block, where.lds_bytes)
         return (launch.function, *sizes, self.stream, launch.arguments.addresses, None)
@@ -331,7 +331,7 @@ class Driver(ABC):
             self.call("graph_destroy", graph)
 
     def _ready(self, launch: Launch | LibraryLaunch) -> tuple[str, Callable[[], int]]:
-        """The call that starts a launch, prepared because a graph may have a hundred of them."""
+        """Returns the call that starts a launch, prepared because a graph may have a hundred of them."""
         if isinstance(launch, LibraryLaunch):
             return launch.what, partial(launch.start, self.stream)
         return self.symbols["launch"], partial(self._functions["launch"], *self._operands(launch))
@@ -351,5 +351,5 @@ class Driver(ABC):
 
 
 def text_of(buffer: ctypes.Array[ctypes.c_char]) -> str:
-    """The text of a C string, such as a device's name."""
+    """Returns the text of a C string, such as a device's name."""
     return buffer.value.decode("utf-8", "replace").strip()

@@ -45,7 +45,7 @@ class Settings:
             self._reset_cache()
 
     def restored(self) -> tuple[str, ...]:
-        """Names of the settings that have changed. They are as at first again."""
+        """Returns the names of the settings that have changed. They are as at first again."""
         changed = [(one, first) for one, first in self._first if self._read(one) != first]
         for one, first in changed:
             self._write(one, first)

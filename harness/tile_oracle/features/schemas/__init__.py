@@ -63,7 +63,7 @@ SCHEMAS: dict[str, FeatureSchema] = {
 
 
 def schema_named(name: str) -> FeatureSchema:
-    """The schema of that name. Raises ModelError, which lists the known names, for an unknown one."""
+    """Returns the schema of that name. Raises ModelError, which lists the known names, for an unknown one."""
     if name in SCHEMAS:
         return SCHEMAS[name]
     known = {schema.name: schema for one in operations() if one.features for schema in one.for_models.all}
@@ -74,7 +74,7 @@ def schema_named(name: str) -> FeatureSchema:
 
 
 def schema_with(op: str, feature_names: Sequence[str]) -> FeatureSchema:
-    """A schema of the operation that has all these features, for a model that names no schema.
+    """Returns a schema of the operation that has all these features, for a model that names no schema.
 
     Raises ModelError, which lists the missing features, if no schema of the operation has all of them.
     """
@@ -94,7 +94,7 @@ def schema_with(op: str, feature_names: Sequence[str]) -> FeatureSchema:
 
 
 def schemas_of_model(op_type: str) -> tuple[FeatureSchema, ...]:
-    """Every schema of the operation of a model folder's op_type. Raises ModelError."""
+    """Returns every schema of the operation of a model folder's op_type. Raises ModelError."""
     return operation_named(op_of_model(op_type)).for_models.all
 
 
@@ -108,7 +108,7 @@ _UNREAD = {
 
 
 def op_of_model(op_type: str) -> str:
-    """The operation of a model folder's op_type. Raises ModelError."""
+    """Returns the operation of a model folder's op_type. Raises ModelError."""
     known = {one.model_type: one.name for one in operations()}
     if op_type in _UNREAD:
         raise ModelError(f"a model of operation {op_type!r} cannot be used: {_UNREAD[op_type]}")
@@ -126,7 +126,8 @@ class Work:
 
 
 def work_schema(op: str) -> tuple[FeatureSchema, tuple[str, str]]:
-    """A schema with a problem's floating-point operations and tensor bytes, and the names of both columns."""
+    """Returns a schema with a problem's floating-point operations and tensor bytes, and the names of both
+    columns."""
     return operation_named(op).for_models.own, ("flops", "bytes_total")
 
 

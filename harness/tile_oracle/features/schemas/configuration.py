@@ -47,13 +47,13 @@ _CODES = 4093
 
 
 def word_code(word: str) -> float:
-    """A number from 0 to 4092 for a word, the same on every machine."""
+    """Returns a number from 0 to 4092 for a word, the same on every machine."""
     return float(crc32(word.encode()) % _CODES)
 
 
 @lru_cache(maxsize=65536)
 def configuration(name: str) -> Mapping[str, float]:
-    """Return the value of each column of CONFIGURATION. Raises KernelError for an invalid name."""
+    """Returns the value of each column of CONFIGURATION. Raises KernelError for an invalid name."""
     kernel = parse_kernel_name(name)
     known = dict.fromkeys(CONFIGURATION, 0.0) | {"parts": 1.0}
     return known | (_of_family(kernel) if kernel.source == FAMILY else _of_source(kernel))
@@ -127,7 +127,7 @@ def library_stages(name: str) -> tuple[float, float]:
 
 
 def _library_number(name: str, value: str) -> int:
-    """A number of a cuBLASLt algorithm; 0 for other kernels."""
+    """Returns a number of a cuBLASLt algorithm; 0 for other kernels."""
     kernel = parse_kernel_name(name)
     return int(kernel.configuration.get(value, 0) or 0) if kernel.source == "cublaslt" else 0
 
@@ -146,8 +146,8 @@ def _cublaslt_tiles() -> tuple[tuple[float, float], ...]:
 
 
 def family_of(name: str) -> str:
-    """What a model knows of a kernel by codes alone, so that it has to be trained on it: the source and the
-    function, or for a family of the package the pipeline and all that has no column of its own."""
+    """Returns what a model knows of a kernel by codes alone, so that it has to be trained on it: the source
+    and the function, or for a family of the package the pipeline and all that has no column of its own."""
     if source := source_of(name):
         return f"{source}.{name.split('.', 2)[1]}"
     known = configuration(name)

@@ -179,19 +179,19 @@ def _widest(t: FeatureTable, operand: str) -> Array:
 
 
 def _by_layout(t: FeatureTable, operand: str, along_rows: Array, along_columns: Array) -> Array:
-    """A value where the operand is row-major, another where it is column-major."""
+    """Returns a value where the operand is row-major, another where it is column-major."""
     place = "abc".index(operand)
     return np.where(t.word_is("layout", lambda word: word[place] == "r") == 1, along_rows, along_columns)
 
 
 def _legal(t: FeatureTable, operand: str) -> Array:
-    """The widest vector that divides the problem's contiguous extent."""
+    """Returns the widest vector that divides the problem's contiguous extent."""
     along = {"a": (t.K, t.M), "b": (t.N, t.K), "c": (t.N, t.M)}[operand]
     return _most(t, operand, _by_layout(t, operand, *along))
 
 
 def _native(t: FeatureTable, operand: str) -> Array:
-    """The vector that a kernel of CK Tile moves an operand with, by its tile, waves and epilogue.
+    """Returns the vector that a kernel of CK Tile moves an operand with, by its tile, waves and epilogue.
 
     Steps are of 16 and 8 bytes, of 4 only for types of 4 bytes, else single elements (CK Tile's
     GetGlobalVectorLoadSize). The default epilogue stores row-major results one by one; of others nothing is
@@ -208,7 +208,7 @@ def _native(t: FeatureTable, operand: str) -> Array:
 
 
 def _most(t: FeatureTable, operand: str, *extents: Array) -> Array:
-    """The widest vector of at most 16 bytes, a power of 2, that divides all extents."""
+    """Returns the widest vector of at most 16 bytes, a power of 2, that divides all extents."""
     found = np.ones(t.length)
     for times in (16.0, 8.0, 4.0, 2.0, 1.0):
         width = np.maximum(_widest(t, operand) / times, 1.0)

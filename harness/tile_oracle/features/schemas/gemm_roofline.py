@@ -51,7 +51,7 @@ def _ln(value: Array) -> Array:
 
 
 def _of_time(formula: Callable[[Time, Work, Array], Array]) -> _Formula:
-    """A column of the roofline's times; 0 where the peak rates are unknown."""
+    """Returns a column of the roofline's times; 0 where the peak rates are unknown."""
 
     def column(t: FeatureTable) -> Array:
         work = _work(t)

@@ -37,8 +37,8 @@ def _log_of_share(x: Array) -> Array:
 
 
 def _where_stated(t: FeatureTable, field: str, values: Callable[[], Array], otherwise: float) -> Array:
-    """A column, or what CK DSL's trainer gives every kernel of its sweeps, which state tile and pipeline
-    alone (gen_conv_sweep_data.py)."""
+    """Returns a column, or what CK DSL's trainer gives every kernel of its sweeps, which state tile and
+    pipeline alone (gen_conv_sweep_data.py)."""
     if field not in t.inputs:
         return np.full(t.length, otherwise)
     if not isinstance(t.inputs, pd.DataFrame):
@@ -142,7 +142,7 @@ _OF_GFX950 = (
 
 
 def _columns() -> tuple[Feature, ...]:
-    """The 113 columns in their published order."""
+    """Returns the 113 columns in their published order."""
     meant = {feature.name: feature for feature in _OF_TILES}
     after = {
         "is_small_batch_grouped": (_K_PER_C,),

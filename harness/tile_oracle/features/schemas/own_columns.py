@@ -17,17 +17,17 @@ PIPELINES = {**PIPELINE_CODES, "comp_async": 7, "basic_async_v1": 8}
 
 
 def log2_column(name: str) -> Callable[[FeatureTable], Array]:
-    """The formula log2(max(column, 1))."""
+    """Returns the formula log2(max(column, 1))."""
     return lambda t: log2_of(t[name])
 
 
 def fill_column(size: str, tiles: str, tile: str) -> Callable[[FeatureTable], Array]:
-    """The formula of the share of the tiles along an axis that is useful work."""
+    """Returns the formula of the share of the tiles along an axis that is useful work."""
     return lambda t: t[size] / (t[tiles] * t[tile])
 
 
 def by_direction(forward: str, bwd_data: str, bwd_weight: str) -> Callable[[FeatureTable], Array]:
-    """The formula of one of three columns, by the direction of the convolution."""
+    """Returns the formula of one of three columns, by the direction of the convolution."""
 
     def formula(t: FeatureTable) -> Array:
         data = t.word_is("direction", lambda word: word == "bwd_data") == 1
@@ -38,7 +38,7 @@ def by_direction(forward: str, bwd_data: str, bwd_weight: str) -> Callable[[Feat
 
 
 def divided_by(name: str, most: float) -> Callable[[FeatureTable], Array]:
-    """The formula of the largest power of two, up to `most`, that divides a count."""
+    """Returns the formula of the largest power of two, up to `most`, that divides a count."""
 
     def formula(t: FeatureTable) -> Array:
         count = t[name].astype(np.int64)

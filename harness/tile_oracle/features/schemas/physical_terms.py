@@ -56,5 +56,5 @@ GROUPED_CONV_TERMS = FeatureSchema(
 
 
 def is_step_term(name: str) -> bool:
-    """Whether a term counts K steps. The time of one step depends on the tile's volume."""
+    """Returns whether a term counts K steps. The time of one step depends on the tile's volume."""
     return name.endswith("steps") or "_steps_" in name

@@ -55,7 +55,7 @@ ROUNDS: tuple[Feature, ...] = (
 
 
 def tiles_of_product(n: str, k: str) -> tuple[Feature, ...]:
-    """Return intermediates: the tiles of a product with M rows. n, k: its width and depth."""
+    """Returns intermediates: the tiles of a product with M rows. n, k: its width and depth."""
     return (
         Feature("tiles_m", lambda t: ceil_div(t.M, t.tile_m), "tiles along M"),
         Feature("tiles_n", lambda t: ceil_div(t[n], t.tile_n), f"tiles along {n}"),
@@ -64,7 +64,7 @@ def tiles_of_product(n: str, k: str) -> tuple[Feature, ...]:
 
 
 def fills_of_product(n: str, k: str) -> tuple[Feature, ...]:
-    """Return the useful shares of `tiles_of_product`."""
+    """Returns the useful shares of `tiles_of_product`."""
     return (
         Feature("fill_m", lambda t: t.M / (t.tiles_m * t.tile_m), "useful share of the tiles along M"),
         Feature("fill_n", lambda t: t[n] / (t.tiles_n * t.tile_n), f"useful share of the tiles along {n}"),

@@ -140,7 +140,7 @@ class Roofline:
     shared: Constants = field(default_factory=Constants)
 
     def time(self, work: Work) -> Time:
-        """The time of each row of work."""
+        """Returns the time of each row of work."""
         shared = self.shared
         engine = Engine(*_ENGINES[work.engine].T)
         on_unit = np.ceil(work.groups / work.slots)
@@ -161,7 +161,7 @@ class Roofline:
         return Time(total_us, busy_us, memory_us, second_us, on_unit, at_once, step)
 
     def _memory_us(self, work: Work, engine: Engine, at_once: Array) -> Array:
-        """What does not stay in the cache from one run to the next moves through the memory."""
+        """Returns the time of what does not stay in the cache from one run to the next."""
         shared = self.shared
         all_bytes = work.bytes_a + work.bytes_b + work.bytes_c
         beyond = np.where(work.bytes_b > work.cache_bytes, work.bytes_b, 0.0)
@@ -172,13 +172,13 @@ class Roofline:
         return memory_us
 
     def _away(self, work: Work) -> Array:
-        """The share of the matrices that is not in the cache when a launch begins."""
+        """Returns the share of the matrices that is not in the cache when a launch begins."""
         filled = (work.bytes_a + work.bytes_b + work.bytes_c) / (self.shared.warm * work.cache_bytes)
         fourth = (filled * filled) * (filled * filled)
         return fourth / (1.0 + fourth)
 
     def _second_us(self, work: Work, engine: Engine) -> Array:
-        """The time to add up the parts of split-K or stream-K."""
+        """Returns the time to add up the parts of split-K or stream-K."""
         units = work.units
         added = (work.parts + 1.0) * work.values / units
         # A program adds up the parts of a streamed tile, one after the other.
@@ -188,8 +188,8 @@ class Roofline:
         return np.where(work.summed, engine.sum_us + added_us + one_by_one, 0.0)
 
     def least_us(self, work: Work) -> Array:
-        """The time without tiles: the launch, and the slower of all operations at the peak rate and of the
-        matrices' way through the memory."""
+        """Returns the time without tiles: the launch, and the slower of all operations at the peak rate and
+        of the matrices' way through the memory."""
         flops = 2.0 * work.values * work.depth
         peak_us = flops / (work.unit_flops * self.shared.clock_share * work.clock_mhz * work.units)
         moved = work.bytes_a + work.bytes_b + work.bytes_c
@@ -215,7 +215,8 @@ def _step(work: Work, engine: Engine, shared: Constants, at_once: Array) -> Step
 
 
 def slowest(*times: Array) -> Array:
-    """The eighth root of the sum of eighth powers: the largest, or a little more where several are close."""
+    """Returns the eighth root of the sum of eighth powers: the largest, or a little more where several are
+    close."""
     first, *others = ((time * time) * (time * time) for time in times)
     total = first * first
     for fourth in others:

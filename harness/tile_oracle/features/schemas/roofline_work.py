@@ -199,7 +199,7 @@ class Work:
         )
 
     def at_known_rates(self) -> Work:
-        """The work with a rate of 1 in place of unknown ones, so that every time is finite."""
+        """Returns the work with a rate of 1 in place of unknown ones, so that every time is finite."""
         rates = np.where(self.unit_flops > 0, self.unit_flops, 1.0)
         return replace(self, unit_flops=rates, memory_bytes=self.memory_bytes or 1.0)
 
@@ -228,7 +228,8 @@ def _of_kernels(kernels: list[TileWork], codes: Any) -> dict[str, Array]:
 
 
 def _spills(kernels: Mapping[str, Array], machine: Machine) -> Array:
-    """The slowdown of loads of single elements: the square of the registers of a thread over _REGISTERS."""
+    """Returns the slowdown of loads of single elements: the square of the registers of a thread over
+    _REGISTERS."""
     threads = kernels["waves"] * machine.wave
     sums = kernels["tile_m"] * kernels["tile_n"] / threads
     loaded = (kernels["tile_m"] + kernels["tile_n"]) * kernels["tile_k"] / threads
@@ -237,7 +238,7 @@ def _spills(kernels: Mapping[str, Array], machine: Machine) -> Array:
 
 
 def _slots(cluster: Array, units: float) -> Array:
-    """Return the number of compute units that clusters of this size fill."""
+    """Returns the number of compute units that clusters of this size fill."""
     large = np.floor(units / _GPC_UNITS) * _GPC_UNITS
     return np.asarray(np.maximum(np.where(cluster >= _LARGE_CLUSTER, large, units // cluster * cluster), 1.0))
 
@@ -287,6 +288,6 @@ def _accesses(
 
 
 def power_of_two(values: Array) -> Array:
-    """The largest power of two that divides each."""
+    """Returns the largest power of two that divides each."""
     whole = values.astype(np.int64)
     return (whole & -whole).astype(np.float64)

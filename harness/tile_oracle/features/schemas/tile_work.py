@@ -90,7 +90,7 @@ class TileWork:
 
 @lru_cache(maxsize=65536)
 def tile_work(name: str) -> TileWork:
-    """Return the work of the kernel of this name. Raises KernelError for an invalid name."""
+    """Returns the work of the kernel of this name. Raises KernelError for an invalid name."""
     kernel = parse_kernel_name(name)
     known = configuration(name)
     tile = tuple(known[axis] or unknown for axis, unknown in zip(_AXES, _UNKNOWN_TILE, strict=True))
@@ -170,8 +170,8 @@ def _with_details(work: TileWork, kernel: Kernel) -> TileWork:
 
 
 def _library_work(work: TileWork, kernel: Kernel) -> TileWork:
-    """The library computes the transpose, since its matrices lie by columns. Its kernels for Hopper take as
-    many buffers as fit; stages of 0 stand for that."""
+    """Returns the library computes the transpose, since its matrices lie by columns. Its kernels for Hopper
+    take as many buffers as fit; stages of 0 stand for that."""
     if work.engine == SCALAR:
         work = replace(work, tile=_SCALAR_TILE)
     depth, buffers = library_stages(kernel.name)

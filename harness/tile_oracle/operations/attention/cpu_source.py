@@ -62,6 +62,6 @@ VISIBLE int32_t to_launch(const Args *a) {
 
 
 def cpu_source(kernel: AttentionKernel) -> str:
-    """The translation unit of a kernel."""
+    """Returns the translation unit of a kernel."""
     numbers = f"#define D {kernel.head_dim}\n#define CAUSAL {kernel.causal}\n#define KEYS {kernel.keys}\n"
     return element_macro(kernel.dtype) + numbers + ELEMENTS + EXPONENTIAL + _ATTENTION + ENTRY_POINTS

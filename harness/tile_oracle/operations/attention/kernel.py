@@ -41,7 +41,7 @@ class AttentionKernel(FlatKernel):
 
     @classmethod
     def parse(cls, name: str) -> Self:
-        """The inverse of `name`. Raises KernelError."""
+        """Returns the inverse of `name`. Raises KernelError."""
         match = _NAME.fullmatch(name) if isinstance(name, str) else None
         if match is None:
             raise KernelError(

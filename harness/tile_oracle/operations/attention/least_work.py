@@ -10,7 +10,7 @@ from tile_oracle.problem.number_formats import STORAGE
 
 
 def least_work(problem: AttentionProblem) -> tuple[float, int]:
-    """Return the operations of one level of Strassen's algorithm, and the bytes of Q, K and V: each key is
+    """Returns the operations of one level of Strassen's algorithm, and the bytes of Q, K and V: each key is
     visible to the last query."""
     elements = sum(map(math.prod, problem.operand_shapes[:-1]))
     return problem.flops / FEWER_PRODUCTS_OF_MATRICES, STORAGE[problem.dtype].itemsize * elements

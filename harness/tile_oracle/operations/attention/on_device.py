@@ -119,7 +119,7 @@ class AttentionInWorker:
         return BoundedCpuData(problem, seed, self)
 
     def gpu_data(self, driver: Driver, work: DeviceWork, problem: AttentionProblem, seed: int) -> BoundedData:
-        """A problem's operands and results on a GPU."""
+        """Returns a problem's operands and results on a GPU."""
         return BoundedData(driver, work, problem, seed, self)
 
     def gpu_memory_bytes(self, problem: AttentionProblem) -> int:
@@ -163,7 +163,7 @@ class AttentionInWorker:
     def bounds(
         self, problem: AttentionProblem, first: Array, others: Sequence[Repeated], rows: Rows
     ) -> tuple[Array, Array]:
-        """The least and the largest right values of some rows."""
+        """Returns the least and the largest right values of some rows."""
         queries = decode(first, problem.dtype).astype(np.float64)
         head, place = np.divmod(rows, problem.seq_q)
         slices = head // problem.heads * problem.kv_heads + head % problem.heads // problem.group
@@ -199,13 +199,13 @@ class AttentionInWorker:
         return problem.seq_q
 
     def sample(self, problem: AttentionProblem) -> int:
-        """The number of rows whose bounds are computed for timed runs."""
+        """Returns the number of rows whose bounds are computed for timed runs."""
         return _SAMPLE
 
     def cpu_arguments(
         self, problem: AttentionProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
     ) -> ctypes.Structure:
-        """The argument of `to_launch`."""
+        """Returns the argument of `to_launch`."""
         sizes = (problem.batch, problem.heads, problem.kv_heads, problem.seq_q, problem.seq_kv)
         addresses = (one.address for one in operands)
         return _Args(*addresses, out.address, None, *sizes, problem.head_dim**-0.5)

@@ -24,11 +24,11 @@ class AttentionBlock:
         return len(self.keys)
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether the block is for the architecture."""
+        """Returns whether the block is for the architecture."""
         return arch in self.arch
 
     def kernels(self, kind: Kind, arch: Arch) -> Iterator[AttentionKernel]:
-        """One kernel per number of keys. Raises KernelError."""
+        """Returns one kernel per number of keys. Raises KernelError."""
         words = kind.words
         return (
             AttentionKernel(kind.dtype, int(words["head_dim"]), int(words["causal"]), keys)
@@ -43,6 +43,6 @@ def read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> AttentionB
 
 
 def refusals(arch: Arch, kernel: AttentionKernel) -> Iterator[str]:
-    """Why an architecture has no such kernel."""
+    """Yields why an architecture has no such kernel."""
     if arch.name != "cpu":
         yield f"arch: attention has no kernels of the project's own family for {arch.name}, only for cpu"

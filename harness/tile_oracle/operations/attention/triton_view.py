@@ -42,5 +42,5 @@ class AttentionView(ProblemView):
         return arrays | numbers | {"scale": self.scale, "HEAD_DIM": self.head_dim, "CAUSAL": self.causal}
 
     def contiguous(self) -> tuple[str, ...]:
-        """The lengths: the contiguous axis, head_dim, is always a multiple of 16."""
+        """Returns the lengths: the contiguous axis, head_dim, is always a multiple of 16."""
         return ("seq_q", "seq_kv")

@@ -66,7 +66,7 @@ VISIBLE int32_t to_launch(const Args *p) {
 
 
 def cpu_source(kernel: FusedMoeKernel) -> str:
-    """The translation unit of a kernel."""
+    """Returns the translation unit of a kernel."""
     place = BLOCKS.index(kernel.rows) if kernel.rows in BLOCKS else 0
     numbers = {"ROWS": kernel.rows, "COLUMNS": kernel.columns, "LIST": place}
     macros = "".join(f"#define {name} {value}\n" for name, value in numbers.items())

@@ -8,7 +8,7 @@ from tile_oracle.operations.grouped_conv.least_work import FEWER_PRODUCTS_OF_MAT
 
 
 def least_work(problem: FusedMoeProblem) -> tuple[float, int]:
-    """Return the operations of one level of Strassen's algorithm, and the bytes of A and of the weights of
+    """Returns the operations of one level of Strassen's algorithm, and the bytes of A and of the weights of
     experts that have tokens."""
     rows = problem.tokens * problem.rows_of_a + active_experts(problem) * problem.N
     return problem.flops / FEWER_PRODUCTS_OF_MATRICES, 2 * rows * problem.K

@@ -57,8 +57,8 @@ def _stored(random: np.random.Generator, values: Integers, dtype: str) -> Array:
 
 
 def _different_rows(problem: FusedMoeProblem) -> int:
-    """How many rows of B are made: all, or a number that has no divisor in common with N, so that rows of
-    different experts differ."""
+    """Returns how many rows of B are made: all, or a number that has no divisor in common with N, so that
+    rows of different experts differ."""
     rows = problem.experts * problem.N
     if rows * problem.K > _MOST_VALUES:
         rows = _MOST_VALUES // problem.K
@@ -75,7 +75,7 @@ class FusedMoeInWorker:
         return BoundedCpuData(problem, seed, self)
 
     def gpu_data(self, driver: Driver, work: DeviceWork, problem: FusedMoeProblem, seed: int) -> BoundedData:
-        """A problem's operands and results on a GPU."""
+        """Returns a problem's operands and results on a GPU."""
         return BoundedData(driver, work, problem, seed, self)
 
     def gpu_memory_bytes(self, problem: FusedMoeProblem) -> int:
@@ -83,7 +83,8 @@ class FusedMoeInWorker:
         return bounded_memory_bytes(problem)
 
     def first(self, problem: FusedMoeProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
-        """A: uniform integers; far: a row's have one sign and are large, and its second half repeats."""
+        """Returns a: uniform integers; far: a row's have one sign and are large, and its second half
+        repeats."""
         shape = (rows * problem.rows_of_a, problem.K)
         if far:
             half = problem.K // 2
@@ -116,7 +117,7 @@ class FusedMoeInWorker:
     def bounds(
         self, problem: FusedMoeProblem, first: Array, others: Sequence[Repeated], rows: Rows
     ) -> tuple[Array, Array]:
-        """The exact values of some tokens' rows, rounded once, as both bounds."""
+        """Returns the exact values of some tokens' rows, rounded once, as both bounds."""
         b, routing, *weights = others
         different = _different_rows(problem)
         a = decode(first, problem.dtype).reshape(len(rows), problem.rows_of_a, problem.K)
@@ -133,17 +134,17 @@ class FusedMoeInWorker:
         return stored, stored
 
     def period(self, problem: FusedMoeProblem) -> int:
-        """A prime number of tokens, so that a kernel that reads another one is seen."""
+        """Returns a prime number of tokens, so that a kernel that reads another one is seen."""
         return _PERIOD
 
     def sample(self, problem: FusedMoeProblem) -> int:
-        """The number of tokens whose values are computed for timed runs."""
+        """Returns the number of tokens whose values are computed for timed runs."""
         return _SAMPLE
 
     def cpu_arguments(
         self, problem: FusedMoeProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
     ) -> ctypes.Structure:
-        """The argument of `to_launch`."""
+        """Returns the argument of `to_launch`."""
         a, b, routing, *weights = (one.address for one in operands)
         numbers = (problem.pairs, problem.topk // problem.rows_of_a, problem.N, problem.K)
         args = _Args(a, b, routing, weights[0] if weights else None, out.address, None, *numbers)

@@ -73,7 +73,7 @@ class FusedMoeProblem(FlatProblem):
 
     @classmethod
     def from_id(cls, text: str) -> Self:
-        """The inverse of `id`. Raises ProblemError."""
+        """Returns the inverse of `id`. Raises ProblemError."""
         match = _ID.fullmatch(text)
         numbers = () if match is None else (int(one or 0) for one in match.groups()[2:])
         problem = None if match is None else cls(match[1], match[2], *numbers)
@@ -105,7 +105,7 @@ class FusedMoeProblem(FlatProblem):
         return self.topk if self.product == "down" else 1
 
     def blocks(self, size: int) -> int:
-        """The most blocks of `size` rows that all pairs fill, when each expert's rows are padded."""
+        """Returns the most blocks of `size` rows that all pairs fill, when each expert's rows are padded."""
         return -(-min(self.pairs * size, self.pairs + self.experts * (size - 1)) // size)
 
     @cached_property

@@ -18,7 +18,7 @@ Integers = npt.NDArray[np.int32]
 
 @lru_cache(maxsize=8)
 def experts_of(problem: FusedMoeProblem) -> Integers:
-    """The experts of each token, shape (tokens, topk), each once a token. The same for both products.
+    """Returns the experts of each token, shape (tokens, topk), each once a token. The same for both products.
 
     Expert of rank r is drawn with a weight of r^(-zipf / 100), without replacement (Gumbel's trick).
     """
@@ -32,20 +32,20 @@ def experts_of(problem: FusedMoeProblem) -> Integers:
 
 
 def active_experts(problem: FusedMoeProblem) -> int:
-    """How many experts have tokens."""
+    """Returns how many experts have tokens."""
     return len(np.unique(experts_of(problem)))
 
 
 def shuffled(problem: FusedMoeProblem, random: np.random.Generator, period: int) -> Integers:
-    """The same experts for other tokens and in another order, so that each expert has as many tokens as in
-    `experts_of` but others; the tokens repeat after `period`."""
+    """Returns the same experts for other tokens and in another order, so that each expert has as many tokens
+    as in `experts_of` but others; the tokens repeat after `period`."""
     order = random.permutation(problem.tokens)[:period]
     few = random.permuted(experts_of(problem)[order], axis=1)
     return np.resize(few, (problem.tokens, problem.topk))
 
 
 def routing_array(problem: FusedMoeProblem, chosen: Integers) -> Integers:
-    """The experts of each token, and all lists, at the places `problem.lists`."""
+    """Returns the experts of each token, and all lists, at the places `problem.lists`."""
     flat, pairs = chosen.reshape(-1), problem.pairs
     order = np.argsort(flat, kind="stable")
     counts = np.bincount(flat, minlength=problem.experts)

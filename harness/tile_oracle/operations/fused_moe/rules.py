@@ -26,11 +26,11 @@ class FusedMoeBlock:
         return len(self.rows) * len(self.columns)
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether the block is for the architecture."""
+        """Returns whether the block is for the architecture."""
         return arch in self.arch
 
     def kernels(self, kind: Kind, arch: Arch) -> Iterator[FusedMoeKernel]:
-        """One kernel per number of rows and columns. Raises KernelError."""
+        """Returns one kernel per number of rows and columns. Raises KernelError."""
         words = kind.dtype, str(kind.words["product"])
         return (FusedMoeKernel(*words, *one) for one in product(self.rows, self.columns))
 
@@ -43,7 +43,7 @@ def read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> FusedMoeBl
 
 
 def refusals(arch: Arch, kernel: FusedMoeKernel) -> Iterator[str]:
-    """Why an architecture has no such kernel."""
+    """Yields why an architecture has no such kernel."""
     if arch.name != "cpu":
         yield (
             f"arch: fused_moe has no kernels of the project's own family for {arch.name}, only for cpu; "

@@ -10,7 +10,7 @@ _AXES = {"a": ("M K", "K M"), "b": ("K N", "N K"), "c": ("M N", "N M")}
 
 
 def arguments(problem: GemmProblem) -> tuple[Argument, Argument, Argument]:
-    """Both operands and the result."""
+    """Returns both operands and the result."""
     a, b, c = (
         Argument(name, by_row if order == "r" else by_column)
         for (name, (by_row, by_column)), order in zip(_AXES.items(), problem.layout, strict=True)

@@ -40,7 +40,7 @@ SIZES = ("m", "n", "k")
 
 
 def not_dense(members: Mapping[str, str]) -> Iterator[str]:
-    """What a call has beyond the dense product of our problem."""
+    """Yields what a call has beyond the dense product of our problem."""
     is_transposed = {name: members.get(name, "N").upper() == "T" for name in ("transA", "transB")}
     rows = {
         "lda": "k" if is_transposed["transA"] else "m",
@@ -55,7 +55,7 @@ def not_dense(members: Mapping[str, str]) -> Iterator[str]:
 
 
 def members_of(line: str) -> dict[str, str] | None:
-    """The members of a line that calls a BLAS function; None for other lines."""
+    """Returns the members of a line that calls a BLAS function; None for other lines."""
     flow = _FLOW.fullmatch(line)
     if flow:
         found = {name: value.strip("\"'") for name, value in _MEMBER.findall(flow["members"])}
@@ -71,7 +71,7 @@ def members_of(line: str) -> dict[str, str] | None:
 
 
 def why_no_gemm(members: Mapping[str, str]) -> str:
-    """Why a call is no problem of ours; "" if it is one."""
+    """Returns why a call is no problem of ours; "" if it is one."""
     function = members.get("function", "matmul")
     if ("gemm" not in function and "matmul" not in function) or "bad_arg" in function:
         return f"{_quoted(function)} is not a GEMM"
@@ -91,7 +91,8 @@ def why_no_gemm(members: Mapping[str, str]) -> str:
 
 
 def _types(members: Mapping[str, str]) -> tuple[str, ...]:
-    """The types of A and B as the line says; those of the precision or the function's name otherwise."""
+    """Returns the types of A and B as the line says; those of the precision or the function's name
+    otherwise."""
     named = (letter for name, letter in _BY_FUNCTION.items() if name in members.get("function", ""))
     precision = members.get("precision") or next(named, "f32_r")
     return tuple(members.get(name, precision) for name in ("a_type", "b_type"))
@@ -102,12 +103,12 @@ def _is_number(text: str) -> bool:
 
 
 def is_size(text: str) -> bool:
-    """Whether a text is an integer from 1."""
+    """Returns whether a text is an integer from 1."""
     return _is_number(text) and int(text) > 0
 
 
 def gemm_of(members: Mapping[str, str]) -> GemmProblem:
-    """The GEMM of a call for which `why_no_gemm` says nothing. Raises ProblemError."""
+    """Returns the GEMM of a call for which `why_no_gemm` says nothing. Raises ProblemError."""
     sizes = []
     for name in SIZES:
         value = members.get(name, "")
@@ -120,8 +121,8 @@ def gemm_of(members: Mapping[str, str]) -> GemmProblem:
 
 
 def call_of(problem: GemmProblem) -> dict[str, str]:
-    """The members of the dense call that `gemm_of` reads as a problem: sizes, transpositions, and leading
-    dimensions."""
+    """Returns the members of the dense call that `gemm_of` reads as a problem: sizes, transpositions, and
+    leading dimensions."""
     m, n, k = problem.N, problem.M, problem.K
     is_transposed = {"A": problem.layout[1] == "c", "B": problem.layout[0] == "c"}
     lda, ldb = k if is_transposed["A"] else m, n if is_transposed["B"] else k

@@ -12,7 +12,8 @@ _LETTERS = {"r": "RowMajor", "c": "ColumnMajor"}
 
 
 def unit(api: CkTileApi, kernel: GemmKernel) -> str:
-    """The kernel's translation unit. Raises KernelError when this CK Tile does not have the kernel."""
+    """Returns the kernel's translation unit. Raises KernelError when this CK Tile does not have the
+    kernel."""
     check_there(api, kernel.op)
     double_buffer = kernel.pipeline in ("compv4", "comp_async")
     a, b, c = tuple(kernel.layout)

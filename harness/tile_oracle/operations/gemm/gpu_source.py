@@ -46,8 +46,8 @@ def code_refusal(kernel: GemmKernel, arch: str) -> str | None:
 
 
 def _too_much_lds(kernel: GemmKernel, arch: str) -> str | None:
-    """Why the result that cshuffle exchanges does not fit in LDS, or None. It reuses the memory of the tiles,
-    whose size the architecture's own rules check."""
+    """Returns why the result that cshuffle exchanges does not fit in LDS, or None. It reuses the memory of
+    the tiles, whose size the architecture's own rules check."""
     rules = load_arch(arch)
     result_bytes = rules.element_bytes[RESULT_DTYPES[kernel.dtype]]
     needed = int(kernel.tile_m * kernel.tile_n * result_bytes) if kernel.epilogue == "cshuffle" else 0
@@ -59,7 +59,7 @@ def _too_much_lds(kernel: GemmKernel, arch: str) -> str | None:
 
 
 def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:
-    """Why accumulators and prefetched tiles of a lane would spill registers, or None."""
+    """Returns why accumulators and prefetched tiles of a lane would spill registers, or None."""
     rules = load_arch(arch)
     threads = rules.workgroup_threads(kernel)
     sums = kernel.tile_m * kernel.tile_n // threads

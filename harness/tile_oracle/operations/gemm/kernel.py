@@ -85,7 +85,8 @@ class GemmKernel(TiledKernel):
 
 @lru_cache(maxsize=65536)
 def parse_gemm_name(name: str) -> GemmKernel:
-    """The GEMM kernel of a full name. Raises KernelError, which names the part that cannot be read."""
+    """Returns the GEMM kernel of a full name. Raises KernelError, which names the part that cannot be
+    read."""
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         raise KernelError(

@@ -8,6 +8,6 @@ from tile_oracle.problem.number_formats import STORAGE
 
 
 def least_work(problem: GemmProblem) -> tuple[float, int]:
-    """Return the operations of one level of Strassen's algorithm, and the bytes of A and B."""
+    """Returns the operations of one level of Strassen's algorithm, and the bytes of A and B."""
     size = STORAGE[problem.dtype].itemsize
     return problem.flops / FEWER_PRODUCTS_OF_MATRICES, size * (problem.M + problem.N) * problem.K

@@ -30,20 +30,20 @@ def cpu_data(problem: GemmProblem, seed: int) -> ProblemData:
 def cpu_arguments(
     problem: GemmProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
 ) -> convolution.ConvArgs:
-    """The arguments of the 1x1 convolution that computes the GEMM on cpu."""
+    """Returns the arguments of the 1x1 convolution that computes the GEMM on cpu."""
     if operands_swapped(problem):
         operands = operands[::-1]
     return convolution.cpu_arguments(pointwise_conv(problem), operands, out)
 
 
 def fold_axes(problem: GemmProblem) -> tuple[Axis, Axis]:
-    """The axis of each operand along which the second half of the depth repeats the first."""
+    """Returns the axis of each operand along which the second half of the depth repeats the first."""
     first = Axis(1 if problem.layout[0] == "r" else problem.M, problem.K)
     return first, Axis(problem.N if problem.layout[1] == "r" else 1, problem.K)
 
 
 def columns_of_second(problem: GemmProblem) -> Columns:
-    """The elements of B that determine a column of the result."""
+    """Returns the elements of B that determine a column of the result."""
     return Columns(problem.N if problem.layout[1] == "r" else 1, problem.K)
 
 
@@ -57,23 +57,23 @@ def factor_axes(problem: GemmProblem) -> FactorAxes:
 
 
 def without_padding(problem: GemmProblem) -> list[npt.NDArray[np.int64]]:
-    """All positions: a product has no padding."""
+    """Returns all positions: a product has no padding."""
     return [np.arange(extent) for extent in problem.operand_shapes[1]]
 
 
 def elements_together(problem: GemmProblem) -> int:
-    """One: no zeros are added to a product."""
+    """Returns one: no zeros are added to a product."""
     return 1
 
 
 def exact_output(problem: GemmProblem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
-    """The whole output. It is exact because all sums stay below 2^24."""
+    """Returns the whole output. It is exact because all sums stay below 2^24."""
     a, b = _matrices(problem, first, second)
     return np.asarray(a.astype(np.float32) @ b.astype(np.float32))
 
 
 def _matrices(problem: GemmProblem, first: Integers, second: Integers) -> tuple[Integers, Integers]:
-    """A as (M, K) and B as (K, N), whatever their order in memory."""
+    """Returns a as (M, K) and B as (K, N), whatever their order in memory."""
     a = first if problem.layout[0] == "r" else first.T
     b = second if problem.layout[1] == "r" else second.T
     return a, b
@@ -103,11 +103,11 @@ def weighted(problem: GemmProblem, out: Array, weights: Vector) -> Vector:
 
 
 def first_of_row(problem: GemmProblem, row: int) -> int:
-    """The flat index of the first value of a row of C."""
+    """Returns the flat index of the first value of a row of C."""
     return row * problem.N
 
 
 def weighted_product(problem: GemmProblem, first: Integers, second: Integers, weights: Vector) -> Vector:
-    """The value of `weighted` for the correct result: A (B r)."""
+    """Returns the value of `weighted` for the correct result: A (B r)."""
     a, b = _matrices(problem, first, second)
     return times(a, times(b, weights))

@@ -40,7 +40,7 @@ class _Product(ctypes.Structure):
 
 
 def gpu_args(problem: GemmProblem, in0: int, in1: int, out: int, workspace: int, split_k: int) -> GpuGemmArgs:
-    """The argument structure for a problem and the addresses of its data."""
+    """Returns the argument structure for a problem and the addresses of its data."""
     return GpuGemmArgs(in0, in1, out, None, *problem.gemm_shape, 0)
 
 
@@ -61,7 +61,7 @@ def plan_launch(p: GemmProblem, info: LaunchInfo, compute_units: int) -> LaunchP
 
 
 def by_definition(problem: GemmProblem, in0: int, in1: int, out: int) -> tuple[str, _Product]:
-    """The harness's own matrix product kernel and its argument."""
+    """Returns the harness's own matrix product kernel and its argument."""
     a = (problem.K, 1) if problem.layout[0] == "r" else (1, problem.M)
     b = (problem.N, 1) if problem.layout[1] == "r" else (1, problem.K)
     types = (WORK_DTYPES.index(problem.dtype), WORK_DTYPES.index(problem.result_dtype))
@@ -69,5 +69,5 @@ def by_definition(problem: GemmProblem, in0: int, in1: int, out: int) -> tuple[s
 
 
 def ck_tile_members(problem: GemmProblem) -> Mapping[str, int]:
-    """The problem's members of CK Tile's argument structure."""
+    """Returns the problem's members of CK Tile's argument structure."""
     return {"gemm_m": problem.M, "gemm_n": problem.N, "gemm_k": problem.K, "op": _CK_TILE_OP}

@@ -22,7 +22,8 @@ DIRECTION_OF_LAYOUT: Mapping[str, str] = MappingProxyType(
 
 
 def pointwise_conv(problem: GemmProblem) -> GroupedConvProblem:
-    """The convolution that computes the product. Its operands are A and B, or B and A for crr and ccr.
+    """Returns the convolution that computes the product. Its operands are A and B, or B and A for crr and
+    ccr.
 
     Raises ProblemError for a data type that convolutions do not have.
     """
@@ -33,10 +34,10 @@ def pointwise_conv(problem: GemmProblem) -> GroupedConvProblem:
 
 
 def operands_swapped(problem: GemmProblem) -> bool:
-    """Whether the convolution's operands are B and A instead of A and B."""
+    """Returns whether the convolution's operands are B and A instead of A and B."""
     return problem.layout in ("crr", "ccr")
 
 
 def result_transposed(layout: str) -> bool:
-    """Whether the convolution must write its result transposed to give C."""
+    """Returns whether the convolution must write its result transposed to give C."""
     return layout == "ccr"

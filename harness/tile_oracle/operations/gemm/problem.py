@@ -66,7 +66,7 @@ class GemmProblem(FlatProblem):
 
     @classmethod
     def from_id(cls, text: str) -> GemmProblem:
-        """The inverse of `id`. Raises ProblemError for any text that `id` would not return."""
+        """Returns the inverse of `id`. Raises ProblemError for any text that `id` would not return."""
         match = _ID.fullmatch(text)
         if match is None:
             raise ProblemError(

@@ -19,7 +19,7 @@ _CPU = "cpu"
 
 
 def refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
-    """All reasons against the kernel, in the order in which they are checked."""
+    """Yields all reasons against the kernel, in the order in which they are checked."""
     if kernel.dtype not in arch.warp_tiles:
         known = ", ".join(arch.dtypes(kernel.op))
         yield f"dtype: {arch.name} has kernels for {known}, not for {kernel.dtype}"
@@ -70,7 +70,7 @@ def _cpu_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
 
 
 def problem_refusals(arch: Arch, kernel: GemmKernel, problem: GemmProblem) -> Iterator[str]:
-    """Why a kernel that the architecture allows cannot compute this problem of its kind."""
+    """Yields why a kernel that the architecture allows cannot compute this problem of its kind."""
     padded = dict(zip("mnk", kernel.paddings, strict=True))
     extents = dict(zip("mnk", problem.gemm_shape, strict=True))
     # Each of the split_k parts of the depth has tiles of its own.

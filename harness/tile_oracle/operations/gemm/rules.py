@@ -20,7 +20,7 @@ class GemmRuleBlock(TiledBlock):
     """See TiledBlock. The K of a warp tile is computed for the pipeline."""
 
     def combined(self, kind: Kind, arch: Arch) -> Iterator[GemmKernel]:
-        """Every combination of the lists. Raises KernelError."""
+        """Yields every combination of the lists. Raises KernelError."""
         for other in self.others():
             shuffled = other["pipeline"].startswith("preshuffle")
             listed = (arch.preshuffle_warp_tiles if shuffled else arch.warp_tiles).get(kind.dtype, ())

@@ -12,7 +12,7 @@ from tile_oracle.operations.gemm.problem import GemmProblem
 
 
 def axes(arch: Arch, dtype: str) -> Axes:
-    """The axes for a data type."""
+    """Returns the axes for a data type."""
     shuffled = arch.preshuffle_warp_tiles.get(dtype, ())
     return (
         tuple(arch.waves),
@@ -27,7 +27,7 @@ def axes(arch: Arch, dtype: str) -> Axes:
 
 
 def kernel(arch: Arch, problem: GemmProblem, values: tuple[Any, ...]) -> GemmKernel:
-    """The kernel for one value per axis. Raises KernelError when there is none."""
+    """Returns the kernel for one value per axis. Raises KernelError when there is none."""
     waves, warp_tile, more_m, more_n, more_k, pipeline, scheduler, epilogue, *flags = values
     pad_m, pad_n, pad_k, persistent = flags
     tile = tile_of(waves, warp_tile, (more_m, more_n, more_k))

@@ -37,18 +37,18 @@ class GemmView(ProblemView):
         self.stride_cn: Number = 1
 
     def usual_arguments(self) -> dict[str, object]:
-        """The argument names of Triton's tutorials."""
+        """Returns the argument names of Triton's tutorials."""
         names = ("M", "N", "K", "stride_am", "stride_ak", "stride_bk", "stride_bn", "stride_cm", "stride_cn")
         return {"a_ptr": self.a, "b_ptr": self.b, "c_ptr": self.c} | {
             one: getattr(self, one) for one in names
         }
 
     def contiguous(self) -> tuple[str, ...]:
-        """The extents of the contiguous axes."""
+        """Returns the extents of the contiguous axes."""
         axes = ("K" if self.layout[0] == "r" else "M", "N" if self.layout[1] == "r" else "K", "N")
         return tuple(dict.fromkeys(axes))
 
     def implied(self, used: Collection[str]) -> Iterator[tuple[Tree, str]]:
-        """A kernel that does not know the problem's split_k does not split the depth."""
+        """Yields a kernel that does not know the problem's split_k does not split the depth."""
         if "split_k" not in used:
             yield ["==", "split_k", 1], "it does not split the depth itself"

@@ -18,7 +18,7 @@ _SPATIAL = {"i": ("Di", "Hi", "Wi"), "f": ("Z", "Y", "X"), "o": ("Do", "Ho", "Wo
 
 
 def arguments(problem: GroupedConvProblem) -> tuple[Argument, Argument, Argument]:
-    """Both operands and the result. A gradient has the axes of the array it belongs to."""
+    """Returns both operands and the result. A gradient has the axes of the array it belongs to."""
     spatial = {key: " ".join(names[3 - problem.ndim :]) for key, names in _SPATIAL.items()}
     first, second, result = (
         Argument(name, _AXES[name.removeprefix("d")].format(**spatial)) for name in _NAMES[problem.direction]

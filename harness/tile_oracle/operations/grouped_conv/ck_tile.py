@@ -16,7 +16,8 @@ _TAKES_MORE_STEPS = frozenset({"compv3"})
 
 
 def unit(api: CkTileApi, kernel: GroupedConvKernel) -> str:
-    """The kernel's translation unit. Raises KernelError when this CK Tile does not have the kernel."""
+    """Returns the kernel's translation unit. Raises KernelError when this CK Tile does not have the
+    kernel."""
     direction = kernel.direction
     check_there(api, direction)
     pipeline = pipeline_of(api, kernel, kernel.double_smem_buffer, api.gemm_layouts[direction])
@@ -101,7 +102,8 @@ def _traits(api: CkTileApi, kernel: GroupedConvKernel, widths: dict[str, str]) -
 
 
 def _convert(api: CkTileApi) -> str:
-    """The kernel that rounds the sums of two_stage, tiled as in CK Tile's example. Raises KernelError."""
+    """Returns the kernel that rounds the sums of two_stage, tiled as in CK Tile's example. Raises
+    KernelError."""
     if api.missing_for_two_stage:
         raise KernelError(f"two_stage is not in this CK Tile: {api.missing_for_two_stage}")
     shape_name, problem_name, kernel_name, policy = CONVERT

@@ -18,7 +18,7 @@ CPU_PIPELINES: Mapping[str, str] = MappingProxyType(
 
 
 def cpu_source(kernel: TiledKernel, direction: str, ndim: int, transposed: bool = False) -> str:
-    """The translation unit of a kernel that runs as a convolution. transposed: it writes its result
+    """Returns the translation unit of a kernel that runs as a convolution. transposed: it writes its result
     transposed.
 
     Raises KernelError for a pipeline without code.

@@ -30,7 +30,7 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pad_of_output(values: Mapping[str, Any], axis: str) -> int | None:
-    """The smallest symmetric padding that gives the stated output extent."""
+    """Returns the smallest symmetric padding that gives the stated output extent."""
     inside, taps, outside = {"d": ("Di", "Z", "Do"), "h": ("Hi", "Y", "Ho"), "w": ("Wi", "X", "Wo")}[axis]
     if f"pad_{axis}" in values or outside not in values:
         return None

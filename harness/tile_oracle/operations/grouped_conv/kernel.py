@@ -143,7 +143,7 @@ class GroupedConvKernel(TiledKernel):
 
 @lru_cache(maxsize=65536)
 def parse_grouped_conv_name(name: str) -> GroupedConvKernel:
-    """The kernel of a full name; published names with and without a scheduler are accepted too.
+    """Returns the kernel of a full name; published names with and without a scheduler are accepted too.
 
     Raises KernelError, which names the part that cannot be read.
     """

@@ -142,7 +142,7 @@ def _read_instances(tree: JsonTree) -> KernelList:
 
 
 def _instance(tree: JsonTree, kind: Mapping[str, Any]) -> GroupedConvKernel:
-    """The kernel of one instance. Raises RuleError or KernelError."""
+    """Returns the kernel of one instance. Raises RuleError or KernelError."""
     if (tagged := tree.members().get("kind")) is not None:
         raise tagged.error(f"it is {other_kernel(tagged.text()) or tagged}: kernels here are implicit GEMMs")
     rest = ("scheduler", "epilogue", "specialization", "id")
@@ -175,8 +175,8 @@ def _specialization(tree: JsonTree) -> str:
 
 
 def instances_json(kernels: Sequence[GroupedConvKernel]) -> str:
-    """The instance list of kernels of one kind, one instance per line. Raises KernelError for kernels of
-    several kinds, and for kernels that a list cannot express."""
+    """Returns the instance list of kernels of one kind, one instance per line. Raises KernelError for kernels
+    of several kinds, and for kernels that a list cannot express."""
     if len({kernel.kind for kernel in kernels}) != 1:
         raise KernelError("an instance list has one direction, data type and rank: name them, or filter")
     for kernel in kernels:
@@ -237,7 +237,7 @@ def _leaf(tree: JsonTree) -> str | int | bool:
 
 
 def traits_json(kernels: Sequence[GroupedConvKernel], standard: Sequence[GroupedConvKernel]) -> str:
-    """The trait list of kernels of one kind. standard: the set `default` of that kind.
+    """Returns the trait list of kernels of one kind. standard: the set `default` of that kind.
 
     Raises KernelError when the traits would select other kernels.
     """
@@ -267,7 +267,7 @@ def traits_json(kernels: Sequence[GroupedConvKernel], standard: Sequence[Grouped
 
 
 def builder_block(line: BuilderLine, archs: tuple[str, ...]) -> ConvRuleBlock:
-    """The block of one line of a config file of CK Builder."""
+    """Returns the block of one line of a config file of CK Builder."""
     alone = (
         *("pipeline", "scheduler", "double_smem_buffer", "split_image", "num_groups_to_merge"),
         *("explicit_gemm", "two_stage", "specialization"),

@@ -15,7 +15,7 @@ FEWER_PRODUCTS_OF_MATRICES = 8 / 7
 
 
 def least_work(problem: GroupedConvProblem) -> tuple[float, int]:
-    """Return the operations that any known exact algorithm needs, and the bytes of the operands that the
+    """Returns the operations that any known exact algorithm needs, and the bytes of the operands that the
     result depends on. Only products inside the image count."""
     p = problem
     meetings = [_meetings(p, axis) for axis in range(p.ndim)]

@@ -71,7 +71,7 @@ def cpu_arguments(
 
 
 def fold_axes(problem: GroupedConvProblem) -> tuple[Axis, Axis]:
-    """The axis of each operand along which the second half of the depth repeats the first."""
+    """Returns the axis of each operand along which the second half of the depth repeats the first."""
     c, k = problem.C // problem.G, problem.K // problem.G
     if problem.direction == "forward":
         return Axis(1, c), Axis(1, c)
@@ -82,7 +82,7 @@ def fold_axes(problem: GroupedConvProblem) -> tuple[Axis, Axis]:
 
 
 def columns_of_second(problem: GroupedConvProblem) -> Columns:
-    """The elements of the second operand that determine a column of the result."""
+    """Returns the elements of the second operand that determine a column of the result."""
     c, k, taps = problem.C // problem.G, problem.K // problem.G, math.prod(problem.filter)
     if problem.direction == "forward":
         return Columns(1, taps * c)
@@ -107,7 +107,7 @@ def factor_axes(problem: GroupedConvProblem) -> FactorAxes:
 
 
 def without_padding(problem: GroupedConvProblem) -> list[npt.NDArray[np.int64]]:
-    """The positions on each axis of the second operand whose elements never meet padding."""
+    """Returns the positions on each axis of the second operand whose elements never meet padding."""
     p = problem
     allowed = [np.arange(extent) for extent in p.operand_shapes[1]]
     of_axes = zip(p.input_spatial, p.output_spatial, p.filter, p.stride, p.pad, p.dilation, strict=True)
@@ -125,15 +125,15 @@ def without_padding(problem: GroupedConvProblem) -> list[npt.NDArray[np.int64]]:
 
 
 def elements_together(problem: GroupedConvProblem) -> int:
-    """All channels of a pixel if there are groups: kernels that merge some multiply by zeros between them.
-    (Products of two groups, which bwd_weight has then, go to no result.)"""
+    """Returns all channels of a pixel if there are groups: kernels that merge some multiply by zeros between
+    them. (Products of two groups, which bwd_weight has then, go to no result.)"""
     if problem.G == 1 or problem.direction == "bwd_weight":
         return 1
     return problem.C if problem.direction == "forward" else problem.K
 
 
 def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> Index:
-    """The positions in the padded input that a filter tap combines with each output position."""
+    """Returns the positions in the padded input that a filter tap combines with each output position."""
     windows = (
         slice(t * d, t * d + (o - 1) * s + 1, s)
         for t, d, o, s in zip(tap, problem.dilation, problem.output_spatial, problem.stride, strict=True)
@@ -147,7 +147,8 @@ def _by_group(array: Array, group: int, channels: int) -> npt.NDArray[np.float32
 
 
 def exact_output(problem: GroupedConvProblem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
-    """The whole output, with one matrix product per filter tap. It is exact because sums stay below 2^24."""
+    """Returns the whole output, with one matrix product per filter tap. It is exact because sums stay below
+    2^24."""
     p = problem
     groups, c, k = p.G, p.C // p.G, p.K // p.G
     padding = [(0, 0), *((pad, pad) for pad in p.pad), (0, 0), (0, 0)]

@@ -45,13 +45,13 @@ class _Convolution(ctypes.Structure):
 def gpu_args(
     problem: GroupedConvProblem, in0: int, in1: int, out: int, workspace: int, split_k: int
 ) -> GpuArgs:
-    """The argument structure for a problem and the addresses of its data."""
+    """Returns the argument structure for a problem and the addresses of its data."""
     return GpuArgs(in0, in1, out, workspace or None, *_extents(problem), split_k, 0)
 
 
 @lru_cache(maxsize=8)
 def _extents(problem: GroupedConvProblem) -> tuple[int, ...]:
-    """The problem's members of both argument structures, in their order."""
+    """Returns the problem's members of both argument structures, in their order."""
     return tuple(getattr(problem, name) for name in EXTENTS)
 
 
@@ -102,11 +102,11 @@ def _check_extents(p: GroupedConvProblem) -> None:
 
 
 def by_definition(problem: GroupedConvProblem, in0: int, in1: int, out: int) -> tuple[str, _Convolution]:
-    """The harness's own convolution kernel and its argument."""
+    """Returns the harness's own convolution kernel and its argument."""
     kind = DIRECTIONS.index(problem.direction), WORK_DTYPES.index(problem.dtype)
     return "to_reference", _Convolution(in0, in1, out, *kind, *_extents(problem))
 
 
 def ck_tile_members(problem: GroupedConvProblem) -> Mapping[str, int]:
-    """The problem's members of CK Tile's argument structure."""
+    """Returns the problem's members of CK Tile's argument structure."""
     return {name: getattr(problem, name) for name in EXTENTS} | {"op": _CK_TILE_OP}

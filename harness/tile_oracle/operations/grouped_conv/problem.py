@@ -113,7 +113,7 @@ class GroupedConvProblem(FlatProblem):
 
     @classmethod
     def from_id(cls, text: str) -> GroupedConvProblem:
-        """The inverse of `id`. Raises ProblemError for any text that `id` would not return."""
+        """Returns the inverse of `id`. Raises ProblemError for any text that `id` would not return."""
         match = _ID.fullmatch(text)
         if match is None:
             raise ProblemError(

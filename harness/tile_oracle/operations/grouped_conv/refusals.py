@@ -24,7 +24,7 @@ GEMM axis that these channels lie on."""
 
 
 def refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
-    """All reasons against the kernel, in the order in which they are checked."""
+    """Yields all reasons against the kernel, in the order in which they are checked."""
     if kernel.dtype not in arch.warp_tiles:
         known = ", ".join(arch.dtypes(kernel.op))
         yield f"dtype: {arch.name} has kernels for {known}, not for {kernel.dtype}"
@@ -130,7 +130,7 @@ def _register_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
 
 
 def problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> Iterator[str]:
-    """Why a kernel that the architecture allows cannot compute this problem of its kind."""
+    """Yields why a kernel that the architecture allows cannot compute this problem of its kind."""
     if problem.G % kernel.num_groups_to_merge:
         yield f"num_groups_to_merge: {kernel.num_groups_to_merge} does not divide G = {problem.G}"
     yield from _filter_refusals(kernel, problem)
@@ -157,7 +157,7 @@ def problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedConv
 
 
 def _filter_refusals(kernel: GroupedConvKernel, problem: GroupedConvProblem) -> Iterator[str]:
-    """A specialization's requirements of the problem, as checked by Composable Kernel."""
+    """Yields a specialization's requirements of the problem, as checked by Composable Kernel."""
     special = kernel.specialization
     if special == "Filter3x3":
         if set(problem.filter) != {3} or problem.C != problem.G:

@@ -30,7 +30,7 @@ class ConvRuleBlock(TiledBlock):
     """See TiledBlock. Values that a block omits are computed for the architecture."""
 
     def combined(self, kind: Kind, arch: Arch) -> Iterator[GroupedConvKernel]:
-        """Every combination of the lists. Raises KernelError."""
+        """Yields every combination of the lists. Raises KernelError."""
         direction, dtype, ndim = str(kind.words["direction"]), kind.dtype, int(kind.words["ndim"])
         others = list(self.others("vectors"))
         for other in others:

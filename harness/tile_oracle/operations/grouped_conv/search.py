@@ -12,7 +12,7 @@ from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 
 def axes(arch: Arch, dtype: str) -> Axes:
-    """The axes for a data type."""
+    """Returns the axes for a data type."""
     return (
         tuple(arch.waves),
         tuple(arch.warp_tiles.get(dtype, ())),
@@ -24,7 +24,7 @@ def axes(arch: Arch, dtype: str) -> Axes:
 
 
 def kernel(arch: Arch, problem: GroupedConvProblem, values: tuple[Any, ...]) -> GroupedConvKernel:
-    """The kernel for one value per axis. Raises KernelError when there is none."""
+    """Returns the kernel for one value per axis. Raises KernelError when there is none."""
     waves, warp_tile, more_m, more_n, more_k, pipeline, scheduler, two_buffers, split = values
     tile = tile_of(waves, warp_tile, (more_m, more_n, more_k))
     widths = arch.widest_vectors(problem.dtype, tile, waves)

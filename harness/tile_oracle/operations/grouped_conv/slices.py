@@ -9,7 +9,7 @@ from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 
 def is_depthwise(problem: GroupedConvProblem) -> bool:
-    """One input channel per group (a group may have more outputs)."""
+    """Returns one input channel per group (a group may have more outputs)."""
     return problem.G > 1 and problem.C == problem.G
 
 

@@ -74,16 +74,16 @@ class GroupedConvView(ProblemView):
             setattr(self, name, Pointer(role, dtype, sizes[name]))
 
     def usual_arguments(self) -> dict[str, object]:
-        """The numbers under their names, and each array under NAME_ptr."""
+        """Returns the numbers under their names, and each array under NAME_ptr."""
         arrays = {f"{name}_ptr": getattr(self, name) for name in _ARRAYS[self.direction]}
         return arrays | {name: getattr(self, name) for name in _NUMBERS}
 
     def contiguous(self) -> tuple[str, ...]:
-        """The channels, in all groups and in one."""
+        """Returns the channels, in all groups and in one."""
         return ("C", "K", "C_per_group", "K_per_group")
 
     @classmethod
     def values(cls, problem: GroupedConvProblem) -> dict[str, int]:
-        """The values of `numbers`. 2D convolutions have a depth of 1."""
+        """Returns the values of `numbers`. 2D convolutions have a depth of 1."""
         found = {name: int(getattr(problem, name)) for name in cls.numbers if "_per_" not in name}
         return found | {f"{name}_per_group": found[name] // found["G"] for name in ("C", "K")}

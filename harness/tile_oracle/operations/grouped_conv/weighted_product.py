@@ -15,7 +15,7 @@ from tile_oracle.problem.number_formats import Array, decode
 
 
 def weighted(problem: GroupedConvProblem, out: Array, weights: Vector) -> Vector:
-    """A result times the weights of its columns."""
+    """Returns a result times the weights of its columns."""
     if problem.direction != "bwd_weight":
         return weighted_rows(out, problem.result_dtype, weights)
     groups = out.reshape(problem.G, problem.K // problem.G, -1)
@@ -27,7 +27,7 @@ def weighted(problem: GroupedConvProblem, out: Array, weights: Vector) -> Vector
 
 
 def first_of_row(problem: GroupedConvProblem, row: int) -> int:
-    """The flat index of the first value of a row of `weighted`."""
+    """Returns the flat index of the first value of a row of `weighted`."""
     values = math.prod(problem.operand_shapes[2])
     if problem.direction != "bwd_weight":
         count = problem.K if problem.direction == "forward" else problem.C
@@ -40,7 +40,7 @@ def first_of_row(problem: GroupedConvProblem, row: int) -> int:
 def weighted_product(
     problem: GroupedConvProblem, first: Integers, second: Integers, weights: Vector
 ) -> Vector:
-    """The value of `weighted` for the correct result."""
+    """Returns the value of `weighted` for the correct result."""
     if problem.direction == "bwd_weight":
         return _weight_gradient(problem, first, second, weights)
     p = problem
@@ -67,7 +67,7 @@ def _padded(p: GroupedConvProblem) -> list[int]:
 
 
 def _window(p: GroupedConvProblem, tap: tuple[int, ...]) -> tuple[slice, ...]:
-    """The positions in the padded input that a filter tap combines with each output position."""
+    """Returns the positions in the padded input that a filter tap combines with each output position."""
     return tuple(
         slice(t * d, t * d + (o - 1) * s + 1, s)
         for t, d, o, s in zip(tap, p.dilation, p.output_spatial, p.stride, strict=True)
@@ -101,7 +101,7 @@ def _scatter(p: GroupedConvProblem, parts: Vector) -> Vector:
 
 
 def _weight_gradient(p: GroupedConvProblem, first: Integers, second: Integers, weights: Vector) -> Vector:
-    """The product for bwd_weight, in the order (G, tap, C/G), flat."""
+    """Returns the product for bwd_weight, in the order (G, tap, C/G), flat."""
     c, k = p.C // p.G, p.K // p.G
     out = np.zeros((p.G, math.prod(p.filter), c))
     padded = np.zeros((*_padded(p), p.G, c))

@@ -33,5 +33,5 @@ static void of_row(const Element *x, const Element *w, Element *y, int64_t colum
 
 
 def cpu_source(kernel: RmsNormKernel) -> str:
-    """The translation unit of a kernel."""
+    """Returns the translation unit of a kernel."""
     return f"#define EPSILON {EPSILON}f\n{unit(kernel, _OF_ROW)}"

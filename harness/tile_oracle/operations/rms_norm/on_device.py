@@ -14,7 +14,7 @@ _FACTOR, _PRODUCTS = 5 * UNIT, 2 * UNIT
 
 
 def definition(operands: Sequence[Exact]) -> Reference:
-    """The result in fp64 and the error of its computation in fp32."""
+    """Returns the result in fp64 and the error of its computation in fp32."""
     matrix, weights = operands
     mean = (matrix * matrix).mean(axis=1, keepdims=True)
     value = np.asarray(matrix / np.sqrt(mean + EPSILON) * weights)

@@ -89,12 +89,12 @@ VISIBLE int32_t to_time(const Args *args, int64_t count, uint64_t *nanoseconds) 
 
 
 def element_macro(dtype: str) -> str:
-    """The definition that chooses the data type."""
+    """Returns the definition that chooses the data type."""
     return f"#define {_NUMBERS[dtype]}\n"
 
 
 def unit(kernel: RowKernel, of_row: str) -> str:
-    """The translation unit of a kernel. of_row: the text of
+    """Returns the translation unit of a kernel. of_row: the text of
     `static void of_row(const Element *x, const Element *w, Element *y, int64_t columns)`, in which LANES is
     the number of elements that are reduced in parallel."""
     lanes = f"#define LANES {kernel.lanes}\n"

@@ -13,7 +13,7 @@ from tile_oracle.operations.rowwise.problem import RowProblem
 
 
 def row_features(problem: type[RowProblem], rows: str, columns: str) -> OperationFeatures:
-    """The features of one operation. rows, columns: its names of both extents."""
+    """Returns the features of one operation. rows, columns: its names of both extents."""
     op, flops_per_element, weights = problem.op, problem.flops_per_element, int(problem.weighted)
     return OperationFeatures(
         FeatureSchema(
@@ -50,7 +50,8 @@ def row_features(problem: type[RowProblem], rows: str, columns: str) -> Operatio
 
 
 def _pool(op: str, rows: str, columns: str) -> FeatureSchema:
-    """The schema for kernels of every source. A workgroup has `tile_m` rows, a step `tile_n` columns."""
+    """Returns the schema for kernels of every source. A workgroup has `tile_m` rows, a step `tile_n`
+    columns."""
     return FeatureSchema(
         f"{op}_pool_1",
         op,

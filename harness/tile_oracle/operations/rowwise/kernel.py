@@ -36,7 +36,7 @@ class RowKernel(FlatKernel):
 
     @classmethod
     def parse(cls, name: str) -> Self:
-        """The inverse of `name`. Raises KernelError."""
+        """Returns the inverse of `name`. Raises KernelError."""
         pattern = rf"{cls.op}_([a-z0-9]+)_lanes([0-9]{{1,3}})"
         match = re.fullmatch(pattern, name) if isinstance(name, str) else None
         if match is None:

@@ -7,6 +7,6 @@ from tile_oracle.problem.number_formats import STORAGE
 
 
 def least_work(problem: RowProblem) -> tuple[float, int]:
-    """Return one operation an element, and the bytes of matrix and weights."""
+    """Returns one operation an element, and the bytes of matrix and weights."""
     elements = problem.height * problem.width
     return float(elements), problem.bytes - STORAGE[problem.dtype].itemsize * elements

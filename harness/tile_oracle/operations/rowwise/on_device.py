@@ -48,7 +48,7 @@ Definition = Callable[[Sequence[Exact]], Reference]
 
 
 def mismatch(stored: Array, dtype: str, wanted: Reference) -> str | None:
-    """How many values of a result are wrong, and the first; None when all are right."""
+    """Returns how many values of a result are wrong, and the first; None when all are right."""
     return unwritten(stored) or outside(stored, *_bounds(wanted, dtype), dtype)
 
 
@@ -83,7 +83,7 @@ class RowsInWorker:
         return BoundedCpuData(problem, seed, self)
 
     def gpu_data(self, driver: Driver, work: DeviceWork, problem: RowProblem, seed: int) -> BoundedData:
-        """A problem's operands and results on a GPU."""
+        """Returns a problem's operands and results on a GPU."""
         return BoundedData(driver, work, problem, seed, self)
 
     def gpu_memory_bytes(self, problem: RowProblem) -> int:
@@ -123,7 +123,7 @@ class RowsInWorker:
     def bounds(
         self, problem: RowProblem, first: Array, others: Sequence[Repeated], rows: Rows
     ) -> tuple[Array, Array]:
-        """The least and the largest right values of some rows."""
+        """Returns the least and the largest right values of some rows."""
         stored = (first, *(one.whole() for one in others))
         operands = [decode(one, problem.dtype).astype(np.float64) for one in stored]
         return _bounds(self._definition(operands), problem.dtype)
@@ -133,12 +133,12 @@ class RowsInWorker:
         return max(1, min(_PERIOD, _MOST_VALUES // problem.width))
 
     def sample(self, problem: RowProblem) -> int:
-        """The number of rows whose bounds are computed for timed runs."""
+        """Returns the number of rows whose bounds are computed for timed runs."""
         return max(1, min(_SAMPLE, _MOST_VALUES // problem.width))
 
     def cpu_arguments(
         self, problem: RowProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
     ) -> ctypes.Structure:
-        """The argument of `to_launch`."""
+        """Returns the argument of `to_launch`."""
         weights = operands[1].address if len(operands) > 1 else None
         return _Args(operands[0].address, weights, out.address, None, problem.height, problem.width)

@@ -55,7 +55,7 @@ class RowProblem(FlatProblem):
 
     @classmethod
     def from_id(cls, text: str) -> Self:
-        """The inverse of `id`. Raises ProblemError."""
+        """Returns the inverse of `id`. Raises ProblemError."""
         match = re.fullmatch(rf"{cls.op}-([a-z0-9]+)-r([1-9][0-9]{{0,8}})-c([1-9][0-9]{{0,8}})", text)
         if match is None:
             raise ProblemError(

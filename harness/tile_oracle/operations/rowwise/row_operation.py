@@ -27,7 +27,7 @@ def row_operation(
     cpu_source: Callable[[Any], str],
     triton_view: Callable[[], type[ProblemView]] | None = None,
 ) -> Operation:
-    """The descriptor of an operation.
+    """Returns the descriptor of an operation.
 
     problem: its type, whose second and third fields are the rows and the columns. folder, package: those of
     the operation, with rules/ and on_device.py, whose WORKER is imported by workers alone.

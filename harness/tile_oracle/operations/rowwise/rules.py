@@ -25,11 +25,11 @@ class RowBlock:
         return len(self.lanes)
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether the block is for the architecture."""
+        """Returns whether the block is for the architecture."""
         return arch in self.arch
 
     def kernels(self, kind: Kind, arch: Arch) -> Iterator[RowKernel]:
-        """One kernel per number of lanes. Raises KernelError."""
+        """Returns one kernel per number of lanes. Raises KernelError."""
         return (self.made(kind.dtype, lanes) for lanes in self.lanes)
 
 
@@ -40,6 +40,6 @@ def read_block(made: type[RowKernel], tree: JsonTree) -> RowBlock:
 
 
 def refusals(arch: Arch, kernel: RowKernel) -> Iterator[str]:
-    """Why an architecture has no such kernel."""
+    """Yields why an architecture has no such kernel."""
     if arch.name != "cpu":
         yield f"arch: {kernel.op} has no kernels of the project's own family for {arch.name}, only for cpu"

@@ -30,7 +30,7 @@ class SoftmaxView(ProblemView):
         return {"x_ptr": self.x, "y_ptr": self.y, "rows": self.rows, "length": self.length}
 
     def contiguous(self) -> tuple[str, ...]:
-        """The length of a row."""
+        """Returns the length of a row."""
         return ("length",)
 
 
@@ -57,5 +57,5 @@ class RmsNormView(ProblemView):
         return arrays | {"tokens": self.tokens, "hidden": self.hidden, "epsilon": self.epsilon}
 
     def contiguous(self) -> tuple[str, ...]:
-        """The length of a row."""
+        """Returns the length of a row."""
         return ("hidden",)

@@ -62,14 +62,14 @@ VISIBLE int32_t to_launch(const Args *p) {
 
 
 def _table(name: str, dtype: str) -> str:
-    """The numbers of all 256 codes."""
+    """Returns the numbers of all 256 codes."""
     values = decode(np.arange(256, dtype=np.uint8), dtype)
     texts = (f"{one!r}f" if np.isfinite(one) else '__builtin_nanf("")' for one in values.tolist())
     return f"static const float {name}[256] = {{{', '.join(texts)}}};\n"
 
 
 def cpu_source(kernel: ScaledGemmKernel) -> str:
-    """The translation unit of a kernel."""
+    """Returns the translation unit of a kernel."""
     numbers = {"COLUMNS": kernel.columns, "SCALE": SCALES.index(kernel.scale), "BLOCK": BLOCK}
     macros = "".join(f"#define {name} {value}\n" for name, value in numbers.items())
     tables = "".join(map(_table, ("OF_A", "OF_B"), OPERAND_DTYPES[kernel.dtype]))

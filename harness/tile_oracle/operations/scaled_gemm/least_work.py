@@ -7,5 +7,5 @@ from tile_oracle.operations.scaled_gemm.problem import ScaledGemmProblem
 
 
 def least_work(problem: ScaledGemmProblem) -> tuple[float, int]:
-    """Return the operations of one level of Strassen's algorithm, and the bytes of A and B."""
+    """Returns the operations of one level of Strassen's algorithm, and the bytes of A and B."""
     return problem.flops / FEWER_PRODUCTS_OF_MATRICES, (problem.M + problem.N) * problem.K

@@ -47,7 +47,8 @@ class _Args(ctypes.Structure):
 
 
 def _half(problem: ScaledGemmProblem) -> int:
-    """How many depths the far operands have twice, with opposite signs: whole blocks if there are two."""
+    """Returns how many depths the far operands have twice, with opposite signs: whole blocks if there are
+    two."""
     return problem.K // (2 * BLOCK) * BLOCK or problem.K // 2
 
 
@@ -58,7 +59,7 @@ def _folded(values: Array, half: int, sign: int = 1) -> Array:
 
 
 def _powers_of_depths(problem: ScaledGemmProblem) -> Integers:
-    """The exponents of the depths in A; in B they are negated."""
+    """Returns the exponents of the depths in A; in B they are negated."""
     random = np.random.default_rng(zlib.crc32(problem.id.encode()))
     return _folded(_integers(random, _DEPTHS, problem.K), _half(problem))
 
@@ -81,7 +82,7 @@ class ScaledGemmInWorker:
     def gpu_data(
         self, driver: Driver, work: DeviceWork, problem: ScaledGemmProblem, seed: int
     ) -> BoundedData:
-        """A problem's operands and results on a GPU."""
+        """Returns a problem's operands and results on a GPU."""
         return BoundedData(driver, work, problem, seed, self)
 
     def gpu_memory_bytes(self, problem: ScaledGemmProblem) -> int:
@@ -132,7 +133,7 @@ class ScaledGemmInWorker:
     def bounds(
         self, problem: ScaledGemmProblem, first: Array, others: Sequence[Repeated], rows: Rows
     ) -> tuple[Array, Array]:
-        """The exact values of some rows, rounded once, as both bounds."""
+        """Returns the exact values of some rows, rounded once, as both bounds."""
         of_a, of_b = problem.operand_dtypes
         scale_a, scale_b = (one.whole() for one in others[1:])
         if problem.scale == "block":
@@ -148,17 +149,17 @@ class ScaledGemmInWorker:
         return exact, exact
 
     def period(self, problem: ScaledGemmProblem) -> int:
-        """A prime number of rows, so that a kernel that reads another row is seen."""
+        """Returns a prime number of rows, so that a kernel that reads another row is seen."""
         return next((one for one in _PERIODS if one * problem.N * problem.K <= _MOST_PRODUCTS), 1)
 
     def sample(self, problem: ScaledGemmProblem) -> int:
-        """The number of rows whose values are computed for timed runs."""
+        """Returns the number of rows whose values are computed for timed runs."""
         return max(1, min(_SAMPLE, _MOST_PRODUCTS // (problem.N * problem.K)))
 
     def cpu_arguments(
         self, problem: ScaledGemmProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
     ) -> ctypes.Structure:
-        """The argument of `to_launch`."""
+        """Returns the argument of `to_launch`."""
         addresses = (one.address for one in operands)
         return _Args(*addresses, out.address, None, *problem.gemm_shape)
 

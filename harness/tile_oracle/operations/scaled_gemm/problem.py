@@ -58,7 +58,7 @@ class ScaledGemmProblem(FlatProblem):
 
     @classmethod
     def from_id(cls, text: str) -> Self:
-        """The inverse of `id`. Raises ProblemError."""
+        """Returns the inverse of `id`. Raises ProblemError."""
         match = _ID.fullmatch(text)
         problem = None if match is None else cls(match[1], match[2], *map(int, match.groups()[2:]))
         if problem is None or problem.id != text:

@@ -24,11 +24,11 @@ class ScaledGemmBlock:
         return len(self.columns)
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether the block is for the architecture."""
+        """Returns whether the block is for the architecture."""
         return arch in self.arch
 
     def kernels(self, kind: Kind, arch: Arch) -> Iterator[ScaledGemmKernel]:
-        """One kernel per number of columns. Raises KernelError."""
+        """Returns one kernel per number of columns. Raises KernelError."""
         return (ScaledGemmKernel(kind.dtype, str(kind.words["scale"]), one) for one in self.columns)
 
 
@@ -39,7 +39,7 @@ def read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> ScaledGemm
 
 
 def refusals(arch: Arch, kernel: ScaledGemmKernel) -> Iterator[str]:
-    """Why an architecture has no such kernel."""
+    """Yields why an architecture has no such kernel."""
     if arch.name != "cpu":
         yield (
             f"arch: scaled_gemm has no kernels of the project's own family for {arch.name}, only for cpu; "

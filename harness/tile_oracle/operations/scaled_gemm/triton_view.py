@@ -47,5 +47,5 @@ class ScaledGemmView(ProblemView):
         return arrays | {"M": self.M, "N": self.N, "K": self.K, "SCALE": self.scale}
 
     def contiguous(self) -> tuple[str, ...]:
-        """The extents of the contiguous axes."""
+        """Returns the extents of the contiguous axes."""
         return ("K", "N")

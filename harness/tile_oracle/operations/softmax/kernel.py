@@ -36,5 +36,5 @@ static void of_row(const Element *x, const Element *, Element *y, int64_t column
 
 
 def cpu_source(kernel: SoftmaxKernel) -> str:
-    """The translation unit of a kernel."""
+    """Returns the translation unit of a kernel."""
     return unit(kernel, EXPONENTIAL + _OF_ROW)

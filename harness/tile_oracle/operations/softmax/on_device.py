@@ -15,7 +15,7 @@ _PER_DISTANCE = 3 * UNIT
 
 
 def definition(operands: Sequence[Exact]) -> Reference:
-    """The result in fp64 and the error of its computation in fp32."""
+    """Returns the result in fp64 and the error of its computation in fp32."""
     (matrix,) = operands
     distance = matrix.max(axis=1, keepdims=True) - matrix
     terms = np.exp(-distance)
