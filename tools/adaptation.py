@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.evaluation.folder_model import load_predictor
-from tile_oracle.exploration.adapting_pairs import PICKS, covering_problems
+from tile_oracle.exploration.suggest import PICKS, covering_problems
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.groups import group_codes

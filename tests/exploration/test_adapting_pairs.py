@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.exploration.adapting_pairs import covering_problems
+from tile_oracle.exploration.suggest import covering_problems
 
 
 def test_problems_of_kernels_that_many_problems_pick_come_first() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from tests.samples import slow
 from tile_oracle.features.columns import field_columns
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.model.feature_share import FeatureShare, PickReason
+from tile_oracle.model.feature_share import PickReason
 from tile_oracle.model.pick_reasons import CAUTION, PHYSICAL, pick_reasons
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import Ranker
@@ -70,10 +69,3 @@ def test_a_kernel_has_no_advantage_over_itself() -> None:
     ranker = loaded("grouped_conv_forward_bf16_gfx950")
     for reason in pick_reasons(ranker, columns(PICKS), columns(PICKS)):
         assert reason == PickReason(0.0, ())
-
-
-def test_reasons_survive_json() -> None:
-    reason = PickReason(0.5, (FeatureShare("log2_M", 3.0, None, 0.25),))
-    assert PickReason.from_dict(reason.to_dict()) == reason
-    for damaged in (None, {}, {"advantage": 1, "features": [[1]]}, {"advantage": math.nan, "features": []}):
-        assert PickReason.from_dict(damaged) is None

@@ -23,8 +23,7 @@ from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import evaluate
-from tile_oracle.exploration.search import STRATEGIES, best_of, search
-from tile_oracle.exploration.search_space import Space
+from tile_oracle.exploration.search import STRATEGIES, Space, best_of, search
 from tile_oracle.exploration.suggest import suggest
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.groups import fold_codes, group_codes

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from tile_oracle.comparison.side import Pair, Side, Time
 from tile_oracle.errors import RecordError
 from tile_oracle.judge.failures import FAILURE_STATUSES
+from tile_oracle.judge.noise import MAD
 
 Array = npt.NDArray[np.float64]
 
@@ -39,8 +40,6 @@ ORACLE, PICK = "oracle", "pick"
 CONFIDENCE = 0.95
 FALSE_DISCOVERIES = 0.05
 MARGIN_PERCENT = 1.0
-
-_MAD = 1.4826
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def _between_sessions(old: Side, new: Side) -> tuple[Change | None, float]:
     if not changes.any():
         return Change(0.0, 0.0, 0.0), 0.0
     centre = float(np.median(changes))
-    scatter = _MAD * float(np.median(np.abs(changes - centre)))
+    scatter = MAD * float(np.median(np.abs(changes - centre)))
     between = math.sqrt(max(0.0, scatter**2 - float(np.median(variances))))
     by_problem: dict[str, list[float]] = {}
     for pair, change in zip(shared, changes, strict=True):
@@ -194,7 +193,7 @@ def _judged(
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(errors > 0, np.abs(logs) / errors, np.where(logs != 0, np.inf, 0.0))
     p_values = 2 * scipy.stats.t.sf(ratio, dof)
-    is_real = _discoveries(p_values)
+    is_real = scipy.stats.false_discovery_control(p_values) <= FALSE_DISCOVERIES
     found = []
     for problem, (old, new), log, width, real in zip(problems, pairs, logs, reach, is_real, strict=True):
         change = _as_change(float(log), float(width))
@@ -207,17 +206,6 @@ def _judged(
         found.append(
             ProblemChange(problem, old.kernel, new.kernel, old.latency_ms, new.latency_ms, change, outcome)
         )
-    return found
-
-
-def _discoveries(p_values: Array) -> npt.NDArray[np.bool_]:
-    """Which p-values stand at the false discovery rate."""
-    order = np.argsort(p_values)
-    limits = FALSE_DISCOVERIES * np.arange(1, len(p_values) + 1) / len(p_values)
-    below = np.flatnonzero(p_values[order] <= limits)
-    found = np.zeros(len(p_values), dtype=bool)
-    if len(below):
-        found[order[: below[-1] + 1]] = True
     return found
 
 

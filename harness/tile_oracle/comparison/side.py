@@ -3,7 +3,7 @@ baseline.
 
 The standard error of a kernel's log latency comes from its rounds after the sweep, else from the samples of
 its sweep. A few rounds give a poor estimate of their scatter, so it is moderated by the typical scatter of
-the side, which counts as _PRIOR_DOF degrees of freedom (Smyth, Statistical Applications in Genetics and
+the side, which counts as PRIOR_DOF degrees of freedom (Smyth, Statistical Applications in Genetics and
 Molecular Biology 3, 2004).
 """
 
@@ -21,6 +21,7 @@ from tile_oracle.errors import GateError, RecordError
 from tile_oracle.files.vouched_files import MANIFEST_FILE
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.judge.noise import MEDIAN_ERROR, PRIOR_DOF, TYPICAL_NOISE
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import final_measurements
@@ -31,11 +32,6 @@ from tile_oracle.record.twins import is_measured, measured_kernels
 Pair = tuple[str, str]
 """A problem's id and a kernel's name."""
 
-_PRIOR_DOF = 4.0
-_MEDIAN_ERROR = 0.93
-"""Standard error of a median of n normal samples: 0.93 x interquartile range / sqrt(n)."""
-_TYPICAL_NOISE = 0.005
-"""Standard deviation of a log latency where nothing is known of the noise."""
 _SELECTION = "selection.parquet"
 
 
@@ -115,7 +111,7 @@ def _times(records: pd.DataFrame, final: pd.DataFrame) -> dict[Pair, Time]:
     found = {}
     columns = ("problem", "kernel", "measured", "latency_ms")
     for problem, kernel, measured, latency in zip(*(ok[name] for name in columns), strict=True):
-        error, dof = noise.get((problem, measured), (_TYPICAL_NOISE, _PRIOR_DOF))
+        error, dof = noise.get((problem, measured), (TYPICAL_NOISE, PRIOR_DOF))
         found[problem, kernel] = Time(kernel, float(latency), error, dof)
     return found
 
@@ -127,7 +123,7 @@ def _noise(records: pd.DataFrame, ok: pd.DataFrame) -> dict[Pair, tuple[float, f
         {"latency_ms": "float64", "spread": "float64", "samples": "float64"}
     )
     rows["log"] = np.log(rows["latency_ms"])
-    rows["within"] = (_MEDIAN_ERROR * rows["spread"]) ** 2 / rows["samples"].where(rows["samples"] > 1)
+    rows["within"] = (MEDIAN_ERROR * rows["spread"]) ** 2 / rows["samples"].where(rows["samples"] > 1)
     again = rows["round"] >= ROUND_FINAL
     keys = ["problem", "kernel"]
     grouped = rows[again].groupby(keys, observed=True)
@@ -143,13 +139,13 @@ def _noise(records: pd.DataFrame, ok: pd.DataFrame) -> dict[Pair, tuple[float, f
     typical = float(np.sqrt(several["variance"].mean())) if len(several) else math.nan
     sampled = float(np.sqrt(swept.median())) if swept.notna().any() else math.nan
     known = [value for value in (typical, sampled) if not math.isnan(value)]
-    prior = max(known) if known else _TYPICAL_NOISE
+    prior = max(known) if known else TYPICAL_NOISE
     table = pd.DataFrame(index=pd.MultiIndex.from_frame(ok[["problem", "measured"]].drop_duplicates()))
     count = rounds["count"].reindex(table.index).fillna(1.0).to_numpy(dtype=np.float64)
     own = rounds["variance"].reindex(table.index).fillna(0.0).to_numpy(dtype=np.float64)
     within = rounds["within"].reindex(table.index).fillna(swept.reindex(table.index)).fillna(0.0)
-    dof = _PRIOR_DOF + count - 1
-    variance = (_PRIOR_DOF * prior**2 + (count - 1) * own) / dof
+    dof = PRIOR_DOF + count - 1
+    variance = (PRIOR_DOF * prior**2 + (count - 1) * own) / dof
     sigma = np.sqrt(np.maximum(variance, within.to_numpy(dtype=np.float64)) / count)
     return {
         (str(problem), str(kernel)): (float(error), float(free))

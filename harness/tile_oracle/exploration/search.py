@@ -1,8 +1,9 @@
 """Searches for fast kernels by a model's predictions, beyond the measured ones.
 
-The search space is what an architecture allows (tile_oracle.exploration.search_space). The strategy `random`
-scores a sample, `evolution` is discrete differential evolution. Both are deterministic for a given seed, stop
-at a budget of distinct kernels.
+The search space is what an architecture allows: tiles are multiples of waves and warp tiles; all pipelines,
+schedulers and flags are included (tile_oracle.operation.search_axes). The strategy `random` scores a sample,
+`evolution` is discrete differential evolution. Both are deterministic for a given seed, stop at a budget of
+distinct kernels.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tile_oracle.errors import ModelError
-from tile_oracle.exploration.search_space import Space
+from tile_oracle.arch import Arch, load_arch
+from tile_oracle.errors import KernelError, ModelError
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.operation import operation_named
+from tile_oracle.operation.search_axes import Axes, SearchAxes
 from tile_oracle.problem import Problem
 
 STRATEGIES = ("random", "evolution")
@@ -47,6 +50,44 @@ class SearchState:
     scores: dict[str, float] = field(default_factory=dict)
     population: list[list[int]] = field(default_factory=list)
     rounds: int = 0
+
+
+@dataclass(frozen=True)
+class Space:
+    """All combinations of choices. A combination is one index per axis, (axes,)."""
+
+    arch: Arch
+    problem: Problem
+    axes: Axes
+
+    @classmethod
+    def of(cls, arch_name: str, problem: Problem) -> Space:
+        """The space of an architecture for a problem's kind. Raises ModelError if it is empty."""
+        arch = load_arch(arch_name)
+        axes = _axes_of(problem.op).axes(arch, problem.dtype)
+        if any(not axis for axis in axes):
+            raise ModelError(f"{arch_name} has no kernels for {problem.dtype}: there is nothing to search")
+        return cls(arch, problem, axes)
+
+    def kernel(self, choice: Sequence[int]) -> Kernel | None:
+        """The kernel of a combination, None if the architecture does not allow it."""
+        values = tuple(axis[index] for axis, index in zip(self.axes, choice, strict=True))
+        try:
+            kernel = _axes_of(self.problem.op).kernel(self.arch, self.problem, values)
+        except KernelError:
+            return None
+        return kernel if self.why_not(kernel) is None else None
+
+    def why_not(self, kernel: Kernel) -> str | None:
+        """The reason why the kernel cannot be built for the problem, None if it can."""
+        return self.arch.refusal(kernel) or self.arch.problem_refusal(kernel, self.problem)
+
+
+def _axes_of(op: str) -> SearchAxes:
+    search = operation_named(op).search
+    if search is None:
+        raise ModelError(f"kernels of {op} cannot be searched: its descriptor needs search")
+    return search()
 
 
 def search(

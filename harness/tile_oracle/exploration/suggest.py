@@ -2,23 +2,30 @@
 
 Without a model, a cold start goes on from the records (exploration.cold_start). If a model exists,
 `suggest_picks` uses it: its mistakes are among the unmeasured pairs that it would pick.
+`suggest_adapting` is for a model elsewhere (`tile-oracle model train --adapt`).
+The model's first picks of some problems are measured: kernels that it never ranks high need no correction.
+Each measurement makes the shift of its kernel more certain, the first ones most. So the problems are chosen
+whose picks are kernels that the model ranks high for many problems and that were chosen for few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import ModelError
-from tile_oracle.exploration.adapting_pairs import PICKS, covering_problems
 from tile_oracle.exploration.cold_start import NO_PAIR, ColdStart
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.problem import Problem
 from tile_oracle.record.final import final_measurements, problems_of, records_op
 from tile_oracle.training.fit import Effort, Report
+
+PICKS = 10
+"""Measured kernels of a problem. Fewer leave out kernels that may be the best elsewhere."""
 
 _PROBLEMS_A_LINE = 200
 _ALL_MEASURED = "every pair of these problems and kernels is measured: there is nothing to suggest"
@@ -84,7 +91,7 @@ def suggest_adapting(
     budget: int,
     report: Report | None = None,
 ) -> pd.DataFrame:
-    """The `budget` pairs that teach most about a model's kernels elsewhere (exploration.adapting_pairs).
+    """The `budget` pairs that teach most about a model's kernels elsewhere (`covering_problems`).
 
     The first unmeasured pairs of some problems in the model's order. Columns and errors: as of
     `suggest_picks`.
@@ -127,6 +134,29 @@ def _unmeasured_picks(
     if table.empty:
         raise ModelError(_ALL_MEASURED)
     return table
+
+
+def covering_problems(picks: Sequence[Sequence[str]], pairs: int) -> list[int]:
+    """Choose the problems to measure, until their picks are at least `pairs`; return their numbers in order.
+
+    picks: the kernels to measure for each problem. A kernel that n chosen problems measure counts
+    w / ((1 + n) (2 + n)) for the next one: by so much does w / (1 + n), its share of the uncertainty, fall.
+    w: the number of problems that have the kernel among their picks.
+    """
+    names = sorted({name for one in picks for name in one})
+    place = {name: number for number, name in enumerate(names)}
+    rows = [np.array([place[name] for name in one], dtype=np.int64) for one in picks]
+    often = np.bincount(np.concatenate([*rows, np.zeros(0, dtype=np.int64)]), minlength=len(names))
+    measured = np.zeros(len(names))
+    left = list(range(len(rows)))
+    chosen: list[int] = []
+    while left and sum(len(rows[number]) for number in chosen) < pairs:
+        gain = often / ((1 + measured) * (2 + measured))
+        best = max(left, key=lambda number: (float(gain[rows[number]].sum()), -number))
+        left.remove(best)
+        chosen.append(best)
+        measured[rows[best]] += 1
+    return chosen
 
 
 def _check_budget(budget: int) -> None:

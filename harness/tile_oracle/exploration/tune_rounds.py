@@ -67,9 +67,7 @@ class TuneRounds:
             return
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-            rounds = [
-                Round(**{k: v for k, v in one.items() if k != "mean_percent"}) for one in document["rounds"]
-            ]
+            rounds = [Round(**one) for one in document["rounds"]]
             settings = dict(document["settings"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{path} cannot be read ({error}): name another --run-name") from None

@@ -19,7 +19,7 @@ A copy (tile_oracle.record.twins) is not a measurement: a pick's copy has the ti
 twins are not compared with each other, and copies do not count among the leaders.
 
 A few rounds give a poor estimate of their scatter, so 1 is moderated by the larger of 2 and 4, which count as
-_PRIOR_DOF degrees of freedom (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004).
+PRIOR_DOF degrees of freedom (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from tile_oracle.record.twins import is_measured, measured_kernels
 
 _NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
-_PRIOR_DOF = 4.0
-_MEDIAN_ERROR = 0.93
-_MAD = 1.4826
+PRIOR_DOF = 4.0
+MEDIAN_ERROR = 0.93
+MAD = 1.4826
 _SWEEP_DOF = 2.0
 """Degrees of freedom of a margin across rounds. Such errors have long tails: in the shipped recordings, their
 99th percentile is 2.6 to 6 times the 90th, as for t with 1.3 to 2.8 degrees of freedom."""
@@ -53,7 +53,7 @@ _NORMAL_95, _SWEEP_T_95 = 1.645, 2.920
 """Quantiles of the normal distribution and of Student's t with _SWEEP_DOF, at 95 %."""
 _MEDIAN_OF_FEW, _MEDIAN_OF_MANY, _FEW = 1.35, 1.5, 7
 """Variance of a median of normal values over that of their mean: of three to seven values, and of more."""
-_TYPICAL_NOISE = 0.005
+TYPICAL_NOISE = 0.005
 """Standard deviation of a log latency if a run has no information on its noise: no second round, no
 samples."""
 
@@ -123,7 +123,7 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
     ):
         other, other_latency = others.get(problem, ("", 0.0))
         if not other:
-            found[problem] = Margin(pick, 0.0, 0.0, _PRIOR_DOF, 0, float(latency))
+            found[problem] = Margin(pick, 0.0, 0.0, PRIOR_DOF, 0, float(latency))
             continue
         ratio = math.log(efficiency) if efficiency < 1 else max(0.0, math.log(other_latency / latency))
         of_problem = timings.get(problem, {})
@@ -189,7 +189,7 @@ def _timings(ok: pd.DataFrame) -> dict[str, dict[str, dict[int, _Timing]]]:
     for name in ("spread", "samples"):
         rows[name] = ok[name].astype("float64") if name in ok else np.nan
     rows = rows.drop_duplicates(["problem", "kernel", "round"], keep="last")
-    error = _MEDIAN_ERROR * rows["spread"] / np.sqrt(rows["samples"].where(rows["samples"] > 1))
+    error = MEDIAN_ERROR * rows["spread"] / np.sqrt(rows["samples"].where(rows["samples"] > 1))
     found: dict[str, dict[str, dict[int, _Timing]]] = {}
     logs = np.log(rows["latency_ms"].to_numpy(dtype=np.float64))
     columns = (rows["problem"], rows["kernel"], rows["round"].astype("int64"), logs, error)
@@ -225,7 +225,7 @@ def _typical_scatter(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]])
         problems_of["every"] += 1
         problems_of["interleaved"] += len(interleaved) > before
     found = interleaved if 2 * problems_of["interleaved"] >= problems_of["every"] else every
-    return _MAD * float(np.median(np.abs(found))) / math.sqrt(2) if found else math.nan
+    return MAD * float(np.median(np.abs(found))) / math.sqrt(2) if found else math.nan
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ def _changes(
         if again and 0 in rounds:
             changes.append(float(np.median([log for log, _ in again])) - rounds[0][0])
             known = [one for one in (math.hypot(rounds[0][1], again[0][1]), typical) if not math.isnan(one)]
-            error = max(known) if known else math.sqrt(2) * _TYPICAL_NOISE
+            error = max(known) if known else math.sqrt(2) * TYPICAL_NOISE
             variances.append(max(error, _LEAST_NOISE) ** 2)
     return np.array(changes), np.array(variances)
 
@@ -325,7 +325,7 @@ def _error(
     ]
     of_samples = math.sqrt(2 * float(np.mean(within))) if within else math.nan
     known = [value for value in (typical, of_samples) if not math.isnan(value)]
-    prior = max(known) if known else math.sqrt(2) * _TYPICAL_NOISE
+    prior = max(known) if known else math.sqrt(2) * TYPICAL_NOISE
     # Scatter needs at least three interleaved rounds; with fewer, the sweep counts, too.
     seen = again if len(again) >= 3 else shared
     ratios = np.array([pick[one][0] - other[one][0] for one in seen])
@@ -334,8 +334,8 @@ def _error(
     if len(ratios) > _FEW:  # the median of many rounds ignores outliers, which the variance does not
         quarter, three = np.quantile(ratios, [0.25, 0.75])
         own, own_dof = float((three - quarter) / _IQR_OF_NORMAL) ** 2, own_dof * _DOF_OF_IQR
-    dof = _PRIOR_DOF + own_dof
-    variance = (_PRIOR_DOF * prior**2 + own_dof * own) / dof
+    dof = PRIOR_DOF + own_dof
+    variance = (PRIOR_DOF * prior**2 + own_dof * own) / dof
     count = max(len(again), 1)
     of_median = 1.0 if count < 3 else _MEDIAN_OF_FEW if count <= _FEW else _MEDIAN_OF_MANY
     return math.sqrt(variance / count * of_median), dof, len(again)

@@ -64,8 +64,8 @@ class PhysicalModel:
         return exact_math.log(np.maximum(time_ms, LEAST_MS))
 
     def coefficients_of(self, names: Sequence[str], kernels: Sequence[Kernel] = ()) -> Array:
-        """`coefficients_for` each of these kernels: (names, terms). kernels: the parsed names, if
-        available."""
+        """The coefficients of each of these kernels, its own or the nearest kernel's with its steps scaled to
+        this tile: (names, terms). kernels: the parsed names, if available."""
         found = np.empty((len(names), len(self.terms)))
         alike: dict[tuple[Any, ...], tuple[Kernel, list[int]]] = {}
         for row, name in enumerate(names):
@@ -78,10 +78,6 @@ class PhysicalModel:
         for (kernel, rows), other in zip(alike.values(), nearest, strict=True):
             found[rows] = self._grown(kernel, other)
         return found
-
-    def coefficients_for(self, name: str) -> Array:
-        """The kernel's own coefficients, or the nearest kernel's with its steps scaled to this tile."""
-        return np.asarray(self.coefficients_of([name])[0])
 
     def _grown(self, kernel: Kernel, other: str) -> Array:
         """Another kernel's coefficients with its steps scaled to this kernel's tile."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,10 +21,9 @@ from tile_oracle.registry.log_once import LogOnce
 from tile_oracle.registry.machine import Machine
 from tile_oracle.registry.measuring import Budget
 from tile_oracle.registry.operands import read_output, shared_files, taken_operands
-from tile_oracle.registry.picker import Picker
 from tile_oracle.registry.pools import Pools
 from tile_oracle.registry.rankers import AUTO, Candidates
-from tile_oracle.registry.results import Failed, Pick, RunResult, Tuning
+from tile_oracle.registry.results import MEASURED, MODEL, TUNED, Failed, Pick, RunResult, Tuning
 from tile_oracle.registry.tuned import Surroundings, TunedResults
 from tile_oracle.registry.tuner import Tuner
 from tile_oracle.targets import TargetOptions, resolve_target
@@ -101,9 +100,8 @@ class Registry:
             self.tuned = TunedResults(self._machine.arch.name, None if tuned is True else Path(tuned))
             for note in self.tuned.notes:
                 self._log.warn(note)
-        kept = KeptKernels(self._machine, self.tuned, self._log.warn)
-        self._tuner = Tuner(self._machine, kept, fallback, self._log)
-        self._picker = Picker(self._machine, self._pools, kept, self._tuner)
+        self._kept = KeptKernels(self._machine, self.tuned, self._log.warn)
+        self._tuner = Tuner(self._machine, self._kept, fallback, self._log)
 
     def select(self, problem: Problem) -> Pick:
         """The kernel for a problem: the tuned one, else the model's pick, else (without a model) the best
@@ -112,15 +110,56 @@ class Registry:
         Raises NoModelError if there is no model and measuring is not allowed, ModelError for a model or a
         pool that cannot be used, TargetError if no kernel can run the problem or none is ok.
         """
-        return next(self._picker.picks(problem))
+        return next(self._picks(problem))
 
     def rank(self, problem: Problem, k: int | None = None) -> list[Pick]:
         """The first k picks (None: all), best first. A tuned kernel comes first. Without a model, these are
         the kernels that were measured as ok. Raises what `select` raises."""
         if k is not None and k < 1:
             raise ModelError(f"k = {k}: k must be at least 1")
-        picks = self._picker.picks(problem, k)
+        picks = self._picks(problem, k)
         return [pick for _, pick in zip(range(k), picks, strict=False)] if k is not None else list(picks)
+
+    def _picks(self, problem: Problem, k: int | None = 1) -> Iterator[Pick]:
+        """Yields distinct picks, best first, without kernels that failed on the machine; at least one.
+
+        k: the expected number of picks (None: all), a hint; further picks are computed lazily. Raises what
+        `Registry.select` raises.
+        """
+        candidates = self._pools.candidates(problem)
+        tuned = self._kept.find(problem, candidates)
+        first: Kernel | None = None
+        if tuned.kernel is not None and tuned.entry is not None:
+            first = tuned.kernel
+            # For a single pick the rest of the pool is not needed.
+            predicted = None if k == 1 else _predicted(problem, first, candidates)
+            yield Pick(first, TUNED, predicted, tuned.entry.tflops, candidates.model)
+        if candidates.rank is not None:
+            others = _predictions(problem, candidates, tuned.stale, k)
+        else:
+            others = self._measured(problem, candidates, tuned.stale)
+        found = first is not None
+        for pick in others:
+            if pick.kernel != first and self._machine.may_run(pick.kernel, problem):
+                found = True
+                yield pick
+        if not found:
+            raise TargetError(
+                f"no kernel of the pool can run {problem.id}: {self._why_none(problem, candidates)}"
+            )
+
+    def _measured(self, problem: Problem, candidates: Candidates, stale: str) -> Iterator[Pick]:
+        done = self._tuner.measured(problem, candidates)
+        note = (
+            f"{candidates.why}; {done.measured} of {done.pool} kernels were measured in {done.seconds:.1f} s"
+            + (f"; {stale}" if stale else "")
+        )
+        for measurement in done.ranked():
+            yield Pick(measurement.kernel, MEASURED, None, measurement.tflops, "", note)
+
+    def _why_none(self, problem: Problem, candidates: Candidates) -> str:
+        reasons = (self._machine.arch.problem_refusal(kernel, problem) for kernel in candidates.kernels)
+        return next((reason for reason in reasons if reason is not None), "those that could have failed here")
 
     def candidates(self, problem: Problem) -> Candidates:
         """The pool of the problem's kind, and its ranker."""
@@ -141,7 +180,7 @@ class Registry:
         first, second = taken_operands(problem, operands, named)
         failed: list[Failed] = []
         with self._machine.turn, shared_files(problem, first, second) as data:
-            for _, pick in zip(range(_TRIES), self._picker.picks(problem), strict=False):
+            for _, pick in zip(range(_TRIES), self._picks(problem), strict=False):
                 ended, cached = self._machine.apply(problem, pick.kernel, data)
                 if ended.status == "ok":
                     return RunResult(read_output(problem, data), pick, tuple(failed), cached)
@@ -196,3 +235,24 @@ def _source_elsewhere(target: Target | None, arch: str, options: TargetOptions) 
     else:
         source = None if options.sources[0] == NATIVE else open_kernel_source(arch, options.sources[0])
     return source if source is not None and source.implementation != NATIVE else None
+
+
+def _predictions(problem: Problem, candidates: Candidates, note: str, k: int | None) -> Iterator[Pick]:
+    """The model's picks: the first k, then, if more are needed, the others."""
+    assert candidates.rank is not None
+    passed = 0
+    for asked in (k, None):
+        ranked = candidates.rank(problem, asked)
+        for kernel, tflops in ranked[passed:]:
+            predicted = None if candidates.order_only else tflops
+            yield Pick(kernel, MODEL, predicted, None, candidates.model, note)
+        if asked is None or len(ranked) < asked:
+            return
+        # Rare: the first k were refused, tuned or failed. Ties keep their order.
+        passed = len(ranked)
+
+
+def _predicted(problem: Problem, kernel: Kernel, candidates: Candidates) -> float | None:
+    if candidates.rank is None or candidates.order_only:
+        return None
+    return next((tflops for one, tflops in candidates.rank(problem, None) if one == kernel), None)

@@ -84,7 +84,7 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
         "training": asdict(data.training),
         "candidates": asdict(data.candidates),
         "extrapolating": asdict(data.extrapolating),
-        "reasons": {problem: reason.to_dict() for problem, reason in sorted(data.reasons.items())},
+        "reasons": {problem: asdict(reason) for problem, reason in sorted(data.reasons.items())},
         "only_one_candidate": list(data.alone),
         "not_covered": {reason: list(problems) for reason, problems in data.not_covered.items()},
         "statuses": dict(data.statuses),
@@ -151,8 +151,7 @@ def _read_inputs(run_dir: Path) -> Inputs:
     if document.get("schema") != VERDICT_SCHEMA:
         raise RecordError(f"{path} is not a verdict of schema {VERDICT_SCHEMA}: {_FIX}")
     baseline = document.get("baseline")
-    # Reports before those of several pickers have the other ones alone.
-    beside = (document.get("pickers") or [])[1:] or (document.get("compare") or {}).get("other_choices", [])
+    beside = (document.get("pickers") or [])[1:]
 
     def part(kind: type[_T], name: str) -> _T:
         return typed(document.get(name) or {}, kind, f"{path}: {name}", RecordError, _FIX)
@@ -170,17 +169,10 @@ def _read_inputs(run_dir: Path) -> Inputs:
         training=part(Training, "training"),
         candidates=part(Candidates, "candidates"),
         extrapolating=part(Extrapolating, "extrapolating"),
-        reasons=_reasons(document.get("reasons")),
+        reasons=typed(document.get("reasons") or {}, dict[str, PickReason], path, RecordError, _FIX),
         changes=typed(document.get("changes") or [], tuple[str, ...], path, RecordError, _FIX),
         beside=typed(beside, tuple[PickerFigures, ...], path, RecordError, _FIX),
     )
-
-
-def _reasons(value: object) -> dict[str, PickReason]:
-    """Those that can be read; older reports have none."""
-    members = value if isinstance(value, dict) else {}
-    found = {str(problem): PickReason.from_dict(one) for problem, one in members.items()}
-    return {problem: reason for problem, reason in found.items() if reason is not None}
 
 
 def _rankings(data: ReportData) -> tuple[dict[str, list[str]], dict[str, list[float]]]:

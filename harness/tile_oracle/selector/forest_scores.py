@@ -106,7 +106,7 @@ def scorer_library() -> ctypes.CDLL:
     """The native library with the functions of tile_oracle/scorer_c.h declared. Raises BuildError."""
     library = native_library.load()
     handle, text, size, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32
-    declared = {
+    functions = {
         "to_forest_read": (handle, (text, size, text, size)),
         "to_forest_free": (None, (handle,)),
         "to_scorer_make": (handle, (handle, number, number, handle, number, text, text, size)),
@@ -118,7 +118,5 @@ def scorer_library() -> ctypes.CDLL:
         "to_scorer_isa": (text, (handle,)),
         "to_isa_available": (ctypes.c_int, (text,)),
     }
-    for name, (result, arguments) in declared.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+    native_library.declare(library, functions)
     return library

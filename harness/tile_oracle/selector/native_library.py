@@ -12,11 +12,12 @@ import ctypes
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from tile_oracle.compiling.cache import (
     BuildCache,
@@ -28,7 +29,7 @@ from tile_oracle.compiling.cache import (
 from tile_oracle.compiling.process import CompilerProcesses, Ended
 from tile_oracle.compiling.source import Headers
 from tile_oracle.compiling.toolchain import ZigToolchain, find_toolchain
-from tile_oracle.errors import BuildError
+from tile_oracle.errors import BuildError, ModelError
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.selector import prebuilt_library
@@ -86,6 +87,17 @@ def load_of(sources: Path) -> ctypes.CDLL:
         return load()
     check_runs_code(default_cache_folder())
     return _loaded(_built_with(compilers("auto"), default_cache_folder(), content))
+
+
+def declare(library: ctypes.CDLL, functions: Mapping[str, tuple[Any, tuple[Any, ...]]]) -> None:
+    """Declares functions: name -> (type of the result, types of the arguments). Raises ModelError for a
+    library of other sources that lacks one."""
+    for name, (result, arguments) in functions.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise ModelError(f"{library._name} has no {name}: export the model again") from None
+        function.restype, function.argtypes = result, arguments
 
 
 def _loaded(path: Path) -> ctypes.CDLL:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,50 +19,26 @@ _ERROR_BYTES = 400
 _NOT_A_PROBLEM = 1
 
 
-@dataclass(frozen=True)
-class _Functions:
-    read: Any
-    free: Any
-    size: Any
-    name: Any
-    n_fields: Any
-    field: Any
-    pick: Any
-    rank: Any
-    log_times: Any
-    tflops: Any
-    tflops_among: Any
-    memory_bytes: Any
-
-
 @lru_cache(maxsize=8)
-def _functions(sources: Path | None) -> _Functions:
+def _library(sources: Path | None) -> ctypes.CDLL:
     library = native_library.load() if sources is None else native_library.load_of(sources)
     pointer, size, number, status = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_int
-
-    def declared(name: str, result: Any, *arguments: Any) -> Any:
-        function = getattr(library, f"to_selector_{name}", None)
-        if function is None and name == "tflops_among":
-            return None  # of an older export
-        if function is None:
-            raise ModelError(f"the selector of {sources} has no to_selector_{name}: export the model again")
-        function.restype, function.argtypes = result, arguments
-        return function
-
-    return _Functions(
-        declared("read", pointer, ctypes.c_char_p, size, ctypes.c_char_p, size),
-        declared("free", None, pointer),
-        declared("size", number, pointer),
-        declared("name", ctypes.c_char_p, pointer, number),
-        declared("n_fields", number, pointer),
-        declared("field", ctypes.c_char_p, pointer, number),
-        declared("pick", status, pointer, pointer, pointer),
-        declared("rank", status, pointer, pointer, number, pointer, pointer),
-        declared("log_times", status, pointer, pointer, pointer),
-        declared("tflops", status, pointer, pointer, pointer),
-        declared("tflops_among", status, pointer, pointer, pointer, number, pointer),
-        declared("memory_bytes", size, pointer),
-    )
+    functions = {
+        "read": (pointer, (ctypes.c_char_p, size, ctypes.c_char_p, size)),
+        "free": (None, (pointer,)),
+        "size": (number, (pointer,)),
+        "name": (ctypes.c_char_p, (pointer, number)),
+        "n_fields": (number, (pointer,)),
+        "field": (ctypes.c_char_p, (pointer, number)),
+        "pick": (status, (pointer, pointer, pointer)),
+        "rank": (status, (pointer, pointer, number, pointer, pointer)),
+        "log_times": (status, (pointer, pointer, pointer)),
+        "tflops": (status, (pointer, pointer, pointer)),
+        "tflops_among": (status, (pointer, pointer, pointer, number, pointer)),
+        "memory_bytes": (size, (pointer,)),
+    }
+    native_library.declare(library, {f"to_selector_{name}": one for name, one in functions.items()})
+    return library
 
 
 class NativeSelector:
@@ -75,38 +50,43 @@ class NativeSelector:
     """
 
     def __init__(self, data: bytes, sources: Path | None = None) -> None:
-        self._functions = _functions(sources)
+        self._library = _library(sources)
         error = ctypes.create_string_buffer(_ERROR_BYTES)
-        self._address = self._functions.read(data, len(data), error, _ERROR_BYTES)
+        self._address = self._library.to_selector_read(data, len(data), error, _ERROR_BYTES)
         if not self._address:
             raise ModelError(error.value.decode(errors="replace"))
-        self.size: int = self._functions.size(self._address)
-        fields = self._functions.n_fields(self._address)
+        self.size: int = self._library.to_selector_size(self._address)
+        fields = self._library.to_selector_n_fields(self._address)
         self._array = ctypes.c_double * fields
 
     def __del__(self) -> None:
         if getattr(self, "_address", None):
-            self._functions.free(self._address)
+            self._library.to_selector_free(self._address)
 
     @property
     def names(self) -> list[str]:
         """The kernels' names, in the order of their numbers."""
-        return [self._functions.name(self._address, one).decode() for one in range(self.size)]
+        return [self._library.to_selector_name(self._address, one).decode() for one in range(self.size)]
 
     @property
     def fields(self) -> list[str]:
         """The names of a problem's values, in their order."""
-        return [self._functions.field(self._address, one).decode() for one in range(self._array._length_)]
+        return [
+            self._library.to_selector_field(self._address, one).decode()
+            for one in range(self._array._length_)
+        ]
 
     @property
     def memory_bytes(self) -> int:
         """Native memory in use, in bytes."""
-        return int(self._functions.memory_bytes(self._address))
+        return int(self._library.to_selector_memory_bytes(self._address))
 
     def pick(self, values: Sequence[float]) -> int:
         """The index of the kernel with the least predicted time."""
         picked = ctypes.c_uint32()
-        self._check(self._functions.pick(self._address, self._problem(values), ctypes.byref(picked)))
+        self._check(
+            self._library.to_selector_pick(self._address, self._problem(values), ctypes.byref(picked))
+        )
         return picked.value
 
     def rank(self, values: Sequence[float], k: int) -> tuple[npt.NDArray[np.uint32], Array]:
@@ -114,26 +94,28 @@ class NativeSelector:
         order, tflops = np.empty(k, dtype=np.uint32), np.empty(k)
         if k:
             places = (order.ctypes.data, tflops.ctypes.data)
-            self._check(self._functions.rank(self._address, self._problem(values), k, *places))
+            self._check(self._library.to_selector_rank(self._address, self._problem(values), k, *places))
         return order, tflops
 
     def log_times(self, values: Sequence[float]) -> Array:
         """Predicted ln(latency in ms) of every kernel, (size,)."""
         found = np.empty(self.size)
-        self._check(self._functions.log_times(self._address, self._problem(values), found.ctypes.data))
+        self._check(
+            self._library.to_selector_log_times(self._address, self._problem(values), found.ctypes.data)
+        )
         return found
 
     def tflops(self, values: Sequence[float]) -> Array:
         """Predicted TFLOPS of every kernel, (size,)."""
         found = np.empty(self.size)
-        self._check(self._functions.tflops(self._address, self._problem(values), found.ctypes.data))
+        self._check(self._library.to_selector_tflops(self._address, self._problem(values), found.ctypes.data))
         return found
 
     def tflops_among(self, values: Sequence[float], among: npt.NDArray[np.uint32]) -> Array:
         """Predicted TFLOPS of the kernels of these indices, as if there were no others, (among,)."""
         found = np.empty(len(among))
         places = (among.ctypes.data, len(among), found.ctypes.data)
-        self._check(self._functions.tflops_among(self._address, self._problem(values), *places))
+        self._check(self._library.to_selector_tflops_among(self._address, self._problem(values), *places))
         return found
 
     def _problem(self, values: Sequence[float]) -> Any:

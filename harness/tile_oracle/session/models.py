@@ -289,6 +289,21 @@ def baseline_for(
     return load_baseline(baseline_place(choice, problems, device, options, target))
 
 
+def refuse_damaged_baselines(
+    judged: Iterable[tuple[ModelChoice, ProblemSet]], options: SessionOptions, target: Target
+) -> None:
+    """Reads the baselines of these models and sets for any device: which one it is, only a measurement says.
+    Raises GateError."""
+    for choice, part in judged:
+        if choice.name == NONE:
+            continue
+        place = baseline_file(choice, part, "any", options)
+        model, _, problems, file = place.parts[-4:]
+        for root in model_places(options.baseline_dir, target.arch, target.name == REPLAY):
+            for path in sorted((root / model).glob(f"*/{problems}/{file}")):
+                load_baseline(path)
+
+
 def _path(
     root: Path, choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions
 ) -> Path:

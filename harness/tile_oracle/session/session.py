@@ -28,10 +28,10 @@ from tile_oracle.session.models import (
     baseline_for,
     choose_model,
     held_of,
+    refuse_damaged_baselines,
 )
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, set_name
-from tile_oracle.session.readable_baselines import refuse_damaged_baselines
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, KERNEL_SOURCES
 from tile_oracle.session.time_spent import TimeSpent
 from tile_oracle.targets.target import Target

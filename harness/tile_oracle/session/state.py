@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,6 @@ from tile_oracle.errors import HarnessError
 from tile_oracle.session.display import Display
 from tile_oracle.session.pairs_by_name import PairsByName
 from tile_oracle.session.progress import Progress
-from tile_oracle.session.record_warnings import RecordWarnings
 from tile_oracle.session.signals import StopSignals
 from tile_oracle.session.suite_names import SUITE_ID
 
@@ -23,6 +23,24 @@ if TYPE_CHECKING:
     from tile_oracle.session.conclusion import Conclusion
     from tile_oracle.session.outcome import Outcome
     from tile_oracle.session.session import Session
+
+
+class RecordWarnings(logging.Handler):
+    """Passes each warning about damaged or unsealed records to `tell`, until `stop`."""
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+        self._logger = logging.getLogger("tile_oracle.record")
+        self._logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Passes one warning on."""
+        self._tell(record.getMessage())
+
+    def stop(self) -> None:
+        """Stops passing warnings on."""
+        self._logger.removeHandler(self)
 
 
 class SessionState:
