@@ -25,7 +25,7 @@ def load_records(paths: Any, op: str | None = None) -> pd.DataFrame:
     """The records, which are the same in the compact form, except that it has categoricals."""
     frame = dataset.load_records(paths, op)
     compact = dataset.load_records(paths, op, compact=True)
-    for name in ("problem", "kernel", "status", "detail"):
+    for name in ("status", "detail"):
         assert not isinstance(compact[name].dtype, pd.CategoricalDtype)
     assert isinstance(compact["toolchain"].dtype, pd.CategoricalDtype) or not len(compact)
     pd.testing.assert_frame_equal(dataset.with_texts(compact), frame)

@@ -113,7 +113,11 @@ class FolderModel:
             for first in range(0, len(several), PROBLEMS_AT_ONCE)
         ]
         sizes = [float(sum(len(kernels) for _, kernels in part)) for _, part in parts]
-        frames, spent_us = [], []
+        # By number: there is a name for every pair, and few different ones.
+        pairs = [pair for several in by_kind.values() for pair in several]
+        ids = {name: n for n, name in enumerate(sorted({problem.id for problem, _ in pairs}))}
+        names = {name: n for n, name in enumerate(sorted({one.name for _, pool in pairs for one in pool}))}
+        problem_codes, kernel_codes, tflops, spent_us = [], [], [], []
         for kind, part in steps("ranking the kernels", parts, sizes):
             some, pools = [problem for problem, _ in part], [kernels for _, kernels in part]
             native = self._natives.get(kind)
@@ -122,12 +126,20 @@ class FolderModel:
             began = time.perf_counter()
             predicted = self._tflops(some, pools, native)
             spent_us.append(1e6 * (time.perf_counter() - began) / len(some))
-            names = [kernel.name for kernels in pools for kernel in kernels]
-            ids = np.repeat([problem.id for problem in some], [len(kernels) for kernels in pools])
-            frames.append(pd.DataFrame({"problem": ids, "kernel": names, "predicted_tflops": predicted}))
-        if not frames:
+            problem_codes.append(
+                np.repeat([ids[one.id] for one in some], [len(kernels) for kernels in pools])
+            )
+            kernel_codes.append([names[kernel.name] for kernels in pools for kernel in kernels])
+            tflops.append(predicted)
+        if not tflops:
             return None, Origin(NO_MODEL, detail="no kernel of the kernel set is built")
-        table = pd.concat(frames, ignore_index=True)
+        table = pd.DataFrame(
+            {
+                "problem": pd.Categorical.from_codes(np.concatenate(problem_codes), list(ids)),
+                "kernel": pd.Categorical.from_codes(np.concatenate(kernel_codes), list(names)),
+                "predicted_tflops": np.concatenate(tflops),
+            }
+        )
         us = float(np.median(spent_us))
         return table, Origin(FOLDER, self.folder.name, order_only=self.orders_only, us_per_pick=us)
 
@@ -187,7 +199,8 @@ class Folders(Picker):
             spent_us += [origin.us_per_pick] * len(own) if origin.us_per_pick is not None else []
         if not ranked:
             return None, Origin(NO_MODEL, detail="no kernel of the kernel set is built")
-        table, identity = pd.concat(ranked, ignore_index=True), ""
+        table = pd.concat(ranked, ignore_index=True) if len(ranked) > 1 else ranked[0]
+        identity = ""
         if records is not None:
             table, identity = without_refused(table, records, self.arch), self._identity()
         us = float(np.mean(spent_us)) if spent_us else None
@@ -250,7 +263,7 @@ def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) ->
         rankings, ranked = rankings[kept].reset_index(drop=True), ranked[kept]
     doubtful = rankings[~np.isin(ranked, recorded[ok])]
     judge, refused = load_arch(arch), []
-    for problem_id, of_problem in doubtful.groupby("problem", sort=False):
+    for problem_id, of_problem in doubtful.groupby("problem", sort=False, observed=True):
         problem = problem_from_id(str(problem_id))
         for row, name in of_problem["kernel"].items():
             if judge.problem_refusal(parse_kernel_name(str(name)), problem) is not None:

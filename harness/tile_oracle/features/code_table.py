@@ -40,7 +40,7 @@ class CodeTable:
         """The facts in records or a training table. If a kernel has several values, the first one counts."""
         names = [name for name in CODE_COLUMNS if name in rows]
         known = rows[["kernel", *names]].dropna(subset=names, how="all") if names else rows.iloc[:0]
-        table = known.groupby("kernel", sort=True)[names].first() if names else known
+        table = known.groupby("kernel", sort=True, observed=True)[names].first() if names else known
         return cls(
             {
                 str(kernel): {str(k): int(v) for k, v in row.items() if pd.notna(v)}

@@ -105,13 +105,12 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
     picked = selection[(selection["coverage"] == COVERED) & (selection["pick_status"] == "ok")]
     if picked.empty:
         return {}
-    copied = ~is_measured(final).to_numpy(dtype=bool)
-    final = final[list(_FINAL)].assign(measured=measured_kernels(final))
-    copies = final[copied]
+    own = is_measured(final).to_numpy(dtype=bool)
+    copies = final[~own]
     measured = _Measured(
-        zip(zip(copies["problem"], copies["kernel"], strict=True), copies["measured"], strict=True)
+        zip(zip(copies["problem"], copies["kernel"], strict=True), measured_kernels(copies), strict=True)
     )
-    others = _fastest_others(final, picked, measured)
+    others = _fastest_others(final.loc[own, list(_FINAL)], picked, measured)
     timings = _timings(_compared(records, picked, measured, others))
     typical = _typical_scatter(timings)
     drift = _Drift.of(timings, typical)
@@ -342,12 +341,12 @@ def _error(
 
 
 def _fastest_others(
-    final: pd.DataFrame, picked: pd.DataFrame, measured: Mapping[tuple[str, str], str]
+    timed: pd.DataFrame, picked: pd.DataFrame, measured: Mapping[tuple[str, str], str]
 ) -> dict[str, tuple[str, float]]:
     """Problem -> the oracle if the pick is another kernel, else the fastest other kernel.
 
-    measured: problem and kernel -> the kernel that was measured, which is also the column `measured` of
-    `final`. Of twins it is the one that counts.
+    timed: the final records of kernels that were measured themselves. measured: problem and kernel -> the
+    kernel that was measured. Of twins it is the one that counts.
     """
     pick_of = {
         problem: measured[problem, pick]
@@ -360,8 +359,9 @@ def _fastest_others(
         )
         if measured[problem, oracle] != pick_of[problem]
     }
-    ok = final[(final["status"] == "ok") & final["problem"].isin([p for p in pick_of if p not in found])]
-    ok = ok[(ok["kernel"] == ok["measured"]) & (ok["kernel"] != ok["problem"].map(pick_of))]
+    ok = timed[(timed["status"] == "ok") & timed["problem"].isin([p for p in pick_of if p not in found])]
+    picks = pd.DataFrame(list(pick_of.items()), columns=["problem", "kernel"])
+    ok = ok[~np.isin(*pair_numbers(ok, picks))]
     again = ok["problem"].isin(ok.loc[ok["remeasured"].astype(bool), "problem"])
     ok = ok[~again | ok["remeasured"].astype(bool)]
     first = ok.iloc[first_of_each(ok["problem"], ok["latency_ms"], ok["kernel"])]
@@ -373,4 +373,7 @@ def _fastest_others(
 
 def _fastest_noisy(final: pd.DataFrame) -> dict[str, float]:
     noisy = final[(final["status"] == "noisy") & final["latency_ms"].notna()]
-    return {str(name): float(value) for name, value in noisy.groupby("problem")["latency_ms"].min().items()}
+    return {
+        str(name): float(value)
+        for name, value in noisy.groupby("problem", observed=True)["latency_ms"].min().items()
+    }

@@ -58,7 +58,7 @@ class Ranking:
     @property
     def has_duplicates(self) -> bool:
         """Whether a pair is ranked twice."""
-        return len(np.unique(self.problem * max(len(self.kernels), 1) + self.kernel)) < len(self.rows)
+        return bool(pd.Index(self.problem * max(len(self.kernels), 1) + self.kernel).has_duplicates)
 
     def best(self, most: int, oracle_of: Mapping[str, str]) -> pd.DataFrame:
         """The first `most` rows of each problem of `oracle_of` and that of its oracle: `problem`, `kernel`,

@@ -66,6 +66,8 @@ class Side:
 
     def bound(self, confidence: Array | float, side: int) -> Array:
         """One-sided confidence limit of each efficiency; side: -1 lower, 1 upper."""
+        if not self.sigma.any():
+            return self.efficiency
         quantile = _t_quantile(confidence, self.dof)
         moved = np.exp(np.minimum(0.0, self.log_ratio + side * quantile * self.sigma))
         return np.asarray(np.where(self.sigma > 0, moved, self.efficiency))

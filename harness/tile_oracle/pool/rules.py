@@ -49,8 +49,6 @@ from stat import S_ISREG
 from tile_oracle.errors import RuleError
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.json_tree import JsonTree, shown
-from tile_oracle.foreign.formats import KERNELS as KERNEL_SET
-from tile_oracle.foreign.formats import refusal
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import Kind, operation_named, operations
 from tile_oracle.operation.descriptor import RuleBlock
@@ -187,7 +185,7 @@ def load_rule_set(name_or_path: str) -> RuleSet:
         hint = did_you_mean(name_or_path, known, f"shipped sets: {', '.join(known)}")
         raise RuleError(
             f"kernel set {shown(name_or_path)} is not known; {hint} (a file's name ends in .json or .conf)"
-            + refusal(Path(name_or_path), KERNEL_SET)
+            + _other_kind(Path(name_or_path))
         )
     try:
         path = path.absolute()
@@ -199,10 +197,16 @@ def load_rule_set(name_or_path: str) -> RuleSet:
     try:
         return _read(path, name_or_path, stat.st_mtime_ns, stat.st_size, checkout)
     except RuleError as error:
-        what = refusal(path, KERNEL_SET)
+        what = _other_kind(path)
         is_other = what and not what.endswith("of no known kind")
         said = f"kernel set {shown(name_or_path)} has no kernels" if is_other else error
         raise RuleError(f"{said}{what}") from None
+
+
+def _other_kind(path: Path) -> str:
+    from tile_oracle.foreign.formats import KERNELS, refusal  # every reader of foreign files
+
+    return refusal(path, KERNELS)
 
 
 @lru_cache(maxsize=64)

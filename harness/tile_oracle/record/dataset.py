@@ -104,7 +104,7 @@ def with_texts(records: pd.DataFrame) -> pd.DataFrame:
     """Compact records in the plain form."""
     import pandas as pd
 
-    text = records["problem"].dtype
+    text = records["status"].dtype
     types = {name: text for name in records if isinstance(records[name].dtype, pd.CategoricalDtype)}
     return records.astype(types) if types else records
 

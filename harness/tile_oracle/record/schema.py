@@ -200,8 +200,8 @@ def arrow_schema(op: str = "grouped_conv") -> pa.Schema:
     return pa.schema([(column.name, column.type) for column in columns(op)])
 
 
-STAY_TEXT = ("problem", "kernel", "status", "detail")
-"""The columns of text that `compact_schema` leaves as they are: they are joined, compared and searched."""
+STAY_TEXT = ("status", "detail")
+"""The columns of text that `compact_schema` leaves as they are: they are compared and searched."""
 
 
 def compact_schema(schema: pa.Schema) -> pa.Schema:

@@ -128,7 +128,7 @@ class RunInfo:
 class ReportData:
     """The tables and metrics of one run. The functions named here document the columns.
 
-    final: as `settled` makes it. selection: judge.selection.select. kernels:
+    final: as `settled` makes it. oracles: of find_oracles. selection: judge.selection.select. kernels:
     judge.selection.kernel_table. slices: slice_table. rankings: as given, or None. statuses: pairs by
     status. fixed_mean_percent: mean efficiency of one kernel for all (judge.selection.fixed_choice).
     repeatability_percent: mean efficiency of the sweep's own winners, measured again, None where none
@@ -142,6 +142,7 @@ class ReportData:
     criteria: Criteria
     baseline: Baseline | None
     final: pd.DataFrame
+    oracles: pd.DataFrame
     selection: pd.DataFrame
     kernels: pd.DataFrame
     slices: pd.DataFrame
@@ -273,7 +274,8 @@ def analyse(
     everything = settled(records) if final is None else final
     asked = everything["problem"].isin([problem.id for problem in problems])
     final = everything if asked.all() else everything[asked].reset_index(drop=True)
-    selection = _selection(problems, final, rankings, ranked_by, training)
+    oracles = find_oracles(final)
+    selection = _selection(problems, final, oracles, rankings, ranked_by, training)
     give_back()
     part = part_to_judge(selection, baseline, () if training.counted else training.in_sample)
     noise = margins(records, final, selection)
@@ -297,6 +299,7 @@ def analyse(
         criteria=criteria,
         baseline=baseline,
         final=final,
+        oracles=oracles,
         selection=selection,
         kernels=kernel_table(final, selection),
         slices=slice_table(selection, classes_of(problems)),
@@ -316,13 +319,12 @@ def analyse(
 def _selection(
     problems: Sequence[Problem],
     final: pd.DataFrame,
+    oracles: pd.DataFrame,
     rankings: pd.DataFrame | None,
     ranked_by: Origin,
     training: Training,
 ) -> pd.DataFrame:
     """Return the picks with a column `in_sample`; scores that only order kernels are left out."""
-    oracles = find_oracles(final)
-    give_back()
     selection = select(problems, final, oracles, rankings)
     if ranked_by.order_only:
         selection = selection.assign(pick_predicted_tflops=np.nan, oracle_predicted_tflops=np.nan)

@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tile_oracle.errors import HarnessError
-from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.picker import VENDOR as OF_LIBRARY
 from tile_oracle.judge.picker import Picker
 from tile_oracle.judge.selection import COVERED, select
@@ -39,12 +38,11 @@ def beside(
         picker_figures(choice.name, one.ranked_by, one.selection, one.verdict, data.selection)
         for choice, one in zip(choices[1:], data.others, strict=True)
     ]
-    oracles = find_oracles(data.final)
     for other in _unasked(plan, part, arch):
         if other.name in [choice.name for choice in choices]:
             continue
         rankings, origin = other.rank(part.problems, plan.kernels, own)
-        selection = select(part.problems, data.final, oracles, rankings)
+        selection = select(part.problems, data.final, data.oracles, rankings)
         if (selection["coverage"] == COVERED).any():
             name = f"{origin.name}'s own choice" if origin.kind == OF_LIBRARY else other.name
             found.append(picker_figures(name, origin, selection, judged=data.selection))

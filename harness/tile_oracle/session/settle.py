@@ -28,7 +28,7 @@ from tile_oracle.pages.words import count
 from tile_oracle.problem import Problem
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.schema import ROUND_FINAL
-from tile_oracle.record.twins import measured_kernels
+from tile_oracle.record.twins import is_measured, measured_kernels
 from tile_oracle.report.data import ReportData
 from tile_oracle.session.conclusion import analyse_set
 from tile_oracle.session.live import LiveSession
@@ -94,7 +94,7 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
         if not todo or time.monotonic() >= ends:
             break
         session.show(partial(_shown, len(todo), ends))
-        latest = records.groupby("problem")["round"].max().to_dict()
+        latest = records.groupby("problem", observed=True)["round"].max().to_dict()
         jobs = [
             (by_id[name], todo[name][0], max(int(latest.get(name, 0)), ROUND_FINAL) + 1 + turn)
             for name, turn in _in_turn(todo)
@@ -179,7 +179,7 @@ def _leaders(session: LiveSession, problem: Problem, data: ReportData, before: s
     kernels = {kernel.name: kernel for kernel in session.plan.kernels(problem)}
     final = data.final[(data.final["problem"] == problem.id) & data.final["kernel"].isin(list(kernels))]
     measured = dict(zip(final["kernel"], measured_kernels(final), strict=True))
-    final = final[final["kernel"] == final["kernel"].map(measured)]
+    final = final[is_measured(final)]
     timed = final[final["status"].isin(["ok", "noisy"]) & final["latency_ms"].notna()]
     best = row["oracle_latency_ms"]
     accepted = data.baseline.picks.get(problem.id) if data.baseline is not None else None

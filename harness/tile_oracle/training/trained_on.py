@@ -49,7 +49,7 @@ def problem_digests(rows: pd.DataFrame) -> dict[str, str]:
     """Problem id -> digest of its training rows (tile_oracle.training.training_rows): kernels and times."""
     digests = {}
     ordered = rows.sort_values(["problem", "kernel"])
-    for problem, group in ordered.groupby("problem", sort=True):
+    for problem, group in ordered.groupby("problem", sort=True, observed=True):
         lines = (
             f"{kernel} {latency:.9g}\n"
             for kernel, latency in zip(group["kernel"], group["latency_ms"], strict=True)
