@@ -361,7 +361,8 @@ def _fastest_others(
     }
     ok = timed[(timed["status"] == "ok") & timed["problem"].isin([p for p in pick_of if p not in found])]
     picks = pd.DataFrame(list(pick_of.items()), columns=["problem", "kernel"])
-    ok = ok[~np.isin(*pair_numbers(ok, picks))]
+    numbers, picked_numbers = pair_numbers(ok, picks)
+    ok = ok[~np.isin(numbers, picked_numbers)]
     again = ok["problem"].isin(ok.loc[ok["remeasured"].astype(bool), "problem"])
     ok = ok[~again | ok["remeasured"].astype(bool)]
     first = ok.iloc[first_of_each(ok["problem"], ok["latency_ms"], ok["kernel"])]
