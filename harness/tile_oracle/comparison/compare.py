@@ -108,7 +108,7 @@ class Comparison:
         return {outcome: found[outcome] for outcome in OUTCOMES}
 
     def with_outcome(self, outcome: str) -> Sequence[ProblemChange]:
-        """The problems with this outcome, the largest change first."""
+        """Returns the problems with this outcome, the largest change first."""
         chosen = [one for one in self.problems if one.outcome == outcome]
         return sorted(chosen, key=lambda one: (-abs(one.change.percent), one.problem))
 
@@ -153,13 +153,13 @@ def _chosen(side: Side, by: str) -> dict[str, Time]:
 
 
 def _is_same_data(old: Time, new: Time) -> bool:
-    """Whether both are one measurement, as in a replay."""
+    """Returns whether both are one measurement, as in a replay."""
     return old.kernel == new.kernel and math.isclose(old.latency_ms, new.latency_ms, rel_tol=1e-9)
 
 
 def _between_sessions(old: Side, new: Side) -> tuple[Change | None, float]:
-    """The common change of the pairs that both measured, and the standard deviation between sessions of a
-    log latency's change."""
+    """Returns the common change of the pairs that both measured, and the standard deviation between sessions
+    of a log latency's change."""
     shared = [pair for pair in old.times if pair in new.times]
     if not shared:
         return None, 0.0
@@ -210,7 +210,7 @@ def _judged(
 
 
 def _mean(pairs: Sequence[tuple[Time, Time]], between: float) -> Change | None:
-    """The geometric mean of the changes. The problems are given, so only their measurements vary."""
+    """Returns the geometric mean of the changes. The problems are given, so only their measurements vary."""
     if not pairs:
         return None
     logs = np.array([_log_change(*pair) for pair in pairs])
@@ -253,7 +253,7 @@ def _moved(
 def _kernels(
     old: Side, new: Side, shared: frozenset[str]
 ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-    """The kernels that only the new side and only the old side measured on the shared problems."""
+    """Returns the kernels that only the new side and only the old side measured on the shared problems."""
     if not (old.has_kernels and new.has_kernels):
         return None, None
     before, after = (
@@ -274,5 +274,5 @@ def _newly_failing(old: Side, new: Side, shared: frozenset[str]) -> list[NewFail
 
 
 def _status(side: Side, pair: Pair) -> str | None:
-    """A pair's status; None if the side did not measure it. A baseline names all of its failures."""
+    """Returns a pair's status; None if the side did not measure it. A baseline names all of its failures."""
     return side.statuses.get(pair, None if side.has_kernels else "")

@@ -88,7 +88,7 @@ def read_side(path: Path) -> Side:
 
 
 def side_of_records(name: str, records: pd.DataFrame, picks: Mapping[str, str] | None = None) -> Side:
-    """The side of a table of records, with the picks of a run: problem -> kernel."""
+    """Returns the side of a table of records, with the picks of a run: problem -> kernel."""
     final = final_measurements(records)
     oracles = find_oracles(final).dropna(subset=["oracle_kernel"])
     pairs = list(zip(final["problem"], final["kernel"], strict=True))
@@ -105,7 +105,8 @@ def side_of_records(name: str, records: pd.DataFrame, picks: Mapping[str, str] |
 
 
 def _times(records: pd.DataFrame, final: pd.DataFrame) -> dict[Pair, Time]:
-    """The times of all ok pairs. A copy (record.twins) has the noise of the kernel that was measured."""
+    """Returns the times of all ok pairs. A copy (record.twins) has the noise of the kernel that was
+    measured."""
     ok = final[final["status"] == "ok"].assign(measured=lambda table: measured_kernels(table))
     noise = _noise(records, ok)
     found = {}

@@ -57,7 +57,7 @@ class BinaryMaker:
         return content_key(asdict(folder.facts))
 
     def source_hash(self, kernel: Kernel) -> str:
-        """The `source_hash` that the kernel's binary has or would have, without compiling it.
+        """Returns the `source_hash` that the kernel's binary has or would have, without compiling it.
 
         "" for a kernel that has no code on this architecture, or that is not prebuilt and cannot be compiled.
         """
@@ -71,7 +71,7 @@ class BinaryMaker:
         return "" if self._compiler is None else self._compiler.key(unit)
 
     def _without_compiler(self, kernel: Kernel) -> BuildResult | tuple[str, str]:
-        """The result if no compiler is needed, else (translation unit, cache key).
+        """Returns the result if no compiler is needed, else (translation unit, cache key).
 
         Raises BuildError when a compiler is needed and there is none.
         """

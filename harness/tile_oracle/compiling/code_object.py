@@ -97,7 +97,8 @@ def _arch_of(target: str) -> str:
 
 
 def what_is_wrong_for_gpu(path: Path, machine: str, needed: tuple[str, ...]) -> str | None:
-    """Why a GPU binary cannot be used: damaged, for another machine, or lacking one of the `needed` symbols.
+    """Returns why a GPU binary cannot be used: damaged, for another machine, or lacking one of the `needed`
+    symbols.
 
     For a cubin, only the ELF header is checked; the driver reads the rest.
     """

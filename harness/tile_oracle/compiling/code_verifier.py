@@ -32,7 +32,7 @@ class CodeVerifier:
         self._arch, self._mode = arch, mode
 
     def knows(self, entry: CacheEntry) -> bool:
-        """Whether a cache entry needs no further verification."""
+        """Returns whether a cache entry needs no further verification."""
         return not self._mode or read_verdict(entry.path.parent) is not None
 
     def look(self, work: Path, made: CacheEntry) -> None:
@@ -42,7 +42,7 @@ class CodeVerifier:
             keep_verdict(made.path.parent, _verified(text))
 
     def judged(self, result: BuildResult, assembly: Callable[[Kernel], str]) -> BuildResult:
-        """The result; a build_error when the kernel has findings and the mode is REFUSE."""
+        """Returns the result; a build_error when the kernel has findings and the mode is REFUSE."""
         if not self._mode or result.binary is None:
             return result
         findings = self.report(result.kernel, result.binary, assembly).findings
@@ -53,7 +53,7 @@ class CodeVerifier:
         return replace(result, status="build_error", binary=None, log=log, failed_with=made_by)
 
     def report(self, kernel: Kernel, binary: Binary, assembly: Callable[[Kernel], str]) -> Report:
-        """The report stored beside the binary. If there is none, verifies `assembly(kernel)`."""
+        """Returns the report stored beside the binary. If there is none, verifies `assembly(kernel)`."""
         kept = read_verdict(binary.path.parent)
         if kept is None:
             kept = _verified(assembly(kernel))

@@ -62,7 +62,7 @@ def read_assembly(path: Path) -> Assembly:
 
 
 def _of_archive(path: Path) -> Assembly:
-    """The functions of all code objects of a Triton kernel's archive. Raises BuildError."""
+    """Returns the functions of all code objects of a Triton kernel's archive. Raises BuildError."""
     try:
         archive = read_archive(path)
     except (OSError, ValueError) as error:
@@ -79,7 +79,7 @@ def _of_archive(path: Path) -> Assembly:
 
 
 def _embedded(path: Path, data: bytes) -> bytes:
-    """The gfx9 code object embedded in a host library. Raises BuildError when there is none."""
+    """Returns the gfx9 code object embedded in a host library. Raises BuildError when there is none."""
     try:
         found = code_objects(Elf(data).body(_FAT_SECTION))
     except DAMAGED:

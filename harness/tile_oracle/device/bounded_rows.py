@@ -78,7 +78,8 @@ class BoundedRows(Protocol):
 
 
 def rows_by_columns(problem: Any) -> bool:
-    """Whether the rows of the first operand are columns in memory: each of its matrices lies transposed."""
+    """Returns whether the rows of the first operand are columns in memory: each of its matrices lies
+    transposed."""
     return bool(str(problem.as_row().get("layout", "r")).startswith("c"))
 
 

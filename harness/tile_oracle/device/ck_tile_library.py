@@ -72,7 +72,7 @@ class CkTileLibrary:
         return str(self._kernel().decode())
 
     def plan(self, problem: Problem) -> CkTilePlan:
-        """How the kernel runs a problem. Raises Unlaunchable with CK Tile's reason."""
+        """Returns how the kernel runs a problem. Raises Unlaunchable with CK Tile's reason."""
         largest = max(_operand_bytes(problem))
         if largest > _MOST_OPERAND_BYTES:
             raise Unlaunchable(f"an operand of {largest:,} bytes exceeds CK Tile's 32-bit offsets")
@@ -84,7 +84,8 @@ class CkTileLibrary:
         return plan
 
     def launch(self, problem: Problem, in0: int, in1: int, out: int, workspace: int) -> LibraryLaunch:
-        """A launch of the kernel on the given addresses; `ck_problem` describes the order of operands."""
+        """Returns a launch of the kernel on the given addresses; `ck_problem` describes the order of
+        operands."""
         argument = ck_problem(problem, in0, in1, out, workspace)
 
         def start(stream: int) -> int:
@@ -94,7 +95,7 @@ class CkTileLibrary:
 
 
 def ck_problem(problem: Problem, in0: int, in1: int, out: int, workspace: int) -> CkProblem:
-    """The structure for a problem. in0, in1: its operands (`operand_shapes`)."""
+    """Returns the structure for a problem. in0, in1: its operands (`operand_shapes`)."""
     made = CkProblem(in0 or None, in1 or None, out or None, workspace or None)
     for name, value in native_on_gpu(problem.op).ck_tile_members(problem).items():
         setattr(made, name, value)

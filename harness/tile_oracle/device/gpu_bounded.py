@@ -84,8 +84,8 @@ class BoundedData(GpuData):
     def _turns_of_columns(
         self, whole: Repeated, random: np.random.Generator
     ) -> tuple[list[Array], list[list[Array]]]:
-        """The rows with bounds, and what changes in the array that holds them as columns, for each turn: the
-        first depth of the matrices that they are in."""
+        """Returns the rows with bounds, and what changes in the array that holds them as columns, for each
+        turn: the first depth of the matrices that they are in."""
         depth, height = whole.shape[-2:]
         matrices, columns = np.divmod(self._bounded, height)
         at = (matrices[:, None] * depth + np.arange(depth)) * height + columns[:, None]

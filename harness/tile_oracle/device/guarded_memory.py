@@ -58,7 +58,7 @@ class GuardedBuffer:
         return self._base + self._offset
 
     def view(self, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """The bytes as an array."""
+        """Returns the bytes as an array."""
         count = int(np.prod(shape, dtype=np.int64))
         return np.frombuffer(self._map, dtype, count, self._offset).reshape(shape)
 
@@ -83,7 +83,8 @@ class GuardedBuffer:
         self._protect(self._base + _PAGE, self._inner, _READ)
 
     def slack_is(self, value: int) -> bool:
-        """Whether the bytes between guard pages and data still hold `value`. A stray write changes them."""
+        """Returns whether the bytes between guard pages and data still hold `value`. A stray write changes
+        them."""
         end = self._offset + self.size
         before, after = self._map[_PAGE : self._offset], self._map[end : _PAGE + self._inner]
         return before.count(value) == len(before) and after.count(value) == len(after)
@@ -98,8 +99,8 @@ class GuardedBuffer:
 
 
 def touched_guards() -> bool:
-    """Whether a guard page of any buffer has memory, or is not mapped: somebody has made it accessible and
-    used it.
+    """Returns whether a guard page of any buffer has memory, or is not mapped: somebody has made it
+    accessible and used it.
 
     False where huge pages may hold guards together with data.
     """
@@ -117,7 +118,7 @@ def _guard_is_present(base: int, inner: int) -> bool:
 
 
 def guarded_bytes() -> int:
-    """Memory of all buffers, in bytes."""
+    """Returns the memory of all buffers, in bytes."""
     return sum(_LIVE.values())
 
 
@@ -133,7 +134,7 @@ _HUGE_PAGES = _shared_memory_has_huge_pages()
 
 
 def holding(array: npt.NDArray[Any], *, flush: bool, skew: int = 0) -> GuardedBuffer:
-    """A read-only buffer with a copy of the array."""
+    """Returns a read-only buffer with a copy of the array."""
     buffer = GuardedBuffer(array.nbytes, flush=flush, skew=skew)
     buffer.view(array.dtype, array.shape)[...] = array
     buffer.make_read_only()

@@ -46,9 +46,9 @@ PROBLEMS_AT_ONCE = 50
 
 
 def load_predictor(folder: Path, pairs: int, threads: int = 1, code: CodeTable | None = None) -> Predictor:
-    """The model in a folder, to predict this number of pairs. Python computes the features; native code
-    scores the trees, or LightGBM, which imports slowly. code: as for Predictor.knowing. Raises ModelError
-    like Predictor.load.
+    """Returns the model in a folder, to predict this number of pairs. Python computes the features; native
+    code scores the trees, or LightGBM, which imports slowly. code: as for Predictor.knowing. Raises
+    ModelError like Predictor.load.
     """
     code = CodeTable() if code is None else code
     try:
@@ -97,7 +97,8 @@ class FolderModel:
         return read_spec(self.folder).ranks_named
 
     def rank(self, problems: Sequence[Problem], pool: Pool) -> tuple[pd.DataFrame | None, Origin]:
-        """Predicted TFLOPS of the candidates that have features. Raises ModelError like Predictor.predict."""
+        """Returns predicted TFLOPS of the candidates that have features. Raises ModelError like
+        Predictor.predict."""
         by_kind: dict[Kind, list[tuple[Problem, Sequence[Kernel]]]] = {}
         for problem in problems:
             kernels = pool(problem)
@@ -146,7 +147,7 @@ class FolderModel:
     def _tflops(
         self, problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]], native: NativeRanker | None
     ) -> Array:
-        """Predicted TFLOPS of each problem's own kernels, one problem after the other."""
+        """Returns predicted TFLOPS of each problem's own kernels, one problem after the other."""
         if native is not None and all(native.knows(kernels) for kernels in pools):
             try:
                 return np.concatenate(
@@ -220,8 +221,8 @@ class Folders(Picker):
 
 
 def pool_recorded(records: pd.DataFrame) -> Pool:
-    """The recorded kernels that are built, for the problems that they match; those of libraries for the
-    problems that they were recorded for, since a library offers others for each."""
+    """Returns the recorded kernels that are built, for the problems that they match; those of libraries for
+    the problems that they were recorded for, since a library offers others for each."""
     lacking = not_built(records)
     kernels = {name: parse_kernel_name(name) for name in sorted(set(map(str, records["kernel"].unique())))}
     own = pool_of([one for name, one in kernels.items() if name not in lacking and not is_library_name(name)])
@@ -236,7 +237,7 @@ def pool_recorded(records: pd.DataFrame) -> Pool:
 
 
 def pool_of(kernels: Sequence[Kernel]) -> Pool:
-    """Those of the kernels that are for a problem."""
+    """Returns those of the kernels that are for a problem."""
     by_kind: dict[Kind, Sequence[Kernel]] = {}
 
     def pool(problem: Problem) -> Sequence[Kernel]:
@@ -248,8 +249,8 @@ def pool_of(kernels: Sequence[Kernel]) -> Pool:
 
 
 def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) -> pd.DataFrame:
-    """The rankings without the kernels that the architecture's rules refuse for the problem, because a
-    dispatcher checks the rules first (as tile_oracle.registry does). A kernel of a Triton file or a library
+    """Returns the rankings without the kernels that the architecture's rules refuse for the problem, because
+    a dispatcher checks the rules first (as tile_oracle.registry does). A kernel of a Triton file or a library
     is a candidate where it was measured, and its declaration does not exclude the problem. Pairs that were
     measured as ok are kept in any case."""
     ok = (records["status"] == "ok").to_numpy(dtype=bool)

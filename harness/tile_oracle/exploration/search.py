@@ -62,7 +62,7 @@ class Space:
 
     @classmethod
     def of(cls, arch_name: str, problem: Problem) -> Space:
-        """The space of an architecture for a problem's kind. Raises ModelError if it is empty."""
+        """Returns the space of an architecture for a problem's kind. Raises ModelError if it is empty."""
         arch = load_arch(arch_name)
         axes = _axes_of(problem.op).axes(arch, problem.dtype)
         if any(not axis for axis in axes):
@@ -70,7 +70,7 @@ class Space:
         return cls(arch, problem, axes)
 
     def kernel(self, choice: Sequence[int]) -> Kernel | None:
-        """The kernel of a combination, None if the architecture does not allow it."""
+        """Returns the kernel of a combination, None if the architecture does not allow it."""
         values = tuple(axis[index] for axis, index in zip(self.axes, choice, strict=True))
         try:
             kernel = _axes_of(self.problem.op).kernel(self.arch, self.problem, values)
@@ -79,7 +79,7 @@ class Space:
         return kernel if self.why_not(kernel) is None else None
 
     def why_not(self, kernel: Kernel) -> str | None:
-        """The reason why the kernel cannot be built for the problem, None if it can."""
+        """Returns the reason why the kernel cannot be built for the problem, None if it can."""
         return self.arch.refusal(kernel) or self.arch.problem_refusal(kernel, self.problem)
 
 
@@ -121,14 +121,14 @@ def search(
 
 
 def best_of(state: SearchState, predictor: Predictor, count: int) -> list[Found]:
-    """The best `count` kernels of a search, best first."""
+    """Returns the best `count` kernels of a search, best first."""
     known = predictor.measured_kernels
     ranked = sorted(state.scores.items(), key=lambda item: (-item[1], item[0]))[:count]
     return [Found(parse_kernel_name(name), score, name in known if known else None) for name, score in ranked]
 
 
 def _draw(space: Space, random: np.random.Generator) -> list[int]:
-    """A random valid combination; after many failed attempts any combination."""
+    """Returns a random valid combination; after many failed attempts any combination."""
     choice = [0] * len(space.axes)
     for _ in range(200):
         choice = [int(random.integers(len(axis))) for axis in space.axes]
@@ -138,8 +138,8 @@ def _draw(space: Space, random: np.random.Generator) -> list[int]:
 
 
 def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> list[list[int]]:
-    """One trial per member: a mutation by the difference of two others, crossed with the member. Repeated
-    while the result is invalid or already scored."""
+    """Returns one trial per member: a mutation by the difference of two others, crossed with the member.
+    Repeated while the result is invalid or already scored."""
     population = [np.array(choice) for choice in state.population]
     sizes = np.array([len(axis) for axis in space.axes])
     best = np.array(max(state.population, key=lambda choice: _fitness(space, state, choice)))
@@ -165,7 +165,7 @@ def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> l
 
 
 def _survivors(space: Space, state: SearchState, trials: list[list[int]]) -> list[list[int]]:
-    """The better of each member and its trial."""
+    """Returns the better of each member and its trial."""
     return [
         trial if _fitness(space, state, trial) > _fitness(space, state, member) else member
         for member, trial in zip(state.population, trials, strict=True)

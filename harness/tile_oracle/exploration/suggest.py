@@ -39,7 +39,7 @@ def suggest(
     budget: int,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """The `budget` pairs to measure next, most useful first, as a cold start goes on from the records
+    """Returns the `budget` pairs to measure next, most useful first, as a cold start goes on from the records
     (exploration.cold_start), with at most four pairs of a problem.
 
     Candidates are all pairs that the architecture supports and that are not in the records. Columns: problem,
@@ -70,7 +70,7 @@ def suggest_picks(
     budget: int,
     report: Report | None = None,
 ) -> pd.DataFrame:
-    """The first `budget` unmeasured pairs in a model's order.
+    """Returns the first `budget` unmeasured pairs in a model's order.
 
     The first unmeasured pair of every problem, then the second of every problem, and so on. Columns: problem,
     kernel, and `rank`, from 1, among all of the problem's kernels, measured or not. report: called with
@@ -91,7 +91,7 @@ def suggest_adapting(
     budget: int,
     report: Report | None = None,
 ) -> pd.DataFrame:
-    """The `budget` pairs that teach most about a model's kernels elsewhere (`covering_problems`).
+    """Returns the `budget` pairs that teach most about a model's kernels elsewhere (`covering_problems`).
 
     The first unmeasured pairs of some problems in the model's order. Columns and errors: as of
     `suggest_picks`.
@@ -115,9 +115,9 @@ def _unmeasured_picks(
     most: int,
     report: Report | None,
 ) -> pd.DataFrame:
-    """The first `most` unmeasured pairs of each problem in a model's order. Columns: problem, kernel, `rank`
-    among all of the problem's kernels, `place` among the unmeasured ones, `number` of the problem. Raises
-    ModelError if there is none."""
+    """Returns the first `most` unmeasured pairs of each problem in a model's order. Columns: problem, kernel,
+    `rank` among all of the problem's kernels, `place` among the unmeasured ones, `number` of the problem.
+    Raises ModelError if there is none."""
     effort = Effort(report=report)
     measured = records.groupby(records["problem"].astype(str))["kernel"].agg(set)
     arch = load_arch(predictor.spec.arch)

@@ -111,8 +111,8 @@ class TuneRounds:
         return self.start.latency_ms(final_measurements(load_records(runs)))
 
     def curve(self) -> list[dict[str, Any]]:
-        """The rounds, each with `mean_percent`: the mean efficiency of the best kernels so far, against the
-        best that are known now (an upper bound: the exhaustive oracle is not known)."""
+        """Returns the rounds, each with `mean_percent`: the mean efficiency of the best kernels so far,
+        against the best that are known now (an upper bound: the exhaustive oracle is not known)."""
         latest = self._best(len(self.rounds))
         points = []
         for number, one in enumerate(self.rounds, 1):
@@ -130,8 +130,8 @@ class TuneRounds:
         return best
 
     def _size(self, budget_s: float) -> int:
-        """How many pairs the next round gets: a tenth of the budget at the rate so far, between half a pair
-        and two pairs a problem."""
+        """Returns how many pairs the next round gets: a tenth of the budget at the rate so far, between half
+        a pair and two pairs a problem."""
         problems = self.start.problems
         measured = sum(one.pairs for one in self.rounds)
         if not measured:

@@ -37,7 +37,8 @@ class CodeTable:
 
     @classmethod
     def of(cls, rows: pd.DataFrame) -> CodeTable:
-        """The facts in records or a training table. If a kernel has several values, the first one counts."""
+        """Returns the facts in records or a training table. If a kernel has several values, the first one
+        counts."""
         names = [name for name in CODE_COLUMNS if name in rows]
         known = rows[["kernel", *names]].dropna(subset=names, how="all") if names else rows.iloc[:0]
         table = known.groupby("kernel", sort=True, observed=True)[names].first() if names else known
@@ -50,8 +51,8 @@ class CodeTable:
 
     @classmethod
     def of_build(cls, folder: Path | str, kernels: Iterable[str]) -> CodeTable:
-        """The facts of these kernels from a folder made by `tile-oracle build`; kernels that are not in it
-        are left out. Raises BuildError if the folder cannot be used."""
+        """Returns the facts of these kernels from a folder made by `tile-oracle build`; kernels that are not
+        in it are left out. Raises BuildError if the folder cannot be used."""
         ahead = PrebuiltFolder(Path(folder))
         table = {}
         for name in kernels:
@@ -66,11 +67,11 @@ class CodeTable:
         return cls(table)
 
     def over(self, other: CodeTable) -> CodeTable:
-        """The union of both tables; this one has priority."""
+        """Returns the union of both tables; this one has priority."""
         return CodeTable({**other.facts, **self.facts})
 
     def without(self, kernels: Iterable[str]) -> CodeTable:
-        """The facts of all other kernels."""
+        """Returns the facts of all other kernels."""
         gone = set(kernels)
         return CodeTable({name: values for name, values in self.facts.items() if name not in gone})
 
@@ -84,7 +85,7 @@ class CodeTable:
         }
 
     def of_rows(self, rows: pd.DataFrame) -> dict[str, Column]:
-        """Return `columns` for the kernels of training rows: the facts of each row's own binary where it has
+        """Returns `columns` for the kernels of training rows: the facts of each row's own binary where it has
         them, since compilers build one kernel differently."""
         found = self.columns(rows["kernel"])
         for name in CODE_COLUMNS:
@@ -98,7 +99,7 @@ class CodeTable:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CodeTable:
-        """The inverse of `as_json`. Raises ModelError for anything else."""
+        """Returns the inverse of `as_json`. Raises ModelError for anything else."""
         try:
             facts = {
                 str(name): {str(key): int(number) for key, number in values.items()}

@@ -61,13 +61,13 @@ def check_bytes(path: Path, data: bytes | None, error: type[HarnessError]) -> bo
 
 
 def check_file(path: Path, error: type[HarnessError]) -> bool:
-    """The same for a file that another reader opens. Raises `error` also for an unreadable file."""
+    """Returns the same for a file that another reader opens. Raises `error` also for an unreadable file."""
     with disk_errors_as(error, f"cannot read {path}"):
         return check_bytes(path, None, error)
 
 
 def vouched_manifest(manifest: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
-    """A sealed copy of the manifest with the digests of the folder's files (name -> SHA-256)."""
+    """Returns a sealed copy of the manifest with the digests of the folder's files (name -> SHA-256)."""
     return seal({**manifest, FILES: dict(sorted(files.items()))})
 
 
@@ -111,7 +111,7 @@ def seal_baseline(path: Path, error: type[HarnessError]) -> None:
 
 
 def sealed_baseline(document: Mapping[str, Any], path: Path) -> bytes:
-    """The content of a baseline's file at `path`: sealed, with the digest of its oracle.
+    """Returns the content of a baseline's file at `path`: sealed, with the digest of its oracle.
 
     Equal documents with equal oracles give equal bytes. Raises OSError for an oracle that cannot be read.
     """
@@ -160,7 +160,8 @@ def _maker(path: Path, by: Path) -> str:
 
 
 def _voucher(path: Path, error: type[HarnessError]) -> tuple[str, Path] | None:
-    """The digest that the file must have, and the file that stores the digest; None if there is none."""
+    """Returns the digest that the file must have, and the file that stores the digest; None if there is
+    none."""
     if path.name == MANIFEST_FILE:
         return None
     manifest = _manifest(path.parent, error)
@@ -176,7 +177,7 @@ def _voucher(path: Path, error: type[HarnessError]) -> tuple[str, Path] | None:
 
 
 def _manifest(folder: Path, error: type[HarnessError]) -> dict[str, Any] | None:
-    """The folder's manifest, checked; None if there is none."""
+    """Returns the folder's manifest, checked; None if there is none."""
     path = folder / MANIFEST_FILE
     document = _document(path, error)
     if document is None and path.is_file():
@@ -192,7 +193,8 @@ def _manifest(folder: Path, error: type[HarnessError]) -> dict[str, Any] | None:
 
 
 def _document(path: Path, error: type[HarnessError]) -> dict[str, Any] | None:
-    """The JSON object in a file. Raises `error` if its seal does not match. None if there is no file or it
+    """Returns the JSON object in a file. Raises `error` if its seal does not match. None if there is no file
+    or it
     holds no JSON object: a foreign file next to a parquet file is ignored."""
     try:
         seen = path.stat()
@@ -205,7 +207,8 @@ def _document(path: Path, error: type[HarnessError]) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=8)
 def _read(path: Path, mtime_ns: int, size: int, inode: int) -> dict[str, Any] | None:
-    """The JSON object in a file, None for another value. Raises HarnessError if its seal does not match."""
+    """Returns the JSON object in a file, None for another value. Raises HarnessError if its seal does not
+    match."""
     document = json.loads(read_bytes(path, MOST_BYTES).decode())
     if not isinstance(document, dict):
         return None

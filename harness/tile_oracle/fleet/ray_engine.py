@@ -42,7 +42,7 @@ class RayMissingError(HarnessError):
 
 
 def import_ray() -> Any:
-    """The module ray. Raises RayMissingError."""
+    """Returns the module ray. Raises RayMissingError."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -53,8 +53,8 @@ def import_ray() -> Any:
 
 
 def _answers(node: dict[str, Any]) -> bool:
-    """Whether a node is there. Ray itself needs up to 15 s to notice that one is dead, and an actor on it
-    would not start."""
+    """Returns whether a node is there. Ray itself needs up to 15 s to notice that one is dead, and an actor
+    on it would not start."""
     with suppress(OSError):
         address = node["NodeManagerAddress"], node["NodeManagerPort"]
         socket.create_connection(address, timeout=_ANSWERS_S).close()
@@ -63,7 +63,8 @@ def _answers(node: dict[str, Any]) -> bool:
 
 
 def token_hint(address: str) -> str:
-    """What to try if an address does not answer. Ray shows a token only to clusters that it finds itself."""
+    """Returns what to try if an address does not answer. Ray shows a token only to clusters that it finds
+    itself."""
     token = os.environ.get("RAY_AUTH_TOKEN_PATH") or Path("~/.ray/auth_token").expanduser()
     if address == "auto" or os.environ.get("RAY_AUTH_MODE") or not Path(token).is_file():
         return ""
@@ -136,7 +137,7 @@ class RayEngine:
                     signal.signal(number, handler)
 
     def compilers(self, identity: str) -> RayCompilers:
-        """The cluster's compilers. identity: `Target.source_identity` of the session."""
+        """Returns the cluster's compilers. identity: `Target.source_identity` of the session."""
         return RayCompilers(self._ray, self._settings, self._arch, identity)
 
     # ---- what happens -----------------------------------------------------------------------------------
@@ -201,15 +202,17 @@ class RayEngine:
         return found
 
     def _is_full(self, now: float) -> bool:
-        """Whether as many devices are in use as may be. One that failed and opens again holds its place for a
-        while only, since its node may be dying; at once, two would take from each other the time to open."""
+        """Returns whether as many devices are in use as may be. One that failed and opens again holds its
+        place for a while only, since its node may be dying; at once, two would take from each other the time
+        to open."""
         used = sum(slot.is_open and not slot.silent for slot in self._slots.values())
         opening = [slot for slot in self._slots.values() if slot.opening is not None]
         used += sum(not slot.failures or now - slot.since_s < _OPENS_S for slot in opening)
         return self._limit is not None and used >= self._limit
 
     def _devices_of(self, resources: dict[str, float]) -> int:
-        """The number of devices of a node: as it declares for the architecture, or its GPUs or cores."""
+        """Returns the number of devices of a node: as it declares for the architecture, or its GPUs or
+        cores."""
         if self._arch in resources:
             return int(resources[self._arch])
         return int(resources.get("CPU" if self._arch == "cpu" else "GPU", 0))

@@ -160,7 +160,7 @@ def _gemm(
 
 
 def is_inductor_log(text: str) -> bool:
-    """Whether a text has a block of choices."""
+    """Returns whether a text has a block of choices."""
     return "AUTOTUNE " in text and _BLOCK.search(text) is not None
 
 
@@ -195,7 +195,7 @@ def _product(
     op: str, shapes: Sequence[str], layout: str, dtypes: Sequence[str],
     kernel: tuple[str, Mapping[str, Any]], time_ms: float, text: str,
 ) -> Entry:  # fmt: skip
-    """The entry of a choice for mm or addmm of operands with these shapes, MxK and KxN."""
+    """Returns the entry of a choice for mm or addmm of operands with these shapes, MxK and KxN."""
     (m, _, k), (k_of_b, _, n) = (
         (shape.partition("x") for shape in shapes) if len(shapes) == 2 else [("",) * 3] * 2
     )
@@ -209,7 +209,7 @@ def _product(
 
 
 def _layout(shapes: Sequence[str], strides: Sequence[Sequence[int]]) -> str:
-    """The layout of dense matrices with these shapes and strides in elements; "?" for others."""
+    """Returns the layout of dense matrices with these shapes and strides in elements; "?" for others."""
     letters = ""
     for shape, steps in zip(shapes, strides, strict=False):
         rows, _, columns = shape.partition("x")

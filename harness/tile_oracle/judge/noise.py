@@ -91,7 +91,7 @@ class Margin:
         return min(1.0, math.exp(self.log_ratio))
 
     def of_the_same_data(self, other: Margin) -> bool:
-        """Whether both come from the same measurements, as in a replay of one recording."""
+        """Returns whether both come from the same measurements, as in a replay of one recording."""
         mine = (self.pick, self.other, self.pick_latency_ms, self.other_latency_ms)
         theirs = (other.pick, other.other, other.pick_latency_ms, other.other_latency_ms)
         return mine[:2] == theirs[:2] and np.allclose(mine[2:], theirs[2:], rtol=1e-9, atol=0)
@@ -166,8 +166,8 @@ def _compared(
     measured: Mapping[tuple[str, str], str],
     others: Mapping[str, tuple[str, float]],
 ) -> pd.DataFrame:
-    """The ok rows of the picked problems whose rounds are compared: rows of picks, of the other kernels, and
-    of all kernels that were measured again."""
+    """Returns the ok rows of the picked problems whose rounds are compared: rows of picks, of the other
+    kernels, and of all kernels that were measured again."""
     timed = [name for name in _TIMED if name in records]
     ok = (records["status"] == "ok") & is_measured(records) & records["problem"].isin(picked["problem"])
     pairs = [
@@ -267,14 +267,15 @@ class _Drift:
         return _Drift(_long_tailed(common), corrections if helps else {}, excess)
 
     def sigma_corrected(self, sigma: float, correction: _Correction) -> float:
-        """The standard error of a margin that was corrected. sigma: without the correction's."""
+        """Returns the standard error of a margin that was corrected. sigma: without the correction's."""
         return self.excess * math.hypot(sigma, correction.sigma)
 
 
 def _changes(
     kernels: Mapping[str, Mapping[int, _Timing]], typical: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The changes of one problem's leaders from the sweep to their later rounds, and their variances."""
+    """Returns the changes of one problem's leaders from the sweep to their later rounds, and their
+    variances."""
     changes, variances = [], []
     for rounds in kernels.values():
         again = [timing for round_, timing in rounds.items() if round_ >= ROUND_FINAL]
@@ -287,7 +288,7 @@ def _changes(
 
 
 def _sigma_of_median(variances: npt.NDArray[np.float64]) -> float:
-    """Standard error of the median of a few values with these variances."""
+    """Returns the standard error of the median of a few values with these variances."""
     of_median = _MEDIAN_OF_FEW if len(variances) > 2 else 1.0
     return math.sqrt(of_median * float(np.mean(variances)) / len(variances))
 
@@ -295,7 +296,8 @@ def _sigma_of_median(variances: npt.NDArray[np.float64]) -> float:
 def _unlike_the_others(
     changes: npt.NDArray[np.float64], variances: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Each change minus the median of the others', and the standard deviation expected of that, (2, n)."""
+    """Returns each change minus the median of the others', and the standard deviation expected of that, (2,
+    n)."""
     rest = [np.arange(len(changes)) != place for place in range(len(changes))]
     left = [change - np.median(changes[others]) for change, others in zip(changes, rest, strict=True)]
     expected = [
@@ -313,7 +315,8 @@ def _long_tailed(values: npt.ArrayLike) -> float:
 def _error(
     pick: Mapping[int, _Timing], other: Mapping[int, _Timing], typical: float
 ) -> tuple[float, float, int]:
-    """Standard error of a margin, its degrees of freedom, and the interleaved rounds behind it."""
+    """Returns the standard error of a margin, its degrees of freedom, and the interleaved rounds behind
+    it."""
     shared = sorted(set(pick) & set(other))
     again = [one for one in shared if one >= ROUND_FINAL]
     within = [

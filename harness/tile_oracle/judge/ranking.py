@@ -17,7 +17,7 @@ _Codes = npt.NDArray[np.int64]
 
 
 def best_first(predicted: Sequence[float] | npt.NDArray[np.float64], names: Sequence[str]) -> list[int]:
-    """The places of one problem's kernels in order."""
+    """Returns the places of one problem's kernels in order."""
     return sorted(range(len(names)), key=lambda place: (-predicted[place], names[place]))
 
 
@@ -61,8 +61,8 @@ class Ranking:
         return bool(pd.Index(self.problem * max(len(self.kernels), 1) + self.kernel).has_duplicates)
 
     def best(self, most: int, oracle_of: Mapping[str, str]) -> pd.DataFrame:
-        """The first `most` rows of each problem of `oracle_of` and that of its oracle: `problem`, `kernel`,
-        `predicted_tflops`, `rank`."""
+        """Returns the first `most` rows of each problem of `oracle_of` and that of its oracle: `problem`,
+        `kernel`, `predicted_tflops`, `rank`."""
         place = {name: number for number, name in enumerate(self.kernels)}
         known = np.array([name in oracle_of for name in self.problems], dtype=bool)
         oracles = np.array([place.get(oracle_of.get(name, ""), -1) for name in self.problems], dtype=np.int64)
@@ -86,7 +86,7 @@ class Ranking:
 
 
 def _places(column: pd.Series) -> tuple[_Codes, npt.NDArray[np.object_]]:
-    """The place of each name among the sorted distinct names, and these."""
+    """Returns the place of each name among the sorted distinct names, and these."""
     codes, found = pd.factorize(column)
     names = np.asarray(found, dtype=object)
     order = np.argsort(names, kind="stable")

@@ -41,14 +41,14 @@ _MOVED_QUANTILE = 0.75
 
 
 def _t_quantile(probability: Array | float, dof: Array) -> Array:
-    """Return the value that Student's t with `dof` degrees of freedom does not exceed with a probability."""
+    """Returns the value that Student's t with `dof` degrees of freedom does not exceed with a probability."""
     import scipy.special  # not at the top: it is slow to import
 
     return np.asarray(scipy.special.stdtrit(dof, probability))
 
 
 def _t_tail(value: Array, dof: Array) -> Array:
-    """Return the probability that Student's t with `dof` degrees of freedom exceeds a value."""
+    """Returns the probability that Student's t with `dof` degrees of freedom exceeds a value."""
     import scipy.special  # not at the top: it is slow to import
 
     return np.asarray(scipy.special.stdtr(dof, -value))
@@ -65,7 +65,7 @@ class Side:
     dof: Array
 
     def bound(self, confidence: Array | float, side: int) -> Array:
-        """One-sided confidence limit of each efficiency; side: -1 lower, 1 upper."""
+        """Returns the one-sided confidence limit of each efficiency; side: -1 lower, 1 upper."""
         if not self.sigma.any():
             return self.efficiency
         quantile = _t_quantile(confidence, self.dof)
@@ -73,7 +73,7 @@ class Side:
         return np.asarray(np.where(self.sigma > 0, moved, self.efficiency))
 
     def only(self, problems: npt.NDArray[np.bool_]) -> Side:
-        """The chosen problems."""
+        """Returns the chosen problems."""
         return Side(
             self.efficiency[problems], self.log_ratio[problems], self.sigma[problems], self.dof[problems]
         )
@@ -92,9 +92,9 @@ def paired_sides(
     margins_now: Mapping[str, Margin],
     margins_then: Mapping[str, Margin],
 ) -> tuple[Side, Side]:
-    """Both runs, paired by problem. If both come from the same measurements, the difference is exact and
-    neither has noise. If the baseline has no information on its noise, this run's is used. Efficiencies are
-    corrected for drift where their margins are."""
+    """Returns both runs, paired by problem. If both come from the same measurements, the difference is exact
+    and neither has noise. If the baseline has no information on its noise, this run's is used. Efficiencies
+    are corrected for drift where their margins are."""
     sides: tuple[list[tuple[float, float, float, float]], ...] = ([], [])
     for problem in problems:
         fractions = (now[problem] or 0.0, then[problem] or 0.0)
@@ -117,7 +117,7 @@ def paired_sides(
 
 
 def with_accepted_picks(problems: Sequence[str], then: Side, timed_now: Mapping[str, Margin]) -> Side:
-    """The baseline with what this run says on the picks that the baseline accepted.
+    """Returns the baseline with what this run says on the picks that the baseline accepted.
 
     timed_now: the margins of the baseline's picks in this run, for problems where this run picks another
     kernel. Where they agree with the baseline's, within the noise of both, the two are averaged by their
@@ -161,8 +161,8 @@ def same_picks(
 
 
 def between_sessions(now: Side, then: Side, same_pick: npt.NDArray[np.bool_]) -> float:
-    """Standard deviation of the change of a margin (a log ratio) between sessions beyond the errors within
-    them; 0 if those errors explain the change, and for fewer than _LEAST_PROBLEMS problems."""
+    """Returns the standard deviation of the change of a margin (a log ratio) between sessions beyond the
+    errors within them; 0 if those errors explain the change, and for fewer than _LEAST_PROBLEMS problems."""
     noisy = (now.sigma > 0) & (then.sigma > 0) & same_pick
     if noisy.sum() < _LEAST_PROBLEMS:
         return 0.0
@@ -213,8 +213,9 @@ def loss_bounds(now: Side, then: Side, confidence: Array | float) -> tuple[Array
 
 
 def finding_confidences(now: Side, then: Side, points: float, confidence: float) -> Array:
-    """The confidence at which each problem's loss counts as found, (problems,): `confidence`, or as much more
-    as keeps the probability that an unchanged run fails, over all problems, at _FALSE_ALARMS or below.
+    """Returns the confidence at which each problem's loss counts as found, (problems,): `confidence`, or as
+    much more as keeps the probability that an unchanged run fails, over all problems, at _FALSE_ALARMS or
+    below.
 
     An unchanged run repeats the baseline's margin with the noise of both. A problem is a false alarm if the
     lower limit of the loss of such a repetition is above `points`. All problems get the same share of the
@@ -282,8 +283,8 @@ class Changes:
 
 
 def over_problems(now: Side, then: Side, statistic: Statistic, confidence: float) -> tuple[float, float]:
-    """Return the limits of `Changes.interval` as if the problems were a sample: they are resampled, with both
-    efficiencies."""
+    """Returns the limits of `Changes.interval` as if the problems were a sample: they are resampled, with
+    both efficiencies."""
     rng = np.random.default_rng(_SEED)
     index = rng.integers(0, len(now.efficiency), (1000, len(now.efficiency)))
     drawn = statistic(100.0 * now.efficiency[index]) - statistic(100.0 * then.efficiency[index])

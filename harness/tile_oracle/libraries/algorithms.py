@@ -38,7 +38,7 @@ class Algorithms(Source):
         return None if kernel in self._files else f"{self.implementation}: it offers no such algorithm"
 
     def build(self, kernel: Kernel) -> Future[BuildResult]:
-        """The algorithm's file. Raises BuildError when it cannot be written."""
+        """Returns the algorithm's file. Raises BuildError when it cannot be written."""
         file = self._files.get(kernel)
         if file is None:
             log = f"{self.implementation} offers no such algorithm"

@@ -103,7 +103,7 @@ class DevicesProgress:
         return True
 
     def notes(self) -> list[str]:
-        """A line for each device that was set aside, or that was gone at the end."""
+        """Returns a line for each device that was set aside, or that was gone at the end."""
         return [
             f"{one.name}{f' ({one.kind})' if one.kind else ''} is {one.state}: {one.why}"
             for one in self.devices.values()

@@ -45,7 +45,8 @@ class Shipments:
         self._failed |= binaries.failed
 
     def _look(self, kernel: Kernel) -> BuildResult | None:
-        """The failure of a kernel that does not build elsewhere. Puts a binary into this machine's cache."""
+        """Returns the failure of a kernel that does not build elsewhere. Puts a binary into this machine's
+        cache."""
         log = self._failed.get(kernel.name)
         if log is not None:
             return BuildResult(kernel, "build_error", None, log)
@@ -91,8 +92,8 @@ class DeviceRunner:
             self._measuring.withdraw(number, kernels)
 
     def take(self, wait_s: float, batch_s: float) -> list[Message]:
-        """The messages since the last call: waits `wait_s` seconds for the first, and `batch_s` for more of
-        them unless the assignment has ended."""
+        """Returns the messages since the last call: waits `wait_s` seconds for the first, and `batch_s` for
+        more of them unless the assignment has ended."""
         with self._state:
             if self._state.wait_for(lambda: self._messages, wait_s):
                 self._state.wait_for(lambda: isinstance(self._messages[-1], Ended), batch_s)

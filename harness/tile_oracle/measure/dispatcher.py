@@ -185,7 +185,7 @@ class Dispatcher:
         return self._problems_left
 
     def devices(self) -> Iterator[tuple[str, str, int, float]]:
-        """Name, kind, finished pairs and finished busy seconds of every device."""
+        """Yields the name, kind, finished pairs and finished busy seconds of every device."""
         for one in self._devices.values():
             yield one.name, one.kind, one.pairs, one.busy_s
 
@@ -194,11 +194,11 @@ class Dispatcher:
         return {one.device: one.begun_s for one in self._assignments.values()}
 
     def usable(self) -> list[str]:
-        """The devices that get work."""
+        """Returns the devices that get work."""
         return [one.name for one in self._devices.values() if one.usable]
 
     def takes_finals(self, device: str, number: int) -> bool:
-        """Whether results of the leaders are expected from this assignment."""
+        """Returns whether results of the leaders are expected from this assignment."""
         found = self._assignments.get(number)
         return found is not None and found.device == device and found.finals
 
@@ -294,7 +294,7 @@ class Dispatcher:
     # ---- what to do -------------------------------------------------------------------------------------
 
     def orders(self, now: float) -> list[Order]:
-        """What has to be done now. Every order is returned once."""
+        """Returns what has to be done now. Every order is returned once."""
         orders: list[Order] = list(self._blamed)
         self._blamed.clear()
         self._unpin(now)
@@ -312,7 +312,7 @@ class Dispatcher:
         return orders
 
     def _next(self, device: _Device) -> _Part | None:
-        """The most urgent part that waits for the device, its kind, or any device."""
+        """Returns the most urgent part that waits for the device, its kind, or any device."""
         own = (self._near.get(device.name), self._queues.get(device.kind), self._queues[None])
         queues = [queue for queue in own if queue]
         for queue in queues:
@@ -331,7 +331,7 @@ class Dispatcher:
         return Assign(device.name, assignment.number, problem.name, tuple(part.remaining), finals)
 
     def _straggler(self, kind: str, now: float) -> _Assignment | None:
-        """The assignment of this kind that will take longest, if an idle device should help."""
+        """Returns the assignment of this kind that will take longest, if an idle device should help."""
         longest, found = self._patience.split_s, None
         for one in self._assignments.values():
             left = len(one.part.remaining)

@@ -184,7 +184,7 @@ class Driver:
         self._usable_s = time.monotonic()
 
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """The result of a pair's sweep, once it is there and a device has joined.
+        """Returns the result of a pair's sweep, once it is there and a device has joined.
 
         Raises KernelError when the kernel is of another operation, direction, dtype or rank, NotBegunError
         for a problem that will not begin any more."""
@@ -219,7 +219,7 @@ class Driver:
         self._check()
 
     def settled(self) -> bool:
-        """Whether everything that was asked for has been measured."""
+        """Returns whether everything that was asked for has been measured."""
         with self._state:
             self._check()
             return self._is_complete()
@@ -255,8 +255,8 @@ class Driver:
         return [job.problem for label, job in jobs.items() if label in self._timed_again]
 
     def goes_on(self, problem: str) -> bool:
-        """Whether a problem goes on although the time is over: a device has been given it. No other begins
-        any more."""
+        """Returns whether a problem goes on although the time is over: a device has been given it. No other
+        begins any more."""
         self._stops_new = True
         return problem in self._begun
 
@@ -266,7 +266,7 @@ class Driver:
         return next((kind for _, kind, _, _ in self._dispatcher.devices()), "")
 
     def all_notes(self) -> list[str]:
-        """What the user must know about devices and kernels."""
+        """Returns what the user must know about devices and kernels."""
         lost = [
             f"the leaders of {one} were not measured again: devices died"
             for one in self._dispatcher.without_finals

@@ -64,7 +64,8 @@ class PhysicalModel:
         return exact_math.log(np.maximum(time_ms, LEAST_MS))
 
     def coefficients_of(self, names: Sequence[str], kernels: Sequence[Kernel] = ()) -> Array:
-        """The coefficients of each of these kernels, its own or the nearest kernel's with its steps scaled to
+        """Returns the coefficients of each of these kernels, its own or the nearest kernel's with its steps
+        scaled to
         this tile: (names, terms). kernels: the parsed names, if available."""
         found = np.empty((len(names), len(self.terms)))
         alike: dict[tuple[Any, ...], tuple[Kernel, list[int]]] = {}
@@ -80,7 +81,7 @@ class PhysicalModel:
         return found
 
     def _grown(self, kernel: Kernel, other: str) -> Array:
-        """Another kernel's coefficients with its steps scaled to this kernel's tile."""
+        """Returns another kernel's coefficients with its steps scaled to this kernel's tile."""
         volumes = [
             float(math.prod(tile)) for tile in (tiled(kernel).tile, tiled(parse_kernel_name(other)).tile)
         ]
@@ -89,7 +90,7 @@ class PhysicalModel:
         return np.asarray(np.array(self.coefficients[other]) * scale)
 
     def nearest(self, name: str) -> str:
-        """The most similar kernel that has coefficients."""
+        """Returns the most similar kernel that has coefficients."""
         if name in self.coefficients:
             return name
         return _nearest([parse_kernel_name(name)], sorted(self.coefficients))[0]
@@ -104,7 +105,7 @@ class PhysicalModel:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> PhysicalModel:
-        """The inverse of `as_json`. Raises ModelError for anything else."""
+        """Returns the inverse of `as_json`. Raises ModelError for anything else."""
         try:
             named = str(value.get("schema", GROUPED_CONV_TERMS.name))
             terms = tuple(str(term) for term in value["terms"])
@@ -165,7 +166,7 @@ def _coefficients(terms: Array, latency: Array, importance: Array) -> tuple[floa
 def explain_aliases(
     rows: pd.DataFrame, aliases: Aliases, hardware: Mapping[str, float], noise: NoiseModel | None = None
 ) -> Aliases:
-    """The aliases, each group represented by the name whose tile explains the group's times best.
+    """Returns the aliases, each group represented by the name whose tile explains the group's times best.
 
     At most one of the names describes the kernel. The measure is the error of a physical model fitted to the
     group's merged rows with the fields of each name in turn.
@@ -197,7 +198,7 @@ def nearness(log_time: Array, groups: npt.NDArray[np.int64], width: float = 0.3,
 
 
 def _nearness_fields(kernel: Kernel) -> tuple[Any, ...]:
-    """The fields that `_nearest` and the scaling of a step read."""
+    """Returns the fields that `_nearest` and the scaling of a step read."""
     others = tuple(getattr(kernel, name) for name in operation_named(kernel.op).for_models.kernel_distance)
     return (kernel.op, tiled(kernel).tile, tiled(kernel).waves, *others)
 

@@ -36,14 +36,14 @@ _OWN = {
 
 
 def find_operation(name: str) -> Operation | None:
-    """The operation with this name, or None."""
+    """Returns the operation with this name, or None."""
     if name in _OWN:
         return _own(name)
     return _installed(name) if name in _declared() else None
 
 
 def operation_named(name: str) -> Operation:
-    """The operation with this name. Raises OperationError, which lists the known ones."""
+    """Returns the operation with this name. Raises OperationError, which lists the known ones."""
     found = find_operation(name)
     if found is None:
         raise OperationError(f"operation {name!r} is not one of {', '.join(operation_names())}")
@@ -51,25 +51,25 @@ def operation_named(name: str) -> Operation:
 
 
 def operations() -> Iterator[Operation]:
-    """All operations, the package's own first. Raises OperationError when one cannot be loaded."""
+    """Yields all operations, the package's own first. Raises OperationError when one cannot be loaded."""
     yield from map(_own, _OWN)
     yield from map(_installed, _declared())
 
 
 def operation_names() -> tuple[str, ...]:
-    """The names of all operations, without importing any."""
+    """Returns the names of all operations, without importing any."""
     return (*_OWN, *_declared())
 
 
 def operation_of_columns(columns: Collection[str]) -> Operation:
-    """The operation of a table without a column `op`: of those of which it has most marks, the one with the
-    fewest."""
+    """Returns the operation of a table without a column `op`: of those of which it has most marks, the one
+    with the fewest."""
     found = max(operations(), key=lambda one: (len(set(one.marks) & set(columns)), -len(one.marks)))
     return found if set(found.marks) & set(columns) else _own(DEFAULT_OPERATION)
 
 
 def operation_of_prefix(text: str) -> Operation:
-    """The operation whose problem ids begin like this text; grouped convolution by default."""
+    """Returns the operation whose problem ids begin like this text; grouped convolution by default."""
     return next((one for one in operations() if text.startswith(one.id_prefixes)), _own(DEFAULT_OPERATION))
 
 

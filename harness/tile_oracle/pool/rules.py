@@ -102,25 +102,25 @@ class RuleSet:
         return tuple(kind for blocks in self.blocks.values() for kind in listed_kinds(blocks))
 
     def archs(self, op: str) -> tuple[str, ...]:
-        """The architectures that the set has kernels of an operation for."""
+        """Returns the architectures that the set has kernels of an operation for."""
         return tuple(dict.fromkeys(arch for block in self.blocks.get(op, ()) for arch in block.arch))
 
     def covering(self, kind: Kind, arch: str) -> tuple[RuleBlock, ...]:
-        """The blocks that apply to this kind of problem."""
+        """Returns the blocks that apply to this kind of problem."""
         return tuple(block for block in self.blocks.get(kind.op, ()) if block.covers(kind, arch))
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether any block applies to this kind of problem."""
+        """Returns whether any block applies to this kind of problem."""
         return bool(self.covering(kind, arch))
 
 
 def list_rule_sets() -> tuple[str, ...]:
-    """The names of the shipped rule sets, sorted."""
+    """Returns the names of the shipped rule sets, sorted."""
     return tuple(sorted(path.stem for path in (data_folder("kernels") / "rules").glob("*.json")))
 
 
 def set_name(kernel_set: str) -> str:
-    """The name under which a kernel set's results are kept: that of a list is its file's stem.
+    """Returns the name under which a kernel set's results are kept: that of a list is its file's stem.
 
     A list that is called like a shipped set keeps its whole name, so that the two never share a baseline.
     """
@@ -130,13 +130,14 @@ def set_name(kernel_set: str) -> str:
 
 
 def rules_of(kernel_set: str, ck_tile: Path | None) -> str:
-    """The argument of `load_rule_set` for a kernel set and a checkout, which `profiler` and `tests` need."""
+    """Returns the argument of `load_rule_set` for a kernel set and a checkout, which `profiler` and `tests`
+    need."""
     read_with_it = kernel_set in BUILDER_SETS or kernel_set.endswith((*SUFFIXES, ".json"))
     return f"{kernel_set}@{ck_tile}" if read_with_it and ck_tile is not None else kernel_set
 
 
 def list_of_kernels(kernel_set: str) -> RuleSet:
-    """The rule set of a .json file; for every other kernel set an empty one, which narrows nothing.
+    """Returns the rule set of a .json file; for every other kernel set an empty one, which narrows nothing.
 
     Raises RuleError.
     """
@@ -145,7 +146,8 @@ def list_of_kernels(kernel_set: str) -> RuleSet:
 
 
 def sources_of_list(path: str) -> tuple[bool, bool]:
-    """Whether a .json file has kernels of the package's families, and whether it has kernels in Triton.
+    """Returns whether a .json file has kernels of the package's families, and whether it has kernels in
+    Triton.
 
     A missing file counts as one of the families': `load_rule_set` refuses it where the kernels are needed.
     Raises RuleError.

@@ -38,7 +38,7 @@ IDENTITY = ["run", "problem", "kernel", "round"]
 
 
 def measurements_folder(run: Path) -> Path:
-    """The folder of a run's parts: RUN/measurements."""
+    """Returns the folder of a run's parts: RUN/measurements."""
     return run / "measurements"
 
 
@@ -68,7 +68,7 @@ def load_records(
 
 
 def _frame(tables: list[pa.Table]) -> pd.DataFrame:
-    """The rows of all tables."""
+    """Returns the rows of all tables."""
     import pandas as pd
 
     frames = [table.to_pandas() for table in tables]
@@ -76,8 +76,8 @@ def _frame(tables: list[pa.Table]) -> pd.DataFrame:
 
 
 def _compact_frame(tables: list[pa.Table], names: list[str]) -> pd.DataFrame:
-    """The rows of all tables as `load_records` returns them. Empties the list: column by column, what was
-    converted is released, so that the rows are never there twice."""
+    """Returns the rows of all tables as `load_records` returns them. Empties the list: column by column, what
+    was converted is released, so that the rows are never there twice."""
     import pandas as pd
     import pyarrow as pa
 
@@ -110,8 +110,8 @@ def with_texts(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rows_in_order(table: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """The places of the rows that count, by time. Raises RecordError for records of native and CK Tile
-    kernels."""
+    """Returns the places of the rows that count, by time. Raises RecordError for records of native and CK
+    Tile kernels."""
     both = _implementations(table["implementation"])
     if len(both) > 1:
         # A name with a dot says whose kernel it is (tile_oracle.kernel.named).
@@ -135,7 +135,7 @@ def _implementations(column: pd.Series) -> list[str]:
 
 
 def read_rows(path: Path | str, op: str | None = None) -> pd.DataFrame:
-    """Every row of a run, a folder of parts or a parquet file, unfiltered and in no particular order.
+    """Returns every row of a run, a folder of parts or a parquet file, unfiltered and in no particular order.
 
     Raises RecordError as `load_records` does.
     """
@@ -144,7 +144,7 @@ def read_rows(path: Path | str, op: str | None = None) -> pd.DataFrame:
 
 
 def _tables(path: Path, op: str | None, compact: bool = False) -> list[pa.Table]:
-    """The tables of a path, with all columns of the schema. compact: see `load_records`."""
+    """Returns the tables of a path, with all columns of the schema. compact: see `load_records`."""
     with disk_errors_as(RecordError, f"no records at {str(path)[:200]}"):
         return _read_tables(path, op, compact)
 
@@ -180,7 +180,7 @@ def _read_tables(path: Path, op: str | None, compact: bool) -> list[pa.Table]:
 
 
 def _journal_table(journal: Path, compact: bool) -> pa.Table | None:
-    """The rows of an unsealed journal; None if there are none."""
+    """Returns the rows of an unsealed journal; None if there are none."""
     lines = read_journal(journal)
     if lines.damaged:
         tell_in_log(f"{journal} has damaged lines ({len(lines.damaged)}): they are left out")
@@ -191,7 +191,7 @@ def _journal_table(journal: Path, compact: bool) -> pa.Table | None:
 
 
 def with_later_fields(table: pa.Table) -> pa.Table:
-    """The records with defaults for kernel fields that did not exist when a row was written."""
+    """Returns the records with defaults for kernel fields that did not exist when a row was written."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -157,18 +157,20 @@ def _columns_of(operation: Operation) -> tuple[Column, ...]:
 
 
 def problem_columns(op: str = "grouped_conv") -> tuple[str, ...]:
-    """The names of a problem's own columns. Raises RecordError for an unknown operation."""
+    """Returns the names of a problem's own columns. Raises RecordError for an unknown operation."""
     return _known(op).problem_fields
 
 
 def kernel_columns(op: str = "grouped_conv") -> tuple[str, ...]:
-    """The names of a kernel's own columns, without those that its problem also has. Raises RecordError."""
+    """Returns the names of a kernel's own columns, without those that its problem also has. Raises
+    RecordError."""
     operation = _known(op)
     return tuple(name for name in operation.kernel_fields if name not in operation.problem_fields)
 
 
 def op_of(ops: Iterable[object]) -> str:
-    """The one operation of a table, from the values of its column `op`; grouped_conv if there are none.
+    """Returns the one operation of a table, from the values of its column `op`; grouped_conv if there are
+    none.
 
     Raises RecordError for an unknown operation, and for a table of several.
     """
@@ -191,7 +193,8 @@ def _known(op: str) -> Operation:
 
 
 def columns(op: str = "grouped_conv") -> tuple[Column, ...]:
-    """The columns of an operation's records, in order. Raises RecordError for an unknown operation."""
+    """Returns the columns of an operation's records, in order. Raises RecordError for an unknown
+    operation."""
     return _columns_of(_known(op))
 
 
@@ -205,7 +208,8 @@ STAY_TEXT = ("status", "detail")
 
 
 def compact_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with dictionaries for the texts that repeat few values: device, flags, source hashes, ..."""
+    """Returns the schema with dictionaries for the texts that repeat few values: device, flags, source
+    hashes, ..."""
     encoded = pa.dictionary(pa.int32(), pa.string())
     return pa.schema(
         field.with_type(encoded) if field.type == pa.string() and field.name not in STAY_TEXT else field

@@ -104,8 +104,8 @@ class Registry:
         self._tuner = Tuner(self._machine, self._kept, fallback, self._log)
 
     def select(self, problem: Problem) -> Pick:
-        """The kernel for a problem: the tuned one, else the model's pick, else (without a model) the best
-        kernel measured now.
+        """Returns the kernel for a problem: the tuned one, else the model's pick, else (without a model) the
+        best kernel measured now.
 
         Raises NoModelError if there is no model and measuring is not allowed, ModelError for a model or a
         pool that cannot be used, TargetError if no kernel can run the problem or none is ok.
@@ -113,8 +113,8 @@ class Registry:
         return next(self._picks(problem))
 
     def rank(self, problem: Problem, k: int | None = None) -> list[Pick]:
-        """The first k picks (None: all), best first. A tuned kernel comes first. Without a model, these are
-        the kernels that were measured as ok. Raises what `select` raises."""
+        """Returns the first k picks (None: all), best first. A tuned kernel comes first. Without a model,
+        these are the kernels that were measured as ok. Raises what `select` raises."""
         if k is not None and k < 1:
             raise ModelError(f"k = {k}: k must be at least 1")
         picks = self._picks(problem, k)
@@ -162,7 +162,7 @@ class Registry:
         return next((reason for reason in reasons if reason is not None), "those that could have failed here")
 
     def candidates(self, problem: Problem) -> Candidates:
-        """The pool of the problem's kind, and its ranker."""
+        """Returns the pool of the problem's kind, and its ranker."""
         return self._pools.candidates(problem)
 
     def run(self, problem: Problem, *operands: npt.NDArray[Any], **named: npt.NDArray[Any]) -> RunResult:
@@ -209,7 +209,7 @@ class Registry:
         return self._tuner.tune(problem, self.candidates(problem), Budget(budget_s, kernels), watch)
 
     def surroundings(self) -> Surroundings:
-        """The environment that a tuned result must match to be valid here."""
+        """Returns the environment that a tuned result must match to be valid here."""
         return self._machine.surroundings()
 
     def close(self) -> None:
@@ -229,7 +229,7 @@ class Registry:
 
 
 def _source_elsewhere(target: Target | None, arch: str, options: TargetOptions) -> KernelSource | None:
-    """The kernel source, unless it is the project's own. Raises BuildError."""
+    """Returns the kernel source, unless it is the project's own. Raises BuildError."""
     if target is not None:
         source = target.builder.source if target.builder is not None else None
     else:
@@ -238,7 +238,7 @@ def _source_elsewhere(target: Target | None, arch: str, options: TargetOptions) 
 
 
 def _predictions(problem: Problem, candidates: Candidates, note: str, k: int | None) -> Iterator[Pick]:
-    """The model's picks: the first k, then, if more are needed, the others."""
+    """Yields the model's picks: the first k, then, if more are needed, the others."""
     assert candidates.rank is not None
     passed = 0
     for asked in (k, None):

@@ -194,7 +194,7 @@ class ReportData:
         return None if self.rankings is None else Ranking.of(self.rankings)
 
     def efficiency_where(self, in_sample: bool) -> Efficiency:
-        """The metrics over the problems that the model was trained on, or over the others."""
+        """Returns the metrics over the problems that the model was trained on, or over the others."""
         return summarise(self.selection[self.selection["in_sample"] == in_sample])
 
     @property
@@ -324,7 +324,7 @@ def _selection(
     ranked_by: Origin,
     training: Training,
 ) -> pd.DataFrame:
-    """Return the picks with a column `in_sample`; scores that only order kernels are left out."""
+    """Returns the picks with a column `in_sample`; scores that only order kernels are left out."""
     selection = select(problems, final, oracles, rankings)
     if ranked_by.order_only:
         selection = selection.assign(pick_predicted_tflops=np.nan, oracle_predicted_tflops=np.nan)
@@ -333,7 +333,7 @@ def _selection(
 
 
 def _sweep_winners(selection: pd.DataFrame) -> pd.Series:
-    """The efficiency of the sweep's winner, for problems whose oracle was measured again."""
+    """Returns the efficiency of the sweep's winner, for problems whose oracle was measured again."""
     again = selection["oracle_remeasured"].fillna(False).astype(bool)
     return selection.loc[again, "sweep_winner_efficiency"]
 

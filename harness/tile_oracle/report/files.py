@@ -64,7 +64,7 @@ def write_report(run_dir: Path, data: ReportData) -> tuple[Path, ...]:
 
 
 def verdict_document(data: ReportData) -> dict[str, Any]:
-    """The content of verdict.json: the verdict and all of its inputs except the measurements."""
+    """Returns the content of verdict.json: the verdict and all of its inputs except the measurements."""
     baseline = None if data.baseline is None else baseline_document(data.baseline)
     return {
         "schema": VERDICT_SCHEMA,
@@ -100,8 +100,8 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
 
 
 def selection_bytes(data: ReportData) -> bytes:
-    """The selection as a parquet file, one row per problem: the columns of judge.selection.select, then
-    the lists `ranking` (all ranked kernels, best first) and `ranking_predicted_tflops`, null without a
+    """Returns the selection as a parquet file, one row per problem: the columns of judge.selection.select,
+    then the lists `ranking` (all ranked kernels, best first) and `ranking_predicted_tflops`, null without a
     model."""
     table = data.selection.copy()
     names, predicted = _rankings(data)
@@ -137,8 +137,8 @@ class Inputs:
 
 
 def read_inputs(run_dir: Path) -> Inputs:
-    """The inputs of the report in a folder, to regenerate it; without a report only the run's name is known.
-    Raises RecordError, or GateError for the baseline in it."""
+    """Returns the inputs of the report in a folder, to regenerate it; without a report only the run's name is
+    known. Raises RecordError, or GateError for the baseline in it."""
     with disk_errors_as(RecordError, f"the report in {run_dir} cannot be read"):
         return _read_inputs(run_dir)
 
@@ -185,7 +185,7 @@ def _rankings(data: ReportData) -> tuple[dict[str, list[str]], dict[str, list[fl
 
 
 def _arrow_type(column: pd.Series) -> pa.DataType:
-    """A fixed type for each column, even if it has only nulls."""
+    """Returns a fixed type for each column, even if it has only nulls."""
     if pd.api.types.is_bool_dtype(column.dtype):
         return pa.bool_()
     if pd.api.types.is_integer_dtype(column.dtype):

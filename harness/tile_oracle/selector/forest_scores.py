@@ -61,7 +61,7 @@ class ForestScores:
 
 
 def _scores(handles: Any, forests: int, rows: Array) -> Array:
-    """The raw scores, (forests, rows). Every row is a class of its own in every feature."""
+    """Returns the raw scores, (forests, rows). Every row is a class of its own in every feature."""
     library = scorer_library()
     count, width = rows.shape
     own = np.arange(count, dtype=np.uint32)
@@ -85,7 +85,7 @@ def _scores(handles: Any, forests: int, rows: Array) -> Array:
 
 @contextmanager
 def read_forests(forests: Sequence[Forest]) -> Iterator[Any]:
-    """An array of the library's handles of forests. Raises ModelError for one that it refuses."""
+    """Yields an array of the library's handles of forests. Raises ModelError for one that it refuses."""
     library = scorer_library()
     error = ctypes.create_string_buffer(_ERROR_BYTES)
     handles = (ctypes.c_void_p * max(1, len(forests)))()
@@ -103,7 +103,7 @@ def read_forests(forests: Sequence[Forest]) -> Iterator[Any]:
 
 @cache
 def scorer_library() -> ctypes.CDLL:
-    """The native library with the functions of tile_oracle/scorer_c.h declared. Raises BuildError."""
+    """Returns the native library with the functions of tile_oracle/scorer_c.h declared. Raises BuildError."""
     library = native_library.load()
     handle, text, size, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32
     functions = {

@@ -108,8 +108,8 @@ def _loaded(path: Path) -> ctypes.CDLL:
 
 
 def is_compiled() -> bool:
-    """Whether `load` needs no compiler: the wheel or the cache has the library. Raises BuildError if a folder
-    cannot be read."""
+    """Returns whether `load` needs no compiler: the wheel or the cache has the library. Raises BuildError if
+    a folder cannot be read."""
     if prebuilt_library.find(built_from()) is not None:
         return True
     cache, digest = BuildCache(default_cache_folder()), _content().digest
@@ -117,14 +117,14 @@ def is_compiled() -> bool:
 
 
 def built(toolchain: str = "auto", folder: Path | None = None) -> Path:
-    """The path of the library, which is built if necessary. toolchain: auto, clang++, g++, ziglang or a
-    compiler's path. folder: the cache. Raises BuildError like `load`."""
+    """Returns the path of the library, which is built if necessary. toolchain: auto, clang++, g++, ziglang or
+    a compiler's path. folder: the cache. Raises BuildError like `load`."""
     return _built_with(compilers(toolchain), folder if folder is not None else default_cache_folder())
 
 
 def built_for(machine: str, glibc: str, folder: Path) -> Path:
-    """The path of the library for another machine (x86_64, aarch64) with at least this version of glibc,
-    compiled by ziglang. folder: the cache. Raises BuildError."""
+    """Returns the path of the library for another machine (x86_64, aarch64) with at least this version of
+    glibc, compiled by ziglang. folder: the cache. Raises BuildError."""
     zig = find_toolchain("ziglang")
     assert isinstance(zig, ZigToolchain)
     command = (zig.wheel.zig, "c++", "-target", f"{machine}-linux-gnu.{glibc}", "-s")
@@ -132,12 +132,12 @@ def built_for(machine: str, glibc: str, folder: Path) -> Path:
 
 
 def built_from() -> str:
-    """A hash of the sources and flags that a library is built from."""
+    """Returns a hash of the sources and flags that a library is built from."""
     return content_key({"version": _KEY_VERSION, "sources": _content().digest, "flags": _FLAGS})
 
 
 def _built_with(compilers: Iterable[Compiler], folder: Path, content: Headers | None = None) -> Path:
-    """The library by the first of these compilers that succeeds. content: of other sources."""
+    """Returns the library by the first of these compilers that succeeds. content: of other sources."""
     cache = BuildCache(folder)
     content = content or _content()
     failures: list[str] = []
@@ -214,7 +214,7 @@ def _build_locked(
 
 
 def _said(compiler: Compiler, log: str) -> str:
-    """A compiler's first error, in one line."""
+    """Returns a compiler's first error, in one line."""
     first = next((line for line in log.splitlines() if "error" in line), log.strip()[:200])
     return f"{compiler.identity} says {' '.join(first.split())[:300]!r}"
 

@@ -82,7 +82,7 @@ class NativeSelector:
         return int(self._library.to_selector_memory_bytes(self._address))
 
     def pick(self, values: Sequence[float]) -> int:
-        """The index of the kernel with the least predicted time."""
+        """Returns the index of the kernel with the least predicted time."""
         picked = ctypes.c_uint32()
         self._check(
             self._library.to_selector_pick(self._address, self._problem(values), ctypes.byref(picked))
@@ -98,7 +98,7 @@ class NativeSelector:
         return order, tflops
 
     def log_times(self, values: Sequence[float]) -> Array:
-        """Predicted ln(latency in ms) of every kernel, (size,)."""
+        """Returns predicted ln(latency in ms) of every kernel, (size,)."""
         found = np.empty(self.size)
         self._check(
             self._library.to_selector_log_times(self._address, self._problem(values), found.ctypes.data)
@@ -106,13 +106,13 @@ class NativeSelector:
         return found
 
     def tflops(self, values: Sequence[float]) -> Array:
-        """Predicted TFLOPS of every kernel, (size,)."""
+        """Returns predicted TFLOPS of every kernel, (size,)."""
         found = np.empty(self.size)
         self._check(self._library.to_selector_tflops(self._address, self._problem(values), found.ctypes.data))
         return found
 
     def tflops_among(self, values: Sequence[float], among: npt.NDArray[np.uint32]) -> Array:
-        """Predicted TFLOPS of the kernels of these indices, as if there were no others, (among,)."""
+        """Returns predicted TFLOPS of the kernels of these indices, as if there were no others, (among,)."""
         found = np.empty(len(among))
         places = (among.ctypes.data, len(among), found.ctypes.data)
         self._check(self._library.to_selector_tflops_among(self._address, self._problem(values), *places))

@@ -29,7 +29,8 @@ def beside(
     arch: str,
     data: ReportData,
 ) -> tuple[PickerFigures, ...]:
-    """The figures of the further pickers that are judged (data.others), and of those that need no asking.
+    """Returns the figures of the further pickers that are judged (data.others), and of those that need no
+    asking.
 
     choices: what is judged. own: the records of these problems. A library without a ranking of its own, and
     operations and architectures without a roofline, have none. Raises HarnessError.
@@ -50,8 +51,8 @@ def beside(
 
 
 def exports_differ(choice: ModelChoice, part: ProblemSet) -> str:
-    """How an export beside the judged model folder picks otherwise on these problems, "" if none does.
-    One that cannot be read, compiled or asked counts as differing."""
+    """Returns how an export beside the judged model folder picks otherwise on these problems, "" if none
+    does. One that cannot be read, compiled or asked counts as differing."""
     from tile_oracle.selector.export import file_stem
     from tile_oracle.selector.parity import exports_beside, own_export
 

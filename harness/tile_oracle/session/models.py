@@ -77,7 +77,7 @@ class ModelChoice:
         return self.picker.folders
 
     def lines(self, problems: ProblemSet) -> list[str]:
-        """What is judged, what else fitted, and what has no model, for the session's header."""
+        """Returns what is judged, what else fitted, and what has no model, for the session's header."""
         none = "; ".join(dict.fromkeys(one.why_none for one in self.looked if one.folder is None))
         if not self.looked or not self.folders:
             return [f"model: {self.name}" + (f" ({none})" if none else "")]
@@ -89,7 +89,7 @@ class ModelChoice:
         return lines
 
     def considered(self) -> tuple[dict[str, Any], ...]:
-        """What `auto` found, a kind at a time, for the report."""
+        """Returns what `auto` found, a kind at a time, for the report."""
         return tuple(
             {"kind": kind_text(one.kind), "models": [each.as_json() for each in one.considered]}
             for one in self.looked
@@ -97,7 +97,7 @@ class ModelChoice:
 
 
 def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, plan: Plan) -> ModelChoice:
-    """The model that --model means for a problem set.
+    """Returns the model that --model means for a problem set.
 
     `auto` takes for each kind of problem the best founded model that can rank its candidates
     (`model.fitting_model`), one's own in models/ or a shipped one; where no kind has any, the choice of a
@@ -167,7 +167,7 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
 
 
 def roofline(kinds: Iterable[Kind], arch: str) -> Picker:
-    """The analytic model. Raises ModelError for what it does not know."""
+    """Returns the analytic model. Raises ModelError for what it does not know."""
     from tile_oracle.evaluation.folder_model import Folders
     from tile_oracle.model.roofline_folder import roofline_folder
 
@@ -175,7 +175,7 @@ def roofline(kinds: Iterable[Kind], arch: str) -> Picker:
 
 
 def _not_ranked(looked: Sequence[ModelsFor], problems: ProblemSet) -> str:
-    """The problems that no model ranks although others of the set have one; "" for none."""
+    """Returns the problems that no model ranks although others of the set have one; "" for none."""
     lacking = [one.kind for one in looked if one.folder is None]
     count = sum(problem.kind in lacking for problem in problems.problems)
     if not lacking or len(lacking) == len(looked):
@@ -185,15 +185,15 @@ def _not_ranked(looked: Sequence[ModelsFor], problems: ProblemSet) -> str:
 
 
 def _candidates(plan: Plan, problems: ProblemSet, kind: Kind) -> tuple[Kernel, ...]:
-    """The candidates for all problems of a kind, each once."""
+    """Returns the candidates for all problems of a kind, each once."""
     offered = [plan.offered.get(one.id, ()) for one in problems.problems if plan.offered and one.kind == kind]
     several = (plan.pools.get(kind, ()), *offered)
     return tuple({kernel.name: kernel for kernels in several for kernel in kernels}.values())
 
 
 def _predicted(folder: Path, kinds: Sequence[Kind]) -> Sequence[Kind]:
-    """Those of the kinds that a named model was trained for. Problems of the others are not ranked, which the
-    session shows. All of them if there is none, so that the first use says why."""
+    """Returns those of the kinds that a named model was trained for. Problems of the others are not ranked,
+    which the session shows. All of them if there is none, so that the first use says why."""
     from tile_oracle.model.model_folder import read_spec
     from tile_oracle.model.predictor import kind_refusal
 
@@ -226,13 +226,13 @@ def held_of(choice: ModelChoice, baseline: Baseline | None, options: SessionOpti
 
 
 def judged(choice: ModelChoice, held: Mapping[str, str]) -> Picker:
-    """What is judged. held: a baseline's picks, in place of out-of-fold predictions."""
+    """Returns what is judged. held: a baseline's picks, in place of out-of-fold predictions."""
     return held_picks(held, choice.name) if held and choice.name == OUT_OF_FOLD else choice.picker
 
 
 def ranges_of(choice: ModelChoice) -> RangeOf:
-    """The training range of the model that picks for a problem. Raises ModelError for a model folder that
-    cannot be read."""
+    """Returns the training range of the model that picks for a problem. Raises ModelError for a model folder
+    that cannot be read."""
     if not choice.folders:
         return lambda problem: None
     from tile_oracle.training.training_range import TrainingRange
@@ -249,9 +249,9 @@ Picks = Callable[[Problem], tuple[Kernel, ...]]
 def picks_of(
     pickers: Sequence[Sequence[ModelChoice]], plan: Plan, held: Mapping[str, str], target: Target
 ) -> Picks:
-    """The picks of the models under test: of each, the first kernel of its ranking that the target does not
-    refuse. None where predictions come after the measurements (out-of-fold). Models are loaded on first
-    use."""
+    """Returns the picks of the models under test: of each, the first kernel of its ranking that the target
+    does not refuse. None where predictions come after the measurements (out-of-fold). Models are loaded on
+    first use."""
 
     def first(picker: Picker, problem: Problem) -> Kernel | None:
         table, _ = picker.rank([problem], plan.kernels)
@@ -269,14 +269,15 @@ def picks_of(
 
 
 def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:
-    """The path of a new baseline: models/<model>/<device>/<problem set>/<kernel set>.json."""
+    """Returns the path of a new baseline: models/<model>/<device>/<problem set>/<kernel set>.json."""
     return _path(options.baseline_dir, choice, problems, device, options)
 
 
 def baseline_place(
     choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions, target: Target
 ) -> Path:
-    """The file that `baseline_for` reads; where there is none, the one that --update-baseline writes."""
+    """Returns the file that `baseline_for` reads; where there is none, the one that --update-baseline
+    writes."""
     roots = model_places(options.baseline_dir, target.arch, target.name == REPLAY)
     paths = [_path(root, choice, problems, device, options) for root in roots]
     return next((path for path in paths if path.is_file()), baseline_file(choice, problems, device, options))
@@ -285,7 +286,7 @@ def baseline_place(
 def baseline_for(
     choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions, target: Target
 ) -> Baseline | None:
-    """The baseline for a set on a device: the user's own, or else a shipped one. Raises GateError."""
+    """Returns the baseline for a set on a device: the user's own, or else a shipped one. Raises GateError."""
     return load_baseline(baseline_place(choice, problems, device, options, target))
 
 
@@ -314,7 +315,7 @@ def _path(
 
 
 def _pool(options: SessionOptions, kernel_set: str) -> str:
-    """The name of the pool, with everything that makes its baselines differ."""
+    """Returns the name of the pool, with everything that makes its baselines differ."""
     pool = kernel_set
     if options.kernel_filter is not None:
         pool += f" {options.kernel_filter}"

@@ -108,8 +108,8 @@ class Session(ABC):
         return {}
 
     def lacking(self) -> frozenset[str]:
-        """Names of candidates that the kernel source has no code for, so that no model can pick them; without
-        those that only the records show (tile_oracle.record.not_built)."""
+        """Returns the names of candidates that the kernel source has no code for, so that no model can pick
+        them; without those that only the records show (tile_oracle.record.not_built)."""
         return frozenset()
 
     def _make_plan(self) -> Plan:
@@ -121,7 +121,7 @@ class Session(ABC):
     # ---- the run ----------------------------------------------------------------------------
 
     def open_run(self) -> Run:
-        """The run's folder, made or found at the first call. Raises RecordError."""
+        """Returns the run's folder, made or found at the first call. Raises RecordError."""
         if self._run is None:
             self._run = open_run(
                 self.options.report_dir,
@@ -133,7 +133,7 @@ class Session(ABC):
         return self._run
 
     def _stem(self) -> str:
-        """The start of a new run's name."""
+        """Returns the start of a new run's name."""
         shard = self.options.shard
         part = "" if shard is None else f"-shard{shard.number}of{shard.count}"
         return f"{'+'.join(one.name for one in self.plan.sets)}-{self.target.name}{part}"
@@ -143,7 +143,7 @@ class Session(ABC):
         return self._run
 
     def describe_run(self, run: Run) -> str:
-        """Where the run is, and whether it is a new one."""
+        """Returns where the run is, and whether it is a new one."""
         if run.resumed:
             return f"run: {run.folder} (resumed)"
         return f"run: {run.folder}" + (" (new: there is no run to resume)" if self.options.resume else "")
@@ -188,7 +188,7 @@ class Session(ABC):
         return 1
 
     def where_time_went(self, records: pd.DataFrame) -> str:
-        """The session's time in words; "" where nothing was measured. records: of the run."""
+        """Returns the session's time in words; "" where nothing was measured. records: of the run."""
         return TimeSpent(self.elapsed_s, self.workers, self.pytest_s).describe(records, self._began_at)
 
     def _with_known_failure(self, measurement: Measurement) -> Measurement:
@@ -205,7 +205,7 @@ class Session(ABC):
 
     @abstractmethod
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """The pair's measurement.
+        """Returns the pair's measurement.
 
         Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
         be measured or recorded any more.
@@ -213,10 +213,10 @@ class Session(ABC):
 
     @abstractmethod
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
-        """The number of these pairs that cannot be replayed, because they were never recorded."""
+        """Returns the number of these pairs that cannot be replayed, because they were never recorded."""
 
     def choose_first(self) -> First | None:
-        """The kernels of --first; None without it. Raises ModelError."""
+        """Returns the kernels of --first; None without it. Raises ModelError."""
         return None
 
     def end_first(self) -> list[str]:
@@ -228,25 +228,25 @@ class Session(ABC):
         """Starts building the kernels of the first problems in the background."""
 
     def built(self) -> list[str]:
-        """The names of the kernels whose build has ended, with or without a binary."""
+        """Returns the names of the kernels whose build has ended, with or without a binary."""
         return []
 
     def to_build(self) -> int:
-        """How many kernels the selected pairs need built."""
+        """Returns how many kernels the selected pairs need built."""
         return 0
 
     def builds(self) -> tuple[int, int]:
-        """How many kernels are built, and how many are wanted."""
+        """Returns how many kernels are built, and how many are wanted."""
         return len(self.built()), self.to_build()
 
     @abstractmethod
     def recorded_kernels(self) -> Sequence[Kernel] | None:
-        """The kernels that the replayed records have; None where nothing is replayed."""
+        """Returns the kernels that the replayed records have; None where nothing is replayed."""
 
     # ---- the end ----------------------------------------------------------------------------
 
     def records(self, run: Run) -> pd.DataFrame:
-        """All records of the run, texts that repeat as categoricals. Raises RecordError."""
+        """Returns all records of the run, texts that repeat as categoricals. Raises RecordError."""
         return load_records(run.folder, compact=True)
 
     def settled(self, records: pd.DataFrame) -> pd.DataFrame | None:
@@ -254,14 +254,15 @@ class Session(ABC):
         return None
 
     def over_budget(self, problem: Problem) -> bool:
-        """Whether the budget ended before this problem began; a problem that has begun is finished."""
+        """Returns whether the budget ended before this problem began; a problem that has begun is
+        finished."""
         if self.deadline is None or time.monotonic() < self.deadline or self.goes_on(problem.id):
             return False
         self.budget_spent = True
         return True
 
     def goes_on(self, problem: str) -> bool:
-        """Whether a problem is finished although the time is over, because it has begun."""
+        """Returns whether a problem is finished although the time is over, because it has begun."""
         return problem in self._begun
 
     @abstractmethod
@@ -279,7 +280,7 @@ class Session(ABC):
         return [set_name(part, self.plan.sets) for part in self.plan.sets]
 
     def unsealed(self) -> str:
-        """One line on rows that could not be sealed into a part, or "". Raises RecordError."""
+        """Returns one line on rows that could not be sealed into a part, or "". Raises RecordError."""
         left = left_unsealed(self._run.measurements) if self._run is not None else []
         if not left:
             return ""
@@ -307,7 +308,7 @@ class Session(ABC):
             self._run.lock.release()
 
     def forecast(self) -> list[str]:
-        """How long the session may take, and what is shorter, where that is long."""
+        """Returns how long the session may take, and what is shorter, where that is long."""
         return []
 
     # ---- description ------------------------------------------------------------------------
@@ -318,7 +319,7 @@ class Session(ABC):
 
     @abstractmethod
     def settling_command(self, run: Run, suspects: Path) -> str:
-        """The command that measures suspects (a file for --pairs) again, quoted for a shell."""
+        """Returns the command that measures suspects (a file for --pairs) again, quoted for a shell."""
 
     @property
     def notes(self) -> list[str]:

@@ -131,7 +131,7 @@ def _in_turn(todo: Mapping[str, tuple[list[Measurement], int]]) -> list[tuple[st
 
 
 def _budget_s(session: LiveSession) -> float:
-    """Seconds for measuring again; 0 or less: do not."""
+    """Returns the seconds for measuring again; 0 or less: do not."""
     budget = session.options.settle_budget_s
     if budget is None:
         budget = max(_LEAST_BUDGET_S, _SHARE_OF_SESSION * session.elapsed_s)
@@ -151,9 +151,9 @@ def _suspects(session: LiveSession, data: ReportData) -> Sequence[str]:
 
 
 def uncertain_picks(margins: Mapping[str, Margin]) -> list[str]:
-    """The problems to measure again for a baseline: of those whose margin is less certain than it needs, the
-    ones whose error is at least a quarter of the largest, so that the budget is spent where it helps most.
-    Least certain first."""
+    """Returns the problems to measure again for a baseline: of those whose margin is less certain than it
+    needs, the ones whose error is at least a quarter of the largest, so that the budget is spent where it
+    helps most. Least certain first."""
     target = _TARGET_POINTS * math.sqrt(max(len(margins), 1))
     errors = {}
     for name, margin in margins.items():
@@ -170,7 +170,8 @@ def uncertain_picks(margins: Mapping[str, Margin]) -> list[str]:
 
 
 def _leaders(session: LiveSession, problem: Problem, data: ReportData, before: set[str]) -> list[Measurement]:
-    """The kernels to time in turn: the pick, the baseline's pick, the oracle, and those that come near.
+    """Returns the kernels to time in turn: the pick, the baseline's pick, the oracle, and those that come
+    near.
 
     before: the leaders of earlier rounds, which stay, because kernels are compared within rounds; new ones
     are added to them. Of twins the measured one is timed.

@@ -97,14 +97,14 @@ class SessionState:
             self.progress.plan(listed, {name: problem_from_id(name).flops for name in self.selected})
 
     def open_run(self) -> Run:
-        """The run's folder, made or found at the first call. Raises UsageError."""
+        """Returns the run's folder, made or found at the first call. Raises UsageError."""
         try:
             return self.session.open_run()
         except HarnessError as error:
             raise pytest.UsageError(str(error)) from None
 
     def verdict_ids(self) -> list[str]:
-        """The test ids of the session's criteria."""
+        """Returns the test ids of the session's criteria."""
         from tile_oracle.session.verdict_items import item_ids
 
         return item_ids(SUITE_ID, self.session.set_names)

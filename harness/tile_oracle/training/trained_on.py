@@ -59,7 +59,7 @@ def problem_digests(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def trained_on(folder: Path) -> TrainedOn:
-    """The training problems that a model folder states. Raises ModelError for an invalid manifest."""
+    """Returns the training problems that a model folder states. Raises ModelError for an invalid manifest."""
     return _of_manifest(read_manifest(folder), folder / MANIFEST_FILE) or TrainedOn({}, known=False)
 
 
@@ -87,7 +87,8 @@ def _same(trained: Mapping[str, str], records: pd.DataFrame, seen: Collection[st
 
 
 def _of_manifest(manifest: Mapping[str, Any], path: Path) -> TrainedOn | None:
-    """The problems in a manifest, including those of the models it was grown on; None if it names none."""
+    """Returns the problems in a manifest, including those of the models it was grown on; None if it names
+    none."""
     named = manifest.get(PROBLEMS_KEY)
     if named is None:
         return None

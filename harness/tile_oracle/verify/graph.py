@@ -22,7 +22,8 @@ class Block:
     successors: tuple[int, ...]
 
     def taken(self, code: Sequence[Instruction]) -> int | None:
-        """The successor that is entered by a taken branch and in no other way; None if there is none."""
+        """Returns the successor that is entered by a taken branch and in no other way; None if there is
+        none."""
         last = code[self.end - 1]
         is_certain = last.branch and len(self.successors) == (2 if last.conditional else 1)
         return self.successors[0] if is_certain else None
@@ -36,7 +37,7 @@ class Graph:
     lost: tuple[int, ...]
 
     def predecessors(self) -> list[list[int]]:
-        """Return the numbers of the blocks before each block."""
+        """Returns the numbers of the blocks before each block."""
         before: list[list[int]] = [[] for _ in self.blocks]
         for block in self.blocks:
             for following in block.successors:
@@ -75,12 +76,13 @@ def control_flow(function: Function, code: Sequence[Instruction]) -> Graph:
 
 
 def _jumps_away(one: Instruction) -> bool:
-    """Whether control does not return: s_setpc does not, a call does."""
+    """Returns whether control does not return: s_setpc does not, a call does."""
     return one.leaves and one.line.mnemonic.startswith("s_setpc")
 
 
 def reverse_postorder(graph: Graph) -> list[int]:
-    """Numbers of the reachable blocks in reverse postorder: each before its successors, except in loops."""
+    """Returns the numbers of the reachable blocks in reverse postorder: each before its successors, except in
+    loops."""
     seen = {0}
     order: list[int] = []
     stack = [(0, iter(graph.blocks[0].successors))]
@@ -97,7 +99,8 @@ def reverse_postorder(graph: Graph) -> list[int]:
 
 
 def shortest_path(graph: Graph, begin: int, end: int) -> tuple[int, ...]:
-    """The blocks on a shortest path of at least one edge; the block itself when it is not in a cycle."""
+    """Returns the blocks on a shortest path of at least one edge; the block itself when it is not in a
+    cycle."""
     came: dict[int, int] = {}
     queue = deque([begin])
     while queue:
@@ -117,7 +120,8 @@ def shortest_path(graph: Graph, begin: int, end: int) -> tuple[int, ...]:
 
 
 def strong_components(edges: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The strongly connected components of a graph, by Tarjan's algorithm. edges: successors of each node."""
+    """Returns the strongly connected components of a graph, by Tarjan's algorithm. edges: successors of each
+    node."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     on_stack: set[int] = set()

@@ -78,7 +78,7 @@ class Footprint:
     all_lanes: bool
 
     def meets(self, other: Footprint, own_wave: bool) -> bool:
-        """Whether two waves access the same byte; with own_wave, also whether one wave does."""
+        """Returns whether two waves access the same byte; with own_wave, also whether one wave does."""
         return any(
             mine & its
             for wave, mine in enumerate(self.by_wave)
@@ -187,7 +187,7 @@ class _Paths:
     def _through(
         self, key: _Key, of_block: Mapping[int, Sequence[_Key]]
     ) -> tuple[dict[int, int], list[_Key]]:
-        """The accesses of a block's copy, and the copies that may follow it."""
+        """Returns the accesses of a block's copy, and the copies that may follow it."""
         block = self._graph.blocks[key[0]]
         values: Values = {
             number: self._values[value] if isinstance(value, bytes) else value  # type: ignore[misc]
@@ -229,7 +229,7 @@ class _Paths:
     def _compared_branch(
         self, block: Block, following: tuple[int, ...], known: Differences
     ) -> Iterator[tuple[int, Differences]]:
-        """The successors that the differences of registers allow, with the differences there."""
+        """Yields the successors that the differences of registers allow, with the differences there."""
         comparison = self._comparisons.get(block.end - 1)
         for number in following:
             after = dict(known)
@@ -272,7 +272,7 @@ class _Paths:
                 values.pop(number, None)
 
     def _key(self, number: int, values: Values, known: Differences) -> _Key:
-        """The key of a block that is entered with these values and differences."""
+        """Returns the key of a block that is entered with these values and differences."""
         compared = self._compared[number]
         differences = []
         for pair, most in sorted(known.items()):
@@ -297,7 +297,7 @@ class _Paths:
         return number, tuple(sorted(parts, key=lambda one: one[0])), tuple(differences)
 
     def _narrowed(self, key: _Key, of_block: Mapping[int, Sequence[_Key]]) -> _Key:
-        """The key; without the values that differ, where a block has too many copies."""
+        """Returns the key; without the values that differ, where a block has too many copies."""
         there = of_block.get(key[0], ())
         if key[2] and key not in there:
             same = sum(other[1] == key[1] for other in there)
@@ -313,7 +313,7 @@ class _Paths:
         return key[0], tuple(sorted(common & first, key=lambda one: one[0])), ()
 
     def _feasible(self, block: Block, values: Values) -> tuple[int, ...]:
-        """The successors that the values allow. If the waves differ, all of them."""
+        """Returns the successors that the values allow. If the waves differ, all of them."""
         successors, last = block.successors, self._code[block.end - 1]
         if len(successors) != 2 or not last.conditional:
             return successors
@@ -335,7 +335,7 @@ class _Paths:
         return successors[:1] if value == jumps_if else successors[1:]
 
     def _footprint(self, one: Instruction, values: Values, at: int) -> Footprint | None:
-        """The bytes that an instruction accesses; None if they are not known."""
+        """Returns the bytes that an instruction accesses; None if they are not known."""
         begins = lds_begins(one, values, self._threads)
         if begins is None:
             return None
@@ -389,7 +389,8 @@ class _Paths:
         return found
 
     def _unknown(self, join: Callable[[int, int], int]) -> dict[int, int]:
-        """The registers that depend on unknown data at the beginning of each block that is reached."""
+        """Returns the registers that depend on unknown data at the beginning of each block that is
+        reached."""
         undefined = (1 << _VECTOR_REGISTERS) - (1 << _FIRST_UNDEFINED)
         entry = {0: _EVERYTHING & ~EXEC & ~self._known_first & ~undefined}
         waiting = [0]
@@ -406,7 +407,7 @@ class _Paths:
         return entry
 
     def _unknown_after(self, at: int, unknown: int) -> int:
-        """The registers that depend on unknown data behind an instruction."""
+        """Returns the registers that depend on unknown data behind an instruction."""
         one, operation = self._code[at], self._operations[at]
         unknown &= ~self._undefined.get(at, 0)
         if one.leaves or not one.known:
@@ -450,8 +451,8 @@ class _Paths:
         return found
 
     def _wanted_at_blocks(self, decided: set[int]) -> tuple[list[dict[int, int]], set[int]]:
-        """The registers and bits of each block's beginning that an address or a known branch depends on, and
-        the indices of the instructions that compute such registers."""
+        """Returns the registers and bits of each block's beginning that an address or a known branch depends
+        on, and the indices of the instructions that compute such registers."""
         blocks = self._graph.blocks
         wanted: list[dict[int, int]] = [{} for _ in blocks]
         before = self._graph.predecessors()
@@ -483,7 +484,8 @@ class _Paths:
         return wanted, executed
 
     def _compared_at_blocks(self) -> list[int]:
-        """The mask of the registers at each block's beginning that a branch compares, also shifted."""
+        """Returns the mask of the registers at each block's beginning that a branch compares, also
+        shifted."""
         blocks = self._graph.blocks
         compared, waiting = [0] * len(blocks), list(range(len(blocks)))
         before = self._graph.predecessors()

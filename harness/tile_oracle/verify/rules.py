@@ -38,7 +38,7 @@ class Defect:
 
 
 def check_counters(state: Counters, one: Instruction) -> Iterator[Defect]:
-    """The rules on vmcnt, lgkmcnt, and writes to LDS at barriers."""
+    """Yields the rules on vmcnt, lgkmcnt, and writes to LDS at barriers."""
     touched = one.reads | one.writes | one.loads
     if touched & state.vm_loads:
         yield from _uncovered(state, one, touched, vm=True)
@@ -51,7 +51,7 @@ def check_counters(state: Counters, one: Instruction) -> Iterator[Defect]:
 
 
 def check_return(state: Counters, one: Instruction) -> Iterator[Defect]:
-    """The rule on functions that are called: they return nothing that is outstanding."""
+    """Yields the rule on functions that are called: they return nothing that is outstanding."""
     if not one.leaves or not one.line.mnemonic.startswith("s_setpc"):
         return
     for counter, outstanding in (("vmcnt", state.vm), ("lgkmcnt", state.lgkm)):
@@ -87,6 +87,6 @@ def _not_covered(one: Instruction, overlap: int, counter: str, younger: int) -> 
 
 
 def check_wait_states(state: WaitStates, one: Instruction) -> Iterator[Defect]:
-    """The rule about wait states."""
+    """Yields the rule about wait states."""
     for owed in state.owed(one):
         yield Defect("wait-states", missing(owed), owed.cause)

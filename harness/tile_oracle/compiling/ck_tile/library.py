@@ -21,7 +21,7 @@ _FAT_SECTION = ".hip_fatbin"
 
 
 def code_object_in(path: Path, arch: str) -> CodeObject:
-    """The code object for an architecture in a host library. Raises BuildError when there is none."""
+    """Returns the code object for an architecture in a host library. Raises BuildError when there is none."""
     try:
         data = path.read_bytes()
         found = code_objects(Elf(data).body(_FAT_SECTION))
@@ -39,12 +39,12 @@ def code_object_in(path: Path, arch: str) -> CodeObject:
 
 
 def instances(code: CodeObject) -> tuple[KernelFacts, ...]:
-    """The kernel's instances: one for each tail if the loop's tail is a template argument."""
+    """Returns the kernel's instances: one for each tail if the loop's tail is a template argument."""
     return tuple(facts for name, facts in sorted(code.kernels.items()) if _ENTRY in name)
 
 
 def most_demanding(found: Iterable[KernelFacts]) -> KernelFacts:
-    """The largest value of each fact over all instances. Raises ValueError when there is none."""
+    """Returns the largest value of each fact over all instances. Raises ValueError when there is none."""
     first, *others = found
     numbers = [name for name in KernelFacts.__struct_fields__ if name != "name"]
     most = {name: max(getattr(facts, name) for facts in (first, *others)) for name in numbers}
@@ -52,7 +52,7 @@ def most_demanding(found: Iterable[KernelFacts]) -> KernelFacts:
 
 
 def what_is_wrong_with_library(path: Path, arch: str) -> str | None:
-    """Why a library cannot be used: damaged, without an export, or without the kernel's code."""
+    """Returns why a library cannot be used: damaged, without an export, or without the kernel's code."""
     missing = [name for name in EXPORTS if name not in inspect_binary(path).exports]
     if missing:
         return f"the library does not export {', '.join(missing)}"

@@ -27,7 +27,8 @@ HOW_TO_GET_TRITON = "pip install 'tile-oracle[triton]', or give a folder of tile
 
 @lru_cache(maxsize=1)
 def triton_folder() -> Path | None:
-    """The folder of the installed package `triton`, found without importing it; None if there is none."""
+    """Returns the folder of the installed package `triton`, found without importing it; None if there is
+    none."""
     try:
         spec = importlib.util.find_spec("triton")
     except (ImportError, ValueError):
@@ -38,7 +39,7 @@ def triton_folder() -> Path | None:
 
 
 def triton_version() -> str:
-    """The version of the installed Triton. Raises BuildError."""
+    """Returns the version of the installed Triton. Raises BuildError."""
     folder = triton_folder()
     if folder is None:
         raise BuildError(f"Triton is not installed in this Python: {HOW_TO_GET_TRITON}")
@@ -49,7 +50,7 @@ def triton_version() -> str:
 
 
 def child_command(program: str, *arguments: str) -> tuple[str, ...]:
-    """The command line of `main` of one of this folder's modules, in an interpreter of its own."""
+    """Returns the command line of `main` of one of this folder's modules, in an interpreter of its own."""
     folder = triton_folder()
     places = [str(_PACKAGE), *([str(folder.parent)] if folder is not None else [])]
     # Orphaned, it would go on for minutes, and LLVM may take 13 GB.
@@ -61,7 +62,8 @@ def child_command(program: str, *arguments: str) -> tuple[str, ...]:
 
 
 def ask_child(program: str, file: Path, *arguments: str, what: str) -> Mapping[str, Any]:
-    """The answer of a program about a user's file, a JSON object in the file that is its last argument.
+    """Returns the answer of a program about a user's file, a JSON object in the file that is its last
+    argument.
 
     what: the user's file, for messages. Raises BuildError with one line.
     """

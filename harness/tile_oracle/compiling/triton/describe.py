@@ -22,7 +22,7 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton asks for a choi
 
 
 def describe(path: Path, arch: str, surroundings: Mapping[str, Any]) -> dict[str, object]:
-    """The kernels of a file for an architecture. Raises HarnessError."""
+    """Returns the kernels of a file for an architecture. Raises HarnessError."""
     sys.path[:0] = surroundings["path"]
     reads = UserReads(path, surroundings["environment"])
     declarations = import_declarations(path)

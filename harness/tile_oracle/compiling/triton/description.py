@@ -91,7 +91,7 @@ class Description:
         }
 
     def unit(self, kernel: Kernel) -> str:
-        """What compiling the kernel needs, as text."""
+        """Returns what compiling the kernel needs, as text."""
         told = {name: value for name, value in self.units[kernel].items() if name not in _NOT_COMPILED}
         return json.dumps(told, sort_keys=True)
 
@@ -138,12 +138,12 @@ def describe_file(path: Path, arch: str) -> Description:
 
 
 def is_described(folder: Path) -> bool:
-    """Whether a folder of `tile-oracle build` holds kernels written in Triton."""
+    """Returns whether a folder of `tile-oracle build` holds kernels written in Triton."""
     return (folder / DESCRIPTION).is_file()
 
 
 def read_description(folder: Path, arch: str) -> Description:
-    """The description in a prebuilt folder. Raises BuildError."""
+    """Returns the description in a prebuilt folder. Raises BuildError."""
     path = folder / DESCRIPTION
     told = typed(read_object(path, BuildError, _FIX), _Written, path, BuildError, _FIX)
     if told.arch != arch:
@@ -184,7 +184,7 @@ def ask_pruning(description: Description, problems: Sequence[Problem]) -> None:
 
 
 def _files(path: Path, places: Mapping[str, str]) -> tuple[tuple[str, bytes], ...]:
-    """The user's files that were read, which the compiling processes need, too."""
+    """Returns the user's files that were read, which the compiling processes need, too."""
     if len(places) > _MOST_FILES:
         raise BuildError(f"{path.name}: it reads {len(places):,} files, more than {_MOST_FILES:,}")
     found = {path.name: _read(path)}

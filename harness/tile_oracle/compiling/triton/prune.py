@@ -36,7 +36,7 @@ _LANGUAGE = {
 
 
 def kept(path: Path, arch: str, problem_ids: Sequence[str]) -> dict[str, object]:
-    """The places of the configurations that are kept. Raises FileFailure."""
+    """Returns the places of the configurations that are kept. Raises FileFailure."""
     problems = [problem_from_id(one) for one in problem_ids]
     found: dict[str, object] = {}
     for number, declaration in enumerate(import_declarations(path)):
@@ -62,7 +62,7 @@ def kept(path: Path, arch: str, problem_ids: Sequence[str]) -> dict[str, object]
 
 
 def _values(launch: Any, view: Any, problem: Any, tuner: Any) -> dict[str, Any]:
-    """The values of the arguments that no configuration sets, as a launch would pass them."""
+    """Returns the values of the arguments that no configuration sets, as a launch would pass them."""
     numbers = values_of(problem, load_arch(view.arch).hardware.num_cus)
     given: Mapping[str, Any] = (
         launch.arguments(view) if launch.arguments is not None else view.usual_arguments()
@@ -82,7 +82,7 @@ def _values(launch: Any, view: Any, problem: Any, tuner: Any) -> dict[str, Any]:
 
 
 def tensor_like(dtype: Any, shape: tuple[int, ...]) -> SimpleNamespace:
-    """What a pruning function may ask of an array."""
+    """Returns what a pruning function may ask of an array."""
     strides = [1]
     for extent in reversed(shape[1:]):
         strides.insert(0, strides[0] * extent)

@@ -66,7 +66,7 @@ VISIBLE int32_t to_launch(const Args *p) {
 
 
 def cpu_source(kernel: FusedGemmKernel) -> str:
-    """The translation unit of a kernel."""
+    """Returns the translation unit of a kernel."""
     epilogue = EPILOGUES[kernel.epilogue]
     macros = {
         "COLUMNS": kernel.columns,

@@ -9,6 +9,6 @@ from tile_oracle.operations.grouped_conv.least_work import FEWER_PRODUCTS_OF_MAT
 
 
 def least_work(problem: FusedGemmProblem) -> tuple[float, int]:
-    """Return the operations of one level of Strassen's algorithm, and the bytes of all operands."""
+    """Returns the operations of one level of Strassen's algorithm, and the bytes of all operands."""
     values = sum(map(math.prod, problem.operand_shapes[:-1]))
     return problem.flops / FEWER_PRODUCTS_OF_MATRICES, 2 * values

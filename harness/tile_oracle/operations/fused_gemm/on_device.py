@@ -46,7 +46,7 @@ class _Args(ctypes.Structure):
 
 
 def activated(x: Exact, activation: str) -> tuple[Exact, Exact]:
-    """The activation of exact values, and the error that one in fp32 may have."""
+    """Returns the activation of exact values, and the error that one in fp32 may have."""
     error = _ACTIVATION_ERROR * np.abs(x)
     if activation == "silu":
         return x * expit(x), error
@@ -74,7 +74,7 @@ class FusedGemmInWorker:
         return BoundedCpuData(problem, seed, self)
 
     def gpu_data(self, driver: Driver, work: DeviceWork, problem: FusedGemmProblem, seed: int) -> BoundedData:
-        """A problem's operands and results on a GPU."""
+        """Returns a problem's operands and results on a GPU."""
         return BoundedData(driver, work, problem, seed, self)
 
     def gpu_memory_bytes(self, problem: FusedGemmProblem) -> int:
@@ -138,7 +138,7 @@ class FusedGemmInWorker:
     def bounds(
         self, problem: FusedGemmProblem, first: Array, others: Sequence[Repeated], rows: Rows
     ) -> tuple[Array, Array]:
-        """The least and the largest right values of some rows; equal ones without an activation."""
+        """Returns the least and the largest right values of some rows; equal ones without an activation."""
         p, epilogue = problem, problem.parts
         b, *added = others
         height = b.shape[1]
@@ -162,8 +162,8 @@ class FusedGemmInWorker:
         return rounded_bounds(value, error, p.result_dtype)
 
     def period(self, problem: FusedGemmProblem) -> int:
-        """All rows if there is time for them; else those of some products of the batch, or a prime number of
-        rows, so that a kernel that reads another product or row is seen."""
+        """Returns all rows if there is time for them; else those of some products of the batch, or a prime
+        number of rows, so that a kernel that reads another product or row is seen."""
         p = problem
 
         def fits(rows: int) -> bool:
@@ -176,14 +176,14 @@ class FusedGemmInWorker:
         return next((one for one in (*batches, *_PERIODS) if fits(one)), 1)
 
     def sample(self, problem: FusedGemmProblem) -> int:
-        """The number of rows whose values are computed for timed runs."""
+        """Returns the number of rows whose values are computed for timed runs."""
         most = _MOST_DECODED if problem.batch > 1 else _MOST_PRODUCTS
         return max(1, min(_SAMPLE, most // (problem.N * problem.K)))
 
     def cpu_arguments(
         self, problem: FusedGemmProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
     ) -> ctypes.Structure:
-        """The argument of `to_launch`."""
+        """Returns the argument of `to_launch`."""
         a, b, *added = (one.address for one in operands)
         bias = added.pop(0) if problem.parts.bias else None
         d = added.pop(0) if problem.parts.last else None

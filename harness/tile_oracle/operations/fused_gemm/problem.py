@@ -54,7 +54,7 @@ class FusedGemmProblem(FlatProblem):
 
     @classmethod
     def from_id(cls, text: str) -> Self:
-        """The inverse of `id`. Raises ProblemError."""
+        """Returns the inverse of `id`. Raises ProblemError."""
         match = _ID.fullmatch(text)
         problem = None
         if match is not None:

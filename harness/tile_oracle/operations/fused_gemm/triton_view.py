@@ -46,6 +46,6 @@ class FusedGemmView(ProblemView):
         return arrays | extents | orders | {"ACTIVATION": self.activation, "LAST": self.last}
 
     def contiguous(self) -> tuple[str, ...]:
-        """The extents of the contiguous axes."""
+        """Returns the extents of the contiguous axes."""
         axes = ("K" if self.layout[0] == "r" else "M", "N" if self.layout[1] == "r" else "K", "N")
         return tuple(dict.fromkeys(axes))

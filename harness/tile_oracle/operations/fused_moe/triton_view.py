@@ -45,7 +45,7 @@ class FusedMoeView(ProblemView):
 
     @classmethod
     def values(cls, problem: Any) -> dict[str, int]:
-        """The values of `numbers`."""
+        """Returns the values of `numbers`."""
         sizes = {name: int(getattr(problem, name)) for name in cls.numbers[:5]}
         places = (value for size in BLOCKS for value in (problem.blocks(size), *problem.lists[size]))
         return sizes | dict(zip(cls.numbers[5:], places, strict=True))
@@ -105,5 +105,5 @@ class FusedMoeView(ProblemView):
         }
 
     def contiguous(self) -> tuple[str, ...]:
-        """The extents of the contiguous axes."""
+        """Returns the extents of the contiguous axes."""
         return ("K", "N")
