@@ -49,6 +49,15 @@ def test_a_tile_that_is_none_is_refused(tmp_path: Path, tile: str) -> None:
         import_file(path, "gfx950")
 
 
+@pytest.mark.parametrize("pipeline", ["direct", "stream", "compv4.tile_k=1"])
+def test_a_row_of_an_unknown_pipeline_is_refused(tmp_path: Path, pipeline: str) -> None:
+    path = tmp_path / "conv_fp16_gfx950.csv"
+    path.write_text(HEADER + row("64,64,64", "mem", 12.5) + row("64,64,64", pipeline, 9))
+    imported = import_file(path, "gfx950")
+    assert imported.records["pipeline"].tolist() == ["mem"]
+    assert list(imported.summary.refused.values()) == [1]
+
+
 @pytest.mark.slow
 def test_waves_may_be_given_in_columns(tmp_path: Path) -> None:
     path = tmp_path / "sweep.csv"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile_oracle.errors import RecordError
+from tile_oracle.kernel.fields import PIPELINE_NAME
 from tile_oracle.problem.dtype_words import dtype_named
 
 if TYPE_CHECKING:
@@ -73,9 +74,14 @@ def with_kernels(path: Path, table: pd.DataFrame, dtype: str) -> pd.DataFrame:
         names = kind + _joined(table, _TILE) + "_" + table["pipeline"].str.strip()
         names += "_w" + _joined(table, _WAVES) + "_wt" + _joined(table, _WARP_TILE)
     else:
-        names = f"{kind}ckdsl.conv.pipeline=" + table["pipeline"].str.strip()
+        pipelines = table["pipeline"].str.strip()
+        names = f"{kind}ckdsl.conv.pipeline=" + pipelines
         for name in sorted(_TILE):
             names += f".{name}=" + table[name].str.strip()
+        # As a kernel of the family, which no pipeline of another name has: the row is refused for it.
+        names = names.where(
+            pipelines.str.fullmatch(PIPELINE_NAME), kind + _joined(table, _TILE) + "_" + pipelines
+        )
     return table.drop(columns=[name for name in _WAVES if name in table]).assign(kernel=names)
 
 
