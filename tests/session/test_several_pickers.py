@@ -10,6 +10,7 @@ import pytest
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded
 from tests.session.test_picks_file import write_picks
+from tile_oracle.judge.baseline_file import slug
 
 FIRST = """
 from tile_oracle.pickers.picker import Configuration
@@ -38,7 +39,7 @@ def recorded(make_project: Callable[[], Project]) -> Recorded:
     )
     (folder / "the_first.py").write_text(FIRST)
     (folder / "conftest.py").write_text("import sys\nsys.path.insert(0, '.')\n")
-    write_picks(found, folder / "picks.csv", place=1)
+    write_picks(found, folder / "my picks (2).csv", place=1)
     return found
 
 
@@ -48,10 +49,16 @@ def of_name(document: Mapping[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_all_are_judged_side_by_side_each_by_its_own_baseline(recorded: Recorded) -> None:
-    words = ("--problem-set", SET, f"--oracle={recorded.oracle}", "--models=made_up,first,picks.csv,single")
+    words = (
+        "--problem-set",
+        SET,
+        f"--oracle={recorded.oracle}",
+        "--models=made_up,first,my picks (2).csv,single",
+    )
     env = {"PYTHONPATH": str(recorded.project.folder)}
     new = recorded.project.pytest(*words, "--run-name=new", environment=env)
     assert new.status == 10, new.output
+    assert f"'{words[-1]}' --update-baseline" in new.output, "the command is quoted"
     assert "first: no baseline: not judged yet" in new.output
     accepted = recorded.project.pytest(*words, "--update-baseline", "--run-name=accepted", environment=env)
     assert accepted.status == 0, accepted.output
@@ -59,26 +66,26 @@ def test_all_are_judged_side_by_side_each_by_its_own_baseline(recorded: Recorded
     assert {path.parents[2].name for path in folder.glob("*/*/*/*.json")} == {
         "made_up",
         "first",
-        "picks",
+        slug("my picks (2)"),
         "single",
     }
     again = recorded.project.pytest(*words, "--run-name=again", environment=env)
     assert again.status == 0, again.output
     found = of_name(recorded.project.verdict(recorded.project.folder / "reports" / "again"))
-    assert list(found) == ["made_up", "first", "picks", "single"]
+    assert list(found) == ["made_up", "first", "my picks (2)", "single"]
     assert {one["state"] for one in found.values()} == {"passed"}
     assert found["first"]["identity"] == "first 2.1"
     assert found["first"]["exact"] == 0
     assert found["first"]["mapped"] + found["first"]["same_tile"] == len(recorded.problems)
     assert "nearest: the smallest sum" in again.output
-    low, high = (found["picks"]["difference_mean"][side] for side in ("low", "high"))
-    assert low <= found["picks"]["mean_percent"] - found["made_up"]["mean_percent"] <= high
+    low, high = (found["my picks (2)"]["difference_mean"][side] for side in ("low", "high"))
+    assert low <= found["my picks (2)"]["mean_percent"] - found["made_up"]["mean_percent"] <= high
     assert found["made_up"]["us_per_pick"] > 0
-    write_picks(recorded, recorded.project.folder / "picks.csv", place=-1)
+    write_picks(recorded, recorded.project.folder / "my picks (2).csv", place=-1)
     worse = recorded.project.pytest(*words, environment=env)
     assert worse.status == 1, worse.output
     assert "verdict passed" in worse.output, "the first picker has passed"
-    assert "picks: failed: criteria not met: mean" in worse.output
+    assert "my picks (2): failed: criteria not met: mean" in worse.output
 
 
 @pytest.mark.slow

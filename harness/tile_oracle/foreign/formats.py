@@ -238,6 +238,8 @@ FORMATS: tuple[Format, ...] = (
     Format("a sweep of tile_engine's attention", _keys("trait_config", "mask"),
            why="Composable Kernel's own generator makes its kernels; runs import takes its results"),
     Format("a list or a rule set of kernels", lambda head: any(map(head.has, _OF_KERNELS)), (KERNELS,)),
+    Format("a model's feature specification", _keys("feature_names"),
+           why="it is a part of a model: --model takes the folder with all parts"),
     Format("a list of problems in JSON", lambda head: head.has("problems") or head.has("M", "N", "K"),
            (PROBLEMS,)),
     Format("a file of picks", _columns("predicted_tflops"), (MODEL, PROBLEMS)),
