@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tile_oracle.evaluation.model_card import by_kind, judging_baselines, markdown_table
+from tile_oracle.evaluation.model_card import judging_baselines, markdown_table
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.bootstrap import interval, mean, median, p10
 from tile_oracle.model.model_folder import ModelSpec, read_spec
@@ -36,9 +36,9 @@ For everyone who wants to know how well the shipped models pick. `{COMMAND}` mak
 page from the models' folders.
 
 [Efficiencies](gate.md#from-measurements-to-efficiencies) are in percent. Numbers in [ ] are 95 % bootstrap
-intervals over the problems. *Top 3*: the best of the model's first three picks. `tile-oracle model evaluate
-MODEL ORACLE` judges a model again. [Pickers side by side](pickers.md#on-286-products-of-an-h200) has other
-makers' on the same measurements."""
+intervals over the problems. *Top 3*: the best of the model's first three picks. `tile-oracle model card
+MODEL` has the figures by kind of problem; `model evaluate MODEL ORACLE` judges again.
+[Pickers side by side](pickers.md#on-286-products-of-an-h200) has other makers' on the same measurements."""
 
 _NOT_COMPARABLE = """\
 ## What is not comparable
@@ -94,9 +94,6 @@ def results_page(models: Sequence[Shipped]) -> str:
     if others:
         parts.append("## Other operations")
         parts.append(markdown_table(_HEAD, [row for one in others for row in _model_rows(one)]))
-    parts.append("## By kind of problem\n\nMean, P10.")
-    for op in dict.fromkeys(one.spec.op_type for one in models):
-        parts += _by_kind([one for one in models if one.spec.op_type == op])
     parts.append(_NOT_COMPARABLE)
     return "\n\n".join(parts) + "\n"
 
@@ -166,14 +163,6 @@ def _baseline_rows(one: Shipped) -> list[tuple[str, ...]]:
             )
         )
     return rows
-
-
-def _by_kind(models: Sequence[Shipped]) -> list[str]:
-    """Return the table of the judged models' means and P10s for each kind of problem."""
-    judged = [(one, baseline) for one in models for baseline in one.baselines]
-    head = [f"{code(one.folder.name)}, {text(baseline.problem_set)}" for one, baseline in judged]
-    rows = by_kind([baseline for _, baseline in judged])
-    return [markdown_table(("kind", *head), rows)] if rows else []
 
 
 def _with_auxiliary(one: Shipped, measurements: int) -> str:
