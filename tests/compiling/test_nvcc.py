@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.compiling.bare_machine import program, strip_machine
+from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
 from tests.samples import sampled
 from tile_oracle.commands import doctor
 from tile_oracle.compiling import cuda_programs
@@ -268,3 +269,12 @@ def test_its_error_messages_are_in_the_log(tmp_path: Path) -> None:
         result = builder.need(named(SOME[3]))
     assert result.status == "build_error"
     assert "no such thing" in result.log
+
+
+@real
+def test_kernels_that_misbehave_on_a_gpu_compile_where_nvcc_is_the_compiler(tmp_path: Path) -> None:
+    with Builder(
+        "sm_90", "nvcc", build_dir=tmp_path / "cache", include=evil_headers(tmp_path / "include")
+    ) as builder:
+        result = builder.submit(evil_gpu_kernel("illegal", 65)).result()
+    assert result.binary, result.log

@@ -38,10 +38,8 @@ def evil_gpu_builder(folder: Path, arch: str, prebuilt: Path | None = None) -> B
 
 def evil_headers(folder: Path) -> Path:
     """A folder of headers to build them from."""
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(_HEADER, folder)
-    for name in ("abi.h", "device_work.hpp"):
-        shutil.copy(data_folder("kernels") / "gpu" / name, folder)
+    shutil.copytree(data_folder("kernels") / "gpu", folder, dirs_exist_ok=True)
+    shutil.copy(_HEADER, folder)  # in the place of the true one
     # Without its kernels, which take seconds to compile.
     work = (folder / "device_work.hpp").read_text()
     functions, end, kernels = work.partition("} // namespace to_work\n")

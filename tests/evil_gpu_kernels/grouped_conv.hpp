@@ -43,6 +43,12 @@ TO_LDS_OF_TILES(0)
 #define EVIL_INFO extern "C" __attribute__((device, used, visibility("protected")))
 #endif
 
+#if defined(__NVCC__)
+#define TRAP() __asm__ volatile("trap;")
+#else
+#define TRAP __builtin_trap
+#endif
+
 EVIL_INFO const to_gpu_launch_info to_launch_info = {
     TILE_ORACLE_GPU_ABI_VERSION + (TO_TILE_M == OTHER_ABI),
     64,
@@ -64,7 +70,7 @@ EVIL_KERNEL to_conv(to_gpu_args a) {
   if (TO_TILE_M == ENDLESS)
     for (;;) __asm__ volatile("");
   if (TO_TILE_M == OUT_OF_BOUNDS) *(volatile int *)(1ull << 45) = 1;
-  if (TO_TILE_M == ILLEGAL) __builtin_trap();
+  if (TO_TILE_M == ILLEGAL) TRAP();
   Convolution p{a.in0, a.in1, a.out, DIRECTION_OF(TO_DIRECTION), DTYPE_OF(TO_DTYPE),
                 a.N, a.C, a.K, a.G, a.Di, a.Hi, a.Wi, a.Z, a.Y, a.X, a.Do, a.Ho, a.Wo,
                 a.stride_d, a.stride_h, a.stride_w, a.pad_d, a.pad_h, a.pad_w,
