@@ -1,4 +1,4 @@
-"""How long the history of 1,000 runs of 300 problems takes: read first, read again, and shown."""
+"""How long the history of 1,000 runs of 300 problems takes: read, and shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.history.made_runs import noisy_means, write_nights
-from tile_oracle.history.cache import CACHE
 from tile_oracle.history.group import groups_of
 from tile_oracle.history.page import history_html
 from tile_oracle.history.runs import read_runs
@@ -34,19 +33,9 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_first_reading(nights: Path, benchmark: Any) -> None:
-    def without_cache() -> None:
-        (nights / CACHE).unlink(missing_ok=True)
-
-    found = benchmark.pedantic(lambda: read_runs(nights), setup=without_cache, rounds=2)
+def test_reading(nights: Path, benchmark: Any) -> None:
+    found = benchmark.pedantic(lambda: read_runs(nights), rounds=2)
     assert len(found.runs) == RUNS
-
-
-def test_reading_again(nights: Path, benchmark: Any) -> None:
-    read_runs(nights)
-    found = benchmark(lambda: read_runs(nights))
-    assert len(found.runs) == RUNS
-    benchmark.extra_info["cache_bytes"] = (nights / CACHE).stat().st_size
 
 
 def test_steps_and_page(nights: Path, benchmark: Any) -> None:

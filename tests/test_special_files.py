@@ -15,7 +15,6 @@ import pytest
 from tile_oracle.commands.open_registry import kernels_in_file
 from tile_oracle.errors import HarnessError, RecordError
 from tile_oracle.files.sealed_json import read_object
-from tile_oracle.history.cache import _load
 from tile_oracle.problem import Kind
 from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import left_unsealed, read_journal, seal_abandoned, set_damaged_aside
@@ -77,10 +76,6 @@ def test_in_place_of_a_journal_or_a_part(tmp_path: Path) -> None:
     journal.rename(tmp_path / "part-main-00000.parquet")
     with pytest.raises(RecordError, match="it is a FIFO"):
         set_damaged_aside(tmp_path)
-
-
-def test_in_place_of_a_cache(tmp_path: Path, fifo: Path) -> None:
-    assert _load(fifo)[1] == {}
 
 
 def test_in_place_of_a_list_of_kernels(tmp_path: Path, fifo: Path) -> None:

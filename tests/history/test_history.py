@@ -1,4 +1,4 @@
-"""The history of folders of runs: series, changes, links, the cache, nights, artefacts."""
+"""The history of folders of runs: series, changes, links, nights, artefacts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tests.history.made_runs import KERNEL, noisy_means, write_nights, write_run
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import RecordError
-from tile_oracle.history.cache import CACHE
 from tile_oracle.history.chart import Drawn, Point, history_chart
 from tile_oracle.history.group import FIGURES, ORACLE, PICK, Group, groups_of
 from tile_oracle.history.page import history_html
@@ -170,35 +169,6 @@ def test_json_lists_every_run_and_change(tmp_path: Path, capsys: pytest.CaptureF
     (group,) = json.loads(capsys.readouterr().out)["groups"]
     assert [run["mean"] for run in group["runs"]] == [95.0, 95.5]
     assert [change["what"] for change in group["changes"]] == ["pick"]
-
-
-def test_the_second_reading_reads_only_new_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_nights(tmp_path, [95.0] * 3, picks=lambda n: {n: 2}, measure_s=lambda n: 5.0)
-    before = groups_in(tmp_path)[0]
-    write_run(tmp_path / "later", number=9)
-    read: list[str] = []
-    from tile_oracle.history import cache
-
-    real = cache.summarize
-    monkeypatch.setattr(
-        cache, "summarize", lambda folder, *rest: read.append(folder.name) or real(folder, *rest)
-    )
-    after = groups_in(tmp_path)[0]
-    assert read == ["later"]
-    assert after.changes[: len(before.changes)] == before.changes
-    assert [run.device_hours for run in after.runs[:3]] == [run.device_hours for run in before.runs]
-    assert (tmp_path / CACHE).stat().st_size < 20_000
-
-
-@pytest.mark.parametrize("damage", [b"", b"rubbish", None])
-def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: bytes | None) -> None:
-    write_run(tmp_path / "one")
-    first = groups_in(tmp_path)[0].runs[0]
-    path = tmp_path / CACHE
-    flipped = bytearray(path.read_bytes())
-    flipped[len(flipped) // 2] ^= 1
-    path.write_bytes(bytes(flipped) if damage is None else damage)
-    assert groups_in(tmp_path)[0].runs[0].mean == first.mean
 
 
 def test_a_damaged_run_is_named_and_the_others_are_shown(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tile_oracle.commands.arguments import argument, flag, json_file
+from tile_oracle.commands.arguments import argument, json_file
 from tile_oracle.commands.json_output import STDOUT, put_json, write_text
 
 PAGE = "history.html"
@@ -36,7 +36,6 @@ ARGUMENTS = (
     ),
     argument("-o --out", "PAGE", f"where the page goes (default: FOLDER/{PAGE})", type=Path),
     json_file("the history"),
-    flag("--no-cache", "read every run again, and keep no summaries in FOLDER"),
 )
 
 
@@ -52,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.folder is not None and args.github is not None:
         raise RecordError("give FOLDER or --github DIR, not both")
     root = args.github or args.folder or Path("reports")
-    runs = read_runs(root, artefacts=args.github is not None, use_cache=not args.no_cache)
+    runs = read_runs(root, artefacts=args.github is not None)
     groups = groups_of(runs.runs, runs.names)
     page = args.out or root / PAGE
     write_text(page, history_html(runs, groups, page))

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tile_oracle.errors import RecordError
-from tile_oracle.history.cache import read_summaries
-from tile_oracle.history.summary import VERDICT, NameTable, RunSummary
+from tile_oracle.errors import HarnessError, RecordError
+from tile_oracle.history.summary import VERDICT, NameTable, RunSummary, summarize
 from tile_oracle.night.history import Entry, read_history
+from tile_oracle.terminal.progress_line import steps
 
 _DEEPEST = 7
 _NIGHTS = "history.csv"
@@ -26,7 +26,7 @@ class Runs:
     notes: Sequence[str] = ()
 
 
-def read_runs(root: Path, *, artefacts: bool = False, use_cache: bool = True) -> Runs:
+def read_runs(root: Path, *, artefacts: bool = False) -> Runs:
     """Returns the runs below `root` and, from histories of nights, nights whose runs are gone.
 
     artefacts: `root` holds unpacked artefacts side by side. A run that several of them hold is read once, and
@@ -36,7 +36,12 @@ def read_runs(root: Path, *, artefacts: bool = False, use_cache: bool = True) ->
     if not root.is_dir():
         raise RecordError(f"{root} is not a folder: give the folder that holds the runs, such as reports")
     folders, histories = _walk(root)
-    found, names, unreadable = read_summaries(root, folders, use_cache=use_cache)
+    found, names, unreadable = [], NameTable(), []
+    for folder in steps("reading the runs", folders):
+        try:
+            found.append(summarize(folder, folder.relative_to(root).as_posix(), names))
+        except HarnessError as error:
+            unreadable.append(str(error))
     notes = [f"not shown: {line}" for line in unreadable]
     if artefacts:
         whole = len(found)

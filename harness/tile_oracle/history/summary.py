@@ -29,9 +29,9 @@ MADE_BY = ("device", "driver", "toolchain", "sources", "model")
 class NameTable:
     """Names of problems and kernels as numbers: the runs of a folder share most of them. 0 is "", no name."""
 
-    def __init__(self, names: list[str] | None = None) -> None:
-        self.names = names or [""]
-        self._codes = {name: code for code, name in enumerate(self.names)}
+    def __init__(self) -> None:
+        self.names = [""]
+        self._codes = {"": 0}
 
     def code(self, name: object) -> int:
         """Returns the number of a name; new names are added."""
