@@ -13,7 +13,6 @@ from tile_oracle.commands.kernel_facts import (
     fact_rows,
     find_facts,
     find_offenders,
-    matrix_instructions_per_k_step,
 )
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.code_facts import CodeFacts
@@ -92,16 +91,14 @@ def test_kernels_that_the_rules_should_have_refused(facts: CodeFacts, size: int,
         ("gemm_fp8_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_32x32x64", 2),
     ],
 )
-def test_matrix_instructions_of_a_step(name: str, instructions: int, tmp_path: Path) -> None:
-    """By a kernel's fields, and in its machine code, whose main loop is one step here."""
-    kernel = parse_kernel_name(name)
-    assert matrix_instructions_per_k_step(kernel, GFX950) == instructions
+def test_matrix_instructions_of_the_main_loop(name: str, instructions: int, tmp_path: Path) -> None:
+    """The main loop is one step of tile_k here."""
     with Builder("gfx950", build_dir=tmp_path) as builder:
-        (found,) = find_facts(builder, [kernel])
+        (found,) = find_facts(builder, [parse_kernel_name(name)])
     assert found.facts.loop_matrix_instructions == instructions
 
 
-def test_ranges_steps_and_columns_that_say_nothing() -> None:
+def test_ranges_and_columns_that_say_nothing() -> None:
     found = [
         KernelFacts(KERNEL, 10_240, GOOD, ""),
         KernelFacts(KERNEL, 20_480, CodeFacts(**{**vars(GOOD), "vgprs": 90, "agprs": None}), ""),
@@ -112,11 +109,11 @@ def test_ranges_steps_and_columns_that_say_nothing() -> None:
     row = dict(zip(*rows, strict=True))
     assert row["VGPRs"] == "90-128"
     assert row["waves/SIMD"] == "4"
-    assert row["matrix instr. per K step"] == "16 (x 1-3)"
+    assert row["matrix instr. in loop"] == "16-48"
     assert row["kernels"] == "4"
     only_ptx = fact_rows([KernelFacts(KERNEL, 1, CodeFacts(loop_matrix_instructions=17), "")], GFX950)
     row = dict(zip(*only_ptx, strict=True))
-    assert row["matrix instr. per K step"] == "17", "no multiple of a step: as it is"
+    assert row["matrix instr. in loop"] == "17"
     assert "VGPRs" not in row
 
 

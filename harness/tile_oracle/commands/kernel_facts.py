@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
@@ -14,19 +13,10 @@ from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.code_facts import CodeFacts, code_facts
 from tile_oracle.compiling.compiler_message import compiler_message
 from tile_oracle.compiling.prebuild import Progress, build_all
-from tile_oracle.kernel import Kernel, TiledKernel, tiled
+from tile_oracle.kernel import Kernel, tiled
 
 _MOST_VGPRS = 512
 _OFFENDERS_SHOWN = 20
-_MMA_BLOCK = (16, 8, 16)
-"""The shape of one mma.sync of kernels/gpu on sm_90."""
-_SHALLOW_MFMA_DEPTH = 4
-"""The fp32 instructions of gfx950, and those that multiply sixteen matrices at once."""
-_TWO_BEFORE_GFX950 = ((16, 16, 32), (32, 32, 16))
-"""Warp tiles of 16-bit types that take two instructions of gfx942 and gfx90a, and one of gfx950."""
-_OLDER_GFX9 = ("gfx90a", "gfx942")
-_TWO_OF_FP8 = ((16, 16, 64), (32, 32, 32))
-"""Warp tiles of fp8 that take two of gfx950's instructions; all others take one."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +72,7 @@ TILING = ("tile", "waves", "warp tile", "pipeline")
 """Headings of the columns with text."""
 _HEADINGS = (
     *(*TILING, "kernels", "VGPRs", "of these AGPRs", "SGPRs", "LDS bytes", "spills", "workgroups/CU"),
-    *("waves/SIMD", "matrix instr. per K step", "matrix instr. in loop", "binary KiB", "kernel"),
+    *("waves/SIMD", "matrix instr. in loop", "binary KiB", "kernel"),
 )
 
 
@@ -107,53 +97,23 @@ def fact_rows(found: Sequence[KernelFacts], arch: Arch, *, each: bool = False) -
 def _row(group: Sequence[KernelFacts], arch: Arch, each: bool) -> tuple[str, ...]:
     kernel, simds = group[0].kernel, arch.hardware.simds_per_cu
     facts = [one.facts for one in group]
-    in_loop = [one.loop_matrix_instructions for one in facts]
-    tiling, count, steps, loop, name = ("-",) * len(TILING), "-", "-", _range(in_loop), kernel.name
+    tiling, count, name = ("-",) * len(TILING), "-", kernel.name
     if is_tiled(kernel):
         made = tiled(kernel)
         tiling = (
             *("x".join(map(str, one)) for one in (made.tile, made.waves, made.warp_tile)),
             made.pipeline,
         )
-        count, loop, name = str(len(group)), "-", kernel.name if each else "-"
-        steps = _steps(in_loop, matrix_instructions_per_k_step(made, arch))
+        count, name = str(len(group)), kernel.name if each else "-"
     fields = ("vgprs", "agprs", "sgprs", "lds_bytes", "spills", "workgroups_per_cu")
     return (
         *(*tiling, count),
         *(_range([getattr(one, name) for one in facts]) for name in fields),
         _range([None if one.waves_per_cu is None else one.waves_per_cu / simds for one in facts]),
-        *(steps, loop),
+        _range([one.loop_matrix_instructions for one in facts]),
         _range([round(one.binary_bytes / 1024) for one in group if one.binary_bytes]),
         name,
     )
-
-
-def matrix_instructions_per_k_step(kernel: TiledKernel, arch: Arch) -> int:
-    """Returns the matrix instructions of a wave for one step of tile_k, from the kernel's fields."""
-    per_wave = (
-        tile // (wave * warp)
-        for tile, wave, warp in zip(kernel.tile, kernel.waves, kernel.warp_tile, strict=True)
-    )
-    blocks = math.prod(per_wave)
-    if arch.name.startswith("sm_"):
-        blocks *= math.prod(warp // block for warp, block in zip(kernel.warp_tile, _MMA_BLOCK, strict=True))
-    elif kernel.dtype == "fp32" or _SHALLOW_MFMA_DEPTH in kernel.warp_tile[:2]:
-        blocks *= kernel.warp_tile[2] // _SHALLOW_MFMA_DEPTH
-    else:
-        twice = _TWO_OF_FP8 if kernel.dtype == "fp8" else _TWO_BEFORE_GFX950 * (arch.name in _OLDER_GFX9)
-        blocks *= 1 + (kernel.warp_tile in twice)
-    return blocks
-
-
-def _steps(in_loop: Sequence[int | None], per_step: int) -> str:
-    """Returns the count in the loop's body, as a multiple of one step's count where it is one."""
-    known = sorted({count for count in in_loop if count is not None})
-    if not known:
-        return "-"
-    if any(count % per_step for count in known):
-        return _range(known)
-    steps = [count // per_step for count in known]
-    return f"{per_step}" if steps == [1] else f"{per_step} (x {_range(steps)})"
 
 
 def _range(values: Sequence[float | None]) -> str:
