@@ -17,7 +17,7 @@ from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pickers import expert_files
 from tile_oracle.pickers.chosen import Chosen
 from tile_oracle.pickers.expert_files import sglang, vllm
-from tile_oracle.pickers.installed import picker_named
+from tile_oracle.pickers.installed import picker_of
 from tile_oracle.problem import Problem
 
 PROBLEM = FusedMoeProblem("bf16", "gate_up", 40, 8, 2, 64, 96)
@@ -75,7 +75,7 @@ def test_exact_mapped_and_missing_choices_are_told_apart(
     elsewhere = replace(PROBLEM, experts=9)
 
     def ranked(*pool: NamedKernel, problem: Problem = PROBLEM) -> tuple[str, object]:
-        table, origin = Chosen(vllm("sm_90"), None, "sm_90").rank([problem], lambda one: pool)
+        table, origin = Chosen("vllm", vllm("sm_90"), "sm_90").rank([problem], lambda one: pool)
         return ("" if table is None else table["kernel"][0]), origin
 
     name, origin = ranked(swapped, persistent, near, exact)
@@ -112,7 +112,7 @@ def test_the_shipped_pool_has_the_defaults() -> None:
         replace(PROBLEM, tokens=tokens) for tokens in (1, 32, 33, 64, 65, 96, 97, 128, 129, 513, 8192)
     ]
     for picker in (vllm("sm_90"), sglang("sm_90")):
-        table, origin = Chosen(picker, None, "sm_90").rank(problems, lambda one: pool)
+        table, origin = Chosen(picker.name, picker, "sm_90").rank(problems, lambda one: pool)
         assert table is not None
         assert len(table) == len(problems)
         assert not origin.mapped
@@ -142,7 +142,7 @@ def test_sglang_asks_for_the_installed_triton_then_for_others_and_for_down(
 def test_devices_and_damaged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_TUNED_CONFIG_FOLDER", str(tmp_path))
     with pytest.raises(ModelError, match="no device of cpu is known: set TILE_ORACLE_EXPERTS_DEVICE"):
-        picker_named("vllm", "cpu")
+        picker_of("vllm", "cpu", [PROBLEM])
     monkeypatch.setenv("TILE_ORACLE_EXPERTS_DEVICE", "NVIDIA_H200")
     write(tmp_path, "E=8,N=96,device_name=NVIDIA_H200", at1=row(64, 64, 64, 1, 4, 2))
     assert vllm("cpu").pick(PROBLEM, ())[0].values["stages"] == 2

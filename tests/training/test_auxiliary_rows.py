@@ -37,7 +37,7 @@ from tile_oracle.training.cross_validation_metrics import selection_of
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
 from tile_oracle.training.train import train
-from tile_oracle.training.training_rows import IMPORTANCE, training_rows
+from tile_oracle.training.training_rows import training_rows
 
 ORDER = Recipe("order", "", (TreePart("lambdarank", "grouped_conv_own_3", TreeSettings(trees=60)),))
 TIME = Recipe("time", "", (TreePart("log_time", "grouped_conv_own_1", TreeSettings(trees=20)),))
@@ -100,12 +100,6 @@ def test_each_row_has_the_facts_of_its_own_binary() -> None:
     assert found["code_vgprs"].tolist() == [64, 128, 32]
     assert found["code_spills"].tolist() == [0, 3, 0]
     assert found["code_lds_bytes"].tolist() == [8, 8, 0]
-
-
-def test_auxiliary_rows_have_weight_one() -> None:
-    own = training_rows(records_of("forward", 3)).table.assign(**{IMPORTANCE: 5.0})
-    both = with_auxiliary(own, training_rows(records_of("bwd_data", 2)).table)
-    assert both[IMPORTANCE].tolist() == [5.0] * len(own) + [1.0] * (len(both) - len(own))
 
 
 def picked(rows: pd.DataFrame, tflops: Any) -> float:
