@@ -3,12 +3,9 @@
 A model is adapted by some measurements of one recording and judged on the problems of another one: by the
 model's first ten kernels of random problems, by the pairs that `suggest --adapt` chooses (`chosen`), and by
 pairs drawn at random (`random`).
-Metrics of all binaries of both recordings are known, as with `train --adapt --build-dir`. With
---shift the kernels of both get other times first, as another compiler might give them: a factor of each
-pipeline, each tile and each kernel, drawn with these standard deviations of ln(time). Such a shift is made
-up: it shows what the estimate recovers, not what a real compiler changes.
+Metrics of all binaries of both recordings are known, as with `train --adapt --build-dir`.
 
-    python -m tools.adaptation models/mine --adapt training.parquet --judge oracle.parquet --shift 0.3,0.1,0.1
+    python -m tools.adaptation models/mine --adapt training.parquet --judge oracle.parquet
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import final_measurements
-from tile_oracle.training.adapt import effects_of, loop_changes, remembered, safe_shifts
+from tile_oracle.training.adapt import loop_changes, remembered, safe_shifts
 from tile_oracle.training.score_scale import Codes, stated_scale
 from tools.command_line import run_tool
 
@@ -52,15 +49,6 @@ class Scored:
         score = predictor.ranker.log_time(columns, groups, predictor.threads)
         return cls(
             groups, rows["kernel"].astype(str), score, np.log(rows["latency_ms"].to_numpy(dtype=float))
-        )
-
-    def shifted(self, shift: pd.Series) -> Scored:
-        """The same pairs with other times. shift: kernel -> change of ln(time)."""
-        return Scored(
-            self.problem,
-            self.kernel,
-            self.score,
-            self.log_time + self.kernel.map(shift).to_numpy(dtype=float),
         )
 
     def efficiency(self, change: Array | float = 0.0) -> tuple[float, float]:
@@ -96,18 +84,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--judge", type=Path, required=True, metavar="RECORDS", help="records to judge by")
     parser.add_argument("--problems", type=int, default=0, metavar="N", help="judge on the first N problems")
     parser.add_argument("--counts", default="200,1000", metavar="N,...", help="(default: %(default)s)")
-    parser.add_argument(
-        "--shift",
-        action="append",
-        default=[],
-        metavar="P,T,K",
-        help="standard deviations of made-up effects of pipeline, tile and kernel (may be repeated)",
-    )
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="(default: %(default)s)")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Prints a line for every shift and seed, and one of their means for every shift."""
+    """Prints a line for every seed, and one of their means."""
     return run_tool("adaptation", add_arguments, _study, words)
 
 
@@ -120,25 +101,20 @@ def _study(args: argparse.Namespace) -> int:
     code = CodeTable.of(new).over(CodeTable.of(judge))
     loaded = load_predictor(args.model, len(new) + len(judge), usable_cores())
     predictor = loaded.knowing(code)
-    scored = [Scored.of(rows, predictor) for rows in (new, judge)]
+    here, judged = (Scored.of(rows, predictor) for rows in (new, judge))
     adaptation = Adaptation(
         tuple(names),
         stated_scale(args.model) if predictor.ranker.orders_only else 1.0,
         loop_changes(remembered(loaded), code),
     )
     counts = [int(count) for count in args.counts.split(",")]
-    for text in ["0,0,0", *args.shift]:
-        deviations = [float(one) for one in text.split(",")]
-        lines = []
-        for seed in range(args.seeds):
-            shift = _made_up(names, deviations, seed)
-            here, judged = (one.shifted(shift) for one in scored)
-            cells = adaptation.cells(here, judged, counts, seed)
-            lines.append(cells)
-            print(f"shift {text:<14} seed {seed}  {_said(cells)}", flush=True)
-        mean = {name: tuple(np.mean([line[name] for line in lines], axis=0)) for name in lines[0]}
-        spread = {name: float(np.std([line[name][0] for line in lines])) for name in lines[0]}
-        print(f"shift {text:<14} mean    {_said(mean, spread)}", flush=True)
+    lines = []
+    for seed in range(args.seeds):
+        lines.append(adaptation.cells(here, judged, counts, seed))
+        print(f"seed {seed}  {_said(lines[-1])}", flush=True)
+    mean = {name: tuple(np.mean([line[name] for line in lines], axis=0)) for name in lines[0]}
+    spread = {name: float(np.std([line[name][0] for line in lines])) for name in lines[0]}
+    print(f"mean    {_said(mean, spread)}", flush=True)
     return 0
 
 
@@ -183,14 +159,6 @@ class Adaptation:
 def _ok(path: Path) -> pd.DataFrame:
     final = final_measurements(load_records([path]))
     return final[final["status"] == "ok"]
-
-
-def _made_up(names: list[str], deviations: Sequence[float], seed: int) -> pd.Series:
-    random = np.random.default_rng(seed)
-    total = np.zeros(len(names))
-    for deviation, codes in zip(deviations, effects_of(names).values(), strict=True):
-        total += random.normal(0.0, 1.0, int(codes.max()) + 1)[codes] * deviation
-    return pd.Series(total, index=names)
 
 
 def _said(cells: Mapping[str, tuple[float, ...]], spread: Mapping[str, float] | None = None) -> str:
