@@ -10,7 +10,7 @@ import pytest
 
 from tests.pytest_project import PROBLEMS, TWO_KERNELS, Project
 from tools.faults import unchanged
-from tools.faults.unchanged import Session, Setting
+from tools.faults.unchanged import Session
 
 
 @pytest.mark.slow
@@ -19,13 +19,14 @@ def test_a_repeat_is_judged_by_the_picks_of_its_baseline(
 ) -> None:
     for name in ("TILE_ORACLE_CACHE", "TMPDIR"):
         monkeypatch.setenv(name, project.environment[name])
-    setting = Setting(
+    outcome = unchanged.run(
+        1,
+        0,
         problem_set=str(project.problem_set("four.csv", PROBLEMS)),
         keep=tmp_path,
         # Efficiencies of microsecond kernels, timed for a millisecond, differ in every run.
         extra=(*TWO_KERNELS, "--model", "out-of-fold", "--problem-tolerance=100", "--p10-tolerance=100"),
     )
-    outcome = unchanged.run(1, 0, setting)
     assert outcome.faults == 1
     assert not [line for line in outcome.failures if "ended with status" in line], outcome.failures
     kept = tmp_path / "series-1"

@@ -51,21 +51,23 @@ class Campaign:
     """One kind of fault.
 
     name: the module's name. promise: what must hold, in one line. full_count: number of faults of a full run.
-    run: takes the number of faults and a seed; deterministic in its choice of faults. divisible: whether runs
-    with different seeds add up to a larger one.
+    run: takes the number of faults, a seed and its own options by name; deterministic in its choice of
+    faults. divisible: whether runs with different seeds add up to a larger one.
     """
 
     name: str
     promise: str
     full_count: int
-    run: Callable[[int, int], Outcome]
+    run: Callable[..., Outcome]
     divisible: bool = True
 
 
-def main(campaign: Campaign, arguments: Sequence[str] | None = None) -> int:
+def main(
+    campaign: Campaign, arguments: Sequence[str] | None = None, *own_options: argparse.ArgumentParser
+) -> int:
     """The command line of one campaign: runs it, prints its table, returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m tools.faults.{campaign.name}", description=campaign.promise
+        prog=f"python -m tools.faults.{campaign.name}", description=campaign.promise, parents=own_options
     )
     parser.add_argument("--count", type=int, default=campaign.full_count, help="faults to inject")
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
@@ -74,21 +76,22 @@ def main(campaign: Campaign, arguments: Sequence[str] | None = None) -> int:
         metavar="FILE",
         help="also write the outcome to this file; -: as the last line printed",
     )
-    options = parser.parse_args(arguments)
-    if options.count < 1:
+    own = vars(parser.parse_args(arguments))
+    count, seed, json_file = (own.pop(name) for name in ("count", "seed", "json"))
+    if count < 1:
         parser.error("--count must be 1 or more")
     begun = time.monotonic()
-    outcome = campaign.run(options.count, options.seed)
+    outcome = campaign.run(count, seed, **own)
     seconds = time.monotonic() - begun
     for line in report(campaign, outcome, seconds):
         print(line)
-    if options.json is not None:
-        asked = {"campaign": campaign.name, "count": options.count, "seed": options.seed}
+    if json_file is not None:
+        asked = {"campaign": campaign.name, "count": count, "seed": seed}
         text = json.dumps(asked | as_dict(outcome) | {"seconds": seconds})
-        if options.json == "-":
+        if json_file == "-":
             print(text, flush=True)
         else:
-            Path(options.json).write_text(text + "\n")
+            Path(json_file).write_text(text + "\n")
     return exit_status(outcome)
 
 

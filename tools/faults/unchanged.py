@@ -24,8 +24,9 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.faults.campaign import Campaign, Outcome, main
 from tools.faults.source_tree import search_path
@@ -48,7 +49,7 @@ class Setting:
     toolchain: str = "auto"
     jobs: int = 1
     keep: Path | None = None
-    extra: tuple[str, ...] = ()
+    extra: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def series(folder: Path, count: int, cores: Sequence[int], setting: Setting) -> 
 
 def session(folder: Path, name: str, cores: Sequence[int], setting: Setting, *arguments: str) -> Session:
     """Runs one sweep below `folder`, with its output in NAME.log."""
+    folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pytest.ini").write_text("[pytest]\n")
     reports = folder / "reports"
@@ -123,21 +125,20 @@ def _plugin(python: str) -> list[str]:
     return [] if done.stdout.strip() == "True" else ["-p", "tile_oracle.plugin"]
 
 
-def run(count: int, seed: int, setting: Setting | None = None) -> Outcome:
-    """Runs `count` repeats in total. The seed is ignored: only the machine's noise varies."""
-    setting = setting or Setting()
-    if setting.keep is None:
-        with tempfile.TemporaryDirectory(prefix="unchanged-") as scratch:
-            return run(count, seed, replace(setting, keep=Path(scratch)))
-    cores = sorted(os.sched_getaffinity(0))
-    jobs = min(setting.jobs, len(cores), count)
-    shares = [count // jobs + (number < count % jobs) for number in range(jobs)]
-    with ThreadPoolExecutor(jobs) as pool:
-        started = [
-            pool.submit(series, setting.keep / f"series-{number + 1}", share, cores[number::jobs], setting)
-            for number, share in enumerate(shares)
-        ]
-        found = [one.result() for one in started]
+def run(count: int, seed: int, **options: Any) -> Outcome:
+    """Runs `count` repeats in total. options: of the Setting. The seed is ignored: only noise varies."""
+    setting = Setting(**options)
+    with tempfile.TemporaryDirectory(prefix="unchanged-") as scratch:
+        folder = setting.keep or Path(scratch)
+        cores = sorted(os.sched_getaffinity(0))
+        jobs = max(1, min(setting.jobs, len(cores), count))
+        shares = [count // jobs + (number < count % jobs) for number in range(jobs)]
+        with ThreadPoolExecutor(jobs) as pool:
+            started = [
+                pool.submit(series, folder / f"series-{number + 1}", share, cores[number::jobs], setting)
+                for number, share in enumerate(shares)
+            ]
+            found = [one.result() for one in started]
     return outcome_of(found)
 
 
@@ -176,8 +177,9 @@ CAMPAIGN = Campaign(
 )
 
 
-def _main() -> int:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+def _options() -> argparse.ArgumentParser:
+    """The fields of Setting."""
+    parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--python", default=sys.executable, help="interpreter of the sessions")
     parser.add_argument("--problem-set", default=Setting.problem_set)
     parser.add_argument("--target", default=Setting.target)
@@ -185,24 +187,15 @@ def _main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="parallel series, on disjoint cores")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep reports and logs in this folder")
     parser.add_argument(
-        "--pytest", default="", metavar="ARGS", help="further arguments for pytest, quoted as one word"
+        "--pytest",
+        dest="extra",
+        type=shlex.split,
+        default=(),
+        metavar="ARGS",
+        help="further arguments for pytest, quoted as one word",
     )
-    parser.add_argument("-h", "--help", action="store_true")
-    own, rest = parser.parse_known_args()
-    if own.help:
-        parser.print_help()
-        return main(CAMPAIGN, ["--help"])
-    setting = Setting(
-        python=own.python,
-        problem_set=own.problem_set,
-        target=own.target,
-        toolchain=own.toolchain,
-        jobs=max(1, own.jobs),
-        keep=own.keep.resolve() if own.keep else None,
-        extra=tuple(shlex.split(own.pytest)),
-    )
-    return main(replace(CAMPAIGN, run=lambda count, seed: run(count, seed, setting)), rest)
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    sys.exit(main(CAMPAIGN, None, _options()))
