@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 import uuid
-from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,17 +26,11 @@ from pathlib import Path
 from tile_oracle.record.dataset import load_records
 from tools.faults import kills
 from tools.faults.campaign import Campaign, Outcome, main
-from tools.faults.kills import MARK, Broken, Trial
+from tools.faults.kills import MARK, Broken, Trial, marked
 from tools.faults.ray_cluster import RayCluster
 from tools.faults.source_tree import plugin_options
 
-PROBLEMS = tuple(
-    f"{n},{c},{k},{size},{size},3,3,fp32"
-    for n in (1, 2)
-    for c, k in ((8, 16), (16, 8))
-    for size in (7, 9, 11, 13)
-)
-NODES = 2
+NODES, KILLS_OF_A_TRIAL = 2, 10
 SESSION = (
     *("--problem-set", "small.csv", "--target", "cpu", "--kernel-set", "tiny", "--model", "none"),
     *("--kernel-budget", "40ms", "-p", "no:cacheprovider", "--run-name", kills.RUN, "--resume"),
@@ -56,28 +49,33 @@ _WEIGHTS = {"worker": 3, "actor": 4, "node": 2, "driver": 1}
 class FleetTrial(Trial):
     """One run, its sessions on a fleet."""
 
+    problems = tuple(
+        f"{n},{c},{k},{size},{size},3,3,fp32"
+        for n in (1, 2)
+        for c, k in ((8, 16), (16, 8))
+        for size in (7, 9, 11, 13)
+    )
     fleet: RayCluster
     slowest_s: dict[str, float]
     late: list[str]
 
-    def begin(self, fleet: RayCluster) -> None:
-        """Makes the run's sessions those of a fleet."""
-        self.fleet = fleet
-        self.slowest_s, self.late = {}, []
+    def begin(self, fleet: RayCluster, slowest_s: dict[str, float], late: list[str]) -> FleetTrial:
+        """Makes the run's sessions those of a fleet. slowest_s, late: get how fast the fleet goes on."""
+        self.fleet, self.slowest_s, self.late = fleet, slowest_s, late
         self.compiles = False
         self.arguments = [*plugin_options(), *SESSION, f"--fleet={fleet.address}"]
         if self.number % 2:
             # The only device is killed: another must take over before anything is recorded.
             self.arguments.append("--fleet-devices=1")
-        (self.folder / "small.csv").write_text("\n".join(["N,C,K,Hi,Wi,Y,X,dtype", *PROBLEMS, ""]))
+        return self
 
     def rows(self) -> int:
         """The number of rows that journals and parts have."""
         self.acknowledge()
         return len(self.acknowledged)
 
-    def sessions(self, count: int) -> None:
-        """Runs sessions, with `count` kills, until one ends by itself. Raises Broken."""
+    def go(self, duration_s: float) -> None:
+        """Runs sessions with kills until one ends by itself, and checks. Raises Broken."""
         resumes = False
         while True:
             process = self.start("pytest", *self.arguments)
@@ -89,15 +87,15 @@ class FleetTrial(Trial):
                 if time.monotonic() - begun > ENDS_S:
                     self.kill_all()
                     raise Broken(f"a session hung: {self.output()}")
-                if count and self._measures() and self._kill_one(process):
-                    count -= 1
+                if self.faults_left and self._measures() and self._kill_one(process):
+                    self.faults_left -= 1
             if process.returncode == -signal.SIGKILL:
                 resumes = True
                 continue
             if process.returncode not in (0, 1):
                 raise Broken(f"a session ended with status {process.returncode}: {self.output()}")
             self.wait_for_all()
-            self.faults_left = count
+            self.check()
             return
 
     def _kill_one(self, process: subprocess.Popen[bytes]) -> bool:
@@ -111,7 +109,8 @@ class FleetTrial(Trial):
             process.kill()
             process.wait()
         else:
-            victims = _with(found[kind])
+            commands = marked(os.environ[MARK])
+            victims = [pid for pid, command in commands.items() if found[kind] in command]
             if not victims:
                 return False
             with suppress(ProcessLookupError):
@@ -153,21 +152,6 @@ def _start_s() -> float:
     return time.monotonic() - begun
 
 
-def _with(part: bytes) -> list[int]:
-    """The processes of this campaign's cluster with this in their command line."""
-    wanted = f"{MARK}={os.environ[MARK]}".encode()
-    found = []
-    for folder in Path("/proc").iterdir():
-        with suppress(OSError):
-            if (
-                folder.name.isdigit()
-                and part in (folder / "cmdline").read_bytes()
-                and wanted in (folder / "environ").read_bytes().split(b"\0")
-            ):
-                found.append(int(folder.name))
-    return found
-
-
 def run(count: int, seed: int) -> Outcome:
     """Runs trials until `count` processes or nodes are killed."""
     with tempfile.TemporaryDirectory(prefix="tile-oracle-fleet-") as folder:
@@ -177,42 +161,18 @@ def run(count: int, seed: int) -> Outcome:
 
 def run_in(base: Path, cache: Path, count: int, seed: int) -> tuple[Outcome, list[str]]:
     """Runs the campaign in a folder. Returns apart from the outcome where the fleet went on too late."""
-    counts: Counter[str] = Counter()
-    failures: list[str] = []
     slowest_s: dict[str, float] = {}
     late: list[str] = []
-    done = number = 0
-    before = kills.PROBLEMS
-    kills.PROBLEMS = PROBLEMS  # what a trial's check expects
     os.environ[MARK] = f"fleet-{uuid.uuid4().hex}"
-    fleet = RayCluster(NODES, {"TILE_ORACLE_CACHE": str(cache)})
-    try:
-        while done < count:
-            number += 1
-            allowed = min(10, count - done)
+    with RayCluster(NODES, {"TILE_ORACLE_CACHE": str(cache)}) as fleet:
+
+        def begin(number: int, allowed: int) -> FleetTrial:
             trial = FleetTrial(number, random.Random(f"{seed}-{number}"), base / f"{number}", cache, allowed)
-            trial.begin(fleet)
-            try:
-                trial.sessions(allowed)
-                trial.check()
-            except Broken as broken:
-                failures.append(f"trial {number}: {broken}")
-                trial.faults_left = 0
-            finally:
-                trial.kill_all()
-            done += max(1, allowed - trial.faults_left)
-            counts += trial.counts
-            late += trial.late
-            slowest_s = {
-                how: max(slowest_s.get(how, 0.0), trial.slowest_s.get(how, 0.0))
-                for how in {**slowest_s, **trial.slowest_s}
-            }
-            print(f"trial {number}: {done} kills, slowest {slowest_s}", file=sys.stderr, flush=True)
-    finally:
-        fleet.close()
-        kills.PROBLEMS = before
+            return trial.begin(fleet, slowest_s, late)
+
+        outcome = kills.run_trials(count, KILLS_OF_A_TRIAL, begin)
     sizes = {f"goes on after ms: {how}": int(1000 * seconds) for how, seconds in sorted(slowest_s.items())}
-    return Outcome(done, {"trials": number, **dict(sorted(counts.items()))}, failures, sizes), late
+    return replace(outcome, sizes=sizes), late
 
 
 CAMPAIGN = Campaign(

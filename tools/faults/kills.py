@@ -21,7 +21,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +74,7 @@ class Broken(Exception):
 class Trial:
     """One run in its own folder, from its first session until it completes."""
 
+    problems = PROBLEMS
     number: int
     chance: random.Random
     folder: Path
@@ -95,7 +96,7 @@ class Trial:
         self.folder.mkdir(parents=True)
         (self.folder / "pytest.ini").write_text("[pytest]\n")
         (self.folder / "test_own.py").write_text("def test_own():\n    pass\n")
-        (self.folder / "small.csv").write_text("\n".join(["N,C,K,Hi,Wi,Y,X,dtype", *PROBLEMS, ""]))
+        (self.folder / "small.csv").write_text("\n".join(["N,C,K,Hi,Wi,Y,X,dtype", *self.problems, ""]))
         (self.folder / "tmp").mkdir()
         if self.compiles:
             self.cache = self.folder / "cache"
@@ -126,15 +127,7 @@ class Trial:
 
     def processes(self) -> dict[int, str]:
         """Process id -> kind, a key of _WEIGHTS, of the processes of this trial."""
-        wanted = f"{MARK}={self.mark}".encode()
-        found = {}
-        for folder in Path("/proc").iterdir():
-            if not folder.name.isdigit():
-                continue
-            with suppress(OSError):
-                if wanted in (folder / "environ").read_bytes().split(b"\0"):
-                    found[int(folder.name)] = _kind((folder / "cmdline").read_bytes())
-        return found
+        return {pid: _kind(command) for pid, command in marked(self.mark).items()}
 
     def wait_for_all(self) -> None:
         """Waits until every process has ended. Raises Broken if one does not."""
@@ -184,9 +177,8 @@ class Trial:
 
     def _writes_report(self) -> bool:
         """Whether the session has reported its last problem as finished."""
-        return f"[{len(PROBLEMS)}/{len(PROBLEMS)}] " in (self.folder / "output.txt").read_text(
-            errors="replace"
-        )
+        count = len(self.problems)
+        return f"[{count}/{count}] " in (self.folder / "output.txt").read_text(errors="replace")
 
     @staticmethod
     def _wait(process: subprocess.Popen[bytes], moment: float) -> bool:
@@ -266,7 +258,7 @@ class Trial:
             raise Broken(
                 f"{len(lost)} of {len(self.acknowledged)} acknowledged rows are lost, {lost[0]} first"
             )
-        pairs = len(PROBLEMS) * (1 if self.compiles else KERNELS)
+        pairs = len(self.problems) * (1 if self.compiles else KERNELS)
         if (swept := int((records["round"] == 0).sum())) != pairs:
             raise Broken(f"{swept} of {pairs} pairs are recorded")
         stray = [path for path in self._temporary() if path.is_file()]
@@ -319,6 +311,17 @@ class Trial:
             self.merge()
 
 
+def marked(mark: str) -> dict[int, bytes]:
+    """Process id -> command line of the processes that inherited this mark."""
+    wanted = f"{MARK}={mark}".encode()
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                found[int(folder.name)] = (folder / "cmdline").read_bytes()
+    return found
+
+
 def _kind(command: bytes) -> str:
     if b"guardian" in command:
         return "guardian"
@@ -357,15 +360,29 @@ def run(count: int, seed: int) -> Outcome:
 
 def run_in(base: Path, cache: Path, count: int, seed: int) -> Outcome:
     """Runs the campaign in a folder; kernels that are not in the cache are compiled into it first."""
+    duration_s = _warm_up(base, cache)
+    return run_trials(
+        count,
+        FAULTS_OF_A_TRIAL,
+        lambda number, allowed: Trial(
+            number, random.Random(f"{seed}-{number}"), base / f"trial-{number}", cache, allowed
+        ),
+        duration_s,
+    )
+
+
+def run_trials(count: int, most: int, begin: Callable[[int, int], Trial], duration_s: float = 0.0) -> Outcome:
+    """Runs trials until `count` faults are injected, or as many trials have failed.
+
+    most: faults of a trial. begin: makes a trial of its number and of the faults that it may inject.
+    """
     counts: Counter[str] = Counter()
     failures: list[str] = []
     faults = number = 0
-    duration_s = _warm_up(base, cache)
-    while faults < count:
+    while faults < count and len(failures) < count:
         number += 1
-        allowed = min(FAULTS_OF_A_TRIAL, count - faults)
-        chance = random.Random(f"{seed}-{number}")
-        trial = Trial(number, chance, base / f"trial-{number}", cache, allowed)
+        allowed = min(most, count - faults)
+        trial = begin(number, allowed)
         try:
             trial.go(duration_s)
         except Broken as broken:
