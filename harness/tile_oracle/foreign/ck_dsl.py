@@ -38,18 +38,18 @@ _DTYPE = re.compile(r"(?<![a-z0-9])(bf16|fp16|fp32)(?![a-z0-9])")
 
 
 def is_sweep(header: Collection[str]) -> bool:
-    """Whether a table with these columns is a sweep of CK DSL."""
+    """Returns whether a table with these columns is a sweep of CK DSL."""
     return {*_TILE, "pipeline", "latency_us", "C", "Hi"} <= set(header) and "kernel" not in header
 
 
 def dtype_in_name(path: Path) -> str:
-    """The data type that a file's name states; "" if it states none, or several."""
+    """Returns the data type that a file's name states; "" if it states none, or several."""
     found = set(_DTYPE.findall(path.stem.lower()))
     return found.pop() if len(found) == 1 else ""
 
 
 def sweep_dtype(path: Path, dtype: str | None) -> str:
-    """The requested data type, or the one in the file's name. Raises RecordError if there is none."""
+    """Returns the requested data type, or the one in the file's name. Raises RecordError if there is none."""
     if found := dtype or dtype_in_name(path):
         return found
     raise RecordError(
@@ -58,7 +58,7 @@ def sweep_dtype(path: Path, dtype: str | None) -> str:
 
 
 def with_kernels(path: Path, table: pd.DataFrame, dtype: str) -> pd.DataFrame:
-    """A sweep (all cells are strings) with the column `kernel`. Tile and pipeline stay.
+    """Returns a sweep (all cells are strings) with the column `kernel`. Tile and pipeline stay.
 
     Raises RecordError for a tile that is none.
     """
@@ -86,7 +86,8 @@ def with_kernels(path: Path, table: pd.DataFrame, dtype: str) -> pd.DataFrame:
 
 
 def is_rocke(table: pd.DataFrame) -> bool:
-    """Whether a table is a sweep of rocKE. CK Tile's have the same columns, and kernels with its names."""
+    """Returns whether a table is a sweep of rocKE. CK Tile's have the same columns, and kernels with its
+    names."""
     if not set(table) >= _ROCKE:
         return False
     ops, names = set(table["op_type"].astype(str)), table["kernel_name"].astype(str)
@@ -95,7 +96,8 @@ def is_rocke(table: pd.DataFrame) -> bool:
 
 
 def with_rocke_kernels(path: Path, table: pd.DataFrame) -> pd.DataFrame:
-    """A sweep of rocKE with the column `kernel`. Raises RecordError for another operation than GEMM."""
+    """Returns a sweep of rocKE with the column `kernel`. Raises RecordError for another operation than
+    GEMM."""
     for op in sorted(set(table["op_type"].astype(str)) - {"gemm_universal"}):
         why = _NOT_READ.get(op, "its kernels are unknown")
         raise RecordError(f"{path} is a sweep of rocKE of {op}, which is not read: {why}")
