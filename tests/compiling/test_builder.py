@@ -44,6 +44,12 @@ class GatedToolchain:
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         return (self.first, *self.real.commands(source, output, flags))
 
+    def server(self) -> tuple[str, ...]:
+        return ()
+
+    def forked(self, source: str, output: str) -> tuple[str, ...]:
+        return ()
+
 
 def everything_in(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]

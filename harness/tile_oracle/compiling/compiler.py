@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from tile_oracle.compiling.binary import Binary
 from tile_oracle.compiling.cache import BuildCache, CacheEntry, content_key
 from tile_oracle.compiling.compiler_message import compiler_message
+from tile_oracle.compiling.fork_server import ForkServer
 from tile_oracle.compiling.gpu_toolchain import ASSEMBLY
 from tile_oracle.compiling.isa import Isa
 from tile_oracle.compiling.kernel_source import KernelSource
@@ -43,6 +44,8 @@ class Compiler:
         self._unit_name = "kernel" + source_suffix(source.arch)
         self._output = "kernel" + toolchain.suffix
         self._processes = CompilerProcesses()
+        server = toolchain.server()
+        self._server = ForkServer(server, source.headers.write, timeout_s) if server else None
         self._alone = threading.Lock()
         self._stopped = False
 
@@ -147,6 +150,8 @@ class Compiler:
         """Kills all running compilers; later calls of `make` raise BuildError."""
         self._stopped = True
         self._processes.stop_all()
+        if self._server is not None:
+            self._server.close()
 
     def _prepare(self, work: Path, unit: str) -> None:
         self._source.headers.write(work / INCLUDE_FOLDER)
@@ -156,8 +161,10 @@ class Compiler:
     def _run(self, work: Path, name: str) -> Ended:
         """Runs the toolchain's commands, checks their output and combines logs and times."""
         log, seconds = "", 0.0
+        forked = self._toolchain.forked(self._unit_name, self._output)
+        start = None if self._server is None else partial(self._server.start, forked)
         for command in self._toolchain.commands(self._unit_name, self._output, self._flags):
-            ended = self._processes.run(command, work, self._timeout_s)
+            ended = self._processes.run(command, work, self._timeout_s, start)
             log, seconds = f"{log}\n{ended.log}".strip(), seconds + ended.seconds
             if not ended.ok:
                 return replace(ended, log=log, seconds=seconds)

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EACCES, EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS, ESTALE
 from pathlib import Path
+from typing import IO
 
+from tile_oracle.compiling.fork_server import Forked
 from tile_oracle.compiling.toolchain import compiler_environment
 
 _NICENESS = 10
@@ -52,27 +54,32 @@ class CompilerProcesses:
         self._running: set[int] = set()
         self._closed = False
 
-    def run(self, command: Sequence[str], work: Path, timeout_s: float) -> Ended:
+    def run(
+        self,
+        command: Sequence[str],
+        work: Path,
+        timeout_s: float,
+        start: Callable[[Path, IO[bytes]], Forked | None] | None = None,
+    ) -> Ended:
         """Runs one command in a work folder until it ends, `timeout_s` seconds pass or `stop_all` is called.
+
+        start: of a fork server (work folder, log); where it returns None, the command is run.
 
         The log has the output of both streams, and a line for a signal, a timeout or a missing program.
         """
         log = work / "compiler.log"
         begin = time.monotonic()
         try:
-            with log.open("wb") as stream, self._lock:
-                if self._closed:
-                    return Ended(False, "the builder was closed", 0.0, interrupted=True)
-                process = subprocess.Popen(
-                    command,
-                    cwd=work,
-                    env=compiler_environment(work),
-                    stdin=subprocess.DEVNULL,
-                    stdout=stream,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-                self._running.add(process.pid)
+            with log.open("wb") as stream:
+                # Outside of the lock: the server may have to be started.
+                process: Forked | _Own | None = None if start is None or self._closed else start(work, stream)
+                with self._lock:
+                    if self._closed:
+                        if process is not None:
+                            self._kill(process.pid)
+                        return Ended(False, "the builder was closed", 0.0, interrupted=True)
+                    process = process or _Own(command, work, stream)
+                    self._running.add(process.pid)
         except OSError as error:
             text = f"{command[0]} does not start: {error.strerror}"
             return Ended(False, text, 0.0, interrupted=True, killed=True)
@@ -83,15 +90,14 @@ class CompilerProcesses:
         watch.start()
         try:
             # Not reaped yet, so that the process id cannot be reused before the kill below.
-            with suppress(ChildProcessError):
-                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            process.wait_until_ended()
         finally:
             watch.cancel()
             with self._lock:
                 # If only g++ itself was killed, its children still run.
                 self._kill(process.pid)
                 self._running.discard(process.pid)
-            status = process.wait()
+            status = process.reap()
         text = _read_shortened(log)
         if timed_out.is_set():
             text += f"\nthe compiler was stopped after {timeout_s:g} s"
@@ -123,6 +129,29 @@ class CompilerProcesses:
     def _kill(pid: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
+
+
+class _Own:
+    """A process of a command, in a session of its own."""
+
+    def __init__(self, command: Sequence[str], work: Path, log: IO[bytes]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            cwd=work,
+            env=compiler_environment(work),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+
+    def wait_until_ended(self) -> None:
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def reap(self) -> int:
+        return self._process.wait()
 
 
 def _be_modest(pid: int, timeout_s: float) -> None:

@@ -82,6 +82,14 @@ class Toolchain(ABC):
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         """Returns the command lines to run in order in the work folder; file names are relative to it."""
 
+    def server(self) -> tuple[str, ...]:
+        """The command of a compiling.fork_server that compiles units; () where there is none."""
+        return ()
+
+    def forked(self, source: str, output: str) -> tuple[str, ...]:
+        """The arguments by which the server compiles a unit; file names are relative to the work folder."""
+        return ()
+
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the command line that writes a unit's machine code as text; file names are relative to the
         work folder. Raises BuildError where the toolchain cannot."""

@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ from tile_oracle.compiling.triton.user_file import (
 from tile_oracle.errors import HarnessError
 from tile_oracle.triton.archive import write_archive
 
-os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
-# With them the binary would depend on the name of the work folder.
-os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
+# With line information the binary would depend on the name of the work folder.
+SETTINGS = {"TRITON_DEFAULT_FP_FUSION": "1", "TRITON_DISABLE_LINE_INFO": "1"}
+os.environ.update(SETTINGS)
 
 
 def target(arch: str) -> Any:
@@ -36,6 +37,12 @@ def target(arch: str) -> Any:
     return compiler.GPUTarget("hip", arch, 64)
 
 
+@cache
+def declarations_in(file: Path) -> list[Any]:
+    """The declarations of a file, which is imported once. Raises FileFailure."""
+    return list(import_declarations(file))
+
+
 def compile_unit(unit: dict[str, Any], folder: Path, archive: Path, assembly: Path | None = None) -> None:
     """Compiles every launch of every variant. Raises FileFailure."""
     # Otherwise each process reads the whole compiler, half a gigabyte, for the key of a cache that is not
@@ -43,7 +50,7 @@ def compile_unit(unit: dict[str, Any], folder: Path, archive: Path, assembly: Pa
     cache: Any = importlib.import_module("triton.runtime.cache")
     cache.triton_key = lambda: "unused"
     os.environ.update(unit.get("environment", {}))
-    declaration = import_declarations(folder / unit["file"])[unit["declaration"]]
+    declaration = declarations_in(folder / unit["file"])[unit["declaration"]]
     functions = [declaration.main.function, *(one.function for one in declaration.after)]
     images: dict[str, bytes] = {}
     texts: list[str] = []

@@ -1,4 +1,4 @@
-"""Triton as a toolchain: every kernel is compiled in a child process of its own."""
+"""Triton as a toolchain: every kernel is compiled in a fork of a process that has imported Triton."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ class TritonToolchain(Toolchain):
         return ("--fp-fusion", "--no-line-info")
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        text = (ASSEMBLY,) if self.arch.startswith("gfx") else ()
-        return (child_command("compile_unit", source, INCLUDE_FOLDER, output, *text),)
+        unit, *rest = self.forked(source, output)
+        return (child_command("compile_unit", unit, INCLUDE_FOLDER, *rest),)
+
+    def forked(self, source: str, output: str) -> tuple[str, ...]:
+        return (source, output, *((ASSEMBLY,) if self.arch.startswith("gfx") else ()))
+
+    def server(self) -> tuple[str, ...]:
+        return child_command("serve_forks")
 
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
         """What writes the assembly of all launches, one after another."""
@@ -31,6 +37,9 @@ class Packing(TritonToolchain):
     """Compiles nothing: Triton's interpreter needs the specification and the user's files."""
 
     def _flags(self, isa: Isa) -> tuple[str, ...]:
+        return ()
+
+    def server(self) -> tuple[str, ...]:
         return ()
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
