@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from tile_oracle.operation.descriptor import Operation
@@ -32,9 +33,9 @@ ATTENTION = Operation(
     fold_fields=("heads", "kv_heads", "head_dim", "seq_kv"),
     slices=ATTENTION_SLICES,
     rules_key="attention",
-    read_rules=deferred(".rules:read_block", __package__),
+    read_rules=partial(deferred("tile_oracle.pool.sized_block:read_block"), AttentionKernel),
     rules_folder=Path(__file__).with_name("rules"),
-    refusals=deferred(".rules:refusals", __package__),
+    refusals=deferred("tile_oracle.pool.sized_block:refusals"),
     cpu_source=cpu_source,
     on_device=part(".on_device:WORKER", __package__),
     least_work=deferred(".least_work:least_work", __package__),

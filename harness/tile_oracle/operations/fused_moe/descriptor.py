@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from tile_oracle.operation.descriptor import Operation
@@ -31,9 +32,9 @@ FUSED_MOE = Operation(
     fold_fields=("product", "tokens", "experts", "topk", "hidden", "intermediate"),
     slices=FUSED_MOE_SLICES,
     rules_key="fused_moe",
-    read_rules=deferred(".rules:read_block", __package__),
+    read_rules=partial(deferred("tile_oracle.pool.sized_block:read_block"), FusedMoeKernel),
     rules_folder=Path(__file__).with_name("rules"),
-    refusals=deferred(".rules:refusals", __package__),
+    refusals=deferred("tile_oracle.pool.sized_block:refusals"),
     cpu_source=deferred(".cpu_source:cpu_source", __package__),
     on_device=part(".on_device:WORKER", __package__),
     least_work=deferred(".least_work:least_work", __package__),

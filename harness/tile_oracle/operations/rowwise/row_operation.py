@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,6 @@ def row_operation(
     op, (_, rows, columns) = problem.op, (field.name for field in fields(problem))
 
     worker = part(".on_device:WORKER", package)
-    read_block = deferred(".rules:read_block", __package__)
     row_features = deferred(".features:row_features", __package__)
     return Operation(
         name=op,
@@ -58,9 +58,9 @@ def row_operation(
         fold_fields=(columns,),
         slices=ROW_SLICES,
         rules_key=op,
-        read_rules=lambda tree, tile_lists: read_block(kernel, tree),
+        read_rules=partial(deferred("tile_oracle.pool.sized_block:read_block"), kernel),
         rules_folder=folder / "rules",
-        refusals=deferred(".rules:refusals", __package__),
+        refusals=deferred("tile_oracle.pool.sized_block:refusals"),
         cpu_source=cpu_source,
         on_device=worker,
         least_work=deferred(".least_work:least_work", __package__),
