@@ -91,6 +91,8 @@ def test_the_routing_is_what_the_problem_says() -> None:
     assert largest(hot=100)[1] < 60
     assert largest(hot=30)[0] in range(300, 340)
     assert largest(routing_seed=1) != largest()
+    first_data, others = (shuffled(GATE_UP, np.random.default_rng(seed), 20) for seed in (0, 1))
+    assert (first_data != others).any()
 
 
 def computed(p: FusedMoeProblem, operands: list[Array], fault: str = "") -> Array:
@@ -148,18 +150,23 @@ def test_the_check_accepts_exact_sums_alone(p: FusedMoeProblem, far: bool) -> No
 def test_sums_are_integers_below_2_to_the_24_at_the_largest_depth(far: bool) -> None:
     p = FusedMoeProblem("bf16", "down", 3, 2, 1, 40, MOST_EXTENT)
     (a, b, *_), _, _ = made(p, far=far)
-    terms = decode(a, "bf16")[0].astype(np.float64) * decode(b, "bf16").reshape(-1, p.K)[0]
-    units = np.abs(terms[terms != 0]).min()
-    sums = np.cumsum(np.abs(terms)) / 2.0 ** np.floor(np.log2(units))
-    assert sums[-1] < 2**24
+    x, y = decode(a, "bf16")[0].astype(np.float64), decode(b, "bf16").reshape(-1, p.K)[0].astype(np.float64)
+    assert integers(x).max() * integers(y).max() * p.K < 2**24
+    terms = x * y
     assert (np.cumsum(terms.astype(np.float32), dtype=np.float32) == np.cumsum(terms)).all()
 
 
+def integers(row: Array) -> Array:
+    """The sizes of values as multiples of the largest power of two that divides all."""
+    unit = next(2.0**power for power in range(9, -30, -1) if not (np.abs(row) % 2.0**power).any())
+    return np.abs(row) / unit
+
+
 def test_large_weights_repeat_rows_but_no_experts() -> None:
-    p = FusedMoeProblem("bf16", "gate_up", 3, 384, 8, 7168, 256)
+    p = FusedMoeProblem("bf16", "gate_up", 3, 384, 8, 8192, 256)
     b = WORKER.others(p, np.random.default_rng(0), None, far=False)[0]
     assert isinstance(b, Repeated)
-    assert b.shape == (384, 512, 7168)
+    assert b.shape == (384, 512, 8192)
     rows = len(b.values)
     assert rows < 2000
     starts = {expert * p.N % rows for expert in range(p.experts)}
