@@ -6,13 +6,18 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from tile_oracle.measure import child as child_module
+from tile_oracle.measure import live_worker
 from tile_oracle.measure.child import Child
+from tile_oracle.measure.live_worker import LiveWorker
 from tile_oracle.measure.protocol import ChannelClosed
 
 
@@ -156,3 +161,28 @@ def test_a_worker_leaves_no_core_file() -> None:
     assert "failed" in answer
     (line,) = (line for line in limits.splitlines() if line.startswith("Max core file size"))
     assert line.split()[4] == "0"
+
+
+@pytest.mark.parametrize(
+    ("looks", "killed_at"), [([True] * 9, 5), ([True] * 4 + [False] + [True] * 9, 10), ([False] * 30, None)]
+)
+def test_an_idle_worker_that_stays_stopped_is_killed(
+    looks: list[bool], killed_at: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five looks in a row: one that was continued meanwhile may go on."""
+    monkeypatch.setattr(live_worker, "_LOOK_S", 0.01)
+    seen, killed = iter(looks), list[str]()
+
+    class Stopped:
+        channel = SimpleNamespace(receive=lambda wait_s: time.sleep(wait_s))
+        kill = killed.append
+        stopped = property(lambda self: next(seen))
+
+    worker = LiveWorker(cast(Child, Stopped()))
+    if killed_at is None:
+        assert worker._receive_while_idle(0.1) is None
+        return
+    with pytest.raises(ChannelClosed):
+        worker._receive_while_idle(60.0)
+    assert len(list(seen)) == len(looks) - killed_at
+    assert killed == ["was stopped for 0.05 s and has been killed"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -25,6 +26,7 @@ from tile_oracle.measure.assignments import (
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_runner import DeviceRunner, Shipments
 from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.measuring import Measuring
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_id
@@ -174,3 +176,20 @@ def test_a_device_that_cannot_be_opened_says_why() -> None:
     with pytest.raises(HarnessError):
         runner.open()
     runner.close()
+
+
+def test_an_assignment_ends_when_its_device_is_closed() -> None:
+    """Whatever is measured meanwhile: its row would come after the end of the records."""
+    told: list[str] = []
+    supervisor: Any = SimpleNamespace(attempts=None, interrupt=lambda: told.append("interrupted"))
+    measuring = Measuring(supervisor, "it")
+
+    def sweep(problem: Problem, kernels: list[Kernel], *_: object, **asked: Any) -> Iterator[Measurement]:
+        assert (asked["wanted"](kernels[0]), asked["finals"]()) == (True, True)
+        measuring.end()
+        assert (asked["wanted"](kernels[0]), asked["finals"]()) == (False, False)
+        yield Measurement(problem, kernels[0], "ok")
+
+    measuring._sweeper = cast(Any, SimpleNamespace(sweep=sweep))
+    assert list(measuring.messages(Work(7, PROBLEM.id, (TWO[0].name,)))) == [Ended(7, lost="closed")]
+    assert told == ["interrupted"]

@@ -105,5 +105,13 @@ def test_devices_end_with_their_session(open_devices: Callable[..., HostDevices]
     devices = open_devices()
     event(devices)
     process = devices._slots[NAME].process
+    assert os.getsid(pid(devices)) == pid(devices), "Ctrl-C does not reach it"
+    assert not process._is_stopped()
+    os.kill(pid(devices), signal.SIGSTOP)
+    end = time.monotonic() + 20
+    while not (stopped := process._is_stopped()) and time.monotonic() < end:
+        time.sleep(0.01)
+    os.kill(pid(devices), signal.SIGCONT)
+    assert stopped
     process._pipe.close()  # as when the session's process is killed
     assert process._process.wait(20) == 0

@@ -19,6 +19,7 @@ from tests.samples import sampled
 from tile_oracle.compiling.builder import Builder, BuildResult
 from tile_oracle.errors import BuildError, TargetError
 from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.worker_link import Lost
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.record.schema import ROUND_FINAL, ROUND_SWEEP, STATUSES
 
@@ -96,9 +97,29 @@ def test_an_evil_kernel_gets_its_status_and_the_sweep_continues(evil: Evil, long
 def test_the_time_of_a_kernel_that_kills_its_worker_counts(
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
+    """And only one that was right judges the device later."""
     supervisor = open_supervisor()
     assert swept(list(supervisor.sweep(PROBLEM, [evil_kernel("segfault")]))) == [("segfault", "crash")]
     assert supervisor.kernel_seconds > 0
+    assert supervisor._good == []
+    assert swept(list(supervisor.sweep(PROBLEM, [GOOD]))) == [("good", "ok")]
+    assert [problem for problem, _ in supervisor._good] == [PROBLEM]
+
+
+def test_a_device_is_lost_when_every_known_good_kernel_fails_in_two_workers(
+    open_supervisor: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, tries = open_supervisor(), iter([None, "fails", None, *["is now wrong"] * 4])
+    monkeypatch.setattr(supervisor, "_try_good", lambda problem, binary: next(tries))
+    for name in ("one.so", "other.so"):
+        supervisor.trust(PROBLEM, Path(name))
+    for _ in range(2):
+        supervisor.suspect = True
+        supervisor._probe()
+        assert not supervisor.suspect
+    with pytest.raises(Lost, match="a known-good kernel is now wrong"):
+        supervisor._probe()
+    assert list(tries) == []
 
 
 def test_a_kernel_that_failed_judges_the_device_no_more_unless_there_is_no_other(
