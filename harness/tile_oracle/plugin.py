@@ -15,7 +15,7 @@ import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError
 from tile_oracle.session.asked_devices import devices_of, take_devices
-from tile_oracle.session.command_line import decide_status, final_status, is_decided
+from tile_oracle.session.command_line import decide_status, final_status, is_decided, only_shows
 from tile_oracle.session.option_names import OptionNames, is_session, register_all_now
 from tile_oracle.session.options import option_value, read_options
 from tile_oracle.session.outcome import Outcome, read_allowed
@@ -48,7 +48,15 @@ def pytest_load_initial_conftests(
     """Registers the options, and puts the project's defaults before the arguments, which override them."""
     names = OptionNames(early_config, parser, args)
     names.open()
-    yield
+    try:
+        yield
+    except SystemExit as ended:  # of a conftest
+        if ended.code or not names.opens or only_shows(early_config):
+            raise
+        sys.stderr.write(
+            "tile-oracle: a conftest or plugin ended pytest with 0 before anything was measured\n"
+        )
+        raise SystemExit(int(Outcome.NOTHING_MEASURED)) from None
     names.close()
 
 
@@ -58,7 +66,12 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
     with 0, the gate stays closed."""
     if is_session(config) and not hasattr(config, "workerinput"):
         take_devices(config)
-    status = yield
+    try:
+        status = yield
+    except SystemExit as ended:  # of a hook after the last test: pytest itself catches earlier ones
+        if ended.code:
+            raise
+        status = 0
     if status != 0 or not is_session(config) or hasattr(config, "workerinput"):
         return status
     if closed := final_status(config):

@@ -25,6 +25,10 @@ SETS_ZERO = (
     "import pytest\n@pytest.hookimpl(trylast=True)\n"
     "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n"
 )
+EXITS = "import sys\nsys.exit(0)\n"
+EXITS_AT_VERDICT = (
+    "import sys\ndef pytest_runtest_logfinish(nodeid):\n    'verdict' in nodeid and sys.exit(0)\n"
+)
 COLLECTS_ONLY = "def pytest_configure(config):\n    config.option.collectonly = True\n"
 STOPS = "def test_own():\n    raise KeyboardInterrupt\n"
 ENDS_IN_SWEEP = """
@@ -190,6 +194,9 @@ WAYS: tuple[Way, ...] = (
     _nothing("a conftest that marks every test with xfail, not to be run", "", NOT_RUN),
     _nothing("a conftest that removes every test", "", ALL_GONE),
     _nothing("a conftest that runs no test (`pytest_runtest_protocol`)", "", NO_PROTOCOL),
+    Way("a conftest that calls `sys.exit(0)`", 16, "", "", EXITS, is_quick=True),
+    _nothing("the same, when a verdict is reported", "", EXITS_AT_VERDICT),
+    _nothing("`-o addopts=--collect-only`", "-o addopts=--collect-only"),
     _nothing("a conftest that sets `collectonly`", "", COLLECTS_ONLY),
     _nothing(
         "a conftest that calls `pytest.exit(returncode=0)` at the session's start",

@@ -65,7 +65,7 @@ class OptionNames:
         taken = registered_names(self._parser)
         register_options(self._parser, {name: (PREFIX + name,) for name in OPENING})
         self._args[:] = in_full(expanded, [name for name in OPENING if f"--{name}" not in taken])
-        if self._opens():
+        if self.opens:
             rest = [name for name in OPTIONS if name not in OPENING]
             register_options(self._parser, {name: (PREFIX + name,) for name in rest})
             free = [name for name in rest if f"--{name}" not in taken]
@@ -88,7 +88,7 @@ class OptionNames:
             if isinstance(arg, _Respelt) and _name(arg.given) in taken:
                 self._args[place] = arg.given
         self._hint(taken)
-        if not self._opens():
+        if not self.opens:
             return
         given = {_name(arg) for arg in self._args}
         asked = {_name(arg) for arg in map(str, self._config.invocation_params.args)}
@@ -99,7 +99,9 @@ class OptionNames:
                     f"tile-oracle's; give that one, too, to use --{name} for the other"
                 )
 
-    def _opens(self) -> bool:
+    @property
+    def opens(self) -> bool:
+        """Whether the arguments ask for a session."""
         return any(_name(arg) in _OPENING for arg in self._args)
 
     def _hint(self, taken: Collection[str]) -> None:
@@ -110,7 +112,7 @@ class OptionNames:
         if meant := " ".join(name for name in misspelt if name is not None):
             say_with_usage_errors(self._config, "did you mean", meant)
         lost = " ".join(name for name in given if name in known)
-        if lost and not self._opens():
+        if lost and not self.opens:
             said = f"{lost}: only in sessions, with --problem-set or --oracle"
             say_with_usage_errors(self._config, "tile-oracle", said)
 
