@@ -1,10 +1,10 @@
 """Verifies CK Tile's own kernels: two of each version of the headers, operation and pipeline, for gfx950.
 
-    python -m tools.ck_tile_waits -o FOLDER [--only TEXT] [-j JOBS] [--rows] [--kept]
+    python -m tools.ck_tile_waits -o FOLDER [-j JOBS]
 
 The headers are those of .ci/ck_tile_headers.py. FOLDER keeps the assembly of each kernel, so a stopped run
-goes on; --kept compiles nothing. Prints a table; with --rows a line for each kernel. The
-exit status is 1 when a kernel was not verified.
+goes on. Prints a table, and a line for each kernel to stderr. The exit status is 1 when a kernel was not
+verified.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ def _first_that_builds(api: CkTileApi, pool: Sequence[TiledKernel], seen: set[st
 class Bench:
     """Compiles and verifies kernels of one version of the headers; assembly is kept in a folder."""
 
-    def __init__(self, made: Path, folder: str, out: Path, compiles: bool = True) -> None:
+    def __init__(self, made: Path, folder: str, out: Path) -> None:
         self.api = detect(find_headers(made / folder))
-        self._out, self._compiles = out, compiles
+        self._out = out
         self._source = CkTileSource(ARCH, self.api, with_races=True)
         self._toolchain = find_ck_tile_toolchain("ziglang", ARCH, self.api.headers, {HIP_HEADERS: str(made)})
 
@@ -143,8 +143,6 @@ class Bench:
         refused = path.with_suffix(".log")
         if refused.is_file():
             raise BuildError(refused.read_text("utf-8"))
-        if not path.is_file() and not self._compiles:
-            raise BuildError("not compiled")
         if not path.is_file():
             with Builder(
                 ARCH,
@@ -203,30 +201,21 @@ def main(arguments: Sequence[str]) -> int:
     plain = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="keeps assembly")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only kernels whose row has this text")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="compilers at once (default: %(default)s)")
-    parser.add_argument("--rows", action="store_true", help="a line for each kernel instead of the table")
-    parser.add_argument("--kept", action="store_true", help="verify what FOLDER has, compile nothing")
     args = parser.parse_args(arguments)
     args.output.mkdir(parents=True, exist_ok=True)
     made = prepared_folder(os.environ)
-    work = []
-    for folder in VERSIONS:
-        bench = Bench(made, folder, args.output, not args.kept)
-        for chosen in choices(bench.api, folder):
-            if args.only in f"{VERSIONS[folder]} {chosen.operation} {chosen.kernel.name}":
-                work.append((bench, chosen))
+    benches = [(folder, Bench(made, folder, args.output)) for folder in VERSIONS]
+    work = [(bench, chosen) for folder, bench in benches for chosen in choices(bench.api, folder)]
     found = []
     with ThreadPoolExecutor(max(1, args.jobs)) as pool:
         for outcome in pool.map(lambda pair: pair[0].verify(pair[1]), work):
             found.append(outcome)
-            print(f"{len(found)}/{len(work)} {_line(outcome)}", file=sys.stderr, flush=True)
-    print("\n".join(map(_line, found) if args.rows else table(found)))
+            kernel = f"{VERSIONS[outcome.chosen.folder]}: {outcome.chosen.kernel.name}"
+            said = f"{outcome.functions} functions, {_said(outcome)}"
+            print(f"{len(found)}/{len(work)} {kernel}: {said}", file=sys.stderr, flush=True)
+    print("\n".join(table(found)))
     return 1 if any(one.rules is None for one in found) else 0
-
-
-def _line(one: Outcome) -> str:
-    return f"{VERSIONS[one.chosen.folder]}: {one.chosen.kernel.name}: {one.functions} functions, {_said(one)}"
 
 
 if __name__ == "__main__":

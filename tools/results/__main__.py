@@ -7,24 +7,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tile_oracle.errors import ModelError
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.model.store import shipped_models
 from tools.command_line import run_tool
-
-_EXAMPLES = """\
-examples:
-  python -m tools.results
-  python -m tools.results -o docs/results.md
-  python -m tools.results --models models -o results.md
-"""
+from tools.results.page import read_shipped, results_page
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `python -m tools.results`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Makes the results page (Markdown) from the JSON files of the model folders. For each direction: "
         "published metrics and ours."
     )
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "--models", metavar="FOLDER", type=Path, help="folder of model folders (default: the shipped ones)"
     )
@@ -35,11 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints or writes the page. Raises ModelError, GateError."""
-    from tile_oracle.errors import ModelError
-    from tile_oracle.files.atomic_file import write_atomically
-    from tile_oracle.model.store import shipped_models
-    from tools.results.page import read_shipped, results_page
-
     models = args.models or shipped_models()
     if not models.is_dir():
         raise ModelError(f"{models} is not a folder of models")
