@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import pkgutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 import tools.faults
 from tools.faults.campaign import (
@@ -26,7 +28,6 @@ from tools.faults.campaign import (
     Campaign,
     Outcome,
     aligned,
-    as_dict,
     exit_status,
     report,
     total,
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in aligned(rows):
         print(line)
     if options.json is not None:
-        options.json.write_text(json.dumps({name: as_dict(one) for name, one in whole.items()}) + "\n")
+        options.json.write_bytes(msgspec.json.encode(whole) + b"\n")
     return FAILED if not whole or any(map(exit_status, whole.values())) else PASSED
 
 
@@ -104,19 +105,18 @@ def _part(name: str, count: int, seed: int) -> Part:
         status = subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode
         if not file.exists():
             return Part(Outcome(0, failures=[f"--seed {seed} ended with status {status}"]), 0.0)
-        return _part_of(json.loads(file.read_text()))
+        return _part_of(msgspec.json.decode(file.read_bytes()))
 
 
-def _part_of(written: dict[str, object]) -> Part:
-    known = {one.name: written[one.name] for one in fields(Outcome)}
-    return Part(Outcome(**known), float(str(written["seconds"])))  # type: ignore[arg-type]
+def _part_of(written: dict[str, Any]) -> Part:
+    return Part(msgspec.convert(written, Outcome), written["seconds"])
 
 
 def _read(files: Sequence[Path]) -> dict[str, list[Part]]:
     """The outcomes in these files, by campaign."""
     found: dict[str, list[Part]] = {}
     for file in files:
-        written = json.loads(file.read_text())
+        written = msgspec.json.decode(file.read_bytes())
         found.setdefault(written["campaign"], []).append(_part_of(written))
     return found
 

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 PASSED, FAILED = 0, 1
 DEFAULT_SEED = 20260
@@ -28,11 +29,6 @@ class Outcome:
     counts: Mapping[str, int] = field(default_factory=dict)
     failures: Sequence[str] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
-
-
-def as_dict(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as plain dictionaries and lists."""
-    return {**vars(outcome), "counts": dict(outcome.counts), "sizes": dict(outcome.sizes)}
 
 
 def total(outcomes: Sequence[Outcome]) -> Outcome:
@@ -87,7 +83,7 @@ def main(
         print(line)
     if json_file is not None:
         asked = {"campaign": campaign.name, "count": count, "seed": seed}
-        text = json.dumps(asked | as_dict(outcome) | {"seconds": seconds})
+        text = json.dumps(asked | msgspec.to_builtins(outcome) | {"seconds": seconds})
         if json_file == "-":
             print(text, flush=True)
         else:

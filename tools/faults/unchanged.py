@@ -29,21 +29,16 @@ from pathlib import Path
 from typing import Any
 
 from tools.faults.campaign import Campaign, Outcome, main
-from tools.faults.source_tree import search_path
+from tools.faults.source_tree import plugin_options, search_path
 
 NOT_FAILED = 0.98
-_INSTALLED = (
-    "import importlib.metadata as m; "
-    "print(any(p.name == 'tile_oracle' for p in m.entry_points(group='pytest11')))"
-)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How the sessions run. python: the interpreter. jobs: parallel series. keep: the folder for reports and
+    """How the sessions run. jobs: parallel series. keep: the folder for reports and
     logs; None for a temporary one. extra: further arguments for pytest."""
 
-    python: str = sys.executable
     problem_set: str = "forward_smoke"
     target: str = "cpu"
     toolchain: str = "auto"
@@ -81,7 +76,7 @@ def session(folder: Path, name: str, cores: Sequence[int], setting: Setting, *ar
     (folder / "pytest.ini").write_text("[pytest]\n")
     reports = folder / "reports"
     command = [
-        *(setting.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_plugin(setting.python)),
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin_options()),
         *("--problem-set", setting.problem_set, "--target", setting.target),
         *("--toolchain", setting.toolchain, "--report-dir", str(reports), "--run-name", name),
         *("--baseline-dir", str(folder / "baselines"), *setting.extra, *arguments),
@@ -117,12 +112,6 @@ def session(folder: Path, name: str, cores: Sequence[int], setting: Setting, *ar
         by_outcome["cannot tell"],
         "".join(tail),
     )
-
-
-def _plugin(python: str) -> list[str]:
-    """The options that load the plugin if it is not installed, as in a copy of the checkout."""
-    done = subprocess.run([python, "-c", _INSTALLED], capture_output=True, text=True, check=False)
-    return [] if done.stdout.strip() == "True" else ["-p", "tile_oracle.plugin"]
 
 
 def run(count: int, seed: int, **options: Any) -> Outcome:
@@ -180,7 +169,6 @@ CAMPAIGN = Campaign(
 def _options() -> argparse.ArgumentParser:
     """The fields of Setting."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--python", default=sys.executable, help="interpreter of the sessions")
     parser.add_argument("--problem-set", default=Setting.problem_set)
     parser.add_argument("--target", default=Setting.target)
     parser.add_argument("--toolchain", default=Setting.toolchain)

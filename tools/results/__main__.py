@@ -23,9 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--models", metavar="FOLDER", type=Path, help="folder of model folders (default: the shipped ones)"
     )
-    parser.add_argument(
-        "-o", "--out", metavar="FILE", type=Path, help="write the page there (default: print)"
-    )
+    parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="the page (default: print it)")
 
 
 def run(args: argparse.Namespace) -> int:
