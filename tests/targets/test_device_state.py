@@ -127,13 +127,11 @@ def test_throttling_between_two_measurements_belongs_to_the_second() -> None:
     watch.look()
     assert watch.take() == DeviceState(clock_mhz=1980, throttled="power cap")
     assert watch.take() == calm
-    watch.close()
 
 
 def test_without_a_reader_nothing_is_known() -> None:
     watch = StateWatch(None)
     assert watch.take() == DeviceState()
-    watch.close()
 
 
 def test_every_figure_is_a_column() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import io
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -199,7 +200,6 @@ class StateWatch:
         self._latest = DeviceState()
         self._reasons: dict[str, None] = {}
         self._thread: threading.Thread | None = None
-        self._closed = threading.Event()
 
     def look(self) -> None:
         """Reads once."""
@@ -223,11 +223,6 @@ class StateWatch:
         return state if state.throttled is None else replace(state, throttled=reasons)
 
     def _run(self) -> None:
-        while not self._closed.wait(self._interval_s):
+        while True:
+            time.sleep(self._interval_s)
             self.look()
-
-    def close(self) -> None:
-        """Ends the thread. Safe to call twice."""
-        self._closed.set()
-        if self._thread is not None:
-            self._thread.join()

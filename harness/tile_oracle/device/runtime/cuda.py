@@ -11,7 +11,6 @@ from tile_oracle.device.runtime.driver import (
     Driver,
     RuntimeMissing,
     symbols_of,
-    text_of,
 )
 from tile_oracle.device.runtime.settings import Setting
 
@@ -57,15 +56,10 @@ class CudaDriver(Driver):
         return name.value.decode() if known and name.value else "an unknown error"
 
     def properties(self) -> DeviceProperties:
-        name, pci = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
-        self.call("device_name", name, len(name), self.device)
-        self.call("device_pci", pci, len(pci), self.device)
         version = self._number("driver_version")
-        return DeviceProperties(
-            name=text_of(name),
+        return self._properties(
             arch=f"sm_{self._attribute(_CAPABILITY_MAJOR)}{self._attribute(_CAPABILITY_MINOR)}",
             driver=_driver_version() or f"CUDA {version // 1000}.{version % 1000 // 10}",
-            identity=text_of(pci).lower(),
             compute_units=self._attribute(_MULTIPROCESSORS),
         )
 

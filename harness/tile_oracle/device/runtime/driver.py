@@ -175,6 +175,14 @@ class Driver(ABC):
     def properties(self) -> DeviceProperties:
         """Properties of the open device."""
 
+    def _properties(self, arch: str, driver: str, compute_units: int) -> DeviceProperties:
+        """Adds what both drivers tell alike: the name and the PCI address."""
+        name, pci = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
+        self.call("device_name", name, len(name), self.device)
+        self.call("device_pci", pci, len(pci), self.device)
+        words = [one.value.decode("utf-8", "replace").strip() for one in (name, pci)]
+        return DeviceProperties(words[0], arch, driver, words[1].lower(), compute_units)
+
     @abstractmethod
     def _make_current(self) -> None:
         """Makes the open device current for the calling thread."""
@@ -348,8 +356,3 @@ class Driver(ABC):
     def destroy_graph(self, executable: int) -> None:
         """Destroys an executable graph."""
         self.call("graph_exec_destroy", executable)
-
-
-def text_of(buffer: ctypes.Array[ctypes.c_char]) -> str:
-    """Returns the text of a C string, such as a device's name."""
-    return buffer.value.decode("utf-8", "replace").strip()

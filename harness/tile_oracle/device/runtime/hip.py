@@ -12,7 +12,6 @@ from tile_oracle.device.runtime.driver import (
     Driver,
     RuntimeMissing,
     symbols_of,
-    text_of,
 )
 from tile_oracle.device.runtime.settings import Setting
 
@@ -52,17 +51,9 @@ class HipDriver(Driver):
         return name.decode() if name else "an unknown error"
 
     def properties(self) -> DeviceProperties:
-        name, pci = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
-        self.call("device_name", name, len(name), self.device)
-        self.call("device_pci", pci, len(pci), self.device)
         version = self._number("driver_version")
-        return DeviceProperties(
-            name=text_of(name),
-            arch=self._arch(),
-            driver=f"HIP {version // 10_000_000}.{version // 100_000 % 100}.{version % 100_000}",
-            identity=text_of(pci).lower(),
-            compute_units=0,
-        )
+        driver = f"HIP {version // 10_000_000}.{version // 100_000 % 100}.{version % 100_000}"
+        return self._properties(self._arch(), driver, 0)
 
     def _arch(self) -> str:
         """gcnArchName. Its offset in hipDeviceProp_t depends on the version, so it is found by its
