@@ -349,11 +349,11 @@ def test_products_of_other_operations_are_right(hopper: TritonSource, tmp_path: 
 
 
 FUSED = (
-    FusedGemmProblem("bf16", "rcr", "silu_mul", 33, 72, 104),
+    FusedGemmProblem("bf16", "rcr", "silu_mul", 33, 80, 512),
     FusedGemmProblem("fp16", "rrr", "bias_gelu", 70, 48, 96, 2),
     FusedGemmProblem("bf16", "crr", "gelu_tanh_mul", 64, 72, 128, 2),
-    FusedGemmProblem("bf16", "ccr", "bias_residual", 17, 9, 600, 2),
-    FusedGemmProblem("fp16", "ccr", "bias_gelu_tanh", 128, 136, 1024, 2),
+    FusedGemmProblem("bf16", "crr", "bias_residual", 32, 16, 600, 2),
+    FusedGemmProblem("fp16", "ccr", "bias_gelu_tanh", 128, 144, 1024, 2),
 )
 
 
