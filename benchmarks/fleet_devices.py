@@ -73,7 +73,10 @@ class FastDevices(Engine):
     def _line(self, work: Work, kernel: str) -> bytes:
         if work.problem not in self._problems:
             problem = problem_from_id(work.problem)
-            self._problems = {work.problem: problem.as_row()} | dict([*self._problems.items()][:500])
+            tflops = problem.flops / self._row["latency_ms"] / 1e9
+            self._problems = {work.problem: problem.as_row() | {"tflops": tflops}} | dict(
+                [*self._problems.items()][:500]
+            )
         own = self._problems[work.problem] | {"problem": work.problem, "kernel": kernel}
         return encode_line(self._row | own | self._fields(kernel))
 
