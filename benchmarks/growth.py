@@ -108,7 +108,7 @@ def picture(points: Sequence[Mapping[str, float]]) -> str:
                 )
                 where = f'x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle"'
                 where = where if axis == 0 else f'x="{x - 6:.1f}" y="{y + 4:.1f}" text-anchor="end"'
-                parts.append(f"<text {where}>{10.0**power:,g}</text>")
+                parts.append(f"<text {where}>{10.0**power:,.{max(-power, 0)}f}</text>")
         for colour, devices in zip(_COLOURS, sorted({one["devices"] for one in points}), strict=False):
             own = sorted((one["pairs"], one[name]) for one in points if one["devices"] == devices)
             line = " ".join("{:.1f},{:.1f}".format(*at(*one)) for one in own)
@@ -120,8 +120,11 @@ def picture(points: Sequence[Mapping[str, float]]) -> str:
         zip(_COLOURS, sorted({one["devices"] for one in points}), strict=False)
     ):
         parts.append(
-            f'<text x="{left + 130 * n}" y="{height + 18}" fill="{colour}">{devices:g} devices</text>'
+            f'<text x="{left + 130 * n}" y="{height + 18}" fill="{colour}">{devices:g} at once</text>'
         )
+    parts.append(
+        f'<text x="{left + 130 * len(_COLOURS)}" y="{height + 18}">devices; across: pairs of the run</text>'
+    )
     whole = len(_PANELS) * (width + 20)
     style = 'font-family="sans-serif" font-size="11"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole} {height + 30}" {style}>'
