@@ -6,7 +6,7 @@ A tile has at most 128 columns, so that it lies in one block of scales.
 """
 
 from gemm import ADD_PARTS, parts_fit, tiles_of
-from gemm_warps import load_rows, part_of, place_of
+from gemm_warps import async_load, load_rows, part_of, place_of
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
@@ -37,7 +37,7 @@ def load_steps(
             mbarrier.expect(barrier, (BLOCK_M + BLOCK_N) * BLOCK)
             for group in gl.static_range(GROUPS):
                 at = [row * BLOCK_M + group * ROWS, k]
-                tma.async_load(a, at, barrier, x.index(stage * GROUPS + group))
+                async_load(a, at, barrier, x.index(stage * GROUPS + group))
             load_rows(b, column * BLOCK_N, k, barrier, y.index(stage), ROWS)
             step += 1
 
