@@ -19,6 +19,8 @@ from tile_oracle.device.audit import Audit
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 import numpy as np, time, mmap
 
+stat = os.stat  # files that other processes make in /dev/shm meanwhile are not what these tests are about
+os.stat = lambda path, *more, **named: stat("/" if path == "/dev/shm" else path, *more, **named)
 buffer, operand = GuardedBuffer(1000, flush=True), holding(np.zeros(5000), flush=False)
 BASE, PAGE = buffer._base, mmap.PAGESIZE
 memory = ctypes.create_string_buffer(bytes(range(256)) * 64)
