@@ -34,11 +34,12 @@ CLOCK_THAT_JUMPS = '''
 """The budget's clock is two hours on after the first pair of this process."""
 import time
 import types
+import tile_oracle.measure.driver as driver
 import tile_oracle.session.session as sweep
 
 done = []
 jumping = lambda: time.monotonic() + 7200 * bool(done)
-sweep.time = types.SimpleNamespace(**vars(time) | {"monotonic": jumping})
+driver.time = sweep.time = types.SimpleNamespace(**vars(time) | {"monotonic": jumping})
 
 def pytest_runtest_logfinish(nodeid):
     done.append(nodeid)

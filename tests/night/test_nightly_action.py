@@ -205,7 +205,7 @@ def test_a_night_of_two_pickers_says_what_one_changes_against_the_other(runner: 
     picks.write_text("".join(",".join(line) + "\n" for line in lines))
     night = runner.night(f"--models=single,{picks}", update_baseline="true")
     assert night.green, night.output
-    assert "| picks |" in night.summary
+    assert re.search(r"^\| picks: picks.csv sha256:[0-9a-f]+ \| [\d.]+ % \|", night.summary, re.MULTILINE)
     said = re.search(r"\*\*single\*\* against \*\*picks\*\* on the same measurements of 4 .*", night.summary)
     assert said, night.summary
     assert re.search(r"faster on \d, slower on \d \(5 % false .*, the same on \d, \d cannot be told", said[0])

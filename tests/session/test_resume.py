@@ -236,7 +236,9 @@ def test_a_budget_stops_between_problems_and_resume_continues(four: Project, mor
     four.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
     first = four.pytest(*asked, "--budget", "1h", "-p", "clock_that_jumps")
     assert first.status == 0
-    begun = 2 if more else 1
+    begun = first.counts()["passed"] // 2
+    # With two devices a third problem may begin before the clock is asked again.
+    assert begun in ((2, 3) if more else (1,))
     assert first.counts() == {"passed": 2 * begun}
     assert "stopped early: the budget of 1h is spent" in first.output
     assert f"{8 - 2 * begun} pairs left" in first.output

@@ -216,7 +216,7 @@ class Folders(Picker):
             digest = hashlib.sha256()
             for path in (path for path in names_in(folder, "", "") if path.is_file()):
                 digest.update(f"{path.name} {digest_of(path)}\n".encode())
-            digests.append(f"{folder.name} sha256:{digest.hexdigest()}")
+            digests.append(f"{folder.name} sha256:{digest.hexdigest()[:12]}")
         return ", ".join(digests)
 
 
