@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, expit
 
-from tests.pytest_project import SHORTLY, Project
-from tile_oracle.cli import main
 from tile_oracle.compiling.triton.child_process import triton_folder
 from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.device.bounded_rows import outside
@@ -28,7 +26,6 @@ from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem.number_formats import Array, decode, encode
 from tile_oracle.problem_set import load_problem_set
-from tile_oracle.record.dataset_file import write_dataset
 
 F = np.float32
 
@@ -262,34 +259,6 @@ def test_shapes_and_bytes_count_bias_and_d() -> None:
     assert p.operand_shapes == ((3, 30, 5), (3, 30, 20), (3, 20), (3, 5, 20), (3, 5, 20))
     assert p.bytes == 2 * 3 * (150 + 600 + 20 + 100 + 100)
     assert p.flops == 2 * 3 * 5 * 20 * 30
-
-
-@pytest.mark.slow
-def test_a_session_measures_and_a_model_learns(
-    make_project: Callable[[], Project], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project = make_project()
-    finished = project.pytest(
-        *("--problem-set", "fused_gemm_smoke", "--target", "cpu", "--model", "none"), *SHORTLY
-    )
-    assert finished.status == 0, finished.output
-    records = project.records()
-    sweep = records[records["round"] == 0]
-    assert len(sweep) == 12 * 3
-    assert set(sweep["status"]) <= {"ok", "noisy"}
-    assert sweep["status"].eq("ok").sum() >= 30
-    write_dataset(records[records["dtype"] == "bf16"], project.folder / "records.parquet")
-    judged = "fused_gemm-bf16-rcr-silu_mul-m64-n256-k512"
-    commands = (
-        ("model", "train", "records.parquet", "-o", "mine", "--folds", "2", "--recipe", "lambdarank"),
-        ("model", "evaluate", "mine", "records.parquet", "--json", "figures.json"),
-        ("pick", judged, "--model", "mine", "--arch", "cpu"),
-    )
-    monkeypatch.chdir(project.folder)
-    for command in commands:
-        assert main(command) in (0, 1), command
-    assert "columns" in capsys.readouterr().out
-    assert (project.folder / "figures.json").is_file()
 
 
 @pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pytest_project import SHORTLY, Project
-from tile_oracle.cli import main
+from tests.pytest_project import Project
 from tile_oracle.compiling.triton.child_process import triton_folder
 from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.device.bounded_rows import Repeated, outside
@@ -26,7 +25,6 @@ from tile_oracle.operations.fused_moe.routing import active_experts, experts_of,
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem.number_formats import Array, decode, encode
 from tile_oracle.problem_set import load_problem_set
-from tile_oracle.record.dataset_file import write_dataset
 
 needs_triton = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
 
@@ -201,35 +199,6 @@ def test_sets_names_and_ids_read_back() -> None:
         problem_from_id("fused_moe-bf16-down-t1-e8-k9-h1-i1")
     with pytest.raises(ProblemError, match="one looks like fused_moe-bf16-gate_up-t64"):
         problem_from_id("fused_moe-bf16-gate_up-t64-e8-k2-h8-i8-zipf0")
-
-
-@pytest.mark.slow
-def test_a_session_measures_and_a_model_learns(
-    make_project: Callable[[], Project], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project = make_project()
-    finished = project.pytest(
-        *("--problem-set", "fused_moe_smoke", "--target", "cpu", "--model", "none"), *SHORTLY
-    )
-    assert finished.status == 0, finished.output
-    records = project.records()
-    sweep = records[records["round"] == 0]
-    assert len(sweep) == 9 * 9
-    assert set(sweep["status"]) <= {"ok", "noisy"}
-    assert sweep["status"].eq("ok").sum() >= 70
-    assert {*sweep["zipf"]} == {0, 100, 150}
-    write_dataset(records, project.folder / "records.parquet")
-    judged = "fused_moe-bf16-gate_up-t32-e8-k2-h128-i64"
-    commands = (
-        ("model", "train", "records.parquet", "-o", "mine", "--folds", "2", "--recipe", "lambdarank"),
-        ("model", "evaluate", "mine", "records.parquet", "--json", "figures.json"),
-        ("pick", judged, "--model", "mine", "--arch", "cpu"),
-    )
-    monkeypatch.chdir(project.folder)
-    for command in commands:
-        assert main(command) in (0, 1), command
-    assert "rows" in capsys.readouterr().out
-    assert (project.folder / "figures.json").is_file()
 
 
 USERS_FILE = """

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.pytest_project import SHORTLY, Project
-from tile_oracle.cli import main
 from tile_oracle.compiling.triton.child_process import triton_folder
 from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.device.bounded_rows import outside
@@ -21,7 +18,6 @@ from tile_oracle.operations.scaled_gemm.problem import BLOCK, ScaledGemmProblem
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem.number_formats import Array, decode, encode
 from tile_oracle.problem_set import load_problem_set
-from tile_oracle.record.dataset_file import write_dataset
 
 INSTRUCTION = 32
 """Depths that one of Hopper's fp8 instructions takes."""
@@ -156,34 +152,6 @@ def test_bytes_count_scales() -> None:
     p = ScaledGemmProblem("fp8_e4m3", "block", 5, 200, 300)
     assert p.operand_shapes == ((5, 300), (200, 300), (3, 5), (2, 3), (5, 200))
     assert p.bytes == 5 * 300 + 200 * 300 + 4 * (15 + 6) + 2 * 5 * 200
-
-
-@pytest.mark.slow
-def test_a_session_measures_and_a_model_learns(
-    make_project: Callable[[], Project], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project = make_project()
-    finished = project.pytest(
-        *("--problem-set", "scaled_gemm_smoke", "--target", "cpu", "--model", "none"), *SHORTLY
-    )
-    assert finished.status == 0, finished.output
-    records = project.records()
-    sweep = records[records["round"] == 0]
-    assert len(sweep) == 9 * 3
-    assert set(sweep["status"]) <= {"ok", "noisy"}
-    assert sweep["status"].eq("ok").sum() >= 20
-    write_dataset(records[records["dtype"] == "fp8_e4m3"], project.folder / "records.parquet")
-    judged = "scaled_gemm-fp8_e4m3-block-m64-n256-k512"
-    commands = (
-        ("model", "train", "records.parquet", "-o", "mine", "--folds", "2", "--recipe", "lambdarank"),
-        ("model", "evaluate", "mine", "records.parquet", "--json", "figures.json"),
-        ("pick", judged, "--model", "mine", "--arch", "cpu"),
-    )
-    monkeypatch.chdir(project.folder)
-    for command in commands:
-        assert main(command) in (0, 1), command
-    assert "columns" in capsys.readouterr().out
-    assert (project.folder / "figures.json").is_file()
 
 
 @pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
