@@ -397,7 +397,7 @@ def _ranks(data: ReportData, table: pd.DataFrame) -> _Ints:
 
 
 def _places(names: pd.Series, place: Mapping[str, int]) -> _Ints:
-    return np.asarray(names.map(place).fillna(-1), dtype=np.int64)
+    return np.asarray(names.map(place).astype("float64").fillna(-1), dtype=np.int64)
 
 
 def _intervals(rows: pd.DataFrame) -> pd.Series:
