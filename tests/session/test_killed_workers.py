@@ -49,6 +49,8 @@ def test_a_killed_worker_of_pytest_xdist_loses_no_measurement(project: Project) 
     # A worker killed between two tests, or after its last, fails no test.
     crashed = len(re.findall("^worker .* crashed while", finished.output, re.MULTILINE))
     assert finished.counts().get("failed", 0) == crashed <= 1
+    # A worker killed after a pair's last report and before its next test: the pair has passed and crashed.
+    assert finished.counts()["passed"] in (PAIRS // 2, PAIRS // 2 + 1)
     records = project.records()
-    assert len(records[records["round"] == 0]) == finished.counts()["passed"] + crashed - 1
+    assert len(records[records["round"] == 0]) == PAIRS // 2
     assert twice(records).empty
