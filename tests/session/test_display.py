@@ -12,7 +12,7 @@ import termios
 
 import pytest
 
-from tests.pytest_project import PROBLEMS, SHORTLY, TWO_KERNELS, Project
+from tests.pytest_project import KERNELS, PROBLEMS, QUICK, SHORTLY, TWO_KERNELS, Project
 
 
 def on_a_terminal(project: Project, columns: int, *arguments: str) -> str:
@@ -109,3 +109,15 @@ def test_with_other_tests_pytest_prints_its_letters(project: Project) -> None:
     assert finished.counts() == {"passed": 3, "deselected": 2}
     assert any(re.match(r"test_plain\.py \.", line) for line in finished.lines)
     assert any(line.startswith(f"[1/1] {PROBLEMS[1]}  2 ok") for line in finished.lines)
+
+
+def test_a_kernel_that_does_not_build_is_explained_once(project: Project) -> None:
+    """It fails on each problem; the compiler's message is printed for the first."""
+    compiler = project.compiler("clang", {"TO_DIRECT": "build_error"})
+    kernels = ("--kernel-filter", "tile_m == 16 and pipeline == 'basic_v1'", "--toolchain", compiler)
+    finished = project.pytest("--problem-set", "small.csv", *QUICK, *kernels)
+    assert finished.counts()["failed"] == 2
+    failures = finished.output.partition("= FAILURES =")[2].partition("= tile-oracle: ")[0]
+    assert failures.count("error generated.") == 1, failures
+    (later,) = re.findall(r"build_error: .*'planted' \(in full: (.*)\)", failures)
+    assert later == f"tile_oracle::test_kernel[{PROBLEMS[0]}-{KERNELS[0]}]"

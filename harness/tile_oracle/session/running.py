@@ -32,6 +32,8 @@ class RunningHooks:
         self.config, self.session, self.state = state.config, state.session, state
         self._left_s = 0.0
         """Since when pytest itself has been at work."""
+        self._told: dict[str, str] = {}
+        """Failure of several lines -> the test that it is printed for."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -123,6 +125,7 @@ class RunningHooks:
             node.session.shouldstop = str(error)
             pytest.fail(str(error), pytrace=False)
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if self.state.is_worker:
             return
@@ -134,6 +137,11 @@ class RunningHooks:
         facts = dict(report.user_properties)
         if not facts.keys() >= PAIR_FACTS:
             return
+        if report.failed and "\n" in (text := report.longreprtext):
+            # A kernel that does not build fails with the same message on each problem.
+            first = self._told.setdefault(text, report.nodeid)
+            if first != report.nodeid:
+                report.longrepr = f"{text.splitlines()[0]} (in full: {first})"
         if (line := self.state.progress.finished(facts, report.duration)) is not None:
             self.state.display.problem(line)
 
