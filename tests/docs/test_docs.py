@@ -59,7 +59,6 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "nhwgc_bf16.conf").write_text(blocks(ROOT / "docs" / "ck_tile.md", "conf")[0])
     lists = ROOT / "docs" / "problem_lists.md"
     (folder / "layers.txt").write_text(blocks(lists, "text")[0])
-    (folder / "layers.yaml").write_text(blocks(lists, "yaml")[1])
     (folder / "bench.csv").write_text(blocks(lists, "csv")[0])
     (folder / "test_mine.py").write_text(blocks(GUIDE, "python")[0])
     return folder

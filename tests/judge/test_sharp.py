@@ -92,8 +92,20 @@ def test_a_verdict_leaves_out_what_the_model_has_seen_and_only_candidates() -> N
     assert (part.in_sample, part.alone, part.covered) == ((IDS[0],), (IDS[1],), 3)
     assert part.selection["problem"].tolist() == [IDS[2]]
     assert part.baseline.efficiencies == {IDS[2]: 0.7}
-    selection.loc[2, ["kernels_ranked", "kernels_ok"]] = 1
-    assert part_to_judge(selection, None, ()).alone == (IDS[1], IDS[2])
+
+
+@pytest.mark.parametrize(
+    ("ok", "unsupported", "pick_status", "alone"),
+    [(3, 0, "ok", False), (1, 0, "ok", False), (1, 2, "ok", True), (1, 2, "unsupported", False)],
+    ids=["right ones", "others are wrong", "others are refused", "it is refused itself"],
+)
+def test_a_picker_that_names_one_kernel_had_a_choice_where_others_run(
+    ok: int, unsupported: int, pick_status: str, alone: bool
+) -> None:
+    selection, _ = a_run([0.9, 0.8])
+    selection.loc[0, ["kernels_ranked", "kernels_measured"]] = 1, 3
+    selection.loc[0, ["kernels_ok", "kernels_unsupported", "pick_status"]] = ok, unsupported, pick_status
+    assert part_to_judge(selection, None, ()).alone == ((IDS[0],) if alone else ())
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:

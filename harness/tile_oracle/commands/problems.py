@@ -49,7 +49,7 @@ _QUANTILES = (("min", 0.0), ("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("max",
 
 ABOUT = (
     "A table of the shipped problem sets or, given names or paths, each of them in detail. A file is a "
-    "CSV table, a list of MIOpenDriver command lines, or a log or YAML file of rocBLAS and hipBLASLt."
+    "CSV table, a list of MIOpenDriver command lines, or a log of rocBLAS and hipBLASLt."
 )
 ARGUMENTS = (
     argument("sets", "NAME", "name of a shipped set, or path of a file of problems", nargs="*"),

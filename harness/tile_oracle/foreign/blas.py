@@ -32,7 +32,6 @@ from tile_oracle.operations.gemm.blas_call import (
     READ,
     SIZES,
     gemm_of,
-    is_size,
     members_of,
     not_dense,
     why_no_gemm,
@@ -109,14 +108,10 @@ def blas_entries(lines: Iterable[str]) -> Iterator[Entry]:
             yield of_call(result.members, f"line {number}")
 
 
-def of_call(members: Mapping[str, str], source: str, *, any_sizes: bool = False) -> Entry:
-    """Returns the entry of a call. any_sizes: without three sizes from 1 it is none of ours, as in files of
-    tests."""
+def of_call(members: Mapping[str, str], source: str) -> Entry:
+    """Returns the entry of a call."""
     text = " ".join(f"{name}: {value}" for name, value in members.items())
-    why = why_no_gemm(members)
-    if not why and any_sizes and any(not is_size(members.get(name, "")) for name in SIZES):
-        why = "m, n or k is missing or no integer from 1"
-    if why:
+    if why := why_no_gemm(members):
         return Entry(why=why, text=text)
     try:
         return Entry(gemm_of(members), more=tuple(not_dense(members)), source=source, text=text)

@@ -19,7 +19,6 @@ from tile_oracle.foreign import (
     aiter,
     autotune,
     blas,
-    blas_yaml,
     cutlass,
     flashinfer_bench,
     fmha,
@@ -153,6 +152,13 @@ def _is_aiter(head: Head) -> bool:
     return head.columns >= aiter.SIZES and bool(head.columns & aiter.OF_AITER or is_named)
 
 
+def _is_bench_yaml(head: Head) -> bool:
+    is_yaml = head.path.suffix.lower() in (".yaml", ".yml")
+    return is_yaml and not (blas.has_calls(head.begin) and not _MORE_THAN_CALLS.search(head.begin))
+
+
+_MORE_THAN_CALLS = re.compile(r"(?m)^(?:Tests|Definitions|include)\s*:|:\s*[\[*&]|\d\s*\.\.\s*\d")
+"""What no log has: sections, lists of values, aliases, ranges."""
 _EXPERTS_FILE = re.compile(r"E=\d+,N=\d+,device_name=")
 _HEURISTIC = re.compile(
     r"^(?:def (?:autotune|select_config)_\w+\(|class \w+\(LearnedHeuristic)", re.MULTILINE
@@ -194,9 +200,8 @@ FORMATS: tuple[Format, ...] = (
            entries=aiter.aiter_entries, fields=aiter.FIELDS),
     Format("a table of CK Tile's benchmark of attention", lambda head: head.columns >= fmha.COLUMNS, _ALL,
            entries=fmha.fmha_entries, fields=fmha.FIELDS),
-    Format("a YAML file of rocblas-bench or hipblaslt-bench",
-           lambda head: blas_yaml.is_blas_yaml(head.path, head.begin),
-           (PROBLEMS,), entries=blas_yaml.yaml_entries, fields=blas.FIELDS),
+    Format("a YAML file of rocblas-bench or hipblaslt-bench", _is_bench_yaml,
+           why="only its program knows the calls: give the log of a run"),
     Format("a tuning file of hipBLASLt", lambda head: head.begin.startswith("Git Version:"), _ALL,
            entries=_of_lines(blas.blas_entries), fields=blas.FIELDS),
     Format("what hipblaslt-bench or rocblas-bench prints", lambda head: blas.has_results(head.text), _ALL,

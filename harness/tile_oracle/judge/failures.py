@@ -25,11 +25,10 @@ class Failure:
 def failures_of(final: pd.DataFrame) -> pd.DataFrame:
     """Returns the failed pairs of final measurements (record.final): problem, kernel, status, detail. The
     most severe status is first, then by name."""
-    failed = final[final["status"].isin(FAILURE_STATUSES)]
     columns = ["problem", "kernel", "status", "detail"]
-    failed = failed.reindex(columns=columns).assign(
-        detail=failed["detail"].fillna("") if "detail" in failed else ""
-    )
+    failed = final[final["status"].isin(FAILURE_STATUSES)].reindex(columns=columns)
+    # As objects: a column without any text may be of numbers, which no text fits in.
+    failed["detail"] = failed["detail"].astype(object).where(failed["detail"].notna(), "")
     gravity = failed["status"].map({status: place for place, status in enumerate(FAILURE_STATUSES)})
     order = failed.assign(gravity=gravity).sort_values(["gravity", "problem", "kernel"], ignore_index=True)
     return order[columns]

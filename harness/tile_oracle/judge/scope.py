@@ -19,8 +19,8 @@ LEAST_UNSEEN = 0.5
 @dataclass(frozen=True)
 class Part:
     """The part of a run to judge. selection, baseline: without the problems that are not informative:
-    in_sample, the training problems; alone, those with one candidate, whose efficiency is 100 % by
-    construction. covered: number of problems with an efficiency before their removal."""
+    in_sample, the training problems; alone, those whose pick was the only candidate, which is 100 %
+    by construction. covered: number of problems with an efficiency before their removal."""
 
     selection: pd.DataFrame
     baseline: Baseline | None
@@ -54,9 +54,11 @@ def part_to_judge(selection: pd.DataFrame, baseline: Baseline | None, in_sample:
     of kernels count on every problem, because they do not depend on the model."""
     covered = selection[selection["coverage"] == COVERED]
     seen = covered["problem"].isin(list(in_sample))
-    # A picker may name its choice alone, among others that are ok.
-    only_ok = (covered["kernels_ranked"] == 1) & (covered["kernels_ok"] == 1)
-    alone = ~seen & (only_ok | (covered["kernels_measured"] == 1))
+    # Where a picker names its choice alone, its candidates are the kernels that are not refused. A choice
+    # that is right among others that are wrong is one, and so is a choice that is none of the candidates.
+    refused = covered["kernels_unsupported"].where(covered["kernels_ranked"] == 1, 0)
+    candidates = covered["kernels_measured"] - refused
+    alone = ~seen & (candidates == 1) & (covered["pick_status"] == "ok")
     gone = {*in_sample, *covered.loc[alone, "problem"]}
     rest = selection[~selection["problem"].isin(list(gone))]
     if baseline is not None and gone:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tile_oracle.errors import BuildError
-from tile_oracle.foreign.plain_yaml import read_yaml
 
 _LABEL = re.compile(r"([A-Za-z_.$][\w.$@]*):")
 _OBJDUMP_LABEL = re.compile(r"([0-9a-fA-F]{8,16}) <([^>]+)>:")
@@ -253,12 +251,14 @@ def _name_branch_targets(function: Function) -> None:
 def _kernels(metadata: list[str]) -> Iterator[tuple[str, tuple[str, ...], int]]:
     """Yields each kernel, the kinds of its hidden arguments, and work-items of its largest workgroup, from
     clang's `.amdgpu_metadata`."""
+    import yaml
+
     try:
-        for document in read_yaml("\n".join(metadata)):
-            told: Any = document
+        # As texts, by Python's own parser: a deeply nested text ends the process in that of C.
+        for told in yaml.load_all("\n".join(metadata), Loader=yaml.BaseLoader):
             for kernel in told["amdhsa.kernels"]:
                 kinds = [one[".value_kind"] for one in kernel.get(".args", ())]
                 hidden = tuple(kind for kind in kinds if kind.startswith("hidden_"))
                 yield kernel[".symbol"].removesuffix(".kd"), hidden, int(kernel[".max_flat_workgroup_size"])
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, yaml.YAMLError):
         raise BuildError("the text's .amdgpu_metadata is damaged: compile it again") from None

@@ -102,11 +102,6 @@ def _is_number(text: str) -> bool:
     return text.isdigit() and text.isascii() and len(text) < 20
 
 
-def is_size(text: str) -> bool:
-    """Returns whether a text is an integer from 1."""
-    return _is_number(text) and int(text) > 0
-
-
 def gemm_of(members: Mapping[str, str]) -> GemmProblem:
     """Returns the GEMM of a call for which `why_no_gemm` says nothing. Raises ProblemError."""
     sizes = []
