@@ -125,23 +125,22 @@ class RunningHooks:
             node.session.shouldstop = str(error)
             pytest.fail(str(error), pytrace=False)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None]:
+        facts = {} if self.state.is_worker else dict(report.user_properties)
+        if report.failed and facts.keys() >= PAIR_FACTS and "\n" in (text := report.longreprtext):
+            # A kernel that does not build fails with the same message on each problem.
+            first = self._told.setdefault(text, report.nodeid)
+            if first != report.nodeid:
+                report.longrepr = f"{text.splitlines()[0]} (in full: {first})"
+        yield  # pytest prints the outcome, with -v on a line that is still open
         if self.state.is_worker:
             return
         if report.skipped and report.nodeid.startswith(f"{SUITE_ID}::test_"):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self.state.skipped[reason.removeprefix("Skipped: ")] += 1
-        if report.when != "call":
+        if report.when != "call" or not facts.keys() >= PAIR_FACTS:
             return
-        facts = dict(report.user_properties)
-        if not facts.keys() >= PAIR_FACTS:
-            return
-        if report.failed and "\n" in (text := report.longreprtext):
-            # A kernel that does not build fails with the same message on each problem.
-            first = self._told.setdefault(text, report.nodeid)
-            if first != report.nodeid:
-                report.longrepr = f"{text.splitlines()[0]} (in full: {first})"
         if (line := self.state.progress.finished(facts, report.duration)) is not None:
             self.state.display.problem(line)
 
