@@ -1,8 +1,8 @@
-"""`python -m tools.adaptation`: what `train --adapt` gains, by replay.
+"""`python -m tools.adaptation`: what `model train --adapt` gains, by replay.
 
 A model is adapted by some measurements of one recording and judged on the problems of another one: by the
-model's first ten kernels of random problems, by the pairs that `suggest --adapt` chooses (`chosen`), and by
-pairs drawn at random (`random`).
+model's first ten kernels of random problems, by the pairs that `runs suggest --adapt` chooses (`chosen`), and
+by pairs drawn at random (`random`).
 Metrics of all binaries of both recordings are known, as with `train --adapt --build-dir`.
 
     python -m tools.adaptation models/mine --adapt training.parquet --judge oracle.parquet
@@ -64,7 +64,7 @@ class Scored:
         return self.first(problems)[:count]
 
     def chosen(self, count: int) -> Codes:
-        """Which pairs to measure: those that `suggest --adapt` chooses."""
+        """Which pairs to measure: those that `runs suggest --adapt` chooses."""
         rows = self.first(np.arange(self.problem.max() + 1))
         picks = [group.tolist() for _, group in self.kernel[rows].groupby(self.problem[rows])]
         return self.first(np.array(covering_problems(picks, count)))[:count]

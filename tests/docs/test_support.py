@@ -122,8 +122,8 @@ def grows_further(folder: Path, place: Path) -> str:
 
 ROWS: dict[str, Callable[[Path, Path], str]] = {
     "found by itself": found_by_itself,
-    "`predict`": predicts,
-    "`predict --kernels FILE`": predicts_a_list,
+    "`pick --predictions`": predicts,
+    "`pick --predictions --kernels FILE`": predicts_a_list,
     "`pick`, natively": picks_natively,
     "native times: Python's bits": has_the_same_bits,
     "export to C++": exports,

@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "support.md"
 USES = (
     *("session", "`-n 2`", "fleet", "resume", "replay", "gate", "report's drill-down", "twins", "evaluate"),
-    *("train", "adapt", "cold start (`tune`)", "suggest", "search", "portfolio", "predict", "pick"),
-    *("registry run", "export to C++", "native pick", "compare", "history", "drift (`--diff`)"),
+    *("train", "adapt", "cold start (`tune`)", "suggest", "search", "portfolio", "`pick --predictions`"),
+    *("pick", "registry run", "export to C++", "native pick", "compare", "history", "drift (`--diff`)"),
     *("kit (prebuilt)", "verify"),
 )
 COLUMNS = {
@@ -162,5 +162,5 @@ def test_each_cell_is_what_comes_of_doing_it(source: str, op: str, tmp_path: Pat
 
 
 def test_a_few_uses_of_kernels_in_triton(tmp_path: Path) -> None:
-    uses = ("train", "evaluate", "predict", "pick", "portfolio")
+    uses = ("train", "evaluate", "`pick --predictions`", "pick", "portfolio")
     assert done(ATTENTION, TRITON, tmp_path, *uses) == dict.fromkeys(uses, WORKS)

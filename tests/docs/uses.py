@@ -318,7 +318,7 @@ FROM_RECORDS: dict[str, Callable[[Column], None]] = {
     "suggest": suggests,
     "search": searches,
     "portfolio": portfolio,
-    "predict": predicts,
+    "`pick --predictions`": predicts,
     "pick": picks,
     "export to C++": exports,
     "native pick": picks_natively,

@@ -97,7 +97,7 @@ KERNELS = argument(
     "SOURCE",
     "kernels that are written in Triton: a Python file that declares them (tile_oracle.triton), or "
     "triton: those that ship; an installed kernel source, NAME or NAME=ARGUMENT; or a .json file of "
-    "--kernel-set, such as a list of `portfolio`",
+    "--kernel-set, such as a list of `pool portfolio`",
 )
 TOOLCHAIN = argument(
     "--toolchain",

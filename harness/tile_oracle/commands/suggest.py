@@ -31,8 +31,8 @@ examples:
 The kernels are those of the records; the problems are those of the records or of a problem set. A pair is
 worth measuring when it may be faster than its problem's best so far, by models fitted to the records.
 With --model, a trained model names the unmeasured pairs that it would pick: the first pick of every problem,
-then the second of every problem, and so on. With --adapt, it names those that `train --adapt` learns most
-from: its first picks of the problems that have the most kernels of many problems among them.
+then the second of every problem, and so on. With --adapt, it names those that `model train --adapt` learns
+most from: its first picks of the problems that have the most kernels of many problems among them.
 """
 
 
@@ -42,7 +42,7 @@ ARGUMENTS = (
     argument("--budget", "N", "pairs", type=int, default=50),
     argument("--problem-set", "NAME", "set or file of problems to choose from"),
     argument("--model", "FOLDER", "suggest the first unmeasured picks of this model"),
-    flag("--adapt", "with --model: the pairs that `train --adapt` learns most from"),
+    flag("--adapt", "with --model: the pairs that `model train --adapt` learns most from"),
     seed("seed of the resampling"),
     argument("--csv", "FILE", "write the pairs as CSV"),
     json_flag("the pairs"),

@@ -3,7 +3,7 @@
     FOLDER/tune.json          settings, rounds and the curve so far
     FOLDER/round-01.csv       the pairs of a round (--pairs)
     FOLDER/round-01.txt       what its session printed
-    FOLDER/round-01/          its run: records like any other, for `train`, `suggest`, `oracle`, `merge`
+    FOLDER/round-01/          its run: records like any other, for `model train`, `runs suggest`, `runs merge`
 
 A round that was stopped goes on with --resume; the time that was spent counts against the budget.
 """

@@ -1,6 +1,6 @@
 """The order of a model's predictions: higher ones first, of equal ones the kernel whose name sorts first.
 
-All that picks or judges has this order: sessions, replays, `evaluate`, `predict` and `pick`.
+All that picks or judges has this order: sessions, replays, `evaluate` and `pick`.
 """
 
 from __future__ import annotations
