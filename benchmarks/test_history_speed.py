@@ -42,7 +42,7 @@ def test_steps_and_page(nights: Path, benchmark: Any) -> None:
     found = read_runs(nights)
 
     def page() -> str:
-        return history_html(found, groups_of(found.runs, found.names), nights / "history.html")
+        return history_html(found, groups_of(found.runs), nights / "history.html")
 
     html = benchmark(page)
     benchmark.extra_info["page_bytes"] = len(html.encode())

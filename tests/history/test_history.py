@@ -24,9 +24,8 @@ from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.files import write_report
 
 
-def groups_in(root: Path, **options: bool) -> list[Group]:
-    found = read_runs(root, **options)
-    return groups_of(found.runs, found.names)
+def groups_in(root: Path) -> list[Group]:
+    return groups_of(read_runs(root).runs)
 
 
 def test_a_run_has_its_figures(tmp_path: Path) -> None:
@@ -146,7 +145,7 @@ def test_changed_kernels_keep_all_fields_but_those_of_the_problem(tmp_path: Path
     write_nights(tmp_path, [95.0, 95.0], oracles=lambda n: {0: 1 + n}, speed=lambda n: 1.0 + 30.0 * n)
     assert main(["history", str(tmp_path)]) == 0
     page = (tmp_path / "history.html").read_text()
-    row = page.partition("Changes in the last run")[2].partition("<tbody>")[2].partition("</tr>")[0]
+    row = page.partition("Problems that changed")[2].partition("<tbody>")[2].partition("</tr>")[0]
     text = re.sub(r"<wbr>", "", row)
     assert ">64x64x64_compv4_intrawave_v2x2x2</td>" in text
     assert ">64x64x64_compv5_intrawave_v4x4x4</td>" in text
@@ -240,15 +239,6 @@ def test_replays_have_no_noise_and_few_runs_tell_nothing(tmp_path: Path) -> None
     assert (group.hours, replace(group, target="cpu").hours) == ("GPU hours", "core hours")
 
 
-def test_artefacts_side_by_side_count_a_run_once(tmp_path: Path) -> None:
-    write_run(tmp_path / "100" / "night-0" / "r1")
-    write_run(tmp_path / "101" / "night-0" / "r1")
-    write_run(tmp_path / "101" / "night-0" / "r2", number=1)
-    found = read_runs(tmp_path, artefacts=True)
-    assert [run.name for run in found.runs] == ["100: r1", "101: r2"]
-    assert found.notes == ["runs in several artefacts, shown once: 1"]
-
-
 def test_a_folder_without_runs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
@@ -267,6 +257,6 @@ def test_a_run_s_own_report_is_read(tmp_path: Path) -> None:
     assert (group.problem_set, group.kernel_set, group.target) == ("some_set", "tiny", "gfx950")
     (read,) = group.runs
     assert (read.mean, read.worst, read.coverage) == (100.0, 100.0, 100.0)
-    assert {group.names.name(code) for code in read.problems} == {problem.id for problem in problems}
-    assert (read.picks == read.oracles).all()
+    assert set(read.choices["problem"]) == {problem.id for problem in problems}
+    assert (read.choices["pick_kernel"] == read.choices["oracle_kernel"]).all()
     assert read.has_report

@@ -14,7 +14,6 @@ EXAMPLES = """\
 examples:
   tile-oracle runs history                            reads reports/, writes reports/history.html
   tile-oracle runs history ~/nights/forward           the state folder of `tile-oracle night`
-  tile-oracle runs history --github artefacts         artefacts of a workflow, downloaded side by side
   tile-oracle runs history reports --json             everything as JSON, to the terminal's output
 
 Only complete runs are searched for steps. A step has a 95 % interval of its size, an interval of the time at
@@ -27,13 +26,7 @@ ABOUT = (
     "problem set, kernel set and architecture, replays apart. Prints the newest runs and the steps."
 )
 ARGUMENTS = (
-    argument("folder", "FOLDER", "where the runs are (default: reports)", type=Path, nargs="?"),
-    argument(
-        "--github",
-        "DIR",
-        "read unpacked artefacts that lie side by side in DIR; a run in several of them counts once",
-        type=Path,
-    ),
+    argument("folder", "FOLDER", "where the runs are", type=Path, nargs="?", default=Path("reports")),
     argument("-o --out", "PAGE", f"where the page goes (default: FOLDER/{PAGE})", type=Path),
     json_file("the history"),
 )
@@ -41,19 +34,15 @@ ARGUMENTS = (
 
 def run(args: argparse.Namespace) -> int:
     """Writes the page and prints the table; 0. Raises RecordError."""
-    from tile_oracle.errors import RecordError
     from tile_oracle.history.document import history_document
     from tile_oracle.history.group import groups_of
     from tile_oracle.history.page import history_html
     from tile_oracle.history.runs import read_runs
     from tile_oracle.history.wording import terminal_lines
 
-    if args.folder is not None and args.github is not None:
-        raise RecordError("give FOLDER or --github DIR, not both")
-    root = args.github or args.folder or Path("reports")
-    runs = read_runs(root, artefacts=args.github is not None)
-    groups = groups_of(runs.runs, runs.names)
-    page = args.out or root / PAGE
+    runs = read_runs(args.folder)
+    groups = groups_of(runs.runs)
+    page = args.out or args.folder / PAGE
     write_text(page, history_html(runs, groups, page))
     put_json(args.json, history_document(groups, runs.notes))
     if args.json != STDOUT:

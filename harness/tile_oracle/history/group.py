@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from tile_oracle.history.steps import OddValue, Step, find_steps, odd_last
-from tile_oracle.history.summary import MADE_BY, NameTable, RunSummary
+from tile_oracle.history.summary import MADE_BY, RunSummary
 from tile_oracle.model.store import MANY_DEVICES
 
 Array = npt.NDArray[np.float64]
 
 PICK, ORACLE = "pick", "oracle"
+_KERNELS = {PICK: "pick_kernel", ORACLE: "oracle_kernel"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,6 @@ class Group:
     target: str
     replayed: bool
     runs: Sequence[RunSummary]
-    names: NameTable
 
     @property
     def title(self) -> str:
@@ -108,10 +109,10 @@ class Group:
     def speed(self) -> Sequence[float | None]:
         """Geometric mean of the oracles' TFLOPS of each run, percent of the first run with oracles, over the
         problems of both. It falls when the device or all kernels become slower, which efficiency hides."""
-        first = next((run for run in self.runs if np.isfinite(run.tflops).any()), None)
-        if first is None:
-            return [None] * len(self.runs)
-        return [_relative_speed(first, run) for run in self.runs]
+        logs = pd.DataFrame({at: _log_tflops(run) for at, run in enumerate(self.runs)})
+        of_run = logs.dropna(axis=1, how="all")
+        changes = logs.sub(of_run.iloc[:, 0], axis=0).mean() if of_run.size else logs.mean()
+        return [100.0 * math.exp(change) if math.isfinite(change) else None for change in changes]
 
     def values(self, figure: Figure) -> Sequence[float | None]:
         """Returns a figure of every run."""
@@ -154,36 +155,38 @@ class Group:
     @cached_property
     def changes(self) -> Sequence[Change]:
         """Every change of a problem's pick or oracle, oldest first."""
-        return list(self._changes())
+        tables = {at: run.choices for at, run in enumerate(self.runs) if len(run.choices)}
+        if not tables:
+            return []
+        rows = pd.concat(tables, names=["at"]).reset_index("at").reset_index(drop=True)
+        last = rows.groupby("problem", sort=False)[["efficiency", "oracle_tflops"]].shift()
+        rows = rows.join(last.add_suffix("_before"))
+        found = []
+        for what, column in _KERNELS.items():
+            known = rows[rows[column].notna()]
+            known = known.assign(kernel_before=known.groupby("problem", sort=False)[column].shift())
+            moved = known[known["kernel_before"].notna() & (known["kernel_before"] != known[column])]
+            found += [
+                Change(
+                    one["at"],
+                    one["problem"],
+                    what,
+                    one["kernel_before"],
+                    one[column],
+                    (one["efficiency_before"], one["efficiency"]),
+                    (one["oracle_tflops_before"], one["oracle_tflops"]),
+                )
+                for one in moved.to_dict("records")
+            ]
+        return sorted(found, key=lambda change: change.at)
 
     @cached_property
     def changed_by_run(self) -> Counter[tuple[int, str]]:
         """(index of the run, "pick" or "oracle") -> problems that changed."""
         return Counter((change.at, change.what) for change in self.changes)
 
-    def _changes(self) -> Iterator[Change]:
-        size = len(self.names.names)
-        last = {what: np.zeros(size, dtype=np.int32) for what in (PICK, ORACLE)}
-        efficiency, tflops = np.full(size, np.nan), np.full(size, np.nan)
-        for at, run in enumerate(self.runs):
-            for what, kernels in ((PICK, run.picks), (ORACLE, run.oracles)):
-                before = last[what][run.problems]
-                for row in np.flatnonzero((before != kernels) & (before != 0) & (kernels != 0)):
-                    problem = run.problems[row]
-                    yield Change(
-                        at,
-                        self.names.name(problem),
-                        what,
-                        self.names.name(before[row]),
-                        self.names.name(kernels[row]),
-                        (float(efficiency[problem]), float(run.efficiency[row])),
-                        (float(tflops[problem]), float(run.tflops[row])),
-                    )
-                last[what][run.problems] = np.where(kernels != 0, kernels, before)
-            efficiency[run.problems], tflops[run.problems] = run.efficiency, run.tflops
 
-
-def groups_of(runs: Sequence[RunSummary], names: NameTable) -> list[Group]:
+def groups_of(runs: Sequence[RunSummary]) -> list[Group]:
     """Returns the groups, sorted by problem set. Nights without a run join a measured group of their set,
     those without a verdict all."""
     sorted_runs: dict[tuple[str, str, str, bool], list[RunSummary]] = {}
@@ -200,14 +203,12 @@ def groups_of(runs: Sequence[RunSummary], names: NameTable) -> list[Group]:
             for key in fits or [(run.problem_set, "", "", False)]:
                 sorted_runs.setdefault(key, []).append(run)
     return [
-        Group(*key, runs=sorted(members, key=lambda run: (run.when, run.folder)), names=names)
+        Group(*key, runs=sorted(members, key=lambda run: (run.when, run.folder)))
         for key, members in sorted(sorted_runs.items())
     ]
 
 
-def _relative_speed(first: RunSummary, run: RunSummary) -> float | None:
-    _, here, there = np.intersect1d(first.problems, run.problems, assume_unique=True, return_indices=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.log(run.tflops[there] / first.tflops[here])
-    ratio = ratio[np.isfinite(ratio)]
-    return 100.0 * math.exp(float(ratio.mean())) if len(ratio) else None
+def _log_tflops(run: RunSummary) -> pd.Series:
+    """Problem -> logarithm of its oracle's speed."""
+    speed = run.choices.set_index("problem")["oracle_tflops"]
+    return np.log(speed.where(speed > 0))

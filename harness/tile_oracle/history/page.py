@@ -45,7 +45,6 @@ def history_html(runs: Runs, groups: Sequence[Group], page: Path) -> str:
 def _view(group: Group, root: Path, home: Path, place: int) -> dict[str, Any]:
     links = [_link(run, root, home) for run in group.runs]
     last = group.runs[-1]
-    last_changes = [one for one in group.changes if one.at == len(group.runs) - 1]
     return {
         "id": f"group-{place}",
         "title": group.title,
@@ -60,7 +59,6 @@ def _view(group: Group, root: Path, home: Path, place: int) -> dict[str, Any]:
             for place, (at, text) in reversed(list(enumerate(_marks(group).items(), 1)))
         ][:_MOST_MARKS],
         "runs": _runs(group, links),
-        "last_changes": Table("Changes in the last run", _CHANGED, [_change(one) for one in last_changes]),
         "problems": _problems(group),
         "problems_left": max(0, len({one.problem for one in group.changes}) - _MOST_PROBLEMS),
     }

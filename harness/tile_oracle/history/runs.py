@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.errors import HarnessError, RecordError
-from tile_oracle.history.summary import VERDICT, NameTable, RunSummary, summarize
+from tile_oracle.history.summary import VERDICT, RunSummary, summarize
 from tile_oracle.night.history import Entry, read_history
 from tile_oracle.terminal.progress_line import steps
 
@@ -18,42 +18,33 @@ _NIGHTS = "history.csv"
 
 @dataclass(frozen=True)
 class Runs:
-    """All runs of a folder, oldest first, with the numbers of their names, and why others are missing."""
+    """All runs of a folder, oldest first, and why others are missing."""
 
     root: Path
     runs: Sequence[RunSummary]
-    names: NameTable
     notes: Sequence[str] = ()
 
 
-def read_runs(root: Path, *, artefacts: bool = False) -> Runs:
-    """Returns the runs below `root` and, from histories of nights, nights whose runs are gone.
-
-    artefacts: `root` holds unpacked artefacts side by side. A run that several of them hold is read once, and
-    its name says which artefact it is from. Raises RecordError if there is no run.
-    """
+def read_runs(root: Path) -> Runs:
+    """Returns the runs below `root` and, from histories of nights, nights whose runs are gone. Raises
+    RecordError if there is no run."""
     root = root.resolve()
     if not root.is_dir():
         raise RecordError(f"{root} is not a folder: give the folder that holds the runs, such as reports")
     folders, histories = _walk(root)
-    found, names, unreadable = [], NameTable(), []
+    found, unreadable = [], []
     for folder in steps("reading the runs", folders):
         try:
-            found.append(summarize(folder, folder.relative_to(root).as_posix(), names))
+            found.append(summarize(folder, folder.relative_to(root).as_posix()))
         except HarnessError as error:
             unreadable.append(str(error))
     notes = [f"not shown: {line}" for line in unreadable]
-    if artefacts:
-        whole = len(found)
-        found = [_named_by_artefact(run) for run in _once(found)]
-        if whole > len(found):
-            notes.append(f"runs in several artefacts, shown once: {whole - len(found)}")
     for path in histories:
         found += list(_nights_without_runs(read_history(path), found))
     if not found:
         why = f"; {unreadable[0]}" if unreadable else f": it holds no {VERDICT}"
         raise RecordError(f"there is no run with a report in {root}{why}")
-    return Runs(root, sorted(found, key=lambda run: (run.when, run.folder, run.name)), names, notes)
+    return Runs(root, sorted(found, key=lambda run: (run.when, run.folder, run.name)), notes)
 
 
 def _walk(root: Path) -> tuple[list[Path], list[Path]]:
@@ -69,17 +60,6 @@ def _walk(root: Path) -> tuple[list[Path], list[Path]]:
         if _NIGHTS in files:
             histories.append(place / _NIGHTS)
     return folders, histories
-
-
-def _once(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    found: dict[tuple[str, str, str], RunSummary] = {}
-    for run in runs:
-        found.setdefault((run.name, run.when, run.problem_set), run)
-    return list(found.values())
-
-
-def _named_by_artefact(run: RunSummary) -> RunSummary:
-    return replace(run, name=f"{run.folder.partition('/')[0]}: {run.name}")
 
 
 def _nights_without_runs(entries: Sequence[Entry], runs: Sequence[RunSummary]) -> Iterator[RunSummary]:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+import pandas as pd
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.sealed_json import read_object
@@ -19,44 +18,16 @@ from tile_oracle.record.sealed_parquet import read_table
 
 VERDICT, SELECTION, REPORT = "verdict.json", "selection.parquet", "report.html"
 
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
-
 MADE_BY = ("device", "driver", "toolchain", "sources", "model")
 """The fields of a summary that say what made a run; the page marks their changes."""
 
 
-class NameTable:
-    """Names of problems and kernels as numbers: the runs of a folder share most of them. 0 is "", no name."""
-
-    def __init__(self) -> None:
-        self.names = [""]
-        self._codes = {"": 0}
-
-    def code(self, name: object) -> int:
-        """Returns the number of a name; new names are added."""
-        text = "" if name is None else str(name)
-        found = self._codes.get(text)
-        if found is None:
-            found = self._codes[text] = len(self.names)
-            self.names.append(text)
-        return found
-
-    def codes(self, names: list[Any]) -> Codes:
-        """Returns the numbers of several names."""
-        return np.array([self.code(name) for name in names], dtype=np.int32)
-
-    def name(self, code: int) -> str:
-        """Returns the name of a number."""
-        return self.names[int(code)]
+CHOICES = ("problem", "pick_kernel", "oracle_kernel", "efficiency", "oracle_tflops")
+"""The columns of a run's selection that the history keeps."""
 
 
-def _no_codes() -> Codes:
-    return np.zeros(0, dtype=np.int32)
-
-
-def _no_floats() -> Floats:
-    return np.zeros(0)
+def _no_choices() -> pd.DataFrame:
+    return pd.DataFrame(columns=CHOICES).astype({"efficiency": "float64", "oracle_tflops": "float64"})
 
 
 @dataclass(frozen=True)
@@ -66,9 +37,8 @@ class RunSummary:
     folder: relative to the folder that was read. when: UTC, ISO 8601. sources: hash of kernel sources and
     toolchain. mean to worst, coverage: percent, None if unknown. complete: every pair was measured. pairs: as
     measured in the run. device_hours: of the device's own clock over all timed and warm-up runs.
-    pairs_per_s: measurements / time from the first to the last. problems, picks, oracles: numbers of a
-    NameTable, sorted by problem; efficiency (fraction) and tflops of the oracle, NaN if unknown, in the same
-    order. pickers: the figures of all of them, the judged one first (report.picker_figures).
+    pairs_per_s: measurements / time from the first to the last. choices: CHOICES of each problem. pickers:
+    the figures of all of them, the judged one first (report.picker_figures).
     """
 
     folder: str
@@ -96,21 +66,17 @@ class RunSummary:
     pairs_per_s: float | None = None
     has_report: bool = False
     pickers: tuple[dict[str, Any], ...] = ()
-    problems: Codes = field(default_factory=_no_codes)
-    picks: Codes = field(default_factory=_no_codes)
-    oracles: Codes = field(default_factory=_no_codes)
-    efficiency: Floats = field(default_factory=_no_floats)
-    tflops: Floats = field(default_factory=_no_floats)
+    choices: pd.DataFrame = field(default_factory=_no_choices)
 
 
-def summarize(folder: Path, shown_as: str, names: NameTable) -> RunSummary:
+def summarize(folder: Path, shown_as: str) -> RunSummary:
     """Returns the summary of a run's folder, from its report files. Raises RecordError for damaged ones."""
     verdict = read_object(folder / VERDICT, RecordError, "`tile-oracle runs report` writes it again")
     run, figures = _part(verdict, "run"), _part(verdict, "efficiency")
     made, scope = _part(run, "environment"), _part(verdict, "scope")
     replayed = bool(_text(run, "replayed"))
-    problems, choices = _choices(folder / SELECTION, names)
-    spent = (None, None) if replayed else _spent(folder, {names.name(code) for code in problems})
+    choices = _choices(folder / SELECTION)
+    spent = (None, None) if replayed else _spent(folder, set(choices["problem"]))
     failures = _part(verdict, "verdict").get("new_failures")
     return RunSummary(
         folder=shown_as,
@@ -138,29 +104,19 @@ def summarize(folder: Path, shown_as: str, names: NameTable) -> RunSummary:
         pairs_per_s=spent[1],
         has_report=(folder / REPORT).is_file(),
         pickers=tuple(one for one in verdict.get("pickers") or () if isinstance(one, dict)),
-        problems=problems,
-        **choices,
+        choices=choices,
     )
 
 
-def _choices(path: Path, names: NameTable) -> tuple[Codes, dict[str, Any]]:
+def _choices(path: Path) -> pd.DataFrame:
     if not path.is_file():
-        return _no_codes(), {}
-    columns = ("problem", "pick_kernel", "oracle_kernel", "efficiency", "oracle_tflops")
-    table = read_table(path, columns)
-    if missing := set(columns) - set(table.column_names):
+        return _no_choices()
+    table = read_table(path, CHOICES)
+    if missing := set(CHOICES) - set(table.column_names):
         raise RecordError(
             f"{path} lacks the column {sorted(missing)[0]!r}; `tile-oracle runs report` writes it again"
         )
-    rows = table.to_pydict()
-    problems = names.codes(rows["problem"])
-    order = np.argsort(problems, kind="stable")
-    return problems[order], {
-        "picks": names.codes(rows["pick_kernel"])[order],
-        "oracles": names.codes(rows["oracle_kernel"])[order],
-        "efficiency": np.array(rows["efficiency"], dtype=np.float64)[order],
-        "tflops": np.array(rows["oracle_tflops"], dtype=np.float64)[order],
-    }
+    return table.to_pandas()
 
 
 def _spent(folder: Path, problems: set[str]) -> tuple[float | None, float | None]:
