@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -143,18 +142,6 @@ def test_an_address_names_the_open_problem(report: Path, open_page: Open) -> Non
     assert page.get_by_role("dialog").locator("h2").inner_text() == problem
 
 
-def test_kernels_of_costly_problems_are_there_without_a_script(report: Path, open_page: Open) -> None:
-    page = open_page(report, java_script_enabled=False)
-    link = page.locator("#all-problems tbody a").first
-    problem = link.inner_text()
-    target = link.get_attribute("href")
-    part = page.locator(f"[id='{str(target)[1:]}']")
-    part.locator("summary").click()
-    assert problem in part.inner_text()
-    assert part.locator("table tbody tr").count() > 3
-    assert not page.get_by_role("dialog").is_visible()
-
-
 def test_problems_are_chosen_by_kind_and_a_link_of_the_summary_chooses(report: Path, open_page: Open) -> None:
     page = open_page(report)
     page.locator(".filter").get_by_label("kind").select_option("1x1")
@@ -213,28 +200,6 @@ def test_terms_are_explained_on_hover_and_on_focus(report: Path, open_page: Open
     assert "ranking" in tip.inner_text()
     page.keyboard.press("Escape")
     assert not tip.is_visible()
-
-
-def test_a_kernel_s_name_is_shown_whole_and_explained_on_hover(report: Path, open_page: Open) -> None:
-    page = open_page(report)
-    tip, name = page.locator("#tip"), page.locator("#all-problems td.name", has_text="intrawave").last
-    short = name.inner_text()
-    name.hover()
-    whole, *words = tip.inner_text().splitlines()
-    assert whole.endswith(short)
-    assert whole.startswith("grouped_conv_forward_")
-    assert any(line.startswith("intrawave: scheduler: ") for line in words)
-    assert any(re.match(r"\d+x\d+x\d+: rows, columns and depth", line) for line in words)
-    page.mouse.move(0, 0)
-    assert not tip.is_visible()
-
-
-def test_a_whole_name_is_shown_without_a_script(report: Path, open_page: Open) -> None:
-    page = open_page(report, java_script_enabled=False)
-    name = page.locator("#all-problems td.name").first
-    whole = name.get_attribute("title")
-    assert whole.startswith("grouped_conv_forward_")
-    assert whole.endswith(name.inner_text().split()[0])
 
 
 def test_a_command_is_copied(report: Path, open_page: Open) -> None:

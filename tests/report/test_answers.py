@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.html import report_html
 from tile_oracle.report.lost_time import combined_name, losing_slices, lost_times, time_weighted_percent
 from tile_oracle.report.next_steps import next_steps
-from tile_oracle.report.pictures import lost_time_curve, roofline
+from tile_oracle.report.pictures import roofline
 
 
 def _two_problems(arch: str = "", baseline: Baseline | None = None) -> ReportData:
@@ -199,23 +198,6 @@ def test_without_a_model_nothing_is_said_of_picks_and_the_run_can_be_used() -> N
     kinds = page[page.index('<section id="slices"') :].partition("</table>")[0]
     assert "oracle / median kernel" in kinds
     assert "P10" not in kinds
-
-
-def test_two_problems_that_lose_time_need_no_curve() -> None:
-    assert lost_time_curve(_two_problems()) is None
-
-
-def test_the_curve_of_lost_time_counts_whole_problems() -> None:
-    problems = some_problems(3)
-    rows = [record(p, k, t) for p in problems for k, t in zip(some_kernels(2, p), (2.0, 1.0), strict=True)]
-    records = frame(rows)
-    rankings = records[["problem", "kernel"]].assign(predicted_tflops=[1.0, 2.0] * 3)
-    run = RunInfo("a", target="cpu")
-    chart = lost_time_curve(analyse(records, problems, rankings, run=run, ranked_by=Origin("folder", "x")))
-    assert chart is not None
-    ticks = re.findall(r'text-anchor="middle">([\d.]+)</text>', chart)
-    assert ticks
-    assert all("." not in tick for tick in ticks)
 
 
 def test_a_roofline_needs_known_peaks() -> None:

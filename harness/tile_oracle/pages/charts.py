@@ -48,13 +48,9 @@ class Scale:
             share = (value - self.low) / ((self.high - self.low) or 1)
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
-    def ticks(self, number: int, *, whole: bool = False) -> list[float]:
+    def ticks(self, number: int) -> list[float]:
         """About `number` round values."""
-        return (
-            powers(self.low, self.high)
-            if self.logarithmic
-            else ticks(self.low, self.high, number, whole=whole)
-        )
+        return powers(self.low, self.high) if self.logarithmic else ticks(self.low, self.high, number)
 
 
 class Plot:
@@ -98,11 +94,10 @@ class Plot:
         *,
         x_ticks: Iterable[float] | None = None,
         y_ticks: Iterable[tuple[float, str]] | None = None,
-        whole: bool = False,
     ) -> None:
-        """Grid, numbers and names of both axes. whole: y is a count. y_ticks: values and their texts."""
+        """Grid, numbers and names of both axes. y_ticks: values and their texts."""
         if y_ticks is None:
-            y_ticks = [(tick, f"{tick:,g}") for tick in self.y.ticks(5, whole=whole)]
+            y_ticks = [(tick, f"{tick:,g}") for tick in self.y.ticks(5)]
         for tick, said in y_ticks:
             self.rule("grid", self.y(tick))
             self.text(self.left - 6, self.y(tick) + 3.5, said, "end")
@@ -181,11 +176,10 @@ def lines(
     y_range: Point,
     x_name: str,
     y_name: str,
-    logarithmic: bool = False,
     x_ticks: Sequence[float] | None = None,
 ) -> Markup:
-    """Lines over common axes, with a legend if there are several. logarithmic: the y axis."""
-    plot = Plot(x_range, y_range, logarithmic="y" if logarithmic else "")
+    """Lines over common axes, with a legend if there are several."""
+    plot = Plot(x_range, y_range)
     plot.axes(x_name, y_name, x_ticks=x_ticks)
     for line in drawn:
         plot.line(line.css, _thinned(line.points))
@@ -235,7 +229,7 @@ def _thinned(points: Sequence[Point]) -> Sequence[Point]:
     return [points[round(i * step)] for i in range(_MOST_POINTS)]
 
 
-def ticks(low: float, high: float, number: int, *, whole: bool = False) -> list[float]:
+def ticks(low: float, high: float, number: int) -> list[float]:
     """About `number` round values from low to high."""
     span = high - low
     if not span > 0:
@@ -243,14 +237,8 @@ def ticks(low: float, high: float, number: int, *, whole: bool = False) -> list[
     raw = span / number
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
-    step = max(step, 1.0) if whole else step
     first = math.ceil(low / step - 1e-9)
     return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def whole_ticks(high: int) -> list[float]:
-    """Round integers from 0 to `high`."""
-    return ticks(0.0, float(max(high, 1)), 6, whole=True)
 
 
 def powers(low: float, high: float) -> list[float]:

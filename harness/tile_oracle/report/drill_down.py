@@ -1,7 +1,6 @@
 """The kernels of each problem for report.html: the fastest, the failures, pick and oracle, compactly.
 
-The page embeds them as one JSON document of texts: names are written once and named by their place. The first
-problems are also written as HTML, for readers without scripts.
+The page embeds them as one JSON document of texts: names are written once and named by their place.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.operation import operation_named
 from tile_oracle.pages import words
-from tile_oracle.pages.tables import Cell, Column, Table, View, numbers, text_rows
+from tile_oracle.pages.tables import Column, numbers
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.lost_time import lost_times
 from tile_oracle.report.pictures import limits, under_the_roof
-from tile_oracle.report.terms import anchor, word_patterns
+from tile_oracle.report.terms import anchor
 
 MOST_ROWS = 16_000
 """Rows of all problems together: about 50 bytes each."""
@@ -125,19 +124,6 @@ class DrillDown:
             limits(data),
         )
 
-    def table(self, problem: int, rows: Sequence[KernelRow]) -> Table:
-        """Kernels of the problem at a place."""
-        cells = [
-            [
-                Cell(self.kernels[row.kernel], tags=tuple(("tag", name) for name in row.tags)),
-                *map(Cell, row.texts[:-1]),
-                Cell(row.texts[-1], note=row.note),
-                *map(Cell, self.facts[row.kernel]),
-            ]
-            for row in rows
-        ]
-        return Table(f"Kernels of {self.problems[problem]['problem']}", self.columns, cells)
-
     def left_out(self, problem: int) -> str:
         """Returns the measured kernels that have no row, in words."""
         shown = Counter(row.texts[-1] for row in self.rows[problem])
@@ -162,15 +148,12 @@ def drill_data(data: ReportData) -> str:
     down = drill_down_of(data)
     problems = []
     for place, rows in enumerate(down.rows):
-        it = about(data, place)
-        tables = [(one.caption, _columns(one.columns), _texts(one)) for one in it["tables"]]
         kernels = [(row.kernel, *row.texts, *_more(row)) for row in rows]
-        problems.append({**it, "tables": tables, "rows": kernels})
+        problems.append({**_about(data, down, place), "rows": kernels})
     document = {
         "columns": _columns(down.columns),
         "kernels": down.kernels,
         "facts": down.facts,
-        "words": word_patterns(str(down.problems[0]["op"])) if down.problems else [],
         "problems": problems,
     }
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -186,8 +169,8 @@ def _columns(columns: Sequence[Column]) -> list[tuple[str, ...]]:
     return [(one.heading, one.css, one.hint, anchor(one.heading)) for one in columns]
 
 
-def _texts(table: Table) -> list[list[object]]:
-    return [[cell.text for cell in row] for row in table.rows]
+Part = tuple[str, Sequence[tuple[str, ...]], Sequence[tuple[str, ...]]]
+"""A small table beside a problem's kernels: caption, columns, texts."""
 
 
 def in_order(data: ReportData) -> pd.DataFrame:
@@ -204,9 +187,8 @@ def in_order(data: ReportData) -> pd.DataFrame:
     )
 
 
-def about(data: ReportData, place: int) -> View:
+def _about(data: ReportData, down: DrillDown, place: int) -> dict[str, Any]:
     """Returns what the page says of the problem at a place besides its kernels."""
-    down = drill_down_of(data)
     row = down.problems[place]
     problem = problem_from_id(str(row["problem"]))
     covered, lost, speed = row["coverage"] == COVERED, row["lost_us"], row["oracle_tflops"]
@@ -225,8 +207,6 @@ def about(data: ReportData, place: int) -> View:
         "id": str(row["problem"]),
         "title": down.titles[place],
         "facts": [(name, text) for name, text in facts.items() if text],
-        "efficiency": facts["efficiency"],
-        "lost": facts["lost time"],
         "tables": [*_difference(row), *tables],
         "left": down.left_out(place),
     }
@@ -253,7 +233,7 @@ def _words(op: str) -> Mapping[str, Mapping[float | None, str]]:
     }
 
 
-def _reason(reason: PickReason, scores: bool, op: str) -> Table:
+def _reason(reason: PickReason, scores: bool, op: str) -> Part:
     """Returns the leading features: name, value for the pick, for the oracle, what it adds to the prediction,
     and what it is. scores: the model's predictions are no times."""
     meanings, coded = _meanings(op), _words(op)
@@ -273,8 +253,7 @@ def _reason(reason: PickReason, scores: bool, op: str) -> Table:
     how = f"by a score {whole} higher" if scores else f"predicted {whole} faster"
     figures = numbers("pick", "oracle", "adds to the score" if scores else "adds")
     columns = [Column("feature"), *figures, Column("meaning", "note")]
-    caption = f"Why the model ranks the pick above the oracle: {how}"
-    return Table(caption, columns, text_rows(rows), narrow=True)
+    return f"Why the model ranks the pick above the oracle: {how}", _columns(columns), rows
 
 
 def _share(share: float, scores: bool) -> str:
@@ -287,7 +266,7 @@ def _value(value: float | None) -> str:
     return "" if value is None else f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
-def _difference(row: Mapping[str, Any]) -> list[Table]:
+def _difference(row: Mapping[str, Any]) -> list[Part]:
     """Returns the fields in which pick and oracle differ: name, the pick's value, the oracle's; none if there
     are none."""
     names = [row["pick_kernel"], row["oracle_kernel"]]
@@ -301,7 +280,7 @@ def _difference(row: Mapping[str, Any]) -> list[Table]:
     rows = [(name, _shown(pick.get(name)), _shown(oracle.get(name))) for name in fields]
     rows = [one for one in rows if one[1] != one[2]]
     columns = [Column("field"), *numbers("pick", "oracle")]
-    return [Table("Fields in which they differ", columns, text_rows(rows), narrow=True)] if rows else []
+    return [("Fields in which they differ", _columns(columns), rows)] if rows else []
 
 
 def _shown(value: object) -> str:

@@ -14,6 +14,8 @@ from tile_oracle.report import pictures
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.figures import ONE_SWEEP, SINGLE
 
+_QUANTILES = (0, 10, 50, 90, 100)
+
 
 def efficiency(data: ReportData) -> Sequence[Block]:
     """Returns how many picks are how near to the oracle, and what measuring more of them would give."""
@@ -65,40 +67,18 @@ def choice(data: ReportData) -> Sequence[Block]:
     if selection.empty:
         return []
     oracle = selection["oracle_tflops"].to_numpy(dtype=np.float64)
-    curves = [
-        (name, np.sort(oracle / selection[column].to_numpy(dtype=np.float64)), css)
-        for name, column, css in (
-            ("oracle / worst kernel", "worst_tflops", "second"),
-            ("oracle / median kernel", "median_tflops", "first"),
-        )
-    ]
-    drawn = [charts.Line(name, _sorted_points(values.tolist()), css) for name, values, css in curves]
-    high = max(2.0, float(max(values.max() for _, values, _ in curves)) * 1.05)
-    chart = charts.lines(
-        drawn,
-        x_range=(0.0, 100.0),
-        y_range=(1.0, high),
-        x_name="problems, %, least first",
-        y_name="times faster",
-        logarithmic=True,
-    )
     rows = [
-        [Cell(name), *(times(float(np.percentile(values, q))) for q in (0, 10, 50, 90, 100))]
-        for name, values, _ in curves
+        [Cell(name), *(times(float(one)) for one in np.percentile(oracle / selection[column], _QUANTILES))]
+        for name, column in (
+            ("oracle / worst kernel", "worst_tflops"),
+            ("oracle / median kernel", "median_tflops"),
+        )
     ]
     columns = [Column("ratio of TFLOPS"), *numbers("min", "P10", "median", "P90", "max")]
     table = Table("Speed-up of the oracle", columns, rows, narrow=True)
     roof, limits = pictures.roofline(data)
     note = "How much faster the oracle is than its problem's other ok kernels, and how near to the limits."
-    figures = [(table.caption, chart), *([("Roofline of the oracles", roof)] if roof else [])]
-    return [Note(note), Figures(figures, table), Note(limits)]
-
-
-def _sorted_points(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Ascending values over the cumulative share in percent; a single value is a horizontal line."""
-    if len(values) == 1:
-        return [(0.0, values[0]), (100.0, values[0])]
-    return [(100.0 * place / (len(values) - 1), value) for place, value in enumerate(values)]
+    return [Note(note), Figures([("Roofline of the oracles", roof)] if roof else [], table), Note(limits)]
 
 
 def _low_end(values: Sequence[float]) -> float:

@@ -14,7 +14,6 @@ from tile_oracle.pages.tables import (
     Block,
     Cell,
     Column,
-    Figures,
     Made,
     Note,
     Table,
@@ -28,7 +27,6 @@ from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import kernel_facts
 from tile_oracle.report.lost_time import lost_times, shares_by_kind
-from tile_oracle.report.pictures import lost_time_curve
 from tile_oracle.report.problem_views import drill_cells
 from tile_oracle.report.sources import source_figures
 
@@ -41,10 +39,8 @@ def slices(data: ReportData) -> Sequence[Block]:
     """Returns the efficiency by kind of problem."""
     if data.slices.empty or data.slices["oracle_over_median"].isna().all():
         return []
-    curve = lost_time_curve(data)
-    charts_beside = [("Lost time: how few problems lose how much of it", curve)] if curve else []
     note = "A problem can be of several kinds, so the shares of the lost time add up to more than 100 %."
-    return [Note(note), Figures(charts_beside, slice_view(data))]
+    return [Note(note), slice_view(data)]
 
 
 def slice_view(data: ReportData) -> Table:

@@ -1,4 +1,4 @@
-"""The pictures of report.html on time: performance profile, lost time, roofline, predictions.
+"""The pictures of report.html on time: performance profile, roofline, predictions.
 
 They are inline SVG of our own. A charting library would add hundreds of kilobytes to each page and needs
 scripts, whereas the report is complete without them.
@@ -14,12 +14,10 @@ from tile_oracle.arch import known_archs, load_arch
 from tile_oracle.pages import charts, words
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.lost_time import lost_times
 
 _FACTORS = (1.1, 1.2, 1.5, 2.0)
 """Ends of the performance profile's axis: the first within which all curves are complete, or the last."""
 _STEPS = 200
-_LEAST_LOSERS = 3
 
 
 def performance_profile(data: ReportData) -> Markup:
@@ -49,24 +47,6 @@ def performance_profile(data: ReportData) -> Markup:
 def _profile(values: npt.NDArray[np.float64], widest: float) -> list[tuple[float, float]]:
     factors = np.linspace(1.0, widest, _STEPS + 1)
     return [(float(factor), 100.0 * float((values * factor >= 1.0 - 1e-12).mean())) for factor in factors]
-
-
-def lost_time_curve(data: ReportData) -> Markup | None:
-    """Cumulative share of the lost time over the problems, most lost first; None if too few lose time."""
-    lost = lost_times(data.selection)["lost_us"].to_numpy(dtype=np.float64)
-    if int((lost > 0).sum()) < _LEAST_LOSERS:
-        return None
-    shares = 100.0 * np.cumsum(lost) / lost.sum()
-    needed = int(np.searchsorted(shares, 99.9)) + 1
-    points = [(0.0, 0.0), *((float(place), float(share)) for place, share in enumerate(shares[:needed], 1))]
-    return charts.lines(
-        [charts.Line("lost time", points, "first")],
-        x_range=(0.0, float(max(needed, 1))),
-        y_range=(0.0, 100.0),
-        x_name="problems, most lost time first",
-        y_name="share of the lost time, %",
-        x_ticks=charts.whole_ticks(needed),
-    )
 
 
 def limits(data: ReportData) -> tuple[float, float] | str:

@@ -26,17 +26,16 @@ from tile_oracle.problem import problem_from_id
 from tile_oracle.report import wording
 from tile_oracle.report.answers import kind_anchor, problem_anchor
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.drill_down import about, drill_down_of
+from tile_oracle.report.drill_down import drill_down_of
 from tile_oracle.report.lost_time import losing_slices, lost_times
-
-_MOST_WRITTEN, _ROWS_WRITTEN = 15, 8
-"""The most costly problems whose kernels are in the page for readers without scripts, and kernels of each."""
 
 
 def problems(data: ReportData) -> View:
-    """Returns every problem with its pick and its oracle, most lost time first, and the kernels of some."""
-    table = problem_table(data)
-    return {"table": table, "problems": [_detail(data, one) for one in _written(data)]} if table.rows else {}
+    """Returns every problem with its pick and its oracle, most lost time first, and the address of the one
+    that the summary names."""
+    table, down = problem_table(data), drill_down_of(data)
+    named = next((row for row in down.problems if row["lost_us"] > 0), {"problem": ""})
+    return {"table": table, "named": problem_anchor(str(named["problem"]))} if table.rows else {}
 
 
 def problem_table(data: ReportData, most: int | None = None) -> Table:
@@ -116,35 +115,10 @@ def _kernel(row: Mapping[str, Any], whose: str, *tags: tuple[str, object]) -> Ce
 
 def drill_cells(data: ReportData) -> dict[str, Cell]:
     """Problem -> the cell that opens its kernels."""
-    down, written = drill_down_of(data), set(_written(data))
+    down = drill_down_of(data)
     return {
-        name: Cell(title, place=place, href=f"#{problem_anchor(name)}" if place in written else "", full=name)
-        for place, (name, title) in enumerate(
-            zip((str(row["problem"]) for row in down.problems), down.titles, strict=True)
-        )
-    }
-
-
-def _written(data: ReportData) -> list[int]:
-    """Returns the places of the problems that are written out: the first, and the one that the summary
-    names."""
-    if data.final.empty:
-        return []
-    loses = [row["lost_us"] > 0 for row in drill_down_of(data).problems]
-    named = loses.index(True) if True in loses else 0
-    return [place for place in range(len(loses)) if place < _MOST_WRITTEN or place == named]
-
-
-def _detail(data: ReportData, place: int) -> View:
-    it, down = about(data, place), drill_down_of(data)
-    rows = down.rows[place]
-    shown = [row for at, row in enumerate(rows) if at < _ROWS_WRITTEN or row.tags]
-    more = len(rows) - len(shown)
-    return {
-        **it,
-        "anchor": problem_anchor(it["id"]),
-        "table": down.table(place, shown),
-        "left": (f"{more} more kernels are listed with scripts. " if more else "") + it["left"],
+        str(row["problem"]): Cell(title, place=place, full=str(row["problem"]))
+        for place, (row, title) in enumerate(zip(down.problems, down.titles, strict=True))
     }
 
 

@@ -56,17 +56,6 @@ def terms_of(op: str) -> dict[str, str]:
     return {**operation_named(op).terms, **GENERAL}
 
 
-def word_patterns(op: str) -> list[tuple[str, str]]:
-    """(regular expression, meaning) of the words in an operation's kernel names. A single capital stands for
-    a number (gmN, wMxNxK), and a comma separates words of one meaning."""
-    return [
-        (re.sub(r"[A-Z](?=[A-Zx]|$)", r"\\d+", re.escape(word)), meaning)
-        for words, meaning in operation_named(op).terms.items()
-        for word in words.split(", ")
-        if " " not in word
-    ]
-
-
 def anchor(term: str) -> str:
     """Returns the id of a general term's entry in the page, "" for any other text."""
     name = _SAME.get(term, term)

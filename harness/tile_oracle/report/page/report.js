@@ -48,35 +48,14 @@ document.querySelector("nav").addEventListener("click", event => {
 });
 addEventListener("beforeprint", () => groups.forEach(one => one.open = true));
 const drill = document.getElementById("drill"), data = JSON.parse(document.getElementById("drill-data").textContent);
-// Explains a term of the legend where it stands, on hover and on focus, and on hover the words of a kernel's
-// name; Escape hides it.
-const words = data.words.map(([pattern, meaning]) => [new RegExp(`^${pattern}$`), meaning]);
-const wordsOf = name => {
-  const said = new Set(), lines = [];
-  for (const part of name.split(/[_.]/)) {
-    const meaning = words.find(([pattern, one]) => pattern.test(part) && !said.has(one))?.[1];
-    if (meaning === undefined) continue;
-    said.add(meaning);
-    lines.push(`${part}: ${meaning}`);
-  }
-  return lines;
-};
-const nameTip = cell => {
-  // The browser's own tooltip would cover this one.
-  if (cell.title) cell.dataset.full = cell.title;
-  cell.removeAttribute("title");
-  const shown = [...cell.childNodes].filter(one => !one.matches?.("span")).map(one => one.textContent).join("").trim();
-  return [...(cell.dataset.full ? [cell.dataset.full] : []), ...wordsOf(shown)].join("\n");
-};
+// Explains a term of the legend where it stands, on hover and on focus; Escape hides it.
 const tip = document.getElementById("tip");
 const hideTip = () => { if (tip.matches(":popover-open")) tip.hidePopover(); };
 const explain = event => {
-  const it = event.target.closest?.("[aria-describedby^=term-], tbody .name");
+  const it = event.target.closest?.("[aria-describedby^=term-]");
   hideTip();
   if (!it) return;
-  const term = it.getAttribute("aria-describedby");
-  tip.textContent = term ? document.getElementById(term).textContent : nameTip(it);
-  if (!tip.textContent) return;
+  tip.textContent = document.getElementById(it.getAttribute("aria-describedby")).textContent;
   tip.showPopover();
   const at = it.getBoundingClientRect(), own = tip.getBoundingClientRect();
   const below = at.bottom + 6 + own.height <= innerHeight;
@@ -198,7 +177,7 @@ drill.addEventListener("click", event => {
 for (const cell of document.querySelectorAll("[data-p]")) {
   const button = made("button", null, "opens");
   button.type = "button";
-  button.append(...(cell.querySelector("a") ?? cell).childNodes);
+  button.append(...cell.childNodes);
   button.setAttribute("aria-haspopup", "dialog");
   cell.replaceChildren(button);
   cell.parentNode.classList.add("opens-row");
