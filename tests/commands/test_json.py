@@ -56,7 +56,7 @@ FAST = [
     Case("report run", "state verdict efficiency"),
     Case("history reports"),
     Case("features", "schema operation columns"),
-    Case(f"features grouped_conv_97 --problem {PROBLEM} --kernel {KERNEL}", "name meaning value"),
+    Case("features grouped_conv_97", "name meaning"),
     Case("portfolio measured.parquet --sizes 1,2"),
     Case("evaluate models/made_up measured.parquet"),
     Case("compare measured.parquet measured.parquet"),

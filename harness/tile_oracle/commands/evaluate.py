@@ -48,7 +48,6 @@ ARGUMENTS = (
     flag("--abstain", "the model picks nothing for problems outside of what it was trained on"),
     argument("--worst", "N", "problems to show", type=int, default=10),
     json_file("all metrics"),
-    argument("--parquet", "FILE", "write one row per problem as parquet"),
 )
 
 
@@ -62,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     trained = None if folder is None else TrainingRange.of(folder)
     if args.abstain and trained is None:
         raise ModelError(f"--abstain needs a model folder that names its training problems, not {name}")
-    refuse_unwritable(ModelError, args.json, args.parquet)
+    refuse_unwritable(ModelError, args.json)
     abstained = problems_outside(lambda problem: trained, problems) if args.abstain else {}
     rankings, origin = rank_recorded(picker, records)
     seen = overlap_with(picker, records)
@@ -82,11 +81,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json != STDOUT:
         print("\n".join([*evaluation_lines(report, args.worst), "", *_accuracy(evaluation)]))
     put_json(args.json, evaluation.as_json())
-    try:
-        if args.parquet:
-            evaluation.selection.to_parquet(args.parquet, index=False)
-    except OSError as error:
-        raise ModelError(f"cannot write {error.filename}: {error.strerror}") from None
     return 0
 
 

@@ -16,7 +16,7 @@ from tile_oracle.commands.arguments import (
     flag,
     json_flag,
 )
-from tile_oracle.commands.features import show_features
+from tile_oracle.commands.features import features_document, features_lines
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_code import show_code
 from tile_oracle.commands.kernel_diff import diff_document, diff_lines
@@ -82,16 +82,13 @@ ARGUMENTS = (
         "a kernel's full or short name: explain it; with --verify: a file to verify",
         nargs="?",
     ),
-    argument("--kernel", "NAME", "the same as NAME"),
     argument(
         "--features",
         "SCHEMA",
-        "list the feature schemas; of a SCHEMA its columns with their meaning and, with NAME and --problem, "
-        "their values for the pair (--arch: of this architecture, else gfx950)",
+        "list the feature schemas; of a SCHEMA its columns with their meaning",
         nargs="?",
         const="",
     ),
-    argument("--problem", "ID", "with --features: the problem of the pair"),
     argument("--arch", "ARCH", f"one of {', '.join(known_archs())} (default: all of the set)"),
     *KIND_ARGUMENTS,
     argument(
@@ -150,9 +147,9 @@ ARGUMENTS = (
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was asked for. Raises HarnessError."""
-    args.name = args.name or args.kernel
     if args.features is not None:
-        return show_features(args)
+        features = features_document(args.features)
+        return _show(args, features, features_lines(features))
     if args.diff is not None:
         found = drift(*map(read_version, args.diff))
         return _show(args, diff_document(found), diff_lines(found, args.first), 1 if found else 0)
