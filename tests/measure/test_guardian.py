@@ -17,15 +17,8 @@ import pytest
 import tile_oracle
 from tile_oracle.errors import TargetError
 from tile_oracle.measure import child as child_module
-from tile_oracle.measure import containment
 from tile_oracle.measure.child import Child, what_holds
-from tile_oracle.measure.containment import (
-    VARIABLE,
-    Containment,
-    containment_for,
-    pass_on_controllers,
-    why_no_cgroup,
-)
+from tile_oracle.measure.containment import VARIABLE, Containment, containment_for
 from tile_oracle.measure.protocol import ChannelClosed
 
 LIMITS = Containment(namespaces=False, memory_bytes=0)
@@ -159,7 +152,6 @@ STOPPED = """
 import os, sys, time
 from pathlib import Path
 from tile_oracle.measure import child as child_module
-from tile_oracle.measure import containment
 from tile_oracle.measure.child import Child
 from tile_oracle.measure.containment import Containment
 child_module.worker_command = lambda fd, _: [
@@ -227,51 +219,8 @@ def test_the_containment_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert containment_for("sm_90").memory_bytes == 0  # a driver maps address space without memory
     monkeypatch.setenv(VARIABLE, "full")
     assert containment_for("sm_90").namespaces
-    monkeypatch.setattr(containment, "_make_cgroup", lambda memory_bytes: Path("/made"))
-    assert containment_for("sm_90").cgroup == Path("/made")
     monkeypatch.setenv(VARIABLE, "limits")
     assert not containment_for("cpu").namespaces
-    assert containment_for("cpu").cgroup is None
     monkeypatch.setenv(VARIABLE, "ful")
     with pytest.raises(TargetError, match="TILE_ORACLE_CONTAINMENT=ful: must be one of auto, full, limits"):
         containment_for("cpu")
-
-
-def test_the_reason_for_no_control_group_is_reported(tmp_path: Path) -> None:
-    assert why_no_cgroup(None) == "cgroup v2 is not mounted"
-    (tmp_path / "cgroup.subtree_control").write_text("cpu\n")
-    assert why_no_cgroup(tmp_path).endswith("does not delegate the controllers memory and pids")
-    (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids\n")
-    assert why_no_cgroup(tmp_path) == ""
-    assert why_no_cgroup(tmp_path / "none") == f"{tmp_path / 'none'}: No such file or directory"
-
-
-def test_a_worker_s_group_has_limits_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containment, "own_cgroup", lambda: tmp_path)
-    (tmp_path / "cgroup.subtree_control").write_text("memory pids\n")
-    made = containment._make_cgroup(1 << 30)
-    assert made.parent == tmp_path
-    limits = {path.name: path.read_text() for path in made.iterdir()}
-    assert limits == {"pids.max": str(containment._MOST_TASKS), "memory.max": str(1 << 30)}
-    (tmp_path / "cgroup.subtree_control").write_text("memory\n")
-    assert containment._make_cgroup(0) is None
-
-
-@pytest.mark.parametrize(
-    ("mark", "controllers", "passed_on"),
-    [
-        (b"1", "cpu memory pids", "+memory +pids"),
-        (b"0", "cpu memory pids", ""),  # systemd manages it
-        (b"1", "cpu", ""),
-    ],
-)
-def test_a_delegated_group_passes_its_controllers_on(
-    mark: bytes, controllers: str, passed_on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.getxattr", lambda path, name: mark)
-    for name, text in (("procs", "11\n12\n"), ("controllers", controllers), ("subtree_control", "")):
-        (tmp_path / f"cgroup.{name}").write_text(text)
-    pass_on_controllers(tmp_path)
-    assert (tmp_path / "cgroup.subtree_control").read_text() == passed_on
-    moved = tmp_path / "tile-oracle-session" / "cgroup.procs"
-    assert (moved.read_text() if moved.exists() else "") == ("12" if passed_on else "")

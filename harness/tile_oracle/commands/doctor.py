@@ -39,7 +39,7 @@ from tile_oracle.files.trusted_folder import check_trusted
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.child import what_holds
 from tile_oracle.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
-from tile_oracle.measure.containment import containment_for, own_cgroup, why_no_cgroup
+from tile_oracle.measure.containment import containment_for
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import kernels_trained_on, model_folders, read_manifest, shipped_models
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
@@ -341,12 +341,10 @@ def examine_containment() -> tuple[Finding, ...]:
     except HarnessError as error:
         return (Finding(BAD, "containment", str(error)),)
     around = what_holds(held)
-    group = why_no_cgroup(own_cgroup())
     limits = f"files of {held.file_bytes / 2**30:.0f} GiB, {held.most_tasks:,} processes and threads"
     return (
         _namespaces(held.namespaces, around),
         Finding(NOTE, "namespaces, GPU targets", f"none unless {CONTAINMENT_VARIABLE}=full"),
-        Finding(NOTE if group else GOOD, "control group", f"not used: {group}" if group else "used"),
         Finding(GOOD, "limits", f"{held.memory_bytes / 2**30:.1f} GiB of memory (target cpu), {limits}"),
         Finding(GOOD, "guardian", "ends all processes of a worker, and one that stops the harness"),
     )

@@ -14,7 +14,7 @@ the memory or task limit, and when a kernel has stopped the harness. To the verd
 `stopped`.
 """
 
-# ruff: noqa: PTH106, PTH208 - no pathlib: importing it takes longer than all the rest.
+# ruff: noqa: PTH208 - no pathlib: importing it takes longer than all the rest.
 from __future__ import annotations
 
 import ctypes
@@ -184,8 +184,6 @@ class Guardian:
         """Sets the worker's limits, which its descendants inherit."""
         # When memory runs out, the OOM killer shall choose the worker first.
         _write("/proc/self/oom_score_adj", "800")
-        if self._settings["cgroup"]:
-            _write(self._settings["cgroup"] + "/cgroup.procs", "0")
         for what, most in self._settings["limits"].items():
             with suppress(OSError, ValueError):
                 number = getattr(resource, what)
@@ -261,10 +259,6 @@ class Guardian:
             self._tell_ending_of_namespace(deadline)
         else:
             self._end_descendants(deadline)
-        if self._settings["cgroup"]:
-            _write(self._settings["cgroup"] + "/cgroup.kill", "1")
-            with suppress(OSError):
-                os.rmdir(self._settings["cgroup"])
         if self._stopped_since is not None:
             with suppress(OSError):
                 os.kill(self._harness, signal.SIGCONT)
