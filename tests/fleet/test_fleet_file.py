@@ -12,14 +12,13 @@ from tile_oracle.fleet.fleet_file import add_session, read_sessions
 from tile_oracle.measure.assignments import Opened
 from tile_oracle.measure.device_progress import DevicesProgress
 from tile_oracle.measure.engine import Compiler
-from tile_oracle.measure.health import Health
 
 
 def add(path: Path, *names: str) -> None:
     progress = DevicesProgress()
     for name in names:
         progress.joined(name, Opened("H200", "driver", "host", 1))
-    add_session(path, progress.devices.values(), Health(), [Compiler("node", "host", 12)])
+    add_session(path, progress.devices.values(), [Compiler("node", "host", 12)])
 
 
 def test_each_session_is_added(tmp_path: Path) -> None:

@@ -151,35 +151,6 @@ def test_idle_devices_take_over_half_of_what_the_straggler_has_left() -> None:
     assert pairs["late"] >= 5
 
 
-def test_devices_are_calibrated_before_they_get_work_and_a_slow_one_is_set_aside() -> None:
-    problem = problem_from_id(PROBLEMS[5])
-    fleet = SimulatedFleet([20, 20], calibration=(problem, KERNELS[:3]))
-    fleet.begin()
-    for name in ("a", "b", "c"):
-        fleet.engine.join(name)
-    fleet.engine.join("slow", slow=1.5)
-    fleet.run()
-    fleet.check()
-    assert {row["device"] for row in fleet.log.rows} <= {"a", "b", "c"}
-    (note,) = fleet.driver.all_notes()
-    assert note == "slow (H200) is set aside: it takes 50 % more time than the others of its kind"
-    assert fleet.engine.dropped == [("slow", False)]
-    assert len(fleet.driver.health.results("slow")) == len(fleet.driver.health.results("a")) == 3
-    assert fleet.driver.progress.line.endswith(", 1 set aside")
-
-
-def test_a_device_that_dies_in_its_calibration_is_calibrated_again() -> None:
-    fleet = SimulatedFleet([4], calibration=(problem_from_id(PROBLEMS[5]), KERNELS[:3]))
-    fleet.begin()
-    fleet.engine.join("a")
-    fleet.step()
-    fleet.engine.kill("a")
-    fleet.step()
-    fleet.engine.join("a")
-    fleet.run()
-    fleet.check()
-
-
 def test_a_fleet_without_a_device_ends() -> None:
     fleet = SimulatedFleet([4], no_device_s=20.0)
     fleet.begin()

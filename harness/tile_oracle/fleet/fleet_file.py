@@ -1,5 +1,4 @@
-"""fleet.json in a run's folder: the devices of each session, and their times of the calibration kernels,
-and where its kernels were compiled."""
+"""fleet.json in a run's folder: the devices of each session, and where its kernels were compiled."""
 
 from __future__ import annotations
 
@@ -16,7 +15,6 @@ from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import read_object, seal, typed
 from tile_oracle.measure.device_progress import DeviceProgress
 from tile_oracle.measure.engine import Compiler
-from tile_oracle.measure.health import Health
 
 FLEET_FILE = "fleet.json"
 
@@ -25,9 +23,7 @@ _FIX = "nothing depends on it: remove it"
 _log = logging.getLogger(__name__)
 
 
-def add_session(
-    path: Path, devices: Iterable[DeviceProgress], health: Health, compilers: Iterable[Compiler] = ()
-) -> None:
+def add_session(path: Path, devices: Iterable[DeviceProgress], compilers: Iterable[Compiler] = ()) -> None:
     """Adds a session to the file, which is made if it is not there. A damaged file is replaced, with a
     warning in the log: nothing depends on it. Raises RecordError if it cannot be written."""
     try:
@@ -38,7 +34,7 @@ def add_session(
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     session = {
         "ended": ended,
-        "devices": [_device(one, health) for one in devices],
+        "devices": [_device(one) for one in devices],
         "compilers": [one.as_dict() for one in compilers],
     }
     text = json.dumps(seal({"sessions": [*sessions, session]}), indent=1, sort_keys=True) + "\n"
@@ -55,8 +51,7 @@ def read_sessions(path: Path) -> list[dict[str, Any]]:
     return typed(document.get("sessions"), list[dict[str, Any]], path, RecordError, _FIX)
 
 
-def _device(one: DeviceProgress, health: Health) -> dict[str, Any]:
-    speed = health.speed(one.name)
+def _device(one: DeviceProgress) -> dict[str, Any]:
     return {
         "name": one.name,
         "host": one.host,
@@ -67,13 +62,4 @@ def _device(one: DeviceProgress, health: Health) -> dict[str, Any]:
         "times_joined": one.joined,
         "pairs": one.pairs,
         "busy_s": round(one.busy_s, 3),
-        "time_over_median": None if speed is None else round(speed, 4),
-        "calibration": {
-            kernel: {"status": result.status, "latency_ms": _number(result.latency_ms)}
-            for kernel, result in health.results(one.name).items()
-        },
     }
-
-
-def _number(value: float) -> float | None:
-    return value if value == value else None

@@ -70,10 +70,10 @@ class DevicesProgress:
         self.pairs += 1
         self.devices[name].pairs += 1
 
-    def update(self, dispatcher: Dispatcher, now: float, building: int) -> bool:
-        """Takes the state of the dispatcher, at most once a second. Returns whether it did."""
+    def update(self, dispatcher: Dispatcher, now: float, building: int) -> None:
+        """Takes the state of the dispatcher, at most once a second."""
         if now - self._last_s < _UPDATE_S:
-            return False
+            return
         busy = dispatcher.busy()
         for name, _, _, seconds in dispatcher.devices():
             if name in self.devices:
@@ -100,7 +100,6 @@ class DevicesProgress:
         states = [one.state for one in self.devices.values()]
         parts += [f"{states.count(state)} {state}" for state in (ASIDE, GONE) if state in states]
         self.line = ", ".join(parts)
-        return True
 
     def notes(self) -> list[str]:
         """Returns a line for each device that was set aside, or that was gone at the end."""

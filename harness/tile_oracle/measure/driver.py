@@ -22,14 +22,12 @@ from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_progress import DevicesProgress
 from tile_oracle.measure.dispatcher import Assign, Blame, Dispatcher, Patience, Task, Withdraw
 from tile_oracle.measure.engine import Compiler, Engine, Event, Gone, Joined, Told
-from tile_oracle.measure.health import Health
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.results import Recorded, Results, not_run_again
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_FINAL
 
-_CALIBRATION = "calibration"
 _TICK_S = 0.2
 _NO_DEVICE_S = 60.0
 """How long a session without a usable device waits for one."""
@@ -105,7 +103,6 @@ class Driver:
         match: str = "",
         in_order: bool = False,
         deadline: float | None = None,
-        calibration: tuple[Problem, Sequence[Kernel]] | None = None,
         patience: Patience | None = None,
         no_device_s: float = _NO_DEVICE_S,
         in_turn: bool = False,
@@ -113,8 +110,7 @@ class Driver:
         """in_turn: the engine measures in the caller's thread, and a problem begins when one of its pairs is
         asked for. match: the kind of the devices that are used, a name or a pattern with * and ?; "" for all.
         in_order: problems begin in the order in which they are given, not the longest first. deadline: no
-        problem begins after this time on the monotonic clock. calibration: kernels that every device measures
-        on this problem before it gets work."""
+        problem begins after this time on the monotonic clock."""
         self._engine, self._builds, self._log, self._questions = engine, builds, log, questions
         self._match, self._deadline = match, deadline
         self._dispatcher = Dispatcher((), in_order=in_order, patience=patience)
@@ -148,11 +144,6 @@ class Driver:
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._usable_s = time.monotonic()
-        self._calibration, self._calibration_built = calibration, False
-        self._uncalibrated: dict[str, int] = {}
-        """Device -> number of its calibration, 0 before it was given it."""
-        self._calibrated: dict[str, dict[str, Result]] = {}
-        self.health = Health()
         self.on_wait: Callable[[str], None] = lambda line: None
         """Called with the devices' state in words, about once a second, while `measure` waits."""
         self.progress = DevicesProgress()
@@ -177,8 +168,6 @@ class Driver:
 
     def plan(self, tasks: Iterable[ProblemTask]) -> None:
         """Takes the tasks. `start` does this, too; a caller that calls `step` itself calls only this."""
-        if self._calibration is not None:
-            self._calibration_built = self._builds.want(_CALIBRATION, *self._calibration)
         missing = [self._take_task(task) for task in tasks]
         self.progress.plan(sum(missing))
         self._usable_s = time.monotonic()
@@ -313,10 +302,7 @@ class Driver:
             self._flush()
             self._take_asked()
             for label in self._builds.ready():
-                if label == _CALIBRATION:
-                    self._calibration_built = True
-                else:
-                    self._dispatcher.add(self._unbuilt.pop(label))
+                self._dispatcher.add(self._unbuilt.pop(label))
             self._stops_new |= self._deadline is not None and now >= self._deadline
             if self._stops_new:
                 self._dispatcher.stop_new()
@@ -331,9 +317,7 @@ class Driver:
             for label in self._dispatcher.without_finals:
                 self._again.pop(label, None)
             self._watch(now)
-            self._calibrate()
-            if self.progress.update(self._dispatcher, now, self._builds.outstanding):
-                self._set_sick_aside(now)
+            self.progress.update(self._dispatcher, now, self._builds.outstanding)
             self._state.notify_all()
 
     def _is_complete(self) -> bool:
@@ -343,7 +327,7 @@ class Driver:
     def _watch(self, now: float) -> None:
         """Ends a session that has work and no device to do it."""
         idle = self._is_complete() or (self._builds.outstanding and not self._dispatcher.problems_left)
-        if self._dispatcher.usable() or self._uncalibrated or idle:
+        if self._dispatcher.usable() or idle:
             self._usable_s = now
         elif now - self._usable_s > self._no_device_s:
             waits = self._engine.waiting() or self._last_why or "none has joined"
@@ -376,16 +360,9 @@ class Driver:
         if event.remote:
             self._remote.add(event.device)
         self.progress.joined(event.device, event.opened)
-        if self._calibration is None:
-            self._use(event.device, kind, now)
-        else:
-            self._uncalibrated[event.device] = 0
-
-    def _use(self, device: str, kind: str, now: float) -> None:
-        """Gives a device work from now on."""
         if self._picks is None:
             self._picks = self._questions.picks(kind)
-        self._dispatcher.joined(device, kind, now)
+        self._dispatcher.joined(event.device, kind, now)
         resumed, self._resumed = self._resumed, []
         for task in resumed:
             self._take_task(task)
@@ -395,52 +372,29 @@ class Driver:
         self.progress.gone(event.device, event.why)
         self._drop_finals(event.device)
         self._dispatcher.gone(event.device, now, died=event.died)
-        self._uncalibrated.pop(event.device, None)
-        self.health.forget(event.device)
-
-    def set_aside(self, device: str, why: str, now: float, *, again: bool) -> None:
-        """Gives a device no more work. again: it may come back in a new process."""
-        self._leave(Gone(device, why, died=False), now)
-        self.progress.set_aside(device, "", why)
-        self._engine.drop(device, again=again)
 
     def _take_row(self, device: str, row: Row) -> None:
-        if device in self._uncalibrated:
-            if row.number == self._uncalibrated[device]:
-                self._calibrated.setdefault(device, {})[row.kernel] = row.result
-        elif row.result.round >= ROUND_FINAL:
+        if row.result.round >= ROUND_FINAL:
             if self._dispatcher.takes_finals(device, row.number):
                 self._rows.setdefault((device, row.number), []).append(row)
         elif self._dispatcher.finished(device, row.number, row.kernel):
             self._take(row)
             self.progress.pair(device, row.result)
-            self.health.measured(device, row.result.state.throttled or "")
 
     def _end(self, device: str, message: Ended, now: float) -> None:
-        if device in self._uncalibrated and not (message.lost or message.failed):
-            if message.number == self._uncalibrated[device]:
-                del self._uncalibrated[device]
-                kind = self.progress.devices[device].kind
-                self.health.calibrated(device, kind, self._calibrated.pop(device, {}))
-                self._use(device, kind, now)
-                self._set_sick_aside(now)
-        elif message.lost or message.failed:
-            self._rows.pop((device, message.number), None)
-        else:
-            rows = self._rows.pop((device, message.number), [])
-            if self._dispatcher.ended(device, message.number, now):
-                self._record(rows)
-                if (label := self._again_number.get(message.number)) is not None:
-                    self._again.pop(label, None)
-                    self._timed_again.add(label)
-        if message.lost or message.failed:
+        rows = self._rows.pop((device, message.number), [])
+        if why := message.lost or message.failed:
+            # It gets no more work, but may come back in a new process.
             self._losses[device] = self._losses.get(device, 0) + 1
-            why = message.lost or message.failed
-            self.set_aside(device, why, now, again=self._losses[device] < _MOST_LOSSES)
-
-    def _record(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self._take(row)
+            self._leave(Gone(device, why, died=False), now)
+            self.progress.set_aside(device, "", why)
+            self._engine.drop(device, again=self._losses[device] < _MOST_LOSSES)
+        elif self._dispatcher.ended(device, message.number, now):
+            for row in rows:
+                self._take(row)
+            if (label := self._again_number.get(message.number)) is not None:
+                self._again.pop(label, None)
+                self._timed_again.add(label)
 
     def _take(self, row: Row) -> None:
         there = self._problems[row.problem]
@@ -534,28 +488,6 @@ class Driver:
         self._log.append(self._questions.row(crash))
         self._results.take(crash)
         self.notes.append(f"{order.deaths} devices died while {kernel.name} ran on {there.problem.id}")
-
-    # ---- calibration ------------------------------------------------------------------------------------
-
-    def _calibrate(self) -> None:
-        """Gives the calibration kernels to devices that have joined, once they are built."""
-        if self._calibration is None or not self._calibration_built:
-            return
-        problem, kernels = self._calibration
-        for device in [name for name, number in self._uncalibrated.items() if not number]:
-            self._numbers -= 1
-            self._uncalibrated[device] = self._numbers
-            self._calibrated.pop(device, None)
-            names = tuple(kernel.name for kernel in kernels)
-            binaries = self._builds.binaries(kernels, remote=device in self._remote)
-            self._engine.assign(
-                device, Work(self._numbers, problem.id, names, finals=False, binaries=binaries)
-            )
-
-    def _set_sick_aside(self, now: float) -> None:
-        """Sick devices get no more work; their assignments go on elsewhere."""
-        for device, why in self.health.sick().items():
-            self.set_aside(device, why, now, again=False)
 
 
 def _told(known: Sequence[Measurement]) -> tuple[tuple[str, Result], ...]:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tile_oracle.fleet.fleet_file import FLEET_FILE, add_session
 from tile_oracle.fleet.ray_engine import RayEngine, import_ray
-from tile_oracle.kernel import Kernel
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_progress import ASIDE
 from tile_oracle.measure.driver import Driver
 from tile_oracle.measure.engine import Engine
 from tile_oracle.measure.host_devices import HostDevices
 from tile_oracle.pages.words import count
-from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.run import Run, RunLog
 from tile_oracle.session.live import LiveSession
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.targets import TargetOptions
 
-if TYPE_CHECKING:
-    pass
-
 LOCAL = "local"
 """--fleet for the devices of this machine, which need no Ray."""
-_CALIBRATION_KERNELS = 4
 
 
 class FleetSession(LiveSession):
@@ -43,7 +36,7 @@ class FleetSession(LiveSession):
 
     def _open_driver(self, run: Run, log: RunLog) -> Driver:
         assert self.options.fleet is not None
-        asked = {"match": self.options.fleet_match, "calibration": self._calibration()}
+        asked = {"match": self.options.fleet_match}
         if self.options.fleet == LOCAL:
             here = HostDevices(self._device_settings(run), self.options.fleet_devices or self.target.devices)
             return self._fleet_of(here, Builds(self.target), log, **asked)
@@ -63,16 +56,6 @@ class FleetSession(LiveSession):
         driver.on_wait = self.show
         return driver
 
-    def _calibration(self) -> tuple[Problem, Sequence[Kernel]] | None:
-        """Returns the problem of median size, and some of its kernels; None if nothing is to be measured."""
-        problems = sorted(map(problem_from_id, self._kernels_of), key=lambda one: (one.flops, one.id))
-        if not problems:
-            return None
-        problem = problems[len(problems) // 2]
-        able = [k for k in self._kernels_of[problem.id] if self.target.refusal(k, problem) is None]
-        step = max(1, len(able) // _CALIBRATION_KERNELS)
-        return (problem, able[::step][:_CALIBRATION_KERNELS]) if able else None
-
     def close(self, *, interrupted: bool) -> None:
         driver = self._driver
         super().close(interrupted=interrupted)
@@ -91,7 +74,7 @@ class FleetSession(LiveSession):
         """Adds this session's devices to the run's fleet.json. Raises RecordError."""
         if self.run is not None and self.run.folder.is_dir():
             path = self.run.folder / FLEET_FILE
-            add_session(path, driver.progress.devices.values(), driver.health, driver.places)
+            add_session(path, driver.progress.devices.values(), driver.places)
 
     def header(self) -> list[str]:
         where = "this machine" if self.options.fleet == LOCAL else f"Ray at {self.options.fleet}"
@@ -112,9 +95,4 @@ def _conditions(driver: Driver) -> dict[str, str]:
     found = {"fleet": f"{count(len(devices), 'device')} on {count(len(hosts), 'machine')}"}
     if aside := [one for one in devices if one.state == ASIDE]:
         found["fleet, set aside"] = "; ".join(f"{one.name}: {one.why}" for one in aside)
-    for one in driver.health.spreads():
-        found[f"fleet, {one.kind}"] = (
-            f"times of the calibration kernels differ by {one.percent:.1f} % over {one.devices} devices "
-            f"(fastest {one.fastest}, slowest {one.slowest})"
-        )
     return found

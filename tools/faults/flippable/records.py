@@ -16,10 +16,9 @@ from tile_oracle.commands.oracle import write_oracle
 from tile_oracle.fleet.fleet_file import FLEET_FILE, add_session, read_sessions
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.picker import Origin
-from tile_oracle.measure.assignments import Opened, Result
+from tile_oracle.measure.assignments import Opened
 from tile_oracle.measure.device_progress import DevicesProgress
 from tile_oracle.measure.engine import Compiler
-from tile_oracle.measure.health import Health
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
@@ -82,12 +81,11 @@ def _read_manifest(folder: Path) -> Any:
 
 
 def _make_fleet(folder: Path) -> list[Path]:
-    progress, health = DevicesProgress(), Health()
+    progress = DevicesProgress()
     for number in range(3):
         name = f"host-{number}/ab12cd/0"
         progress.joined(name, Opened("NVIDIA H200", "595.58", f"host-{number}", 4711 + number))
-        health.calibrated(name, "NVIDIA H200", {"kernel": Result("ok", "", 0, 0.7, 0.6, 0.01, 20, "full", 9)})
-    add_session(folder / FLEET_FILE, progress.devices.values(), health, [Compiler("ab12cd", "host-1", 12)])
+    add_session(folder / FLEET_FILE, progress.devices.values(), [Compiler("ab12cd", "host-1", 12)])
     return [folder / FLEET_FILE]
 
 
