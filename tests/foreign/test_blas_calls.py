@@ -74,7 +74,7 @@ def test_what_is_no_single_gemm_is_left_out_and_counted(tmp_path: Path) -> None:
     assert len(found.problems) == 2
     assert len(found.notes) == 4
     assert "1 taken as the plain operation: beta != 0" in found.notes
-    assert "1 left out: batches are not supported" in found.notes
+    assert "1 left out: a batch: dtype 'fp32' is not one of bf16, fp16" in found.notes
 
 
 def test_a_size_that_is_no_number_is_named(tmp_path: Path) -> None:

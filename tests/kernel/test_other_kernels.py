@@ -16,7 +16,8 @@ TAIL = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x
     [
         ("direct_tile_conv_fprop_fp16_tile_grouped_v3", "a direct convolution"),
         ("gemm_wavelet_fp16_rcr_128x128x64", "a GEMM with waves that only load"),
-        (f"gemm_multi_d_{TAIL}", "one with further operands"),
+        (f"gemm_multi_d_{TAIL}", "one with further operands, of unstated number and use"),
+        (f"gemm_{TAIL}_multid_MultiDAdd_d1", "one with an epilogue"),
         (f"gemm_batched_{TAIL}", "a batched GEMM"),
         (f"batched_gemm_{TAIL}", "a batched GEMM"),
         (f"grouped_gemm_{TAIL}", "a grouped GEMM"),

@@ -28,6 +28,7 @@ from tile_oracle.errors import ProblemError
 from tile_oracle.foreign.contract import MORE, UNUSED, Field, is_false, number_of, same_dtype
 from tile_oracle.foreign.dialect import GEMM_FIELDS
 from tile_oracle.foreign.entry import Entry, kernel_of
+from tile_oracle.foreign.fused import batch_of
 from tile_oracle.operations.gemm.blas_call import (
     READ,
     SIZES,
@@ -64,7 +65,6 @@ FIELDS: Mapping[str, Field] = {
     "d_type": Field(holds=same_dtype, of="problem", why="is not the type of A and B"),
     "compute_type": Field(holds=_exact, why="is not exact in fp32"),
     **dict.fromkeys(("c_type", "bias_type", "norm_error", "cpu-us", "cpu-gflops", "cold_iters"), UNUSED),
-    **dict.fromkeys((f"stride_{operand}" for operand in "abcd"), UNUSED),
 }  # fmt: skip
 """What a result states besides sizes and figures. Other columns mean what they mean in any table."""
 _LONGEST_DETAIL = 300
@@ -114,9 +114,14 @@ def of_call(members: Mapping[str, str], source: str) -> Entry:
     if why := why_no_gemm(members):
         return Entry(why=why, text=text)
     try:
-        return Entry(gemm_of(members), more=tuple(not_dense(members)), source=source, text=text)
+        one, count = gemm_of(members), members.get("batch_count", "1")
     except ProblemError as error:
         return Entry(why=str(error)[:300], damaged=True, text=text)
+    try:
+        problem = one if count == "1" else batch_of(one, count)
+    except ProblemError as error:
+        return Entry(why=f"a batch: {error}"[:300], text=text)
+    return Entry(problem, more=tuple(not_dense(members)), source=source, text=text)
 
 
 def _results(lines: Iterable[str]) -> Iterator[tuple[int, _Result]]:

@@ -14,6 +14,7 @@ from tile_oracle.arch.time_bound import Limits, gpu_limits
 from tile_oracle.errors import KernelError, ProblemError, RecordError
 from tile_oracle.foreign.contract import REFUSED, UNITS_MS, Field, number_of, status_named
 from tile_oracle.foreign.dialect import Dialect
+from tile_oracle.foreign.fused import fused_kernel
 from tile_oracle.foreign.summary import Imported, ImportSummary, Refusals
 from tile_oracle.kernel import Kernel, parse_kernel_name, source_of
 from tile_oracle.kernel.other_kernels import other_kernel
@@ -187,13 +188,17 @@ class _Rows:
         counts = np.bincount(codes, minlength=len(found))
         places: dict[Kernel, int] = {}
         for index, name in enumerate(found):
-            if not source_of(name) and (what := other_kernel(str(name))):
-                self.refuse(f"kernel of another operation: {what}", codes == index)
-                continue
             try:
-                named = parse_kernel_name(str(name))
+                named: Kernel | None = fused_kernel(str(name))
+                if named is None and not source_of(name) and (what := other_kernel(str(name))):
+                    self.refuse(f"kernel of another operation: {what}", codes == index)
+                    continue
+                named = named or parse_kernel_name(str(name))
             except KernelError as error:
                 self._refused_for(codes == index, "kernel name cannot be read", str(error))
+                continue
+            if named.op != self.dialect.op:
+                self.refuse(f"kernel of another operation: {named.op}", codes == index)
                 continue
             meant = self.dialect.meant(named)
             place[index] = places.setdefault(meant, len(places))

@@ -22,8 +22,10 @@ from tile_oracle.foreign.contract import (
     one_of,
     same_dtype,
 )
+from tile_oracle.foreign.fused import NAME
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
+from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
@@ -149,7 +151,8 @@ _LAYOUT_LETTERS = {"rowmajor": "r", "columnmajor": "c", "colmajor": "c", "r": "r
 
 
 def _dtype(place: int) -> Field:
-    return _of_problem(lambda text, one: dtype_named(text) == (one.result_dtype if place == 2 else one.dtype))
+    name = "result_dtype" if place == 2 else "dtype"
+    return _of_problem(lambda text, one: dtype_named(text) == getattr(one, name, one.dtype))
 
 
 def _layout(place: int) -> Field:
@@ -212,19 +215,43 @@ GEMMS = Dialect(
 )
 
 
+_BATCHES = ("b", "batch", "batch_count", "batch_size", "num_batches")
+FUSED = Dialect(
+    FusedGemmProblem.op,
+    ("batch",),
+    ("M", "N", "K"),
+    NAME,
+    any_case=True,
+    own={
+        **GEMMS.own,
+        **dict.fromkeys(_BATCHES, Field("batch")),
+        **dict.fromkeys(("split_k", "splitk", "k_batch", "ksplit"), _only(one_of("1"))),
+        **dict.fromkeys(("op", "op_type", "operation"), _only(one_of("batched_gemm", "gemm_multi_d"))),
+    },
+)
+
+
 def dialect_of(op: str) -> Dialect:
     """Returns the dialect of an operation."""
-    own = {one.op: one for one in (GEMMS, CONVOLUTIONS)}
+    own = {one.op: one for one in (GEMMS, CONVOLUTIONS, FUSED)}
     return own.get(op) or Dialect(op, (), (), re.compile(re.escape(op)), False, {})
 
 
 def dialect_of_text(text: str) -> Dialect:
     """Returns the dialect of the kernels that a file names; that of convolutions if it names none."""
-    found = GEMMS.kernel_word.search(text)
-    return GEMMS if found and not CONVOLUTIONS.kernel_word.search(text) else CONVOLUTIONS
+    found = GEMMS.kernel_word.search(text) or NAME.search(text)
+    return _of_products(text) if found and not CONVOLUTIONS.kernel_word.search(text) else CONVOLUTIONS
 
 
-def dialect_of_header(names: Sequence[str]) -> Dialect:
-    """Returns the dialect of a table's columns."""
+def dialect_of_header(names: Sequence[str], text: str = "") -> Dialect:
+    """Returns the dialect of a table's columns. text: all of the table, for the names of its kernels."""
     lower = {name.strip().lower() for name in names}
-    return GEMMS if "m" in lower and not {"c", "hi"} & lower else CONVOLUTIONS
+    return _of_products(text) if "m" in lower and not {"c", "hi"} & lower else CONVOLUTIONS
+
+
+def _of_products(text: str) -> Dialect:
+    """Returns the dialect of most kernels that a text names. Batches have to state their number."""
+    fused = NAME.findall(text)
+    if 2 * len(fused) <= len(GEMMS.kernel_word.findall(text)):
+        return GEMMS
+    return replace(FUSED, optional=()) if any("batched" in name for name in fused) else FUSED

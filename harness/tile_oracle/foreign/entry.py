@@ -13,6 +13,7 @@ from tile_oracle.files.spreadsheet import cell_text
 from tile_oracle.foreign.contract import FIELDS, MORE, REFUSED, Field, against, arch_named
 from tile_oracle.foreign.list_file import ListFile, quoted
 from tile_oracle.kernel.named import NamedKernel, value_of
+from tile_oracle.operation import operation_names
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GemmProblem
 from tile_oracle.problem import Problem
 from tile_oracle.problem.dtype_words import dtype_named
@@ -49,10 +50,13 @@ class Entry:
 def problems_of(
     listed: ListFile, entries: Iterable[Entry], fields: Mapping[str, Field], arch: str | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Yields each row's problem and its source. arch: only the rows of this architecture. Rows that are left
-    out, or taken though more than the operation is done, are counted in the file's notes. Raises
-    ProblemSetError."""
+    """Yields each row's problem and its source. arch: only the rows of this architecture, or of this
+    operation; else those of the operation that most are of. Rows that are left out, or taken though more
+    than the operation is done, are counted in the file's notes. Raises ProblemSetError."""
     archs: Counter[str] = Counter()
+    ops: Counter[str] = Counter()
+    found: list[tuple[Problem, str]] = []
+    op, arch = (arch, None) if arch in operation_names() else (None, arch)
     of_problem = {name: one for name, one in fields.items() if one.status == REFUSED}
     for one in entries:
         gfx = arch_named(one.gfx) or one.gfx
@@ -70,7 +74,13 @@ def problems_of(
             continue
         listed.taken.update([*one.more, *(reason for reason, _ in denied)])
         archs[gfx or "no stated architecture"] += 1
-        yield one.problem, cell_text(one.source)
+        ops[one.problem.op] += 1
+        found.append((one.problem, cell_text(one.source)))
+    op = op or max(ops, key=lambda one: ops[one], default=None)
+    listed.left_out.update(
+        {f"they are of {one}: FILE.csv:{one} takes those": count for one, count in ops.items() if one != op}
+    )
+    yield from (one for one in found if one[0].op == op)
     read = {*FIELDS, *fields}
     if unread := [name for name in listed.header if name.lower() not in read]:
         listed.further.append(f"ignored columns: {', '.join(map(quoted, unread[:12]))}")

@@ -89,18 +89,19 @@ def _rows(path: Path, dtype: str | None, layout: str, refusals: Refusals) -> tup
     text = text_of(path)
     found = _pairs(path, text, layout)
     if found is not None:
+        of_pairs = found.of_one_operation()
         for reason, example in found.refused:
             refusals.add(reason, example)
-        if not found.rows:
+        if of_pairs is None:
             raise RecordError(f"{path} holds no usable row; {refusals.first}")
-        return pd.DataFrame(found.rows), found.dialect()
+        return pd.DataFrame(found.rows), of_pairs
     if path.suffix.lower() == ".csv":
         try:
             check_csv(text)
         except TableError as error:
             raise RecordError(f"{path} cannot be read: {error}") from None
         header = next(csv.reader(io.StringIO(text[: 1 << 16], newline=None)), [])
-        dialect = dialect_of_header(header)
+        dialect = dialect_of_header(header, text)
         if ck_dsl.is_sweep(header):
             said = ck_dsl.sweep_dtype(path, dtype)
             return named_columns(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tile_oracle.errors import HarnessError, KernelError, ProblemError, RecordError, first_line
+from tile_oracle.errors import HarnessError, KernelError, ProblemError, first_line
 from tile_oracle.foreign.contract import Field
 from tile_oracle.foreign.dialect import Dialect, dialect_of
 from tile_oracle.foreign.entry import Entry
@@ -32,12 +33,12 @@ _FILLED: Mapping[str, Field] = {
 
 @dataclass
 class PairRows:
-    """The rows of a file, of one operation, and (reason, example) of those that were refused. own: the fields
-    of the format."""
+    """The rows of a file, and (reason, example) of those that were refused. ops: each row's operation. own:
+    the fields of the format."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
-    op: str = ""
+    ops: list[str] = field(default_factory=list)
     own: Mapping[str, Field] = field(default_factory=dict)
 
     def add(self, stated: Mapping[str, Any], samples_ms: Sequence[Any], **figures: Any) -> None:
@@ -45,19 +46,17 @@ class PairRows:
         the timings give those that are not there."""
         try:
             problem, kernel = pair_of(stated)
-            if self.op and kernel.op != self.op:
-                raise RecordError(f"the records are of several operations, {self.op} and {kernel.op}")
         except (HarnessError, TypeError, ValueError) as error:
             what = "problem" if isinstance(error, ProblemError) else "kernel"
             self.refused.append((f"{what} cannot be read", first_line(error)))
             return
-        self.op = kernel.op
+        self.ops.append(kernel.op)
         times = [float(one) if _is_time(one) else math.nan for one in samples_ms]
         named = next(
             (stated[word] for word in KERNEL_WORDS if isinstance(stated.get(word), str)), kernel.name
         )
         row = {"kernel": named, "problem": problem.id, **_figures(times), **figures}
-        sizes = operation_named(self.op).free_fields
+        sizes = operation_named(kernel.op).free_fields
         for name, value in stated.items():
             word = str(name).strip().lower()
             another = name not in sizes and word in map(str.lower, sizes)  # a parameter n, but a problem's N
@@ -77,10 +76,19 @@ class PairRows:
                 self.add({**one.stated, **pair}, one.times_ms, **one.figures)
         return self
 
-    def dialect(self) -> Dialect:
-        """Returns what the names of the rows mean."""
-        one = dialect_of(self.op)
-        return replace(one, own={**one.own, **self.own, **_FILLED})
+    def of_one_operation(self) -> Dialect | None:
+        """Refuses all rows but those of the operation that most are of. Returns what their names mean; None
+        without rows."""
+        if not self.rows:
+            return None
+        op = Counter(self.ops).most_common(1)[0][0]
+        both = list(zip(self.ops, self.rows, strict=True))
+        self.rows = [row for one, row in both if one == op]
+        self.refused += [
+            (f"of {one}, where most rows are of {op}", row["kernel"]) for one, row in both if one != op
+        ]
+        dialect = dialect_of(op)
+        return replace(dialect, own={**dialect.own, **self.own, **_FILLED})
 
 
 def _figures(times_ms: Sequence[float]) -> dict[str, Any]:

@@ -61,8 +61,8 @@ def _entry(cells: list[str], source: str) -> Entry:
     dtype = _TYPES.get(named["type"], "")
     if not dtype:
         return Entry(why=f"{named['op']} of {named['type']} is not read")
-    if "StridedBatched" in named["op"]:
-        given.setdefault("batch_count", "unknown")
+    if given.get("batch_count", "1") != "1" or ("Strided" in named["op"] and "batch_count" not in given):
+        return Entry(why="batches, whose strides the line does not state")
     a, b = named["trans"][0], named["trans"][1]
     one = of_call({**given, "a_type": dtype, "b_type": dtype, "transA": a, "transB": b}, source)
     if one.problem is None:

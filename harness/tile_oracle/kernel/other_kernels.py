@@ -14,7 +14,8 @@ _OTHERS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"quant|block_?scale|gemm_mx|mx_gemm", "a GEMM with scales of rows or blocks"),
         (r"gemm_batched|batched_(?:gemm|contraction)|_batched_", "a batched GEMM"),
         (r"gemm_grouped|grouped_gemm", "a grouped GEMM"),
-        (r"_multi_|_multiple_|_bias_|_scale_", "one with further operands"),
+        (r"_multi_|_multiple_|_bias_|_scale_", "one with further operands, of unstated number and use"),
+        (r"_multid_", "one with an epilogue"),
         (r"preshuffle|flatmm", "a GEMM whose B is shuffled beforehand"),
         (r"_vec[0-9]+_[0-9]+_[0-9]+\b", "a GEMM of fixed vector widths, which kernels here do not have"),
     )

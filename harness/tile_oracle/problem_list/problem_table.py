@@ -22,6 +22,7 @@ from tile_oracle.files.spreadsheet import cell_text
 from tile_oracle.foreign.ck_dsl import dtype_in_name, is_sweep
 from tile_oracle.foreign.contract import MORE, against
 from tile_oracle.foreign.dialect import dialect_of
+from tile_oracle.foreign.fused import NAME
 from tile_oracle.foreign.list_file import ListFile, quoted
 from tile_oracle.operation import Kind, operation_names, operation_of_columns, operations
 from tile_oracle.problem import Problem
@@ -61,7 +62,12 @@ class ProblemTable:
         )
         for row in rows:
             empty = False
-            yield self._problem(row)
+            if any(NAME.fullmatch(row.get(column, "")) for column in _KERNEL_COLUMNS):
+                self._file.left_out[
+                    "their kernels are of fused_gemm: tile-oracle runs import reads them"
+                ] += 1
+            else:
+                yield self._problem(row)
         if not self._file.header:
             raise self._file.error("no header row; it would be: " + ",".join(self._operation.required), 0)
         if empty:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from math import prod
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GemmProblem
@@ -20,6 +21,7 @@ _MEMBER = re.compile(r"""([A-Za-z_]\w*)\s*:\s*("[^"]*"|'[^']*'|\[[^\]]*\]|[^,\s]
 _PROGRAM = re.compile(r"(?:^|[\s/])(?:rocblas|hipblaslt|hipblas)-bench(?=\s)(?P<words>.*)")
 FUNCTIONS = ("rocblas_function", "function", "hipblaslt_function")
 
+_STEPS = tuple(f"{what}{operand}" for operand in "abcd" for what in ("ld", "stride_"))
 READ: Mapping[str, str] = {
     "-m": "m", "--sizem": "m", "-n": "n", "--sizen": "n", "-k": "k", "--sizek": "k",
     "M": "m", "N": "n", "K": "k",
@@ -28,9 +30,9 @@ READ: Mapping[str, str] = {
     "--a_type": "a_type", "--b_type": "b_type",
     "--batch_count": "batch_count", "--batch": "batch_count",
     "-f": "function", "--function": "function", "--grouped_gemm": "grouped_gemm",
-    **{f"--{name}": name for name in ("lda", "ldb", "ldc", "ldd", "beta", "solution_index")},
+    **{f"--{name}": name for name in (*_STEPS, "beta", "solution_index")},
     **{name: name for name in ("transA", "transB", "a_type", "b_type", "batch_count", "grouped_gemm")},
-    **{name: name for name in ("precision", "lda", "ldb", "ldc", "ldd", "beta")},
+    **{name: name for name in ("precision", *_STEPS, "beta")},
     **dict.fromkeys(FUNCTIONS, "function"),
 }  # fmt: skip
 """Spellings of options and of YAML members, and what they are called here."""
@@ -50,6 +52,13 @@ def not_dense(members: Mapping[str, str]) -> Iterator[str]:
     }
     if any(name in members and members[name] not in (members.get(rows[name]), "0", "") for name in rows):
         yield "padded leading dimensions"
+    if members.get("batch_count", "1") != "1":
+        extents = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n")}
+        steps = {name: prod(int(members[size]) for size in both) for name, both in extents.items()}
+        if any(members.get(f"stride_{name}") not in (None, "", str(step)) for name, step in steps.items()):
+            yield "batches that do not lie one after the other"
+        if "batched" in members.get("function", "") and "strided" not in members["function"]:
+            yield "batches at any addresses"
     if re.fullmatch(r"0*(\.0*)?(e[+-]?\d+)?", members.get("beta", "0")) is None:
         yield "beta != 0"
 
@@ -77,8 +86,6 @@ def why_no_gemm(members: Mapping[str, str]) -> str:
         return f"{_quoted(function)} is not a GEMM"
     if members.get("grouped_gemm", "0") not in ("0", "false"):
         return "grouped GEMMs are not supported"
-    if members.get("batch_count", "1") != "1":
-        return "batches are not supported"
     types = _types(members)
     if len(set(types)) > 1:
         return f"A and B have the types {' and '.join(map(_quoted, types))}"
