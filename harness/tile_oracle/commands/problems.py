@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from tile_oracle.commands.arguments import argument, flag, json_flag
 from tile_oracle.commands.json_output import print_json, write_text
@@ -121,7 +122,7 @@ def _in_dtype(sets: Sequence[ProblemSet], dtype: str | None) -> dict[Problem, st
     found: dict[Problem, str] = {}
     for one in sets:
         for problem, source in zip(one.problems, one.sources, strict=True):
-            found.setdefault(replace(problem, dtype=dtype) if dtype else problem, source)
+            found.setdefault(replace(cast("Any", problem), dtype=dtype) if dtype else problem, source)
     return found
 
 

@@ -81,7 +81,6 @@ package-data = { NAME_operation = ["rules/*.json"] }
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from tile_oracle.operations.rowwise import RowKernel, RowProblem, row_operation, unit
@@ -125,7 +124,6 @@ OPERATION = row_operation(
     CLASSProblem,
     CLASSKernel,
     plural="NAME problems",
-    folder=Path(__file__).parent,
     package=__package__,
     cpu_source=cpu_source,
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from itertools import product
 from pathlib import Path
@@ -69,11 +70,12 @@ def _as_given(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Operation:
-    """One operation. Fields that would import much are functions, called when they are first needed.
+    """One operation. Fields that would import much are functions, called when they are first needed. A text
+    or list that is left empty follows from the others (`_derived`).
 
-    name: the name in records and ids (`gemm`). plural: the plural in messages ("GEMMs").
+    plural: the plural in messages ("GEMMs").
     problem, kernel: the classes, whose fields are the columns of records. parse_kernel: full name -> kernel.
     kind_fields: the fields that a problem shares with its kernels, with all values. kind_words: their names
     in messages. kind_format: format of a kind ("{direction} {dtype} {ndim}D"). kernel_prefix_format: start of
@@ -115,24 +117,23 @@ class Operation:
     timed_like: another kernel that measurements show to have the same times, or None.
     """
 
-    name: str
     plural: str
     problem: type[Problem]
     kernel: type[Kernel]
     parse_kernel: Callable[[str], Kernel]
     kind_fields: Mapping[str, tuple[str | int, ...]]
-    kind_words: str
-    kind_format: str
-    kernel_prefix_format: str
-    id_prefixes: tuple[str, ...]
-    id_pattern: str
     short_names: str
     marks: tuple[str, ...]
-    required: tuple[str, ...]
-    model_type: str
-    rules_key: str
     read_rules: Callable[[JsonTree, Mapping[str, JsonTree]], RuleBlock]
     refusals: Callable[[Arch, Any], Iterator[str]]
+    kind_words: str = ""
+    kind_format: str = ""
+    kernel_prefix_format: str = ""
+    id_prefixes: tuple[str, ...] = ()
+    id_pattern: str = ""
+    required: tuple[str, ...] = ()
+    model_type: str = ""
+    rules_key: str = ""
     problem_refusals: Callable[[Arch, Any, Any], Iterator[str]] = _refuses_none
     defaults: Mapping[str, str] = field(default_factory=dict)
     completed: Callable[[dict[str, Any]], dict[str, Any]] = _as_given
@@ -158,6 +159,32 @@ class Operation:
     derived_columns: tuple[str, ...] = ()
     terms: Mapping[str, str] = field(default_factory=dict)
     timed_like: Callable[[Any], Kernel | None] = _like_none
+
+    def __post_init__(self) -> None:
+        for name, value in self._derived().items():
+            if not getattr(self, name):
+                object.__setattr__(self, name, value)
+
+    def _derived(self) -> dict[str, Any]:
+        """Returns what fields that were left empty are: the operation's name and its problem's fields say."""
+        placeholders = [f"{{{name}}}" for name in self.kind_fields]
+        *first, last = self.kind_fields
+        needed = (one.name for one in fields(self.problem) if one.default is MISSING)
+        return {
+            "kind_words": f"{', '.join(('operation', *first))} and {last}",
+            "kind_format": " ".join((self.name, *placeholders)),
+            "kernel_prefix_format": "_".join((self.name, *placeholders, "")),
+            "id_prefixes": (f"{self.name}-",),
+            "id_pattern": re.sub(r"\(\?P<\w+>", "(?:", self.problem.id_pattern()),
+            "required": tuple(name for name in needed if name not in self.defaults),
+            "model_type": self.name,
+            "rules_key": self.name,
+        }
+
+    @property
+    def name(self) -> str:
+        """The name in records and ids (`gemm`)."""
+        return self.problem.op
 
     @cached_property
     def problem_fields(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, cached_property
@@ -51,10 +52,15 @@ def values_of_row(problem: type[DataclassInstance], row: Mapping[str, Any]) -> d
 class FlatProblem:
     """Base of problems, whose fields are texts and numbers: all that follows from them and the descriptor.
 
-    A problem class adds its checks, `id`, `from_id`, `operand_shapes` and `flops`.
+    A problem class adds its checks, `id_format`, `operand_shapes` and `flops`.
     """
 
     op: ClassVar[str]
+    """The operation's name."""
+    id_format: ClassVar[str]
+    """What an id has after the operation's name: `{dtype}-m{M}-n{N}[-s{split_k}][-causal]`. In brackets
+    stands what is left out while the field has its default; one without braces names a flag."""
+    example_id: ClassVar[str]
 
     if TYPE_CHECKING:
 
@@ -63,16 +69,64 @@ class FlatProblem:
             """The data type of the operands."""
 
         @property
-        def id(self) -> str:
-            """A readable, reversible name."""
-
-        @property
         def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
             """Shapes of the operands and, last, of the result, outermost extent first."""
 
         @property
         def flops(self) -> int:
             """Floating-point operations."""
+
+    @cached_property
+    def id(self) -> str:
+        """Readable and reversible (`from_id`)."""
+        row = self.as_row()
+        parts = (text for text, name, usual in self._id_parts() if not name or row[name] != usual)
+        return "".join(parts).format_map(row)
+
+    @classmethod
+    @cache
+    def _id_parts(cls) -> tuple[tuple[str, str, Any], ...]:
+        """Returns the texts of `id_format`; with each that may be left out its field and the default."""
+        usual = {field.name: field.default for field in fields(cls)}
+        found = []
+        for place, text in enumerate(re.split(r"\[(.*?)\]", f"{cls.op}-{cls._id_format()}")):
+            name = re.sub(r".*\{|\}.*|-", "", text) if place % 2 else ""
+            found.append((text, name, usual.get(name)))
+        return tuple(found)
+
+    @classmethod
+    def _id_format(cls) -> str:
+        return cls.id_format
+
+    @classmethod
+    def id_pattern(cls) -> str:
+        """Returns the pattern of ids, with a group for each field."""
+        texts = {field.name for field in fields(cls) if field.type == "str"}
+
+        def group(match: re.Match[str]) -> str:
+            return f"(?P<{match[1]}>{'[a-z0-9_]+' if match[1] in texts else '[0-9]{1,10}'})"
+
+        whole = ""
+        for text, name, _ in cls._id_parts():
+            one = re.sub(r"\{(\w+)\}", group, text) if "{" in text or not name else f"(?P<{name}>{text})"
+            whole += f"(?:{one})?" if name else one
+        return whole
+
+    @classmethod
+    def from_id(cls, text: str) -> Self:
+        """Returns the inverse of `id`. Raises ProblemError for any text that `id` would not return."""
+        match = re.fullmatch(cls.id_pattern(), text)
+        if match is None:
+            raise ProblemError(f"{text!r} is not a problem id; one looks like {cls.example_id}")
+        problem = cls._of_words({name: word for name, word in match.groupdict().items() if word is not None})
+        if problem.id != text:
+            raise ProblemError(f"{text!r} is not a problem id: did you mean {problem.id!r}?")
+        return problem
+
+    @classmethod
+    def _of_words(cls, words: Mapping[str, str]) -> Self:
+        """Returns the problem of the groups in an id."""
+        return cls.from_row({name: 1 if word == f"-{name}" else word for name, word in words.items()})
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
@@ -109,6 +163,11 @@ class FlatProblem:
         """Bytes of the operands and the result, each moved once."""
         *operands, result = (math.prod(shape) for shape in self.operand_shapes)
         return ELEMENT_BYTES[self.dtype] * sum(operands) + ELEMENT_BYTES[self.result_dtype] * result
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of the operands, each moved once."""
+        return self.bytes - ELEMENT_BYTES[self.result_dtype] * math.prod(self.operand_shapes[-1])
 
     def tflops(self, latency_ms: float) -> float:
         """Throughput in TFLOPS (1e12 floating-point operations a second) at a latency in milliseconds."""

@@ -250,7 +250,7 @@ def test_sets_names_and_ids_read_back() -> None:
         parse_kernel_name("fused_gemm_bf16_rcr_relu_columns4")
     with pytest.raises(ProblemError, match="epilogue 'relu' is not one of none, bias, "):
         problem_from_id("fused_gemm-bf16-rcr-relu-m1-n1-k6")
-    with pytest.raises(ProblemError, match="one looks like fused_gemm-bf16-rcr-bias_gelu"):
+    with pytest.raises(ProblemError, match="did you mean 'fused_gemm-bf16-rcr-bias-m1-n1-k6'"):
         problem_from_id("fused_gemm-bf16-rcr-bias-m1-n1-k6-b1")
 
 

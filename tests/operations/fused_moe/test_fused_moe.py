@@ -18,10 +18,15 @@ from tile_oracle.device.bounded_rows import Repeated, outside
 from tile_oracle.errors import BuildError, KernelError, ProblemError
 from tile_oracle.kernel import NamedKernel, parse_kernel_name
 from tile_oracle.operation import operation_of_columns
-from tile_oracle.operations.fused_moe.least_work import least_work
 from tile_oracle.operations.fused_moe.on_device import WORKER
 from tile_oracle.operations.fused_moe.problem import BLOCKS, MOST_EXTENT, FusedMoeProblem
-from tile_oracle.operations.fused_moe.routing import active_experts, experts_of, routing_array, shuffled
+from tile_oracle.operations.fused_moe.routing import (
+    active_experts,
+    experts_of,
+    least_work,
+    routing_array,
+    shuffled,
+)
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem.number_formats import Array, decode, encode
 from tile_oracle.problem_set import load_problem_set
@@ -197,7 +202,7 @@ def test_sets_names_and_ids_read_back() -> None:
         parse_kernel_name("fused_moe_bf16_down_rows8_columns4")
     with pytest.raises(ProblemError, match="topk = 9 is not an integer from 1 to 8"):
         problem_from_id("fused_moe-bf16-down-t1-e8-k9-h1-i1")
-    with pytest.raises(ProblemError, match="one looks like fused_moe-bf16-gate_up-t64"):
+    with pytest.raises(ProblemError, match="did you mean 'fused_moe-bf16-gate_up-t64-e8-k2-h8-i8'"):
         problem_from_id("fused_moe-bf16-gate_up-t64-e8-k2-h8-i8-zipf0")
 
 

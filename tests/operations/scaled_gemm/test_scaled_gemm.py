@@ -145,7 +145,7 @@ def test_sets_names_and_ids_read_back() -> None:
     with pytest.raises(ProblemError, match="K = 65537 is not an integer from 1 to 65,536"):
         problem_from_id("scaled_gemm-fp8_e4m3-row-m1-n1-k65537")
     with pytest.raises(ProblemError, match="one looks like scaled_gemm-fp8_e4m3-block"):
-        problem_from_id("scaled_gemm-fp8-row-m1-n1-k6")
+        problem_from_id("scaled_gemm-fp8_e4m3-row-m1-n1")
 
 
 def test_bytes_count_scales() -> None:

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tile_oracle.errors import KernelError
-from tile_oracle.kernel.fields import FlatKernel, shortened
+from tile_oracle.kernel.sized import SizedKernel
 
 
 @dataclass(frozen=True)
-class SoftmaxKernel(FlatKernel):
+class SoftmaxKernel(SizedKernel):
     dtype: str
     block: int
 
     op: ClassVar[str] = "row_softmax"
+    sizes: ClassVar = {"block": (1, 4, 16)}
 
-    def __post_init__(self) -> None:
-        if self.dtype != "fp32" or self.block not in (1, 4, 16):
-            raise KernelError(f"there is no softmax kernel of {self.dtype} with blocks of {self.block}")
-
-    @property
-    def short_name(self) -> str:
-        return f"block{self.block}"
-
-
-def parse_softmax_name(name: str) -> SoftmaxKernel:
-    match = re.fullmatch(r"row_softmax_(\w+)_block([0-9]{1,3})", name) if isinstance(name, str) else None
-    if match is None:
-        raise KernelError(
-            f"{shortened(name)} is not a softmax kernel name; one looks like row_softmax_fp32_block4"
-        )
-    return SoftmaxKernel(match[1], int(match[2]))
+    def cpu_source(self) -> str:
+        return f"#define BLOCK {self.block}\n{SOURCE}"
 
 
 SOURCE = r"""
@@ -94,7 +79,3 @@ VISIBLE int32_t to_time(const Args *args, int64_t count, uint64_t *nanoseconds) 
   return 0;
 }
 """
-
-
-def cpu_source(kernel: SoftmaxKernel) -> str:
-    return f"#define BLOCK {kernel.block}\n{SOURCE}"

@@ -98,5 +98,5 @@ ATTENTION_POOL = FeatureSchema(
 )
 """For every data type and source."""
 
-ATTENTION_FEATURES = OperationFeatures(_ATTENTION, pool=ATTENTION_POOL)
+FEATURES = OperationFeatures(_ATTENTION, pool=ATTENTION_POOL)
 """See tile_oracle.features.operation_features."""

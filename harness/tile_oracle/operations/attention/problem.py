@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.problem.fields import FlatProblem
@@ -14,10 +12,6 @@ ATTENTION_DTYPES = ("bf16", "fp16")
 HEAD_DIMS = (64, 128, 256)
 _MOST_ROWS = 2**24
 """Most queries, keys and slices. A row's sum in fp32 has no useful bound above."""
-_ID = re.compile(
-    r"attention-([a-z0-9]+)-b([0-9]{1,8})-h([0-9]{1,8})-g([0-9]{1,8})-q([0-9]{1,8})-k([0-9]{1,8})-d([0-9]{1,3})"
-    r"(-causal)?"
-)
 
 
 @dataclass(frozen=True)
@@ -39,6 +33,8 @@ class AttentionProblem(FlatProblem):
     causal: int = 0
 
     op: ClassVar[str] = "attention"
+    id_format: ClassVar[str] = "{dtype}-b{batch}-h{heads}-g{kv_heads}-q{seq_q}-k{seq_kv}-d{head_dim}[-causal]"
+    example_id: ClassVar[str] = "attention-bf16-b1-h32-g8-q4096-k4096-d128-causal"
 
     def __post_init__(self) -> None:
         for name, known in (("dtype", ATTENTION_DTYPES), ("head_dim", HEAD_DIMS), ("causal", (0, 1))):
@@ -65,15 +61,6 @@ class AttentionProblem(FlatProblem):
         unseen = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
         return self.seq_q * self.seq_kv - unseen
 
-    @cached_property
-    def id(self) -> str:
-        """`attention-bf16-b1-h32-g8-q4096-k4096-d128-causal`; g: kv_heads."""
-        text = (
-            f"attention-{self.dtype}-b{self.batch}-h{self.heads}-g{self.kv_heads}-q{self.seq_q}"
-            f"-k{self.seq_kv}-d{self.head_dim}"
-        )
-        return text + "-causal" * self.causal
-
     @property
     def title(self) -> str:
         """`4,096 queries, 4,096 keys, 32 heads of 128 (8 of K, V), n1, causal`."""
@@ -81,22 +68,6 @@ class AttentionProblem(FlatProblem):
         heads = f"{self.heads} heads of {self.head_dim}{shared}"
         causal = ", causal" if self.causal else ""
         return f"{self.seq_q:,} queries, {self.seq_kv:,} keys, {heads}, n{self.batch}{causal}"
-
-    @classmethod
-    def from_id(cls, text: str) -> Self:
-        """Returns the inverse of `id`. Raises ProblemError."""
-        match = _ID.fullmatch(text)
-        problem = None
-        if match is not None:
-            batch, heads, kv_heads, seq_q, seq_kv, head_dim = map(int, match.groups()[1:7])
-            causal = int(match[8] is not None)
-            problem = cls(match[1], batch, heads, kv_heads, seq_q, seq_kv, head_dim, causal)
-        if problem is None or problem.id != text:
-            raise ProblemError(
-                f"{text!r} is not an attention problem id; one looks like "
-                "attention-bf16-b1-h32-g8-q4096-k4096-d128-causal"
-            )
-        return problem
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:

@@ -10,7 +10,7 @@ from tile_oracle.triton.expression import Expression, number
 from tile_oracle.triton.views import FIRST, OUT, SECOND, THIRD, Pointer, ProblemView
 
 
-class AttentionView(ProblemView):
+class View(ProblemView):
     """Attention. The numbers are the problem's fields; head_dim, causal and scale = 1 / sqrt(head_dim) are
     known. q, k, v, out: arrays (batch, heads, seq, head_dim), K and V with kv_heads heads."""
 

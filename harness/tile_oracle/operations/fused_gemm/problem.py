@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from tile_oracle.errors import ProblemError
 from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES, Epilogue
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.problem.fields import FlatProblem
@@ -15,8 +13,6 @@ from tile_oracle.problem.fields import FlatProblem
 DTYPES = ("bf16", "fp16")
 MOST_K = 65_536
 """The deepest product whose sums fp32 holds exactly in each set of the check."""
-_N = "([0-9]{1,10})"
-_ID = re.compile(f"fused_gemm-([a-z0-9]+)-([rc]{{3}})-([a-z_]+)-m{_N}-n{_N}-k{_N}(?:-b{_N})?")
 
 
 @dataclass(frozen=True)
@@ -37,6 +33,8 @@ class FusedGemmProblem(FlatProblem):
     batch: int = 1
 
     op: ClassVar[str] = "fused_gemm"
+    id_format: ClassVar[str] = "{dtype}-{layout}-{epilogue}-m{M}-n{N}-k{K}[-b{batch}]"
+    example_id: ClassVar[str] = "fused_gemm-bf16-rcr-bias_gelu-m16-n4096-k1024, with -b32 for a batch of 32"
 
     def __post_init__(self) -> None:
         self._require("dtype", DTYPES)
@@ -45,26 +43,6 @@ class FusedGemmProblem(FlatProblem):
         self._require_integers(("M", "N", "batch"))
         self._require_integers(("K",), most=MOST_K)
         self._require_size()
-
-    @cached_property
-    def id(self) -> str:
-        """`fused_gemm-bf16-rcr-none-m128-n128-k64-b32`; without -b for one product."""
-        batch = f"-b{self.batch}" if self.batch != 1 else ""
-        return f"{self.op}-{self.dtype}-{self.layout}-{self.epilogue}-m{self.M}-n{self.N}-k{self.K}{batch}"
-
-    @classmethod
-    def from_id(cls, text: str) -> Self:
-        """Returns the inverse of `id`. Raises ProblemError."""
-        match = _ID.fullmatch(text)
-        problem = None
-        if match is not None:
-            problem = cls(match[1], match[2], match[3], *(int(one or 1) for one in match.groups()[3:]))
-        if problem is None or problem.id != text:
-            raise ProblemError(
-                f"{text!r} is not the id of a fused product; one looks like "
-                "fused_gemm-bf16-rcr-bias_gelu-m16-n4096-k1024, with -b32 for a batch of 32"
-            )
-        return problem
 
     @property
     def parts(self) -> Epilogue:

@@ -12,7 +12,7 @@ from tile_oracle.triton.expression import number
 from tile_oracle.triton.views import FIRST, OPERANDS, OUT, SECOND, Pointer, ProblemView
 
 
-class FusedGemmView(ProblemView):
+class View(ProblemView):
     """C = activation(A B + bias), times or plus D, `batch` times. M, N, K, batch: extents.
 
     a, b, c: arrays in the memory orders of `layout`, whose matrices lie one after the other. bias (batch, N)

@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-
-from tile_oracle.operation.descriptor import Operation
-from tile_oracle.operation.part import deferred, part
+from tile_oracle.kernel.sized_operation import sized_operation
+from tile_oracle.operation.part import deferred
 from tile_oracle.operations.fused_moe.kernel import FusedMoeKernel
 from tile_oracle.operations.fused_moe.problem import DTYPES, PRODUCTS, FusedMoeProblem
-from tile_oracle.operations.fused_moe.slices import FUSED_MOE_SLICES
+from tile_oracle.operations.gemm.slices import slices_by
 
-FUSED_MOE = Operation(
-    name=FusedMoeProblem.op,
+FUSED_MOE = sized_operation(
+    FusedMoeProblem,
+    FusedMoeKernel,
+    __package__,
     plural="products of experts",
-    problem=FusedMoeProblem,
-    kernel=FusedMoeKernel,
-    parse_kernel=FusedMoeKernel.parse,
     kind_fields={"dtype": DTYPES, "product": PRODUCTS},
-    kind_words="operation, dtype and product",
     kind_format="fused_moe {product} {dtype}",
-    kernel_prefix_format="fused_moe_{dtype}_{product}_",
-    id_prefixes=("fused_moe-",),
-    id_pattern="fused_moe-[a-z0-9]+-[a-z_]+-t[0-9]+-e[0-9]+-k[0-9]+-h[0-9]+-i[0-9]+[a-z0-9-]*",
-    short_names="rows[0-9]+_columns[0-9]+",
     marks=("experts",),
-    required=("tokens", "experts", "topk", "hidden", "intermediate"),
     defaults={"dtype": "bf16", "product": "gate_up"},
-    model_type="fused_moe",
     family_varies=("tokens", "zipf", "hot", "routing_seed"),
     fold_fields=("product", "tokens", "experts", "topk", "hidden", "intermediate"),
-    slices=FUSED_MOE_SLICES,
-    rules_key="fused_moe",
-    read_rules=partial(deferred("tile_oracle.pool.sized_block:read_block"), FusedMoeKernel),
-    rules_folder=Path(__file__).with_name("rules"),
-    refusals=deferred("tile_oracle.pool.sized_block:refusals"),
-    cpu_source=deferred(".cpu_source:cpu_source", __package__),
-    on_device=part(".on_device:WORKER", __package__),
-    least_work=deferred(".least_work:least_work", __package__),
-    on_gpu=part(".on_device:WORKER", __package__),
-    triton_view=part(".triton_view:FusedMoeView", __package__),
+    slices={
+        **slices_by("product", PRODUCTS),
+        "up to 8 tokens": lambda p: p.tokens <= 8,
+        "9 to 256 tokens": lambda p: 8 < p.tokens <= 256,
+        "more than 256 tokens": lambda p: p.tokens > 256,
+        "one row an expert": lambda p: p.pairs <= p.experts,
+        "many experts": lambda p: p.experts >= 64,
+        "uniform": lambda p: not p.zipf and not p.hot,
+        "zipf": lambda p: bool(p.zipf),
+        "hot": lambda p: bool(p.hot),
+    },
+    least_work=deferred(".routing:least_work", __package__),
     terms={
         "gate_up, down": "the product into the experts' intermediate size, and the one back",
         "rowsN": "sorted pairs of a token and an expert that are a block; rows1: unsorted",
         "columnsN": "columns of the result that are computed at a time",
     },
-    features=part(".features:FUSED_MOE_FEATURES", __package__),
 )
 """C[pair] = A[token] B[expert]^T for the pairs of tokens and their experts."""

@@ -85,5 +85,5 @@ _POOL = FeatureSchema(
     optional=CODE_INPUTS,
     from_names=True,
 )
-FUSED_MOE_FEATURES = OperationFeatures(_OWN, pool=_POOL)
+FEATURES = OperationFeatures(_OWN, pool=_POOL)
 """See tile_oracle.features.operation_features."""

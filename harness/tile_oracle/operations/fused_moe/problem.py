@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from tile_oracle.errors import ProblemError
 from tile_oracle.problem.fields import FlatProblem
 
 DTYPES = ("bf16",)
@@ -20,10 +18,6 @@ MOST_EXTENT = 16_384
 """The largest hidden or intermediate size: sums of so many products are exact in fp32 in every order."""
 _ALIGNED = 4
 """Elements of 16 bytes: each list begins at a multiple of it."""
-_N = "([0-9]{1,10})"
-_ID = re.compile(
-    f"fused_moe-(bf16)-(gate_up|down)-t{_N}-e{_N}-k{_N}-h{_N}-i{_N}(?:-zipf{_N})?(?:-hot{_N})?(?:-s{_N})?"
-)
 
 
 @dataclass(frozen=True)
@@ -50,6 +44,11 @@ class FusedMoeProblem(FlatProblem):
     routing_seed: int = 0
 
     op: ClassVar[str] = "fused_moe"
+    id_format: ClassVar[str] = (
+        "{dtype}-{product}-t{tokens}-e{experts}-k{topk}-h{hidden}-i{intermediate}"
+        "[-zipf{zipf}][-hot{hot}][-s{routing_seed}]"
+    )
+    example_id: ClassVar[str] = "fused_moe-bf16-gate_up-t64-e8-k2-h4096-i14336-zipf100"
 
     def __post_init__(self) -> None:
         self._require("dtype", DTYPES)
@@ -62,27 +61,6 @@ class FusedMoeProblem(FlatProblem):
         self._require_integers(("hot",), least=0, most=100)
         self._require_integers(("routing_seed",), least=0)
         self._require_size()
-
-    @cached_property
-    def id(self) -> str:
-        """`fused_moe-bf16-gate_up-t64-e8-k2-h4096-i14336-zipf100`; what is 0 of the routing is left out."""
-        routing = {"zipf": self.zipf, "hot": self.hot, "s": self.routing_seed}
-        told = "".join(f"-{name}{value}" for name, value in routing.items() if value)
-        sizes = f"t{self.tokens}-e{self.experts}-k{self.topk}-h{self.hidden}-i{self.intermediate}"
-        return f"{self.op}-{self.dtype}-{self.product}-{sizes}{told}"
-
-    @classmethod
-    def from_id(cls, text: str) -> Self:
-        """Returns the inverse of `id`. Raises ProblemError."""
-        match = _ID.fullmatch(text)
-        numbers = () if match is None else (int(one or 0) for one in match.groups()[2:])
-        problem = None if match is None else cls(match[1], match[2], *numbers)
-        if problem is None or problem.id != text:
-            raise ProblemError(
-                f"{text!r} is not the id of a product of experts; one looks like "
-                "fused_moe-bf16-gate_up-t64-e8-k2-h4096-i14336-zipf100"
-            )
-        return problem
 
     @property
     def pairs(self) -> int:

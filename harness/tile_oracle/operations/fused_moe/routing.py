@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.operation.least_work import FEWER_PRODUCTS_OF_MATRICES
 from tile_oracle.operations.fused_moe.problem import BLOCKS, FusedMoeProblem
 
 Integers = npt.NDArray[np.int32]
@@ -34,6 +35,13 @@ def experts_of(problem: FusedMoeProblem) -> Integers:
 def active_experts(problem: FusedMoeProblem) -> int:
     """Returns how many experts have tokens."""
     return len(np.unique(experts_of(problem)))
+
+
+def least_work(problem: FusedMoeProblem) -> tuple[float, int]:
+    """Returns the operations of one level of Strassen's algorithm, and the bytes of A and of the weights of
+    experts that have tokens (see `tile_oracle.operation.Operation.least_work`)."""
+    rows = problem.tokens * problem.rows_of_a + active_experts(problem) * problem.N
+    return problem.flops / FEWER_PRODUCTS_OF_MATRICES, 2 * rows * problem.K
 
 
 def shuffled(problem: FusedMoeProblem, random: np.random.Generator, period: int) -> Integers:

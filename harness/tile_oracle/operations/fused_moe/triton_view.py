@@ -14,7 +14,7 @@ _INT_BYTES = 4
 _ROWS = ("BLOCK_M", "BLOCK_SIZE_M")
 
 
-class FusedMoeView(ProblemView):
+class View(ProblemView):
     """c[pair] = a[pair // top_k] b[expert of the pair]^T, times the pair's weight for `down`.
 
     tokens, experts, topk, N, K: extents. pairs: tokens topk, vLLM's num_valid_tokens. top_k: pairs that share

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.descriptor import Operation
+from tile_oracle.operation.least_work import least_work_of_products
 from tile_oracle.operation.part import deferred, part
 from tile_oracle.operations.gemm.arguments import arguments
 from tile_oracle.operations.gemm.kernel import GemmKernel, parse_gemm_name
@@ -21,27 +22,19 @@ def _cpu_source(kernel: GemmKernel) -> str:
 
 
 GEMM = Operation(
-    name=GemmProblem.op,
     plural="GEMMs",
     problem=GemmProblem,
     kernel=GemmKernel,
     parse_kernel=parse_gemm_name,
     kind_fields={"dtype": GEMM_DTYPES, "layout": GEMM_LAYOUTS},
-    kind_words="operation, dtype and layout",
-    kind_format="gemm {dtype} {layout}",
-    kernel_prefix_format="gemm_{dtype}_{layout}_",
-    id_prefixes=("gemm-",),
-    id_pattern=r"gemm-[a-z0-9]+-[rc]{3}-m[0-9]+-n[0-9]+-k[0-9]+(?:-s[0-9]+)?",
     short_names=r"[a-z0-9_]+(?:_True|_False){4}(?:_[0-9]+x[0-9]+x[0-9]+){3}",
     marks=("layout", "M"),
-    required=("M", "N", "K"),
     model_type="gemm_universal",
     defaults={"dtype": "bf16", "layout": "rcr"},
     family_varies=("M",),
     fold_fields=("M", "N", "K"),
     slices=GEMM_SLICES,
     bands={**BANDS, "K no multiple of 16": lambda p: bool(p.K % 16)},
-    rules_key="gemm",
     read_rules=deferred(".rules:read_block", __package__),
     refusals=deferred(".refusals:refusals", __package__),
     problem_refusals=deferred(".refusals:problem_refusals", __package__),
@@ -49,7 +42,7 @@ GEMM = Operation(
     gpu_source=part(".gpu_source", __package__),
     ck_tile=part(".ck_tile", __package__),
     on_device=part(".on_device", __package__),
-    least_work=deferred(".least_work:least_work", __package__),
+    least_work=least_work_of_products,
     on_gpu=part(".on_gpu", __package__),
     triton_view=part(".triton_view:GemmView", __package__),
     arguments=arguments,

@@ -10,7 +10,6 @@ column-major. Shapes in memory, outermost extent first:
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -43,6 +42,8 @@ class GemmProblem(FlatProblem):
     split_k: int = 1
 
     op: ClassVar[str] = "gemm"
+    id_format: ClassVar[str] = "{dtype}-{layout}-m{M}-n{N}-k{K}[-s{split_k}]"
+    example_id: ClassVar[str] = "gemm-bf16-rcr-m1-n4096-k4096"
 
     def __post_init__(self) -> None:
         self._require("dtype", GEMM_DTYPES)
@@ -52,31 +53,11 @@ class GemmProblem(FlatProblem):
             raise ProblemError(f"split_k = {self.split_k} is more than K = {self.K}")
         self._require_size()
 
-    @cached_property
-    def id(self) -> str:
-        """Readable and reversible (`from_id`): gemm-bf16-rcr-m1-n4096-k4096, with -s4 for a split_k of 4."""
-        split = f"-s{self.split_k}" if self.split_k != 1 else ""
-        return f"{self.op}-{self.dtype}-{self.layout}-m{self.M}-n{self.N}-k{self.K}{split}"
-
     @property
     def title(self) -> str:
         """`1 x 4,096 x 4,096, rcr`: M, N, K and the layout."""
         split = f", split_k {self.split_k}" if self.split_k != 1 else ""
         return f"{self.M:,} x {self.N:,} x {self.K:,}, {self.layout}{split}"
-
-    @classmethod
-    def from_id(cls, text: str) -> GemmProblem:
-        """Returns the inverse of `id`. Raises ProblemError for any text that `id` would not return."""
-        match = _ID.fullmatch(text)
-        if match is None:
-            raise ProblemError(
-                f"{text!r} is not a GEMM problem id; one looks like gemm-bf16-rcr-m1-n4096-k4096"
-            )
-        m, n, k, split = (int(match[name] or 1) for name in ("m", "n", "k", "s"))
-        problem = cls(match["dtype"], match["layout"], m, n, k, split)
-        if problem.id != text:
-            raise ProblemError(f"{text!r} is not a problem id: did you mean {problem.id!r}?")
-        return problem
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
@@ -99,9 +80,3 @@ class GemmProblem(FlatProblem):
     def flops(self) -> int:
         """2·M·N·K."""
         return 2 * self.M * self.N * self.K
-
-
-_N = r"[0-9]{1,10}"
-_ID = re.compile(
-    rf"gemm-(?P<dtype>[a-z0-9]+)-(?P<layout>[a-z]{{3}})-m(?P<m>{_N})-n(?P<n>{_N})-k(?P<k>{_N})(?:-s(?P<s>{_N}))?"
-)

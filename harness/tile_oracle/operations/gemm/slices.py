@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
-from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
-
-
-def _of_layout(layout: str) -> Callable[[GemmProblem], bool]:
-    return lambda problem: problem.layout == layout
+from tile_oracle.operation.descriptor import Belongs
+from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 
 
-GEMM_SLICES: Mapping[str, Callable[[GemmProblem], bool]] = MappingProxyType(
+def slices_by(field: str, words: Iterable[str], name: str = "{}") -> dict[str, Belongs]:
+    """Returns a slice for each value of a field, with this format of its name."""
+    return {name.format(word): partial(_has, field, word) for word in words}
+
+
+def _has(field: str, word: str, problem: Any) -> bool:
+    return bool(getattr(problem, field) == word)
+
+
+GEMM_SLICES: Mapping[str, Belongs] = MappingProxyType(
     {
         "tiny M": lambda p: p.M < 8,
         "small M": lambda p: 8 <= p.M < 128,
@@ -22,7 +30,7 @@ GEMM_SLICES: Mapping[str, Callable[[GemmProblem], bool]] = MappingProxyType(
         "odd N or K": lambda p: bool(p.N % 8 or p.K % 8) and 1 not in (p.N, p.K),
         "deep": lambda p: 4 * max(p.M, p.N) <= p.K,
         "split K": lambda p: p.split_k > 1,
-        **{layout: _of_layout(layout) for layout in GEMM_LAYOUTS},
+        **slices_by("layout", GEMM_LAYOUTS),
     }
 )
 """Slices of GEMMs; the bands of M are the published ones."""

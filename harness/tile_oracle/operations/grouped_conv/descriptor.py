@@ -49,7 +49,6 @@ def _cpu_source(kernel: GroupedConvKernel) -> str:
 
 
 GROUPED_CONV = Operation(
-    name=GroupedConvProblem.op,
     plural="convolutions",
     problem=GroupedConvProblem,
     kernel=GroupedConvKernel,
@@ -59,11 +58,9 @@ GROUPED_CONV = Operation(
     kind_format="{direction} {dtype} {ndim}D",
     kernel_prefix_format="grouped_conv_{direction}_{dtype}_{ndim}d_",
     id_prefixes=tuple(f"{direction}-" for direction in DIRECTIONS),
-    id_pattern=rf"(?:{'|'.join(DIRECTIONS)})-[a-z0-9]+-n[0-9]+-[a-z0-9-]*?f[0-9x]+(?:-[spd][0-9x]+)*",
     short_names=r"[0-9]+x[0-9]+x[0-9]+_[a-z0-9_]+",
     marks=("direction",),
     required=("N", "C", "K", "Hi", "Wi", "Y", "X"),
-    model_type="grouped_conv",
     outputs=("Do", "Ho", "Wo"),
     foreign_columns=FOREIGN_COLUMNS,
     models_by=("direction", "dtype"),

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
+from tile_oracle.operation.least_work import FEWER_PRODUCTS_OF_MATRICES
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem.number_formats import STORAGE
 
 _FEWER_PRODUCTS = 4
 """Reduction of multiplications for filters with several taps: Winograd's F(4x4, 3x3), Lavin and Gray 2016."""
-
-FEWER_PRODUCTS_OF_MATRICES = 8 / 7
-"""Reduction of multiplications by one level of Strassen's algorithm."""
 
 
 def least_work(problem: GroupedConvProblem) -> tuple[float, int]:

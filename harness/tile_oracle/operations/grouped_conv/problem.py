@@ -12,10 +12,10 @@ extents. Padding is symmetric. Tensors are channels-last with the group beside t
 from __future__ import annotations
 
 import math
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.problem.fields import FlatProblem
@@ -55,6 +55,7 @@ class GroupedConvProblem(FlatProblem):
     dilation_d: int = 1
 
     op: ClassVar[str] = "grouped_conv"
+    example_id: ClassVar[str] = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"
 
     def __post_init__(self) -> None:
         self._require("direction", DIRECTIONS)
@@ -112,32 +113,27 @@ class GroupedConvProblem(FlatProblem):
         return ", ".join([*parts, *([f"{self.G} groups"] if self.G != 1 else [])])
 
     @classmethod
-    def from_id(cls, text: str) -> GroupedConvProblem:
-        """Returns the inverse of `id`. Raises ProblemError for any text that `id` would not return."""
-        match = _ID.fullmatch(text)
-        if match is None:
-            raise ProblemError(
-                f"{text!r} is not a problem id; one looks like forward-bf16-n1-c64-k64-i56x56-f3x3-p1"
-            )
-        part = match.groupdict()
-        spatial, filter_ = _numbers(part["i"]), _numbers(part["f"])
+    def id_pattern(cls) -> str:
+        """Returns the pattern of ids."""
+        return _ID
+
+    @classmethod
+    def _of_words(cls, words: Mapping[str, str]) -> Self:
+        spatial, filter_ = _numbers(words["i"]), _numbers(words["f"])
         ndim = len(spatial)
         if len(filter_) != ndim:
-            raise ProblemError(f"{text!r} has {ndim} image extents and {len(filter_)} filter extents")
-        row: dict[str, Any] = {"direction": part["direction"], "dtype": part["dtype"], "ndim": ndim}
-        row |= {name.upper(): int(part[name] or 1) for name in ("n", "g", "c", "k")}
-        axes = ("d", "h", "w")[3 - ndim :]
-        row |= dict(zip([{"d": "Di", "h": "Hi", "w": "Wi"}[a] for a in axes], spatial, strict=True))
-        row |= dict(zip([{"d": "Z", "h": "Y", "w": "X"}[a] for a in axes], filter_, strict=False))
+            raise ProblemError(f"an id has {ndim} image extents and {len(filter_)} filter extents")
+        row: dict[str, Any] = {"direction": words["direction"], "dtype": words["dtype"], "ndim": ndim}
+        row |= {name.upper(): int(words.get(name, 1)) for name in ("n", "g", "c", "k")}
+        axes = "dhw"[3 - ndim :]
+        row |= dict(zip(("Di", "Hi", "Wi")[3 - ndim :], spatial, strict=True))
+        row |= dict(zip(("Z", "Y", "X")[3 - ndim :], filter_, strict=True))
         for letter, name in (("s", "stride"), ("p", "pad"), ("d", "dilation")):
-            if part[letter]:
-                values = _numbers(part[letter])
+            if letter in words:
+                values = _numbers(words[letter])
                 values = values * ndim if len(values) == 1 else values
                 row |= {f"{name}_{axis}": value for axis, value in zip(axes, values, strict=False)}
-        problem = cls(**row)
-        if problem.id != text:
-            raise ProblemError(f"{text!r} is not a problem id: did you mean {problem.id!r}?")
-        return problem
+        return cls(**row)
 
     # ---- shapes -----------------------------------------------------------------------------
 
@@ -241,8 +237,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 _N = r"[0-9]{1,10}"
-_ID = re.compile(
-    rf"(?P<direction>[a-z_]+)-(?P<dtype>[a-z0-9]+)-n(?P<n>{_N})(?:-g(?P<g>{_N}))?-c(?P<c>{_N})-k(?P<k>{_N})"
+_ID = (
+    rf"(?P<direction>{'|'.join(DIRECTIONS)})-(?P<dtype>[a-z0-9]+)-n(?P<n>{_N})(?:-g(?P<g>{_N}))?-c(?P<c>{_N})-k(?P<k>{_N})"
     rf"-i(?P<i>{_N}(?:x{_N}){{1,2}})-f(?P<f>{_N}(?:x{_N}){{1,2}})"
     rf"(?:-s(?P<s>{_N}(?:x{_N}){{0,2}}))?(?:-p(?P<p>{_N}(?:x{_N}){{0,2}}))?(?:-d(?P<d>{_N}(?:x{_N}){{0,2}}))?"
 )

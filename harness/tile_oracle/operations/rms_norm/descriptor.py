@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tile_oracle.operation.part import part
 from tile_oracle.operations.rms_norm.kernel import RmsNormKernel, cpu_source
 from tile_oracle.operations.rms_norm.problem import RmsNormProblem
@@ -13,7 +11,6 @@ RMS_NORM = row_operation(
     RmsNormProblem,
     RmsNormKernel,
     plural="RMS normalizations",
-    folder=Path(__file__).parent,
     package=__package__,
     cpu_source=cpu_source,
     triton_view=part("tile_oracle.operations.rowwise.triton_view:RmsNormView"),

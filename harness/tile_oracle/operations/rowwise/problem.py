@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
-from tile_oracle.errors import ProblemError
 from tile_oracle.problem.fields import FlatProblem
 
 ROW_DTYPES = ("bf16", "fp16", "fp32")
@@ -24,7 +21,7 @@ class RowProblem(FlatProblem):
 
     dtype: str
 
-    op: ClassVar[str]
+    example_id: ClassVar[str] = "softmax-bf16-r64-c128"
     flops_per_element: ClassVar[int]
     weighted: ClassVar[bool] = False
     """Whether the second operand is a vector with one weight per column."""
@@ -32,37 +29,27 @@ class RowProblem(FlatProblem):
     @property
     def height(self) -> int:
         """Number of rows: the field after dtype."""
-        return int(getattr(self, fields(self)[1].name))
+        return int(getattr(self, self.field_names()[1]))
 
     @property
     def width(self) -> int:
         """Number of columns: the last field. The operations name it differently, as tables are told by it."""
-        return int(getattr(self, fields(self)[2].name))
+        return int(getattr(self, self.field_names()[2]))
 
     def __post_init__(self) -> None:
         self._require("dtype", ROW_DTYPES)
-        self._require_integers((one.name for one in fields(self)[1:]), most=MOST)
+        self._require_integers(self.field_names()[1:], most=MOST)
 
-    @cached_property
-    def id(self) -> str:
-        """`softmax-bf16-r64-c128`."""
-        return f"{self.op}-{self.dtype}-r{self.height}-c{self.width}"
+    @classmethod
+    def _id_format(cls) -> str:
+        """Returns `{dtype}-r{rows}-c{length}`, with an operation's own names."""
+        _, rows, columns = cls.field_names()
+        return f"{{dtype}}-r{{{rows}}}-c{{{columns}}}"
 
     @property
     def title(self) -> str:
         """`64 rows of 128`."""
         return f"{self.height:,} rows of {self.width:,}"
-
-    @classmethod
-    def from_id(cls, text: str) -> Self:
-        """Returns the inverse of `id`. Raises ProblemError."""
-        match = re.fullmatch(rf"{cls.op}-([a-z0-9]+)-r([1-9][0-9]{{0,8}})-c([1-9][0-9]{{0,8}})", text)
-        if match is None:
-            raise ProblemError(
-                f"{text!r} is not a {cls.op} problem id; one looks like {cls.op}-bf16-r64-c128"
-            )
-        rows, columns = (one.name for one in fields(cls)[1:])
-        return cls(dtype=match[1], **{rows: int(match[2]), columns: int(match[3])})
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.operation.descriptor import Operation
-from tile_oracle.operation.part import deferred, part
+from tile_oracle.kernel.sized_operation import sized_operation
+from tile_oracle.operation.descriptor import Belongs, Operation
+from tile_oracle.operation.part import deferred
 from tile_oracle.operations.rowwise.kernel import RowKernel
 from tile_oracle.operations.rowwise.problem import ROW_DTYPES, RowProblem
-from tile_oracle.operations.rowwise.slices import ROW_SLICES
 
 if TYPE_CHECKING:
     from tile_oracle.triton.views import ProblemView
+
+_SLICES: Mapping[str, Belongs] = {
+    "few rows": lambda p: p.height < 128,
+    "short rows": lambda p: p.width <= 1024,
+    "long rows": lambda p: p.width >= 32768,
+    "columns no multiple of 16": lambda p: bool(p.width % 16),
+}
 
 
 def row_operation(
@@ -23,48 +27,30 @@ def row_operation(
     kernel: type[RowKernel],
     *,
     plural: str,
-    folder: Path,
     package: str | None,
     cpu_source: Callable[[Any], str],
     triton_view: Callable[[], type[ProblemView]] | None = None,
 ) -> Operation:
     """Returns the descriptor of an operation.
 
-    problem: its type, whose second and third fields are the rows and the columns. folder, package: those of
-    the operation, with rules/ and on_device.py, whose WORKER is imported by workers alone.
+    problem: its type, whose second and third fields are the rows and the columns. package: the operation's,
+    with rules/ and on_device.py, whose WORKER is imported by workers alone.
     """
-    op, (_, rows, columns) = problem.op, (field.name for field in fields(problem))
-
-    worker = part(".on_device:WORKER", package)
+    _, rows, columns = problem.field_names()
     row_features = deferred(".features:row_features", __package__)
-    return Operation(
-        name=op,
+    return sized_operation(
+        problem,
+        kernel,
+        package,
         plural=plural,
-        problem=problem,
-        kernel=kernel,
-        parse_kernel=kernel.parse,
         kind_fields={"dtype": ROW_DTYPES},
-        kind_words="operation and dtype",
-        kind_format=f"{op} {{dtype}}",
-        kernel_prefix_format=f"{op}_{{dtype}}_",
-        id_prefixes=(f"{op}-",),
-        id_pattern=f"{op}-[a-z0-9]+-r[0-9]+-c[0-9]+",
-        short_names="lanes[0-9]+",
         marks=(columns,),
-        required=(rows, columns),
         defaults={"dtype": "bf16"},
-        model_type=op,
         family_varies=(rows,),
         fold_fields=(columns,),
-        slices=ROW_SLICES,
-        rules_key=op,
-        read_rules=partial(deferred("tile_oracle.pool.sized_block:read_block"), kernel),
-        rules_folder=folder / "rules",
-        refusals=deferred("tile_oracle.pool.sized_block:refusals"),
+        slices=_SLICES,
         cpu_source=cpu_source,
-        on_device=worker,
-        least_work=deferred(".least_work:least_work", __package__),
-        on_gpu=worker,
+        least_work=lambda problem: (float(problem.height * problem.width), problem.operand_bytes),
         triton_view=triton_view,
         features=lambda: row_features(problem, rows, columns),
     )

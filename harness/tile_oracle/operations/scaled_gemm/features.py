@@ -80,5 +80,5 @@ _POOL = FeatureSchema(
     optional=CODE_INPUTS,
     from_names=True,
 )
-SCALED_GEMM_FEATURES = OperationFeatures(_OWN, pool=_POOL)
+FEATURES = OperationFeatures(_OWN, pool=_POOL)
 """See tile_oracle.features.operation_features."""

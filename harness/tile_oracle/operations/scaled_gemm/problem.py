@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from tile_oracle.errors import ProblemError
 from tile_oracle.problem.fields import FlatProblem
 
 OPERAND_DTYPES: Mapping[str, tuple[str, str]] = {
@@ -23,8 +21,6 @@ BLOCK = 128
 """Elements of a block along each of its axes: 1 x 128 of A, 128 x 128 of B."""
 MOST_K = 65_536
 """The deepest product whose sums fp32 holds exactly in each pattern of the check."""
-_N = "([0-9]{1,10})"
-_ID = re.compile(f"scaled_gemm-(fp8_e[45]m[23])-(tensor|row|block)-m{_N}-n{_N}-k{_N}")
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,8 @@ class ScaledGemmProblem(FlatProblem):
     K: int
 
     op: ClassVar[str] = "scaled_gemm"
+    id_format: ClassVar[str] = "{dtype}-{scale}-m{M}-n{N}-k{K}"
+    example_id: ClassVar[str] = "scaled_gemm-fp8_e4m3-block-m16-n4096-k7168"
 
     def __post_init__(self) -> None:
         self._require("dtype", OPERAND_DTYPES)
@@ -50,23 +48,6 @@ class ScaledGemmProblem(FlatProblem):
         self._require_integers(("M", "N"))
         self._require_integers(("K",), most=MOST_K)
         self._require_size()
-
-    @cached_property
-    def id(self) -> str:
-        """`scaled_gemm-fp8_e4m3-block-m16-n4096-k7168`."""
-        return f"{self.op}-{self.dtype}-{self.scale}-m{self.M}-n{self.N}-k{self.K}"
-
-    @classmethod
-    def from_id(cls, text: str) -> Self:
-        """Returns the inverse of `id`. Raises ProblemError."""
-        match = _ID.fullmatch(text)
-        problem = None if match is None else cls(match[1], match[2], *map(int, match.groups()[2:]))
-        if problem is None or problem.id != text:
-            raise ProblemError(
-                f"{text!r} is not the id of a scaled product; one looks like "
-                "scaled_gemm-fp8_e4m3-block-m16-n4096-k7168"
-            )
-        return problem
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:

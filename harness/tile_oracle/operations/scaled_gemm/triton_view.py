@@ -10,7 +10,7 @@ from tile_oracle.triton.expression import Number, cdiv, number
 from tile_oracle.triton.views import FIRST, FOURTH, OUT, SECOND, THIRD, Pointer, ProblemView
 
 
-class ScaledGemmView(ProblemView):
+class View(ProblemView):
     """C = (A scale_a) (B scale_b)^T. M, N, K: extents. scale: tensor, row or block.
 
     a (M, K), b (N, K), c (M, N): arrays by rows. scale_a, scale_b: fp32 arrays, for blocks of the shapes

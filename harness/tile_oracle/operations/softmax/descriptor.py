@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tile_oracle.operation.part import part
 from tile_oracle.operations.rowwise.row_operation import row_operation
 from tile_oracle.operations.softmax.kernel import SoftmaxKernel, cpu_source
@@ -13,7 +11,6 @@ SOFTMAX = row_operation(
     SoftmaxProblem,
     SoftmaxKernel,
     plural="softmaxes",
-    folder=Path(__file__).parent,
     package=__package__,
     cpu_source=cpu_source,
     triton_view=part("tile_oracle.operations.rowwise.triton_view:SoftmaxView"),
