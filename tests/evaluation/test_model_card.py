@@ -10,6 +10,7 @@ import pytest
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.evaluation.model_card import model_card
+from tile_oracle.features.schemas.roofline_time import FITTED_TO
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.model.store import baseline_files, model_folders
@@ -26,6 +27,10 @@ def test_a_shipped_models_card_has_its_devices_compilers_sets_and_worst_problem(
     for names in made_by.values():
         for name, count in names.items():
             assert f"{name} | {count:,} |" in card
+    learned_from = card.partition("## Learned from")[2].partition("##")[0]
+    assert any(f"| {word} " in learned_from for word in ("device", "file"))
+    reads_roofline = "gemm_pool_2" in (folder / "feature_spec.json").read_text()
+    assert (f"constants fitted to {FITTED_TO}" in learned_from) == reads_roofline
     for path in baseline_files(folder):
         baseline = load_baseline(path)
         if baseline.model_kind == "out_of_fold":

@@ -22,6 +22,7 @@ from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.model.roofline_folder import roofline_folder
+from tile_oracle.model.store import read_manifest
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool import gemm_pool
@@ -186,6 +187,7 @@ def test_a_folder_ranks_pools_of_several_sources(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path))
     folder = roofline_folder(KIND, "sm_90")
     assert roofline_folder(KIND, "sm_90") == folder
+    assert read_manifest(folder)["constants_from"] == ["the times of 1,129 products on an NVIDIA H200"]
     predictor = Predictor.load(folder)
     assert predictor.ranks_named
     ranked = predictor.rank(square(8192), [FEW, SMALL, LARGE])

@@ -297,3 +297,22 @@ def test_shipping_trains_on_no_held_out_shapes(tmp_path: Path) -> None:
     assert manifest["taught_by"] == {"bwd_data": (9 - 2) * len(make_kernels())}
     trained = pd.read_parquet(tmp_path / "m" / "training.parquet")
     assert set(trained["problem"]) == set(own["problem"]) - set(held)
+
+
+@pytest.mark.slow
+def test_a_model_is_called_shipped_only_if_the_session_that_judges_it_passes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that grew from one that knows the held-out problems is not judged by them."""
+    records = records_of("forward", 6)
+    held = [problem_from_id(problem) for problem in records["problem"].unique()[:2]]
+    (tmp_path / "held.csv").write_text(format_problem_set(held, ["", ""], "held out"))
+    records.drop(columns="time").to_parquet(tmp_path / "all.parquet")
+    words = ["model", "train", f"{tmp_path}/all.parquet", "--problem-set", f"{tmp_path}/held.csv"]
+    old, new = f"{tmp_path}/old", f"{tmp_path}/new"
+    assert main([*words, "-o", old, "--in-sample", "--recipe", "log_time", "--folds", "2"]) == 0
+    assert f"shipped in {old} after " in capsys.readouterr().out
+    assert main([*words, "-o", new, "--warm-start", old, "--warm-trees", "3"]) == 13
+    said = capsys.readouterr().out
+    assert "shipped in" not in said
+    assert f"the session that judges {new} ended with status 13, see above" in said

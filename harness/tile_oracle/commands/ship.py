@@ -69,7 +69,11 @@ def ship(args: argparse.Namespace) -> int:
     _say("\n".join([*lines, f"{oracle}: {oracle.stat().st_size / 1e6:.2f} MB"]))
     status = _replay(args.problem_set, args.out, oracle, args.in_sample)
     _say(f"{write_card(args.out)}: its data, figures and limits")
-    _say(f"shipped in {args.out} after {time.monotonic() - started:.0f} s")
+    seconds = f"after {time.monotonic() - started:.0f} s"
+    if status:
+        _say(f"refused {seconds}: the session that judges {args.out} ended with status {status}, see above")
+    else:
+        _say(f"shipped in {args.out} {seconds}")
     return status
 
 

@@ -16,7 +16,7 @@ from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.judge.bootstrap import interval, mean, p10
 from tile_oracle.judge.slices import slices_of
-from tile_oracle.model.made_by import MadeBy
+from tile_oracle.model.made_by import CONSTANTS_KEY, MadeBy
 from tile_oracle.model.model_folder import ModelSpec, read_spec
 from tile_oracle.model.store import CARD_FILE, baseline_files, metrics_file, read_json, read_manifest
 from tile_oracle.pages.tables import code, text
@@ -85,8 +85,8 @@ def _about(spec: ModelSpec, manifest: Mapping[str, Any]) -> str:
 
 
 def _sources(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    problems = f"{manifest.get('unique_shapes', 0):,} problems"
-    yield f"{problems}, one row for each pair", f"{manifest.get('valid_rows', 0):,}"
+    if rows := manifest.get("valid_rows"):
+        yield f"{manifest['unique_shapes']:,} problems, one row for each pair", f"{rows:,}"
     made_by = MadeBy.of_model(folder)
     for word, counts in (
         ("device", made_by.devices),
@@ -94,10 +94,12 @@ def _sources(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, s
         ("driver", made_by.drivers),
     ):
         yield from ((f"{word} {text(name)}", f"{count:,}") for name, count in counts.items())
+    if not made_by.devices:
+        yield from ((f"file {text(name)}", "") for name in manifest.get("sources") or ())
     older = manifest.get("warm_start_manifest") or {}
     for taught in (older.get("taught_by", {}), manifest.get("taught_by", {})):
         yield from ((f"auxiliary: {text(name)}", f"{count:,}") for name, count in taught.items())
-    for name in manifest.get("constants_from") or ():
+    for name in manifest.get(CONSTANTS_KEY) or ():
         yield f"constants fitted to {text(name)}", ""
 
 

@@ -21,6 +21,9 @@ from tile_oracle.model.store import read_manifest
 MADE_BY_KEY = "made_by"
 """In train_manifest.json: {"toolchains": {identity: rows}, "devices": {...}, "drivers": {...}}."""
 
+CONSTANTS_KEY = "constants_from"
+"""In train_manifest.json: the measurements that constants of its formulas were fitted to, in words."""
+
 COST = "models that knew clang's kernels alone picked at 98.8 % of them, and at 97.2 % of nvcc's on an H100"
 """What such a difference has cost (docs/heuristic.md: three directions of convolution, nvcc on an H100)."""
 

@@ -1,4 +1,4 @@
-"""Model folders with the roofline model, which needs no measurements: a feature_spec.json alone."""
+"""Model folders with the roofline model: what it predicts, and which measurements its constants come from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 from tile_oracle.arch import load_arch
 from tile_oracle.compiling.cache import default_cache_folder
 from tile_oracle.errors import ModelError
-from tile_oracle.files.vouched_files import sha256_of
+from tile_oracle.features.schemas.roofline_time import FITTED_TO
+from tile_oracle.files.vouched_files import MANIFEST_FILE, sha256_of
+from tile_oracle.model.made_by import CONSTANTS_KEY
 from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.model.roofline import NAME
 from tile_oracle.model.store import SPEC_FILE, is_model_folder, json_bytes, write_folder
@@ -38,8 +40,12 @@ def roofline_folder(kind: Kind, arch: str) -> Path:
         recipe=NAME,
         picks={NAME: 1.0},
     )
-    data = json_bytes(spec.as_json())
-    folder = default_cache_folder() / NAME / f"{kind.op}_{kind.dtype}_{arch}_{sha256_of(data)[:12]}"
+    files = {
+        SPEC_FILE: json_bytes(spec.as_json()),
+        MANIFEST_FILE: json_bytes({CONSTANTS_KEY: [FITTED_TO]}),
+    }
+    digest = sha256_of(b"".join(files.values()))[:12]
+    folder = default_cache_folder() / NAME / f"{kind.op}_{kind.dtype}_{arch}_{digest}"
     if not is_model_folder(folder):
-        write_folder(folder, {SPEC_FILE: data})
+        write_folder(folder, files)
     return folder

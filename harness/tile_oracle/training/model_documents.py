@@ -11,12 +11,14 @@ import lightgbm as lgb
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.model.made_by import MADE_BY_KEY, MadeBy
+from tile_oracle.features.schemas.roofline_time import FITTED_TO
+from tile_oracle.model.made_by import CONSTANTS_KEY, MADE_BY_KEY, MadeBy
 from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.model.network import NAME as NETWORK
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.ranker import Ranker, tree_members
+from tile_oracle.training.grow_network import PRIOR
 from tile_oracle.training.recipe import Recipe
 from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests
 from tile_oracle.training.training_rows import training_rows
@@ -88,6 +90,11 @@ def manifest_of(
         problems = {**problem_digests(training_rows(other_builds).table), **problems}
         made_by = made_by.and_of(MadeBy.of_records(other_builds))
     total = sum(booster.num_trees() for member in tree_members(ranker) for booster in member.boosters)
+    schemas = [
+        *(member.schema for member in tree_members(ranker)),
+        *(member.schema for member in ranker.members if isinstance(member, NetworkMember)),
+    ]
+    reads_roofline = any(PRIOR in schema.names for schema in schemas)
     return {
         "warm_start_from": None,
         "prev_n_estimators": 0,
@@ -104,6 +111,7 @@ def manifest_of(
         "kernels": sorted(rows["kernel"].unique()),
         PROBLEMS_KEY: problems,
         MADE_BY_KEY: made_by.as_json(),
+        **({CONSTANTS_KEY: [FITTED_TO]} if reads_roofline else {}),
         "harness_version": __version__,
         "lightgbm_version": lgb.__version__,
     }
