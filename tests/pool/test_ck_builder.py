@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from tests.processes import run_python
 from tile_oracle.errors import RuleError
-from tile_oracle.pool import explain_pool, kernel_pool, load_rule_set, rules_of
+from tile_oracle.operation import Kind
+from tile_oracle.pool import explain_pool_of_kind, kernel_pool, load_rule_set, rules_of
 from tile_oracle.pool.ck_builder import read_builder_configs
+
+CONVOLUTION = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 
 ROOT = Path(__file__).parents[2]
 
@@ -200,7 +203,11 @@ def test_without_a_checkout_the_option_is_named() -> None:
 def test_what_the_architecture_refuses_is_refused(checkout: Path) -> None:
     # (512 + 512) x 256 elements of 2 bytes are more LDS than gfx950 has.
     write(checkout, GOOD.replace("<256, 128, 128, 64", "<1024, 512, 512, 256").replace("2, 2, 8", "4, 4, 8"))
-    explained = explain_pool("forward", "bf16", 2, "gfx950", rules_of("profiler", checkout))
+    explained = explain_pool_of_kind(
+        CONVOLUTION,
+        "gfx950",
+        rules_of("profiler", checkout),
+    )
     assert not explained.accepted
     (refused,) = explained.refused
     assert refused.reason.startswith("LDS: ")

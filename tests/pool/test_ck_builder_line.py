@@ -14,8 +14,10 @@ from tile_oracle.cli import main
 from tile_oracle.errors import RuleError
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.operations.grouped_conv.kernel import SPECIALIZATIONS, GroupedConvKernel
-from tile_oracle.pool import explain_pool, kernel_pool, load_rule_set, rules_of
+from tile_oracle.pool import explain_pool_of_kind, kernel_pool, load_rule_set, rules_of
 from tile_oracle.pool.ck_builder_line import FORMS, UnreadableLineError, read_line
+
+CONVOLUTION = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 
 # ROCm/rocm-libraries (MIT): experimental/grouped_convolution_tile_instances/configs of Composable Kernel.
 FWD, DATA = (
@@ -156,12 +158,12 @@ def test_every_line_without_a_candidate_is_listed_with_its_place(
 
 def test_with_a_checkout_the_library_determines_the_waves(tmp_path: Path) -> None:
     path = write(tmp_path, next(iter(UPSTREAM)))
-    own = explain_pool("forward", "bf16", 2, "gfx950", path)
+    own = explain_pool_of_kind(CONVOLUTION, "gfx950", path)
     assert [refused.reason.partition(":")[0] for refused in own.refused] == ["waves"]
     assert own.refused[0].place == f"{path}:1"
     assert len(kernel_pool("forward", "bf16", 2, "gfx950", rules_of(path, tmp_path))) == 1
     wide_loads = write(tmp_path, next(line for line in UPSTREAM if "256,16,256,64" in line))
-    assert "not whole loads" in explain_pool("forward", "bf16", 2, "gfx950", wide_loads).refused[0].reason
+    assert "not whole loads" in explain_pool_of_kind(CONVOLUTION, "gfx950", wide_loads).refused[0].reason
     assert len(kernel_pool("forward", "bf16", 2, "gfx950", rules_of(wide_loads, tmp_path))) == 1
 
 

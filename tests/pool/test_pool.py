@@ -17,8 +17,10 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation import Kind
 from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES, GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
-from tile_oracle.pool import explain_pool, kernel_pool, list_rule_sets, load_rule_set, pool_for_problem
+from tile_oracle.pool import explain_pool_of_kind, kernel_pool, list_rule_sets, load_rule_set, pool_of_kind
 from tile_oracle.pool.kernel_filter import KernelFilter
+
+CONVOLUTION = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 
 KINDS = tuple(itertools.product(DIRECTIONS, DTYPES, (2, 3)))
 KIND_IDS = [f"{direction}-{dtype}-{ndim}d" for direction, dtype, ndim in KINDS]
@@ -138,7 +140,7 @@ def test_the_depth_of_the_warp_tile_is_the_deepest_that_divides_the_tile() -> No
 @pytest.mark.parametrize("arch", ["gfx950", "gfx942", "cpu"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_every_proposed_kernel_is_accounted_for(arch: str, direction: str) -> None:
-    explained = explain_pool(direction, "fp32", 2, arch)
+    explained = explain_pool_of_kind(Kind.of("grouped_conv", direction=direction, dtype="fp32", ndim=2), arch)
     kind = Kind.of("grouped_conv", direction=direction, dtype="fp32", ndim=2)
     proposed = sum(block.candidates for block in load_rule_set("default").covering(kind, arch))
     assert len(explained.accepted) + len(explained.refused) == proposed
@@ -150,18 +152,20 @@ def test_every_proposed_kernel_is_accounted_for(arch: str, direction: str) -> No
 
 
 def test_refusals_of_the_default_set_are_counted_by_rule() -> None:
-    explained = explain_pool("bwd_data", "bf16", 2, "gfx950")
+    explained = explain_pool_of_kind(
+        Kind.of("grouped_conv", direction="bwd_data", dtype="bf16", ndim=2), "gfx950"
+    )
     assert explained.rules == {"scheduler": 160, "split_image": 150, "double_smem_buffer": 20}
     assert explained.reasons["scheduler: compv3 on gfx950 is intrawave, not interwave"] == 40
-    on_gfx942 = explain_pool("forward", "bf16", 2, "gfx942")
+    on_gfx942 = explain_pool_of_kind(CONVOLUTION, "gfx942")
     assert on_gfx942.rules["waves"] == 60  # 128x128x64 and 128x64x128 need waves that it lacks
     assert len(on_gfx942.accepted) == 8 * 30
 
 
 def test_a_filter_splits_the_pool_and_reports_the_rest() -> None:
     where = KernelFilter("tile_n >= 128 and pipeline == 'compv5'")
-    whole = explain_pool("forward", "bf16", 2, "gfx950")
-    part = explain_pool("forward", "bf16", 2, "gfx950", where=where)
+    whole = explain_pool_of_kind(CONVOLUTION, "gfx950")
+    part = explain_pool_of_kind(CONVOLUTION, "gfx950", where=where)
     wanted = tuple(k for k in whole.accepted if k.tile_n >= 128 and k.pipeline == "compv5")
     assert part.accepted == wanted == kernel_pool("forward", "bf16", 2, "gfx950", where=where)
     assert len(wanted) == 12
@@ -178,7 +182,7 @@ def test_a_pool_is_made_once() -> None:
 
 def test_the_pool_of_a_problem_is_that_of_its_kind_with_what_the_problem_refuses() -> None:
     problem = GroupedConvProblem("forward", "bf16", 2, 1, 64, 64, 1, 8, 8, 3, 3)
-    pool = pool_for_problem(problem, "gfx950", "full")
+    pool = pool_of_kind(problem.kind, "gfx950", "full")
     assert pool == kernel_pool("forward", "bf16", 2, "gfx950", "full")
     assert any(load_arch("gfx950").problem_refusal(kernel, problem) for kernel in pool)
 
@@ -291,7 +295,7 @@ def test_an_impossible_warp_tile_without_depth_is_refused_not_dropped(tmp_path: 
     rules = own(
         tmp_path, {"arch": ["gfx950"], "tiles": [gpu_tile("64x64x8"), gpu_tile("64x64x64", warp_tile="8x8")]}
     )
-    explained = explain_pool("forward", "bf16", 2, "gfx950", rules)
+    explained = explain_pool_of_kind(CONVOLUTION, "gfx950", rules)
     assert explained.accepted == ()
     assert [refused.rule for refused in explained.refused] == ["tile", "warp tile"]
 

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from tile_oracle.errors import RuleError
-from tile_oracle.pool import explain_gemm_pool, explain_pool, gemm_pool, load_rule_set
+from tile_oracle.operation import Kind
+from tile_oracle.pool import explain_pool_of_kind, gemm_pool, load_rule_set
+
+CONVOLUTION = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 
 
 def sweep(**changed: Any) -> dict[str, Any]:
@@ -48,7 +51,9 @@ def test_every_axis_is_combined_with_all_others(tmp_path: Path) -> None:
     assert len(names) == 2 * 2 * 3 * 2
     name = "gemm_fp16_rcr_mem_cshuffle_interwave_False_False_True_True_64x128x64_1x4x1_16x16x16"
     assert name in names
-    refused = explain_gemm_pool("fp16", "rcr", "gfx950", str(tmp_path / "ci.json")).refused
+    refused = explain_pool_of_kind(
+        Kind.of("gemm", dtype="fp16", layout="rcr"), "gfx950", str(tmp_path / "ci.json")
+    ).refused
     assert {one.reason.split(":")[0] for one in refused} == {"waves", "scheduler"}
 
 
@@ -111,4 +116,8 @@ def test_other_variants_and_mistakes_are_refused_by_name(
 def test_a_sweep_is_no_set_of_convolutions(tmp_path: Path) -> None:
     (tmp_path / "ci.json").write_text(json.dumps(sweep()))
     with pytest.raises(RuleError, match=r"only for other operations: --op gemm \(convolutions\)"):
-        explain_pool("forward", "bf16", 2, "gfx950", str(tmp_path / "ci.json"))
+        explain_pool_of_kind(
+            CONVOLUTION,
+            "gfx950",
+            str(tmp_path / "ci.json"),
+        )

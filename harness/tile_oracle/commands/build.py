@@ -40,8 +40,7 @@ examples:
   tile-oracle build -o few --arch sm_90 --kernels few.json          the list of `tile-oracle pool portfolio`
 
 instruction sets:
-  native (this machine's), x86-64, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a, armv8.2-a, armv8.4-a,
-  armv8.6-a; with extensions as in x86-64-v4+avx512bf16 or armv8.2-a+bf16+fp16
+  native (this machine's), x86-64, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a
 """
 
 _LOGS_SHOWN = 10

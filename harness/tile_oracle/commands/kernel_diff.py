@@ -21,8 +21,6 @@ def diff_lines(drift: Drift, first: int) -> list[str]:
     rows = [("", "kernels", "distinct binaries", "made by")]
     rows += [_side("A", drift.a), _side("B", drift.b)]
     lines = [f"A: {drift.a.where}", f"B: {drift.b.where}", "", *text_table(rows, right_aligned=(1, 2))]
-    if not drift.compares_binaries:
-        lines += ["", "names are compared only: a list has no binaries"]
     for group in _groups(drift):
         if group.names:
             lines += ["", f"{group.title}: {len(group.names):,}", *_shown(group.names, first)]
@@ -35,7 +33,6 @@ def diff_document(drift: Drift) -> dict[str, object]:
     return {
         "a": {"where": drift.a.where, "made_by": drift.a.made_by, "kernels": len(drift.a.kernels)},
         "b": {"where": drift.b.where, "made_by": drift.b.made_by, "kernels": len(drift.b.kernels)},
-        "compares_binaries": drift.compares_binaries,
         "gained": drift.gained,
         "lost": drift.lost,
         "renamed": [{"a": before, "b": after} for before, after in drift.renamed],
@@ -55,8 +52,7 @@ def _groups(drift: Drift) -> Iterator[_Group]:
 
 
 def _side(letter: str, side: PoolVersion) -> tuple[str, str, str, str]:
-    distinct = len({identity for identity in side.kernels.values() if identity})
-    return letter, f"{len(side.kernels):,}", f"{distinct:,}" if distinct else "-", side.made_by
+    return letter, f"{len(side.kernels):,}", f"{len({*side.kernels.values()}):,}", side.made_by
 
 
 def _shown(names: Iterable[str], first: int) -> list[str]:

@@ -132,8 +132,7 @@ ARGUMENTS = (
     argument(
         "--diff",
         ("A", "B"),
-        "compare two versions of a pool: folders of tile-oracle build, build caches (--build-dir), or "
-        "text files with one kernel name per line; exit status 1 when they differ",
+        "compare two versions of a pool, folders of tile-oracle build; exit status 1 when they differ",
         type=Path,
         nargs=2,
     ),

@@ -1,8 +1,7 @@
 """Instruction sets: what a build may use, and whether a machine has it.
 
-A name is `native`, a level (`x86-64-v3`, `armv8.2-a`) or a level with extensions
-(`x86-64-v4+avx512bf16`, `armv8.2-a+bf16+fp16`). The levels are those of the x86-64 psABI and of the Arm
-architecture. Features have the names of /proc/cpuinfo, which is where a machine's features are read.
+A name is `native`, a level of the x86-64 psABI (`x86-64-v3`), or `armv8-a`. Features have the names of
+/proc/cpuinfo, which is where a machine's features are read.
 """
 
 from __future__ import annotations
@@ -17,43 +16,16 @@ from pathlib import Path
 
 from tile_oracle.errors import BuildError, TargetError
 
-_X86_LEVELS: dict[str, tuple[str, ...]] = {
-    "x86-64": ("cmov", "cx8", "fpu", "fxsr", "mmx", "sse", "sse2"),
-    "x86-64-v2": ("cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"),
-    "x86-64-v3": ("abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"),
-    "x86-64-v4": ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"),
+_LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
+    "x86_64": {
+        "x86-64": ("cmov", "cx8", "fpu", "fxsr", "mmx", "sse", "sse2"),
+        "x86-64-v2": ("cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"),
+        "x86-64-v3": ("abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"),
+        "x86-64-v4": ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"),
+    },
+    "aarch64": {"armv8-a": ("asimd", "fp")},
 }
-"""Level -> the features that it adds to the previous level."""
-
-_X86_EXTENSIONS: dict[str, str] = {
-    "amx-bf16": "amx_bf16",
-    "amx-tile": "amx_tile",
-    "avx512bf16": "avx512_bf16",
-    "avx512fp16": "avx512_fp16",
-    "avx512vbmi": "avx512vbmi",
-    "avx512vnni": "avx512_vnni",
-    "avxvnni": "avx_vnni",
-    "f16c": "f16c",
-    "fma": "fma",
-}
-"""Compiler's name of an extension -> its name in /proc/cpuinfo."""
-
-_ARM_LEVELS: dict[str, tuple[str, ...]] = {
-    "armv8-a": ("asimd", "fp"),
-    "armv8.1-a": ("asimdrdm", "atomics", "crc32"),
-    "armv8.2-a": ("dcpop",),
-    "armv8.4-a": ("asimddp", "dit", "fcma", "flagm", "ilrcpc", "jscvt", "lrcpc", "uscat"),
-    "armv8.6-a": ("bf16", "frint", "i8mm", "sb"),
-}
-
-_ARM_EXTENSIONS: dict[str, tuple[str, ...]] = {
-    "bf16": ("bf16",),
-    "dotprod": ("asimddp",),
-    "fp16": ("asimdhp", "fphp"),
-    "i8mm": ("i8mm",),
-    "sve": ("sve",),
-    "sve2": ("sve2",),
-}
+"""Machine -> level -> the features that it adds to the previous level."""
 
 _X86_INSTRUCTIONS = re.compile(
     r"3dnow\w*|abm|adx|aes|amx_\w+|avx\w*|bmi[12]|cmov|cmpccxadd|cx(8|16)|f16c|fma4?|fpu|fxsr|gfni|lahf_lm|mmx"
@@ -147,38 +119,18 @@ def resolve_isa(name: str, cpu: Cpu | None = None) -> Isa:
         features = tuple(sorted(f for f in cpu.features if _is_instructions(f, cpu.machine)))
         text = "\n".join((cpu.machine, cpu.model, *sorted(cpu.features)))
         return Isa("native", cpu.machine, (flag,), features, hashlib.sha256(text.encode()).hexdigest())
-    base, *extensions = name.split("+")
-    if base in _X86_LEVELS:
-        _check_extensions(name, extensions, _X86_EXTENSIONS)
-        features = _level_features(_X86_LEVELS, base) + tuple(_X86_EXTENSIONS[e] for e in extensions)
-        flags = (f"-march={base}", "-mtune=generic", *(f"-m{extension}" for extension in extensions))
-        return Isa(name, "x86_64", flags, tuple(sorted(set(features))), name)
-    if base in _ARM_LEVELS:
-        _check_extensions(name, extensions, _ARM_EXTENSIONS)
-        features = _level_features(_ARM_LEVELS, base)
-        features += tuple(feature for e in extensions for feature in _ARM_EXTENSIONS[e])
-        return Isa(name, "aarch64", (f"-march={name}",), tuple(sorted(set(features))), name)
-    raise BuildError(
-        f"instruction set {name!r} is not known: use native, {', '.join((*_X86_LEVELS, *_ARM_LEVELS))}, "
-        "or one of these with extensions, as in x86-64-v4+avx512bf16"
-    )
+    for machine, levels in _LEVELS.items():
+        if name in levels:
+            lower = list(levels)[: list(levels).index(name) + 1]
+            features = tuple(sorted(feature for level in lower for feature in levels[level]))
+            tune = ("-mtune=generic",) if machine == "x86_64" else ()
+            return Isa(name, machine, (f"-march={name}", *tune), features, name)
+    known = ", ".join(name for levels in _LEVELS.values() for name in levels)
+    raise BuildError(f"instruction set {name!r} is not known: use native, {known}")
 
 
 def _is_instructions(feature: str, machine: str) -> bool:
     return machine != "x86_64" or _X86_INSTRUCTIONS.fullmatch(feature) is not None
-
-
-def _level_features(levels: Mapping[str, tuple[str, ...]], base: str) -> tuple[str, ...]:
-    names = list(levels)
-    return tuple(feature for name in names[: names.index(base) + 1] for feature in levels[name])
-
-
-def _check_extensions(name: str, extensions: list[str], known: Collection[str]) -> None:
-    unknown = [extension for extension in extensions if extension not in known]
-    if unknown:
-        raise BuildError(
-            f"instruction set {name!r}: extension {unknown[0]!r} is not one of {', '.join(sorted(known))}"
-        )
 
 
 GPU_MACHINES: Mapping[str, str] = {

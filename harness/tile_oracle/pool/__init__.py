@@ -26,14 +26,12 @@ from tile_oracle.pool.rules import (
     rules_of,
     sources_of_list,
 )
-from tile_oracle.problem import Problem, kind_text
+from tile_oracle.problem import kind_text
 
 __all__ = [
     "PoolExplanation",
     "Refused",
     "RuleSet",
-    "explain_gemm_pool",
-    "explain_pool",
     "explain_pool_of_kind",
     "gemm_pool",
     "kernel_pool",
@@ -41,7 +39,6 @@ __all__ = [
     "list_rule_sets",
     "listed_pool",
     "load_rule_set",
-    "pool_for_problem",
     "pool_of_kind",
     "rules_of",
     "sources_of_list",
@@ -102,14 +99,8 @@ def kernel_pool(
     Raises RuleError for an unknown architecture or rule set, for a kind of problem that the rules do not
     cover, and for a filter that cannot be applied.
     """
-    return explain_pool(direction, dtype, ndim, arch, rules, where).accepted
-
-
-def pool_for_problem(
-    problem: Problem, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
-) -> tuple[Kernel, ...]:
-    """Returns the pool of the problem's kind, including kernels that cannot run this particular problem."""
-    return pool_of_kind(problem.kind, arch, rules, where)
+    kind = Kind.of("grouped_conv", direction=direction, dtype=dtype, ndim=ndim)
+    return pool_of_kind(kind, arch, rules, where)
 
 
 def pool_of_kind(
@@ -138,39 +129,9 @@ def explain_pool_of_kind(
     return _explain(kind, _loaded(arch), load_rule_set(rules), where)
 
 
-def gemm_pool(
-    dtype: str,
-    layout: str,
-    arch: str | Arch,
-    rules: str = "default",
-    where: KernelFilter | None = None,
-) -> tuple[Kernel, ...]:
+def gemm_pool(dtype: str, layout: str, arch: str | Arch, rules: str = "default") -> tuple[Kernel, ...]:
     """Returns the GEMM kernels that `rules` give on `arch`. Raises RuleError as `kernel_pool` does."""
-    return explain_gemm_pool(dtype, layout, arch, rules, where).accepted
-
-
-def explain_pool(
-    direction: str,
-    dtype: str,
-    ndim: int,
-    arch: str | Arch,
-    rules: str = "default",
-    where: KernelFilter | None = None,
-) -> PoolExplanation:
-    """`kernel_pool` and the kernels left out of it, with reasons. Raises RuleError."""
-    kind = Kind.of("grouped_conv", direction=direction, dtype=dtype, ndim=ndim)
-    return explain_pool_of_kind(kind, arch, rules, where)
-
-
-def explain_gemm_pool(
-    dtype: str,
-    layout: str,
-    arch: str | Arch,
-    rules: str = "default",
-    where: KernelFilter | None = None,
-) -> PoolExplanation:
-    """`explain_pool` for GEMM. Raises RuleError as `kernel_pool` does."""
-    return explain_pool_of_kind(Kind.of("gemm", dtype=dtype, layout=layout), arch, rules, where)
+    return pool_of_kind(Kind.of("gemm", dtype=dtype, layout=layout), arch, rules)
 
 
 def _loaded(arch: str | Arch) -> Arch:

@@ -11,7 +11,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.fitting_model import ModelsFor, models_for, named_for, pool_of_model
 from tile_oracle.model.store import model_places
-from tile_oracle.pool import listed_pool, pool_for_problem
+from tile_oracle.pool import listed_pool, pool_of_kind
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.registry.machine import Machine
 from tile_oracle.registry.rankers import ENGINES, Candidates, load_candidates
@@ -72,14 +72,14 @@ class Pools:
                     # Kernels in Triton are picked; a registry that runs kernels builds none of them.
                     listed_pool(problem.kind, arch, self._kernels)
                     if self._machine.target is None
-                    else pool_for_problem(problem, arch, self._kernels)
+                    else pool_of_kind(problem.kind, arch, self._kernels)
                 )
         elif self._kernels is not None:
             kernels = [kernel for kernel in self._kernels if kernel.matches(problem)]
         models = self._found(problem.kind, kernels)
         if self._kernels is None:
             own = () if models.folder is None else pool_of_model(models.folder, problem.kind)
-            kernels = own or pool_for_problem(problem, self._machine.arch)
+            kernels = own or pool_of_kind(problem.kind, self._machine.arch)
         if not kernels:
             raise ModelError(f"the pool has no kernel for {kind_text(problem.kind)} on {arch.name}")
         without_code = [self._machine.without_code(kernel) for kernel in kernels]

@@ -16,11 +16,10 @@ from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.pool import (
-    explain_gemm_pool,
+    explain_pool_of_kind,
     gemm_pool,
     kernel_pool,
     load_rule_set,
-    pool_for_problem,
     pool_of_kind,
 )
 from tile_oracle.pool.kernel_filter import KernelFilter
@@ -39,7 +38,7 @@ def test_a_pool_holds_allowed_kernels_of_its_kind_sorted_and_once(arch: str, dty
     assert all(load_arch(arch).refusal(kernel) is None for kernel in pool)
     assert [k.tile for k in pool] == sorted(k.tile for k in pool)
     assert pool == pool_of_kind(kind, arch)
-    assert pool == pool_for_problem(GemmProblem(dtype, layout, 5, 6, 7), arch)
+    assert pool == pool_of_kind(GemmProblem(dtype, layout, 5, 6, 7).kind, arch)
 
 
 @pytest.mark.parametrize(("arch", "dtype", "layout"), sampled(KINDS, every=4))
@@ -81,23 +80,22 @@ def test_b_is_shuffled_only_for_rcr_with_its_own_warp_tiles() -> None:
 
 
 def test_what_is_refused_is_counted_with_its_reason() -> None:
-    explained = explain_gemm_pool("fp8", "rcr", "cpu")
+    explained = explain_pool_of_kind(Kind.of("gemm", dtype="fp8", layout="rcr"), "cpu")
     assert explained.accepted == ()
     assert list(explained.reasons) == ["dtype: cpu has kernels for bf16, fp16, fp32, not for fp8"]
-    refused = explain_gemm_pool("bf16", "rcr", "gfx950").rules
+    refused = explain_pool_of_kind(Kind.of("gemm", dtype="bf16", layout="rcr"), "gfx950").rules
     assert set(refused) == {"scheduler", "LDS"}
 
 
 def test_a_filter_narrows_a_pool_and_knows_the_fields_of_each_operation() -> None:
-    kept = gemm_pool(
-        "bf16", "rcr", "gfx950", where=KernelFilter("persistent and tile_m == 128 and warp_n == 2")
-    )
+    kind = Kind.of("gemm", dtype="bf16", layout="rcr")
+    kept = pool_of_kind(kind, "gfx950", where=KernelFilter("persistent and tile_m == 128 and warp_n == 2"))
     assert kept
     assert all(
         k.persistent and k.tile_m == 128 and k.waves[1] == 2 for k in kept if isinstance(k, GemmKernel)
     )
     with pytest.raises(RuleError, match="gemm kernels have no split_image; fields: dtype, layout"):
-        gemm_pool("bf16", "rcr", "gfx950", where=KernelFilter("tile_m > 1 and split_image"))
+        pool_of_kind(kind, "gfx950", where=KernelFilter("tile_m > 1 and split_image"))
     with pytest.raises(RuleError, match="grouped_conv kernels have no layout; fields: direction"):
         kernel_pool("forward", "bf16", 2, "gfx950", where=KernelFilter("layout == 'rcr'"))
     with pytest.raises(RuleError, match="'rcc'"):
