@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile_oracle.verify.graph import Graph
+from tile_oracle.verify.graph import Graph, states_before
 from tile_oracle.verify.instructions import Instruction
 from tile_oracle.verify.registers import EXEC, SCALAR_REGISTERS, VCC, register_mask
 
 NARROWS = ("s_and_saveexec_b64", "s_and_b64", "s_andn2_b64")
 """Instructions after which no lane is active that was not before."""
+_State = tuple[bool, frozenset[int]]
+"""Whether all lanes are active, and masks of the register pairs that restore all lanes."""
 
 
 def restored_mask(one: Instruction) -> int:
@@ -25,27 +27,19 @@ def where_exec_is_full(graph: Graph, code: Sequence[Instruction]) -> list[bool]:
     A branch that lanes take differently saves exec, or what is missing in it (s_xor_b64), and ends with
     s_or_b64 exec, exec, saved.
     """
-    entry: dict[int, tuple[bool, frozenset[int]]] = {0: (True, frozenset())}
     full = [False] * len(code)
-    waiting = [0]
-    while waiting:
-        number = waiting.pop()
-        block = graph.blocks[number]
-        state = entry[number]
-        for at in range(block.begin, block.end):
-            full[at] = state[0]
-            state = _exec_after(code[at], *state)
-        for following in block.successors:
-            there = entry.get(following)
-            joined = state if there is None else (there[0] and state[0], there[1] & state[1])
-            if joined != there:
-                entry[following] = joined
-                waiting.append(following)
+    first = (True, frozenset[int]())
+    for at, state in states_before(graph, first, lambda at, state: _exec_after(code[at], *state), _joined):
+        full[at] = state[0]
     return full
 
 
-def _exec_after(one: Instruction, full: bool, saved: frozenset[int]) -> tuple[bool, frozenset[int]]:
-    """(all lanes are active, masks of the register pairs that restore all lanes) behind an instruction."""
+def _joined(first: _State, second: _State) -> _State:
+    return first[0] and second[0], first[1] & second[1]
+
+
+def _exec_after(one: Instruction, full: bool, saved: frozenset[int]) -> _State:
+    """Returns the state behind an instruction."""
     if not one.writes:
         return full, saved
     name, masks = one.line.mnemonic, [register_mask(operand) for operand in one.line.operands]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from tile_oracle.verify.assembly import Function
 from tile_oracle.verify.instructions import Instruction
+
+State = TypeVar("State")
 
 
 @dataclass(frozen=True)
@@ -120,42 +127,36 @@ def shortest_path(graph: Graph, begin: int, end: int) -> tuple[int, ...]:
 
 
 def strong_components(edges: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Returns the strongly connected components of a graph, by Tarjan's algorithm. edges: successors of each
-    node."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    on_stack: set[int] = set()
-    stack: list[int] = []
-    found: list[list[int]] = []
-    for root in range(len(edges)):
-        if root in index:
-            continue
-        work = [(root, 0)]
-        while work:
-            node, step = work.pop()
-            if step == 0:
-                index[node] = low[node] = len(index)
-                stack.append(node)
-                on_stack.add(node)
-            for position in range(step, len(edges[node])):
-                following = edges[node][position]
-                if following not in index:
-                    work.append((node, position + 1))
-                    work.append((following, 0))
-                    break
-                if following in on_stack:
-                    low[node] = min(low[node], index[following])
-            else:
-                if low[node] == index[node]:
-                    component: list[int] = []
-                    while True:
-                        member = stack.pop()
-                        on_stack.discard(member)
-                        component.append(member)
-                        if member == node:
-                            break
-                    found.append(component)
-                if work:
-                    parent = work[-1][0]
-                    low[parent] = min(low[parent], low[node])
-    return found
+    """Returns the strongly connected components of a graph. edges: successors of each node."""
+    begins = [node for node, following in enumerate(edges) for _ in following]
+    ends = list(itertools.chain(*edges))
+    matrix = coo_array(([1] * len(ends), (begins, ends)), shape=(len(edges), len(edges)))
+    count, labels = connected_components(matrix, connection="strong")
+    return [[node for node, label in enumerate(labels) if label == number] for number in range(count)]
+
+
+def states_before(
+    graph: Graph, first: State, after: Callable[[int, State], State], join: Callable[[State, State], State]
+) -> Iterator[tuple[int, State]]:
+    """Yields (index, state before it) of each instruction that is reached: a fixpoint over the blocks.
+
+    first: the state at the entry. after: the state behind the instruction at an index.
+    """
+    entry, waiting = {0: first}, [0]
+    while waiting:
+        block = graph.blocks[waiting.pop()]
+        *_, (last, before) = _through(block, entry[block.number], after)
+        state = after(last, before)
+        for following in block.successors:
+            joined = join(entry[following], state) if following in entry else state
+            if joined != entry.get(following):
+                entry[following] = joined
+                waiting.append(following)
+    for number, state in entry.items():
+        yield from _through(graph.blocks[number], state, after)
+
+
+def _through(block: Block, state: State, after: Callable[[int, State], State]) -> Iterator[tuple[int, State]]:
+    for at in range(block.begin, block.end):
+        yield at, state
+        state = after(at, state)

@@ -10,9 +10,10 @@ AMDGPU Backend", and the source of that backend (wait states and passes of gfx95
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 from tile_oracle.verify.assembly import Line
 from tile_oracle.verify.registers import EXEC, M0, SCALAR_REGISTERS, SCC, VCC, VECTOR_REGISTERS, register_mask
@@ -125,10 +126,7 @@ def _masks(operands: tuple[str, ...]) -> list[int]:
 
 
 def _union(masks: list[int]) -> int:
-    total = 0
-    for mask in masks:
-        total |= mask
-    return total
+    return functools.reduce(operator.or_, masks, 0)
 
 
 def _vector(line: Line, name: str) -> Instruction:
@@ -191,12 +189,12 @@ def _matrix(line: Line, masks: list[int], match: re.Match[str]) -> Instruction:
         writes=result,
         vector=True,
         matrix=Matrix(
-            passes=_passes(m, n, k, kind, line.modifiers),
-            xdl=kind not in ("f32", "f64"),
-            double=kind == "f64",
-            ab=ab | others,
-            c=c,
-            side=m,
+            _passes(m, n, k, kind, line.modifiers),
+            kind not in ("f32", "f64"),
+            kind == "f64",
+            ab | others,
+            c,
+            m,
         ),
     )
 
@@ -218,43 +216,33 @@ def _passes(m: int, n: int, k: int, kind: str, modifiers: tuple[str, ...]) -> in
 
 
 def _scalar(line: Line) -> Instruction:
-    name = line.mnemonic
-    masks = _masks(line.operands)
+    name, masks = line.mnemonic, _masks(line.operands)
+    touched, first = _union(masks), line.operands[0] if line.operands else ""
+    one = functools.partial(Instruction, line, scalar=True)
     if name == "s_waitcnt":
         vm, lgkm = _waits(line)
-        return Instruction(line, scalar=True, wait_vm=vm, wait_lgkm=lgkm)
+        return one(wait_vm=vm, wait_lgkm=lgkm)
     if name == "s_nop":
-        count = int(line.operands[0], 0) if line.operands else 0
-        return Instruction(line, scalar=True, wait_states=count + 1)
-    if name == "s_barrier":
-        return Instruction(line, scalar=True, barrier=True)
-    if name.startswith("s_endpgm"):
-        return Instruction(line, scalar=True, ends=True)
+        return one(wait_states=int(first or "0", 0) + 1)
+    if name == "s_barrier" or name.startswith("s_endpgm"):
+        return one(barrier=name == "s_barrier", ends=name != "s_barrier")
     if name == "s_branch":
-        return Instruction(line, scalar=True, branch=line.operands[0])
+        return one(branch=first)
     if name.startswith("s_cbranch_"):
         condition = {"scc": SCC, "vcc": VCC, "exe": EXEC}.get(name[10:13], 0)
-        known = condition != 0
-        target = line.operands[0] if line.operands else ""
-        return Instruction(line, scalar=True, reads=condition, branch=target, conditional=True, known=known)
+        return one(reads=condition, branch=first, conditional=True, known=condition != 0)
     if name.startswith(("s_setpc", "s_swappc", "s_call")):
-        return Instruction(line, scalar=True, reads=_union(masks), leaves=True, known=False)
-    if name.startswith(("s_load_", "s_buffer_load_", "s_scratch_load_")):
-        reads = _union(masks[1:])
-        return Instruction(line, reads=reads, loads=masks[0], scalar=True, counts_lgkm=SCALAR_LOAD)
-    if name in ("s_memtime", "s_memrealtime"):
-        return Instruction(line, loads=masks[0], scalar=True, counts_lgkm=SCALAR_LOAD)
+        return one(reads=touched, leaves=True, known=False)
+    if name.startswith(("s_load_", "s_buffer_load_", "s_scratch_load_", "s_memtime", "s_memrealtime")):
+        return one(reads=_union(masks[1:]), loads=masks[0], counts_lgkm=SCALAR_LOAD)
     if name.startswith(("s_store_", "s_buffer_store_", "s_atomic_", "s_buffer_atomic_")):
-        return Instruction(line, reads=_union(masks), scalar=True, counts_lgkm=SCALAR_LOAD)
+        return one(reads=touched, counts_lgkm=SCALAR_LOAD)
     if name.startswith("s_sendmsg"):
-        late = name != "s_sendmsghalt"
-        return Instruction(line, reads=M0, scalar=True, counts_lgkm=MESSAGE, reads_m0_late=late)
+        return one(reads=M0, counts_lgkm=MESSAGE, reads_m0_late=name != "s_sendmsghalt")
     if name.startswith(("s_cmp", "s_bitcmp")):
-        return Instruction(line, reads=_union(masks), writes=SCC, scalar=True)
-    if not masks or name.startswith(_NO_REGISTERS):
-        return Instruction(line, scalar=True, reads=_union(masks))
-    if name.startswith("s_setreg"):
-        return Instruction(line, scalar=True, reads=_union(masks))
+        return one(reads=touched, writes=SCC)
+    if not masks or name.startswith((*_NO_REGISTERS, "s_setreg")):
+        return one(reads=touched)
     writes, reads = masks[0], _union(masks[1:])
     if _SCALAR_READS_RESULT.match(name):
         reads |= masks[0]
@@ -265,9 +253,7 @@ def _scalar(line: Line) -> Instruction:
         reads |= EXEC
     elif _SCALAR_SETS_SCC.match(name):
         writes |= SCC
-    return Instruction(
-        line, reads=reads, writes=writes, scalar=True, reads_m0_late=name.startswith("s_movrel")
-    )
+    return one(reads=reads, writes=writes, reads_m0_late=name.startswith("s_movrel"))
 
 
 _NO_REGISTERS = (
@@ -292,8 +278,8 @@ def _lds(line: Line) -> Instruction:
     name = line.mnemonic
     masks = _masks(line.operands)
     if name.startswith("ds_gws"):
-        late = M0 | EXEC
-        return Instruction(line, reads=_union(masks) | late, counts_lgkm=LDS, memory=True, reads_m0_late=True)
+        reads = _union(masks) | M0 | EXEC
+        return Instruction(line, reads=reads, counts_lgkm=LDS, memory=True, reads_m0_late=True)
     returns = "rtn" in name or not _DS_NO_RESULT.match(name)
     exchanges = name.startswith(_NOT_LDS_MEMORY)
     loads = masks[0] if returns and masks and name != "ds_nop" else 0
@@ -313,71 +299,46 @@ def _lds(line: Line) -> Instruction:
 
 
 def _memory(line: Line) -> Instruction:
-    name = line.mnemonic
-    masks = _masks(line.operands)
-    flat = name.startswith("flat_")
-    if name.startswith(
-        ("buffer_inv", "buffer_wbl2", "buffer_wbinvl1", "buffer_gl", "global_wb", "global_inv")
-    ):
-        # Not counted. Undercounting is safe, because a wait then covers less.
+    name, masks = line.mnemonic, _masks(line.operands)
+    if name.startswith(_NOT_COUNTED):
+        # Undercounting is safe, because a wait then covers less.
         return Instruction(line, memory=True)
-    counts_lgkm = FLAT if flat else ""
-    to_lds = "_lds_" in name or "lds" in line.modifiers
-    is_load = "_load_" in name
+    flat = FLAT if name.startswith("flat_") else ""
+    one = functools.partial(Instruction, line, counts_vm=True, counts_lgkm=flat, memory=True)
+    touched, loads = _union(masks) | EXEC, masks[0] if masks else 0
     is_atomic = "_atomic_" in name
-    if to_lds:
-        return Instruction(
-            line,
-            reads=_union(masks) | M0 | EXEC,
-            counts_vm=True,
-            to_lds=True,
-            memory=True,
-            reads_m0_late=True,
-        )
-    if is_load:
-        loads, reads = (masks[0] if masks else 0), _union(masks[1:])
-        if "d16" in name or "tfe" in line.modifiers:
-            reads |= loads
-        return Instruction(
-            line,
-            reads=reads | EXEC,
-            loads=loads,
-            counts_vm=True,
-            counts_lgkm=counts_lgkm,
-            memory=True,
-        )
+    if "_lds_" in name or "lds" in line.modifiers:
+        return one(reads=touched | M0, counts_lgkm="", to_lds=True, reads_m0_late=True)
+    if "_load_" in name:
+        keeps = "d16" in name or "tfe" in line.modifiers
+        return one(reads=touched if keeps else _union(masks[1:]) | EXEC, loads=loads)
     if is_atomic and ("sc0" in line.modifiers or "glc" in line.modifiers):
         in_place = name.startswith("buffer_")
-        loads = masks[0] if masks else 0
-        reads = _union(masks) if in_place else _union(masks[1:])
-        return Instruction(
-            line, reads=reads | EXEC, loads=loads, counts_vm=True, counts_lgkm=counts_lgkm, memory=True
-        )
+        return one(reads=touched if in_place else _union(masks[1:]) | EXEC, loads=loads)
     known = is_atomic or "_store_" in name
-    return Instruction(
-        line,
-        reads=_union(masks) | EXEC,
-        counts_vm=True,
-        counts_lgkm=counts_lgkm,
-        memory=True,
-        wide_store_data=_wide_data(line, masks),
-        known=known,
-    )
+    return one(reads=touched, wide_store_data=_wide_data(line, masks), known=known)
+
+
+_NOT_COUNTED = (
+    *("buffer_inv", "buffer_wbl2", "buffer_wbinvl1", "buffer_gl"),
+    *("global_wb", "global_inv"),
+)
 
 
 def _wide_data(line: Line, masks: list[int]) -> int:
     """Returns the data registers of a store of more than 8 bytes, which the next instruction must not
     overwrite. Buffer stores with a scalar offset are exempt."""
     match = _WIDTHS.search(line.mnemonic)
-    if match is None or (match[1] == "2"):
+    if match is None or match[1] == "2":
         return 0
-    if line.mnemonic.startswith("buffer_"):
-        offset = masks[3] if len(masks) > 3 else 0
-        return 0 if offset else masks[0] & VECTOR_REGISTERS
-    return masks[1] & VECTOR_REGISTERS if len(masks) > 1 else 0
+    is_buffer = line.mnemonic.startswith("buffer_")
+    if is_buffer and len(masks) > 3 and masks[3]:
+        return 0
+    data = masks[:1] if is_buffer else masks[1:2]
+    return _union(data) & VECTOR_REGISTERS
 
 
-@lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=1 << 16)
 def constant_of(operand: str) -> int | None:
     """Returns the value of an integer constant, or None."""
     try:

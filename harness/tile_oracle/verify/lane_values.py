@@ -10,7 +10,6 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -158,108 +157,91 @@ def _two(first: _Compute, second: _Compute) -> _Compute:
     return lambda a, b, c: second(first(a, b) & ALL, c)
 
 
-_SIMPLE: Mapping[str, _Compute] = MappingProxyType(
-    {
-        "mov": operator.pos, "add": operator.add, "sub": operator.sub, "mul": operator.mul,
-        "subrev": lambda a, b: b - a, "and": operator.and_, "or": operator.or_, "xor": operator.xor,
-        "not": operator.invert, "andn2": _and_not, "orn2": lambda a, b: a | ~b,
-        "xnor": lambda a, b: ~(a ^ b), "nand": lambda a, b: ~(a & b), "nor": lambda a, b: ~(a | b),
-        "min_u": np.minimum, "max_u": np.maximum, "min_i": lambda a, b: np.minimum(_signed(a), _signed(b)),
-        "max_i": lambda a, b: np.maximum(_signed(a), _signed(b)), "mul_hi": _high_product,
-        "abs": lambda a: abs(_signed(a)),
-    }
-)  # fmt: skip
+_SIMPLE: Mapping[str, _Compute] = {
+    "mov": operator.pos, "add": operator.add, "sub": operator.sub, "mul": operator.mul,
+    "subrev": lambda a, b: b - a, "and": operator.and_, "or": operator.or_, "xor": operator.xor,
+    "not": operator.invert, "andn2": _and_not, "orn2": lambda a, b: a | ~b,
+    "xnor": lambda a, b: ~(a ^ b), "nand": lambda a, b: ~(a & b), "nor": lambda a, b: ~(a | b),
+    "min_u": np.minimum, "max_u": np.maximum, "min_i": lambda a, b: np.minimum(_signed(a), _signed(b)),
+    "max_i": lambda a, b: np.maximum(_signed(a), _signed(b)), "abs": lambda a: abs(_signed(a)),
+}  # fmt: skip
+_LOGICAL = ("mov", "and", "or", "xor", "not", "andn2", "orn2", "xnor", "nand", "nor")
 
-_SCALAR: Mapping[str, tuple[str, _Compute]] = MappingProxyType(
-    {f"s_{name}_{kind}": ("32", _SIMPLE[name]) for name in ("add", "sub") for kind in ("i32", "u32")}
-    | {f"s_{name}_b32": ("32", _SIMPLE[name]) for name in
-       ("mov", "and", "or", "xor", "not", "andn2", "orn2", "xnor", "nand", "nor")}
-    | {f"s_{name}_b64": ("64", _SIMPLE[name]) for name in
-       ("mov", "and", "or", "xor", "not", "andn2", "orn2", "xnor", "nand", "nor")}
-    | {f"s_{name}_{kind}32": ("32", _SIMPLE[f"{name}_{kind}"]) for name in ("min", "max") for kind in "iu"}
-    | {f"s_lshl{n}_add_u32": ("32", partial_shift) for n, partial_shift in
-       ((1, lambda a, b: (a << 1) + b), (2, lambda a, b: (a << 2) + b), (3, lambda a, b: (a << 3) + b),
-        (4, lambda a, b: (a << 4) + b))}
-    | {
-        "s_movk_i32": ("32", _SIMPLE["mov"]),
-        "s_mul_i32": ("32", _SIMPLE["mul"]),
-        "s_mul_hi_u32": ("32", _high_product),
-        "s_abs_i32": ("32", _SIMPLE["abs"]),
-        "s_lshl_b32": ("shift", _shift_left),
-        "s_lshr_b32": ("shift", _shift_right),
-        "s_ashr_i32": ("shift", _shift_right_signed),
-        "s_bfe_u32": ("32", _scalar_field),
-        "s_bfe_i32": ("32", _signed_scalar_field),
-        "s_sext_i32_i16": ("32", lambda a: ((a & 0xFFFF) ^ 0x8000) - 0x8000),
-        "s_sext_i32_i8": ("32", lambda a: ((a & 0xFF) ^ 0x80) - 0x80),
-        "s_bfm_b32": ("32", lambda a, b: ((1 << (a & 31)) - 1) << (b & 31)),
-        "s_pack_ll_b32_b16": ("32", lambda a, b: (a & 0xFFFF) | (b & 0xFFFF) << 16),
-        "s_cselect_b32": ("cselect", operator.pos),
-        "s_cselect_b64": ("cselect", operator.pos),
-        "s_addk_i32": ("onto", operator.add),
-        "s_mulk_i32": ("onto", operator.mul),
-        "s_and_saveexec_b64": ("saveexec", operator.and_),
-        "s_or_saveexec_b64": ("saveexec", operator.or_),
-        "s_xor_saveexec_b64": ("saveexec", operator.xor),
-        "s_andn2_saveexec_b64": ("saveexec", _and_not),
-    }
-)  # fmt: skip
 
-_VECTOR: Mapping[str, tuple[str, _Compute]] = MappingProxyType(
-    {f"v_{name}_b32": ("32", _SIMPLE[name]) for name in ("mov", "and", "or", "xor", "not", "xnor")}
-    | {f"v_{name}_u32": ("32", _SIMPLE[name]) for name in ("add", "sub", "subrev")}
-    | {f"v_{name}_co_u32": ("carry", _SIMPLE[name]) for name in ("add", "sub", "subrev")}
-    | {f"v_{name}_{kind}32": ("32", _SIMPLE[f"{name}_{kind}"]) for name in ("min", "max") for kind in "iu"}
-    | {
-        "v_accvgpr_read_b32": ("32", operator.pos),
-        "v_accvgpr_write_b32": ("32", operator.pos),
-        "v_accvgpr_mov_b32": ("32", operator.pos),
-        "v_lshlrev_b32": ("reversed", _shift_left),
-        "v_lshrrev_b32": ("reversed", _shift_right),
-        "v_ashrrev_i32": ("reversed", _shift_right_signed),
-        "v_mul_lo_u32": ("32", operator.mul),
-        "v_mul_hi_u32": ("32", _high_product),
-        "v_mul_u32_u24": ("32", lambda a, b: (a & 0xFFFFFF) * (b & 0xFFFFFF)),
-        "v_mul_i32_i24": ("32", lambda a, b: _signed_field(a, 0, 24) * _signed_field(b, 0, 24)),
-        "v_mad_u32_u24": ("32", lambda a, b, c: (a & 0xFFFFFF) * (b & 0xFFFFFF) + c),
-        "v_mad_i32_i24": ("32", lambda a, b, c: _signed_field(a, 0, 24) * _signed_field(b, 0, 24) + c),
-        "v_mad_u64_u32": ("carry", lambda a, b, c: a * b + c),
-        "v_lshlrev_b64": ("low half", lambda by, a: _shift_left(a, by)),
-        "v_lshl_add_u64": ("low half", _two(_shift_left, operator.add)),
-        "v_bitop3_b32": ("table", operator.pos),
-        "v_bitop3_b16": ("table", operator.pos),
-        "v_and_or_b32": ("32", _two(operator.and_, operator.or_)),
-        "v_or3_b32": ("32", _two(operator.or_, operator.or_)),
-        "v_add3_u32": ("32", _two(operator.add, operator.add)),
-        "v_lshl_or_b32": ("32", _two(_shift_left, operator.or_)),
-        "v_lshl_add_u32": ("32", _two(_shift_left, operator.add)),
-        "v_add_lshl_u32": ("32", _two(operator.add, _shift_left)),
-        "v_xad_u32": ("32", _two(operator.xor, operator.add)),
-        "v_bfe_u32": ("32", _field),
-        "v_bfe_i32": ("32", _signed_field),
-        "v_bfi_b32": ("32", _select),
-        "v_alignbit_b32": ("32", _rotate),
-        "v_and_b16": ("32", operator.and_),
-        "v_lshlrev_b16": ("32", lambda by, a: (a << (by & 15)) & 0xFFFF),
-        "v_lshrrev_b16": ("32", lambda by, a: (a & 0xFFFF) >> (by & 15)),
-        "v_add_u16": ("32", lambda a, b: (a + b) & 0xFFFF),
-        "v_sub_u16": ("32", lambda a, b: (a - b) & 0xFFFF),
-        "v_mul_lo_u16": ("32", lambda a, b: (a * b) & 0xFFFF),
-        "v_mad_u16": ("32", lambda a, b, c: (a * b + c) & 0xFFFF),
-        "v_cndmask_b32": ("cndmask", operator.pos),
-        "v_readfirstlane_b32": ("first", operator.pos),
-        "v_readlane_b32": ("lane", operator.pos),
-        "v_writelane_b32": ("into lane", operator.pos),
-        "v_mbcnt_lo_u32_b32": ("low lanes", operator.pos),
-        "v_mbcnt_hi_u32_b32": ("high lanes", operator.pos),
-        "v_mov_b64": ("64", operator.pos),
+def _named(form: str, names: Sequence[str], kinds: Sequence[str] = ("",)) -> dict[str, _Compute]:
+    """Returns the simple computations by the names that a form like `s_{}_{}` gives them. A kind that ends in
+    32 chooses among signed and unsigned ones."""
+    return {
+        form.format(name, kind): _SIMPLE.get(f"{name}_{kind[:1]}") or _SIMPLE[name]
+        for name in names
+        for kind in kinds
     }
-)  # fmt: skip
 
-_RELATIONS: Mapping[str, _Compute] = MappingProxyType(
-    {"eq": operator.eq, "lg": operator.ne, "ne": operator.ne, "gt": operator.gt, "ge": operator.ge,
-     "lt": operator.lt, "le": operator.le}
-)  # fmt: skip
+
+def _by_kind(table: Mapping[str, Mapping[str, _Compute]]) -> Mapping[str, tuple[str, _Compute]]:
+    return {name: (kind, compute) for kind, named in table.items() for name, compute in named.items()}
+
+
+_SCALAR = _by_kind({
+    "32": {
+        **_named("s_{}_{}", ("add", "sub", "min", "max"), ("i32", "u32")), **_named("s_{}_b32", _LOGICAL),
+        "s_movk_i32": operator.pos, "s_mul_i32": operator.mul, "s_mul_hi_u32": _high_product,
+        "s_abs_i32": _SIMPLE["abs"], "s_bfe_u32": _scalar_field, "s_bfe_i32": _signed_scalar_field,
+        "s_lshl1_add_u32": lambda a, b: (a << 1) + b, "s_lshl2_add_u32": lambda a, b: (a << 2) + b,
+        "s_lshl3_add_u32": lambda a, b: (a << 3) + b, "s_lshl4_add_u32": lambda a, b: (a << 4) + b,
+        "s_sext_i32_i16": lambda a: ((a & 0xFFFF) ^ 0x8000) - 0x8000,
+        "s_sext_i32_i8": lambda a: ((a & 0xFF) ^ 0x80) - 0x80,
+        "s_bfm_b32": lambda a, b: ((1 << (a & 31)) - 1) << (b & 31),
+        "s_pack_ll_b32_b16": lambda a, b: (a & 0xFFFF) | (b & 0xFFFF) << 16,
+    },
+    "64": _named("s_{}_b64", _LOGICAL),
+    "shift": {"s_lshl_b32": _shift_left, "s_lshr_b32": _shift_right, "s_ashr_i32": _shift_right_signed},
+    "cselect": {"s_cselect_b32": operator.pos, "s_cselect_b64": operator.pos},
+    "onto": {"s_addk_i32": operator.add, "s_mulk_i32": operator.mul},
+    "saveexec": _named("s_{}_saveexec_b64", ("and", "or", "xor", "andn2")),
+})  # fmt: skip
+
+_VECTOR = _by_kind({
+    "32": {
+        **_named("v_{}_b32", ("mov", "and", "or", "xor", "not", "xnor")),
+        **_named("v_{}_u32", ("add", "sub", "subrev")), **_named("v_{}_{}", ("min", "max"), ("i32", "u32")),
+        **_named("v_accvgpr_{1}_b32", ("mov",), ("read", "write", "mov")),
+        "v_mul_lo_u32": operator.mul, "v_mul_hi_u32": _high_product,
+        "v_mul_u32_u24": lambda a, b: (a & 0xFFFFFF) * (b & 0xFFFFFF),
+        "v_mul_i32_i24": lambda a, b: _signed_field(a, 0, 24) * _signed_field(b, 0, 24),
+        "v_mad_u32_u24": lambda a, b, c: (a & 0xFFFFFF) * (b & 0xFFFFFF) + c,
+        "v_mad_i32_i24": lambda a, b, c: _signed_field(a, 0, 24) * _signed_field(b, 0, 24) + c,
+        "v_and_or_b32": _two(operator.and_, operator.or_), "v_or3_b32": _two(operator.or_, operator.or_),
+        "v_add3_u32": _two(operator.add, operator.add), "v_lshl_or_b32": _two(_shift_left, operator.or_),
+        "v_lshl_add_u32": _two(_shift_left, operator.add), "v_add_lshl_u32": _two(operator.add, _shift_left),
+        "v_xad_u32": _two(operator.xor, operator.add), "v_bfe_u32": _field, "v_bfe_i32": _signed_field,
+        "v_bfi_b32": _select, "v_alignbit_b32": _rotate, "v_and_b16": operator.and_,
+        "v_lshlrev_b16": lambda by, a: (a << (by & 15)) & 0xFFFF,
+        "v_lshrrev_b16": lambda by, a: (a & 0xFFFF) >> (by & 15),
+        "v_add_u16": lambda a, b: (a + b) & 0xFFFF, "v_sub_u16": lambda a, b: (a - b) & 0xFFFF,
+        "v_mul_lo_u16": lambda a, b: (a * b) & 0xFFFF, "v_mad_u16": lambda a, b, c: (a * b + c) & 0xFFFF,
+    },
+    "64": {"v_mov_b64": operator.pos},
+    "carry": {**_named("v_{}_co_u32", ("add", "sub", "subrev")), "v_mad_u64_u32": lambda a, b, c: a * b + c},
+    "reversed": {
+        "v_lshlrev_b32": _shift_left, "v_lshrrev_b32": _shift_right, "v_ashrrev_i32": _shift_right_signed,
+    },
+    "low half": {
+        "v_lshlrev_b64": lambda by, a: _shift_left(a, by), "v_lshl_add_u64": _two(_shift_left, operator.add),
+    },
+    "table": {"v_bitop3_b32": operator.pos, "v_bitop3_b16": operator.pos},
+    "cndmask": {"v_cndmask_b32": operator.pos},
+    "first": {"v_readfirstlane_b32": operator.pos},
+    "lane": {"v_readlane_b32": operator.pos},
+    "into lane": {"v_writelane_b32": operator.pos},
+    "low lanes": {"v_mbcnt_lo_u32_b32": operator.pos},
+    "high lanes": {"v_mbcnt_hi_u32_b32": operator.pos},
+})  # fmt: skip
+
+_RELATIONS: Mapping[str, _Compute] = {
+    "eq": operator.eq, "lg": operator.ne, "ne": operator.ne, "gt": operator.gt, "ge": operator.ge,
+    "lt": operator.lt, "le": operator.le,
+}  # fmt: skip
 _ONLY_INTEGERS = ("i32", "u32", "u16", "i16", "u64")
 _SELECTED = {"WORD_0": (0, 16), "WORD_1": (16, 16), "BYTE_0": (0, 8), "BYTE_1": (8, 8), "BYTE_2": (16, 8),
              "BYTE_3": (24, 8), "DWORD": (0, 32)}  # fmt: skip

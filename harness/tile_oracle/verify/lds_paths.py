@@ -26,7 +26,7 @@ import numpy as np
 
 from tile_oracle.verify.differences import Differences, comparison_before, forget, shift, shift_of
 from tile_oracle.verify.exec_masks import NARROWS, restored_mask, where_exec_is_full
-from tile_oracle.verify.graph import Block, Graph, strong_components
+from tile_oracle.verify.graph import Block, Graph, states_before, strong_components
 from tile_oracle.verify.instructions import Instruction
 from tile_oracle.verify.lane_values import (
     ACROSS_LANES,
@@ -364,47 +364,31 @@ class _Paths:
 
     def _branches_that_are_known(self) -> set[int]:
         """Indices of the conditional branches whose conditions do not depend on unknown data on any path."""
-        known: set[int] = set()
-        for number, unknown in self._unknown(operator.or_).items():
-            block = self._graph.blocks[number]
-            for at in range(block.begin, block.end):
-                one = self._code[at]
-                condition = 0 if one.reads & EXEC and self._full[at] else one.reads
-                if one.conditional and not condition & unknown:
-                    known.add(at)
-                unknown = self._unknown_after(at, unknown)
-        return known
+        return {
+            at
+            for at, unknown, _ in self._unknown(operator.or_)
+            if (one := self._code[at]).conditional
+            and not (0 if one.reads & EXEC and self._full[at] else one.reads) & unknown
+        }
 
     def _never_known(self) -> set[int]:
         """Indices of the instructions whose result depends on unknown data on all paths."""
-        found: set[int] = set()
-        for number, unknown in self._unknown(operator.and_).items():
-            block = self._graph.blocks[number]
-            for at in range(block.begin, block.end):
-                after = self._unknown_after(at, unknown)
-                operation = self._operations[at]
-                if operation is not None and all(after >> one & 1 for one in operation.written):
-                    found.add(at)
-                unknown = after
-        return found
+        return {
+            at
+            for at, _, after in self._unknown(operator.and_)
+            if (operation := self._operations[at]) is not None
+            and all(after >> one & 1 for one in operation.written)
+        }
 
-    def _unknown(self, join: Callable[[int, int], int]) -> dict[int, int]:
-        """Returns the registers that depend on unknown data at the beginning of each block that is
-        reached."""
+    def _unknown(self, join: Callable[[int, int], int]) -> list[tuple[int, int, int]]:
+        """(index, the registers that depend on unknown data before it, those behind it) of each instruction
+        that is reached."""
         undefined = (1 << _VECTOR_REGISTERS) - (1 << _FIRST_UNDEFINED)
-        entry = {0: _EVERYTHING & ~EXEC & ~self._known_first & ~undefined}
-        waiting = [0]
-        while waiting:
-            block = self._graph.blocks[waiting.pop()]
-            unknown = entry[block.number]
-            for at in range(block.begin, block.end):
-                unknown = self._unknown_after(at, unknown)
-            for following in block.successors:
-                joined = join(entry[following], unknown) if following in entry else unknown
-                if joined != entry.get(following):
-                    entry[following] = joined
-                    waiting.append(following)
-        return entry
+        first = _EVERYTHING & ~EXEC & ~self._known_first & ~undefined
+        return [
+            (at, unknown, self._unknown_after(at, unknown))
+            for at, unknown in states_before(self._graph, first, self._unknown_after, join)
+        ]
 
     def _unknown_after(self, at: int, unknown: int) -> int:
         """Returns the registers that depend on unknown data behind an instruction."""

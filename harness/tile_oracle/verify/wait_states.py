@@ -161,40 +161,33 @@ class WaitStates:
         return None
 
     def _vector(self, one: Instruction) -> Iterator[Owed]:
-        vectors = one.reads & VECTOR_REGISTERS
-        checks = []
-        if self.chip.forwards:
-            checks.append(
-                (_VALU, 2, one.reads & SCALAR_REGISTERS, "a vector instruction wrote the scalar register")
-            )
-            checks.append((_HALF, 1, one.reads | one.writes, "half of the register was written"))
-        if self.chip.forwards and not one.transcendental:
-            checks.append((_TRANS, 1, vectors, "a transcendental instruction wrote the register"))
-        if one.matrix is not None:
-            checks.append((_VALU, 2, vectors, "a vector instruction wrote a matrix instruction's operand"))
-            checks.append((_VALU, 4, EXEC, "a vector instruction wrote exec before a matrix instruction"))
-        if one.dpp:
-            checks.append((_VALU, 2, vectors, "a vector instruction wrote what another lane reads (DPP)"))
-            checks.append((_VALU, 5, EXEC, "a vector instruction wrote exec before DPP"))
-        if one.permutes:
-            checks.append((_VALU, 2, vectors, "a vector instruction wrote what v_permlane exchanges"))
-        if one.lane_access:
-            if self.chip.forwards and one.line.mnemonic.startswith("v_read"):
-                checks.append(
-                    (_VALU, 1, vectors, "a vector instruction wrote the register that a lane is read from")
-                )
-            if self.chip.forwards:
-                checks.append((_VALU, 4, EXEC, "a vector instruction wrote exec before a lane is accessed"))
-            checks.append((_VALU, 4, one.lane_select, "a vector instruction wrote the lane's number"))
-        if one.divides_fmas:
-            checks.append((_VALU, 4, VCC, "a vector instruction wrote vcc before v_div_fmas"))
-        if not one.dot:
-            checks.append(
-                (_DOT, 3, vectors | one.writes & VECTOR_REGISTERS, "a dot product wrote the register")
-            )
-        checks.append((_STORE, 1, one.writes & VECTOR_REGISTERS, "a wide store still reads the register"))
-        for kind, needed, registers, what in checks:
-            if found := self._since(kind, needed, registers):
+        vectors, forwards = one.reads & VECTOR_REGISTERS, self.chip.forwards
+        is_matrix, reads_lane = one.matrix is not None, one.line.mnemonic.startswith("v_read")
+        scalars, lanes = one.reads & SCALAR_REGISTERS, one.lane_access
+        written = one.writes & VECTOR_REGISTERS
+        for applies, kind, needed, registers, what in (
+            (forwards, _VALU, 2, scalars, "a vector instruction wrote the scalar register"),
+            (forwards, _HALF, 1, one.reads | one.writes, "half of the register was written"),
+            (
+                forwards and not one.transcendental,
+                *(_TRANS, 1, vectors, "a transcendental instruction wrote the register"),
+            ),
+            (is_matrix, _VALU, 2, vectors, "a vector instruction wrote a matrix instruction's operand"),
+            (is_matrix, _VALU, 4, EXEC, "a vector instruction wrote exec before a matrix instruction"),
+            (one.dpp, _VALU, 2, vectors, "a vector instruction wrote what another lane reads (DPP)"),
+            (one.dpp, _VALU, 5, EXEC, "a vector instruction wrote exec before DPP"),
+            (one.permutes, _VALU, 2, vectors, "a vector instruction wrote what v_permlane exchanges"),
+            (
+                lanes and forwards and reads_lane,
+                *(_VALU, 1, vectors, "a vector instruction wrote the register that a lane is read from"),
+            ),
+            (lanes and forwards, _VALU, 4, EXEC, "a vector instruction wrote exec before a lane is accessed"),
+            (lanes, _VALU, 4, one.lane_select, "a vector instruction wrote the lane's number"),
+            (one.divides_fmas, _VALU, 4, VCC, "a vector instruction wrote vcc before v_div_fmas"),
+            (not one.dot, _DOT, 3, vectors | written, "a dot product wrote the register"),
+            (True, _STORE, 1, written, "a wide store still reads the register"),
+        ):
+            if applies and (found := self._since(kind, needed, registers)):
                 yield Owed(what, *found)
 
     def _after_matrix(self, one: Instruction) -> Iterator[Owed]:
