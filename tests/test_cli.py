@@ -55,6 +55,27 @@ def test_version(module: str) -> None:
     assert done.stdout == f"tile-oracle {__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "status", "begin"),
+    [
+        (["tile_oracle", "problems"], 2, "tile-oracle problems: "),
+        (["pytest", "--problem-set", "forward_smoke"], 4, "ERROR: "),
+    ],
+)
+def test_python_without_docstrings_is_refused_in_one_line(
+    command: list[str], status: int, begin: str, tmp_path: Path
+) -> None:
+    """LightGBM cannot be imported then: its own traceback names no variable."""
+    words = [sys.executable, "-m", *command]
+    environment = {**os.environ, "PYTHONOPTIMIZE": "2"}
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment, timeout=120
+    )
+    assert done.returncode == status
+    assert done.stderr.strip().startswith(f"{begin}PYTHONOPTIMIZE=2 (or python -OO) removes docstrings")
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
 @pytest.mark.parametrize("word", ["--help", "--version", "no-such-command"])
 def test_unknown_commands_import_none(word: str) -> None:
     script = (

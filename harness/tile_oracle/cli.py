@@ -13,6 +13,7 @@ from typing import Any, NoReturn, cast
 from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.commands.table import COMMANDS, GROUPS, Command, called_today, named_command
 from tile_oracle.errors import HarnessError
+from tile_oracle.process.optimized import refuse_missing_docstrings
 from tile_oracle.terminal.did_you_mean import did_you_mean, most_like
 from tile_oracle.terminal.help_text import HelpFormatter
 from tile_oracle.terminal.plain_text import OutputFailed, plain_output
@@ -127,8 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):
             return 0  # the reader (`| head`) has seen enough
         with suppress(OSError):
-            name = f"tile-oracle {named.name}" if named else "tile-oracle"
-            print(f"{name}: standard output cannot be written: {error}", file=sys.stderr)
+            print(f"{_called(named)}: standard output cannot be written: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"interrupted: {named.goes_on if named else Command.goes_on}", file=sys.stderr)
@@ -136,15 +136,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str], named: Command | None) -> int:
-    # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
-    args = make_parser(named).parse_args(arguments)
-    assert named is not None
     try:
+        refuse_missing_docstrings()
+        # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
+        args = make_parser(named).parse_args(arguments)
+        assert named is not None
         with _shown_progress(named):
             return int(args.run(args))
     except HarnessError as error:
-        print(f"tile-oracle {named.name}: {error}", file=sys.stderr)
+        print(f"{_called(named)}: {error}", file=sys.stderr)
         return 2
+
+
+def _called(named: Command | None) -> str:
+    return "tile-oracle" if named is None else f"tile-oracle {named.name}"
 
 
 @contextmanager

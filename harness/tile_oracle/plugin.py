@@ -97,6 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     keep_arrow_small()
     from tile_oracle.process.collector import paused_collector
+    from tile_oracle.process.optimized import refuse_missing_docstrings
     from tile_oracle.session.collecting import CollectionHooks
     from tile_oracle.session.distributing import DistributionHooks
     from tile_oracle.session.ending import EndHooks
@@ -107,6 +108,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     worker_input = getattr(config, "workerinput", {})
     try:
+        refuse_missing_docstrings()
         with waits_shown(config), paused_collector():
             session = open_session(
                 read_options(config),
