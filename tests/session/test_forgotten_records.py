@@ -25,4 +25,4 @@ def test_no_copy_or_slice_keeps_the_records_alive() -> None:
     assert alive() is None
     assert replay.written is None
     assert recording.records.empty
-    assert {kernel.name for kernel in recording.kernels()} == {kernel.name for kernel in kernels}
+    assert {kernel.name for kernel in recording.kernels} == {kernel.name for kernel in kernels}

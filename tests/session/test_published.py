@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded
-from tile_oracle.session.project_defaults import ProjectDefaultsError, default_arguments
+from tile_oracle.errors import HarnessError
+from tile_oracle.session.project_defaults import default_arguments
 
 SHIPPED = ("--problem-set", SET, "--target", "replay")
 
@@ -81,7 +82,7 @@ def test_entries_are_the_options_of_the_command_line(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_entry_is_named_in_one_line(tmp_path: Path, table: str, said: str) -> None:
-    with pytest.raises(ProjectDefaultsError) as refused:
+    with pytest.raises(HarnessError) as refused:
         arguments(tmp_path, table)
     assert f"{tmp_path / 'pyproject.toml'}: [tool.tile-oracle] {said}" in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -99,6 +100,6 @@ def test_any_file_gives_arguments_or_one_error(tmp_path_factory: pytest.TempPath
     (folder / "pyproject.toml").write_bytes(b"[tool.tile-oracle]\n" + data)
     try:
         found = default_arguments(folder)
-    except ProjectDefaultsError:
+    except HarnessError:
         return
     assert all(argument.startswith("--") for argument in found)

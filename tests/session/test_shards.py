@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded
+from tile_oracle.errors import HarnessError
 from tile_oracle.record.dataset import load_records
-from tile_oracle.session.shards import Shard, ShardError, read_shard
+from tile_oracle.session.shards import Shard, read_shard
 
 REPLAYED = ("--problem-set", SET, "--target", "replay", "--allow=no-baseline,incomplete,nothing-judged")
 
@@ -31,7 +32,7 @@ def test_every_problem_is_in_one_part_and_no_part_is_much_longer(times: dict[str
 
 @pytest.mark.parametrize("text", ["", "3", "0/2", "3/2", "-1/2", "1/0", "a/b", "1/2/3", "9" * 500])
 def test_other_values_get_one_line(text: str) -> None:
-    with pytest.raises(ShardError, match="is not a part such as 1/8"):
+    with pytest.raises(HarnessError, match="is not a part such as 1/8"):
         read_shard(text)
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 
-from tile_oracle.session.time_spent import TimeSpent
+from tile_oracle.session.time_spent import where_time_went
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -28,14 +28,14 @@ def rows(*ms: tuple[int, float, float, float | None]) -> pd.DataFrame:
 
 def test_the_shares_are_of_the_wall_time_and_of_all_workers() -> None:
     run = rows((-5, 60e3, 60e3, 60e3), (1, 30e3, 20e3, 10e3), (2, 10e3, 0.0, None))
-    assert TimeSpent(100.0, 1, 5.0).describe(run, BEGAN) == (
+    assert where_time_went(run, BEGAN, 100.0, 1, 5.0) == (
         "timed runs 40 %, checks 20 %, waiting for compilers 10 %, pytest 5 %, host 25 % of 100 s"
     )
-    assert TimeSpent(100.0, 2, 5.0).describe(run, BEGAN) == (
+    assert where_time_went(run, BEGAN, 100.0, 2, 5.0) == (
         "timed runs 20 %, checks 10 %, waiting for compilers 5 %, pytest 2 %, host 62 % of 100 s on 2 workers"
     )
 
 
 def test_a_session_that_measured_nothing_says_nothing() -> None:
-    assert TimeSpent(100.0, 1, 5.0).describe(rows((-5, 1.0, 1.0, 1.0)), BEGAN) == ""
-    assert TimeSpent(100.0, 1, 5.0).describe(rows(), BEGAN) == ""
+    assert where_time_went(rows((-5, 1.0, 1.0, 1.0)), BEGAN, 100.0, 1, 5.0) == ""
+    assert where_time_went(rows(), BEGAN, 100.0, 1, 5.0) == ""

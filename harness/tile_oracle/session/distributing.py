@@ -74,4 +74,4 @@ class DistributionHooks:
         self.state.device_missing |= output.get("tile_oracle_device_missing", False)
         self.state.worker_trouble |= output.get("tile_oracle_trouble", False)
         for note in output.get("tile_oracle_notes", ()):
-            self.state.notes.setdefault(note)
+            self.state.note(note)

@@ -136,11 +136,10 @@ class EndHooks:
             settled = settle(self.session, self.state.selected)
         except HarnessError as error:
             # The existing measurements are judged.
-            self.state.notes.setdefault(f"suspects were not measured again: {error}")
+            self.state.note(f"suspects were not measured again: {error}")
             return
         self.state.analysed = settled.analysed
-        if settled.note:
-            self.state.notes.setdefault(settled.note)
+        self.state.note(settled.note)
 
     def _conclude(self, session: pytest.Session, interrupted: bool) -> None:
         """Verdicts, their test items and reports. Raises HarnessError."""
@@ -258,7 +257,7 @@ class EndHooks:
         try:
             self.session.close(interrupted=True)
         finally:
-            self.state.record_warnings.stop()
+            self.state.stop_noting_warnings()
             self.session.release()
         self.state.signals.remove()
 

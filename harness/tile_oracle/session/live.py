@@ -36,7 +36,7 @@ from tile_oracle.session.expected_time import expected_times
 from tile_oracle.session.models import Picks, picks_of
 from tile_oracle.session.options import AUTO_SAMPLING, SEQUENTIAL, SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, without
-from tile_oracle.session.session import Session
+from tile_oracle.session.session import Measurer, Session
 from tile_oracle.session.suite_names import SUITE
 from tile_oracle.session.vendor_model import rankings_of
 from tile_oracle.targets import TargetOptions, resolve_target
@@ -137,10 +137,8 @@ class LiveSession(Session):
                 save_offers(run.folder, one)
         return run
 
-    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """Returns the pair's measurement: new, from the problem's sweep, or from the resumed run. Raises what
-        Driver.measure raises, and other HarnessErrors when nothing can be measured or recorded any more."""
-        return self._with_known_failure(self.driver().measure(problem, kernel))
+    def measurer(self) -> Measurer:
+        return self.driver()
 
     def driver(self) -> Driver:
         """Returns what measures, begun at the first call. Raises HarnessError."""
@@ -303,17 +301,14 @@ class LiveSession(Session):
                 if self.target.refusal(kernel, problem) is None:
                     self.target.build(kernel)
 
-    def built(self) -> list[str]:
-        return [kernel.name for one in self.target.compiled for kernel in one.builder.ended()]
-
     @cached_property
     def _to_build(self) -> int:
         # The problems of a kind share their kernels' objects, and hashing millions of pairs takes seconds.
         objects = {id(kernel): kernel for kernels in self._kernels_of.values() for kernel in kernels}
         return sum(self.target.owner(kernel).builder is not None for kernel in set(objects.values()))
 
-    def to_build(self) -> int:
-        return self._to_build
+    def builds(self) -> tuple[int, int]:
+        return sum(len(one.builder.ended()) for one in self.target.compiled), self._to_build
 
     def close(self, *, interrupted: bool) -> None:
         """Stop the engine and the compilers and seal the journals. Raises RecordError."""

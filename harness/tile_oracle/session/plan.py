@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tile_oracle.compiling.kernel_source import KernelSource
@@ -117,26 +118,22 @@ def kept(kernels: Iterable[Kernel], where: KernelFilter | None) -> tuple[Kernel,
     of_source: dict[str, list[Kernel]] = {}
     for kernel in kernels:
         of_source.setdefault(kernel.source, []).append(kernel)
-    if len(of_source) < 2:
-        return tuple(kernel for own in of_source.values() for kernel in own if where.matches(kernel))
-    return tuple(kernel for own in of_source.values() for kernel in _kept_of_several(own, where))
-
-
-def _kept_of_several(kernels: Sequence[Kernel], where: KernelFilter) -> Sequence[Kernel]:
-    """kernels: those of one source."""
-    lacking = 0
     found: list[Kernel] = []
-    problem: LacksFieldError | None = None
-    for kernel in kernels:
+    for own in of_source.values():
         try:
-            if where.matches(kernel):
-                found.append(kernel)
-        except LacksFieldError as error:
-            lacking += 1
-            problem = error
-    if problem is not None and lacking < len(kernels):
-        raise problem
-    return kernels if problem is not None else found
+            found += [kernel for kernel in own if where.matches(kernel)]
+        except LacksFieldError:
+            if len(of_source) == 1 or any(_has_fields(kernel, where) for kernel in own):
+                raise
+            found += own
+    return tuple(found)
+
+
+def _has_fields(kernel: Kernel, where: KernelFilter) -> bool:
+    with suppress(LacksFieldError):
+        where.matches(kernel)
+        return True
+    return False
 
 
 def _of_sources(
@@ -174,15 +171,6 @@ def _of_sources(
     return {kind: tuple(pool) for kind, pool in found.items()}, tuple(dict.fromkeys(notes))
 
 
-def _filtered(pools: Pools, where: KernelFilter | None) -> Pools:
-    """Returns the pools without what a filter excludes. The filter is asked about the kernels of all kinds at
-    once, since a source may have none of some kinds."""
-    if where is None:
-        return pools
-    names = set(kept((kernel for pool in pools.values() for kernel in pool), where))
-    return {kind: tuple(kernel for kernel in pool if kernel in names) for kind, pool in pools.items()}
-
-
 def make_plan(
     options: SessionOptions,
     arch: str,
@@ -207,22 +195,22 @@ def make_plan(
             f"--problem-set {problem_set.name} has problems of {' and '.join(ops)}: a run records one "
             "operation, so run each on its own"
         )
-    kinds = dict.fromkeys(problem.kind for problem in problem_set.problems)
-    pools: Pools = dict.fromkeys(kinds, ())
+    pools: Pools = dict.fromkeys((problem.kind for problem in problem_set.problems), ())
     notes: tuple[str, ...] = ()
     try:
         if native:
             pools, notes = _of_sources(options, arch, problem_set, sources)
-            pools = _filtered(pools, where)
+            # Asked about the kernels of all kinds at once, since a source may have none of some kinds.
+            names = set(kept((kernel for pool in pools.values() for kernel in pool), where))
+            pools = {kind: tuple(one for one in pool if one in names) for kind, pool in pools.items()}
     except RuleError:
         if recorded is None:
             raise
-        pools, notes = dict.fromkeys(kinds, ()), ()  # the recorded kernels suffice
+        pools, notes = dict.fromkeys(pools, ()), ()  # the recorded kernels suffice
     if recorded is not None:
         pools = _as_recorded(pools, recorded, where)
-    for kind, pool in pools.items():
-        if native and not pool:
-            raise RuleError(_why_none(options, arch, kind, sources))
+    if native and (lacking := [kind for kind, pool in pools.items() if not pool]):
+        raise RuleError(_why_none(options, arch, lacking[0], sources))
     every_note = (*reading_notes(problem_set), *notes)
     plan = Plan(problem_set, pools, notes=every_note, offered=offered or {}, rankings=rankings or {})
     if options.pairs is None:
@@ -234,14 +222,9 @@ def make_plan(
 def _why_none(options: SessionOptions, arch: str, kind: Kind, sources: Sequence[KernelSource | None]) -> str:
     """Returns why there is no kernel for a kind."""
     narrowed = f" with --kernel-filter {options.kernel_filter!r}" if options.kernel_filter else ""
-    if len(sources) == 1 and sources[0] is not None and sources[0].kinds is not None:
-        known = ", ".join(map(kind_text, sources[0].kinds))
-        return (
-            f"{options.kernel_set}{narrowed} has no kernel for {kind_text(kind)} on {arch}, only for {known}"
-        )
+    none = f"{narrowed} has no kernel for {kind_text(kind)} on {arch}"
     if len(sources) > 1:
-        return f"--kernels {options.pool_name}{narrowed} has no kernel for {kind_text(kind)} on {arch}"
-    return (
-        f"--kernel-set {options.kernel_set}{narrowed} has no kernel for {kind_text(kind)} on {arch}: see "
-        "`tile-oracle pool list`"
-    )
+        return f"--kernels {options.pool_name}{none}"
+    if sources[0] is not None and sources[0].kinds is not None:
+        return f"{options.kernel_set}{none}, only for {', '.join(map(kind_text, sources[0].kinds))}"
+    return f"--kernel-set {options.kernel_set}{none}: see `tile-oracle pool list`"

@@ -63,7 +63,7 @@ class Recording:
 
     def forget_records(self) -> None:
         """Frees the memory of the records; `kernels` stays."""
-        self._kernels  # noqa: B018  read from the records
+        self.kernels  # noqa: B018  read from the records
         # No slice of them: it would keep them all.
         object.__setattr__(self, "records", type(self.records)(columns=self.records.columns))
 
@@ -85,17 +85,14 @@ class Recording:
         except ProblemError as error:
             raise RecordError(f"{self.paths[0]}: {error}") from None
 
-    def kernels(self) -> tuple[Kernel, ...]:
-        """Returns the recorded kernels, by name."""
-        return self._kernels
-
     @cached_property
-    def _kernels(self) -> tuple[Kernel, ...]:
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The recorded kernels, by name."""
         return tuple(parse_kernel_name(str(name)) for name in sorted(self.records["kernel"].unique()))
 
     def of_libraries(self) -> dict[str, tuple[Kernel, ...]]:
         """Problem id -> the libraries' algorithms that were recorded for it."""
-        recorded = {kernel.name: kernel for kernel in self.kernels() if kernel.source in LIBRARIES}
+        recorded = {kernel.name: kernel for kernel in self.kernels if kernel.source in LIBRARIES}
         if not recorded:
             return {}
         pairs = self.records[["problem", "kernel"]].astype(str)
@@ -137,10 +134,7 @@ def find_recording(options: SessionOptions) -> Recording:
     Raises RecordError if there are none, or several devices; ModelError if --model names no folder,
     ProblemSetError for an unknown set.
     """
-    if options.oracle is not None:
-        return _load((options.oracle,), "as asked")
-    paths, why = _shipped(options)
-    return _load(paths, why)
+    return _load(*(_shipped(options) if options.oracle is None else ((options.oracle,), "as asked")))
 
 
 def pool_of_sources(paths: Sequence[Path]) -> tuple[str, str]:

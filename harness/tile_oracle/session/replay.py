@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +22,31 @@ from tile_oracle.record.journal import names_in
 from tile_oracle.record.run import Run
 from tile_oracle.report.data import settled
 from tile_oracle.session.recording import Recording
-from tile_oracle.session.settled import Settled
 
 _ALL = None
 """In place of kernel names: all that were recorded for the problem."""
+
+
+@dataclass(frozen=True)
+class Settled(Sequence[Measurement]):
+    """The settled measurements of a problem, in the order of the requested kernels. Each is made when it is
+    looked at: a replay of a hundred thousand pairs looks at few."""
+
+    problem: Problem
+    kernels: tuple[Kernel, ...]
+    make: Callable[[Problem, Kernel], Measurement]
+
+    def __len__(self) -> int:
+        return len(self.kernels)
+
+    @overload
+    def __getitem__(self, place: int) -> Measurement: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Measurement]: ...
+    def __getitem__(self, place: int | slice) -> Measurement | list[Measurement]:
+        if isinstance(place, slice):
+            return [self.make(self.problem, kernel) for kernel in self.kernels[place]]
+        return self.make(self.problem, self.kernels[place])
 
 
 class Replay:
@@ -51,8 +73,7 @@ class Replay:
             before = self._asked.setdefault(problem.id, set())
             if before is not None:
                 before.update(kernel.name for kernel in found)
-        any_ok = any(self._columns.status[rows[kernel.name]] == "ok" for kernel in found)
-        return Settled(problem, found, any_ok, self._measurement)
+        return Settled(problem, found, self._measurement)
 
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         """Returns the number of these pairs that were never recorded. Raises RecordError."""
@@ -182,9 +203,3 @@ def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
 
 def _numbers(column: pd.Series) -> npt.NDArray[np.float64]:
     return np.asarray(pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def kernels_outside(recording: Recording, pools: Iterable[Sequence[Kernel]]) -> tuple[str, ...]:
-    """Recorded kernels that the pool no longer has, sorted."""
-    pool = {kernel.name for kernels in pools for kernel in kernels}
-    return tuple(sorted(set(recording.records["kernel"].unique()) - pool))

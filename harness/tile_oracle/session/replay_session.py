@@ -19,9 +19,8 @@ from tile_oracle.session.kernels_option import read_kernels
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan
 from tile_oracle.session.recording import Recording, find_recording
-from tile_oracle.session.replay import Replay, kernels_outside
-from tile_oracle.session.session import Session
-from tile_oracle.session.settled import Settled
+from tile_oracle.session.replay import Replay, Settled
+from tile_oracle.session.session import Measurer, Session
 from tile_oracle.session.suite_names import REPLAY_SUITE
 from tile_oracle.session.vendor_model import rankings_of, recorded_offers
 from tile_oracle.targets.target import REPLAY, Target
@@ -49,8 +48,7 @@ class ReplaySession(Session):
     def _make_plan(self) -> Plan:
         options, recording = self.options, self.recording
         asked = load_problem_sets(options.problem_set) if options.problem_set else recording.problem_set()
-        kernels = recording.kernels()
-        own = [kernel for kernel in kernels if kernel.source not in LIBRARIES]
+        own = [kernel for kernel in recording.kernels if kernel.source not in LIBRARIES]
         plan = make_plan(
             options,
             self.target.arch,
@@ -65,7 +63,11 @@ class ReplaySession(Session):
             self.recording.check(part, pool)
         return plan
 
+    def measurer(self) -> Measurer:
+        return self
+
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
+        """See Measurer."""
         return self.replayed(problem, (kernel,))[0]
 
     def replayed(self, problem: Problem, kernels: Iterable[Kernel]) -> Settled:
@@ -74,7 +76,7 @@ class ReplaySession(Session):
             self._learn_known_failures(self.recording.device)
         self._begun.add(problem.id)
         found = self._replay.measure_all(problem, kernels)
-        return replace(found, make=lambda *pair: self._with_known_failure(found.make(*pair)))
+        return replace(found, make=lambda *pair: self.with_known_failure(found.make(*pair)))
 
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         return self._replay.unrecorded(problem, kernels)
@@ -83,7 +85,7 @@ class ReplaySession(Session):
         return
 
     def recorded_kernels(self) -> Sequence[Kernel]:
-        return self.recording.kernels()
+        return self.recording.kernels
 
     def records(self, run: Run) -> pd.DataFrame:
         written = self._replay.written
@@ -126,7 +128,8 @@ class ReplaySession(Session):
 
     @cached_property
     def _outside(self) -> list[str]:
-        outside = kernels_outside(self.recording, [self.plan.all_kernels])
+        candidates = {kernel.name for kernel in self.plan.all_kernels}
+        outside = sorted(set(self.recording.records["kernel"].unique()) - candidates)
         if not outside:
             return []
         more = f" and {len(outside) - 1:,} more" if len(outside) > 1 else ""

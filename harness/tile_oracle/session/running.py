@@ -39,20 +39,15 @@ class RunningHooks:
     def pytest_sessionstart(self) -> None:
         # Here, because some are only in place when all plugins are configured.
         check_companions(self.config, measures=self.session.remeasures)
-        self._prepare_for_the_end()
+        if not self.state.is_worker:
+            self.state.signals.install()
         self._left_s = time.monotonic()
         self.session.keep_samples = benchmark_bridge.wanted(self.config)
-        if note := benchmark_bridge.why_not(self.config):
-            self.state.notes.setdefault(note)
+        self.state.note(benchmark_bridge.why_not(self.config))
         if self.state.only_suite:
             self.state.display.take_over()
         self.session.show = self.state.display.status
         self.state.progress.builds = self.session.builds
-
-    def _prepare_for_the_end(self) -> None:
-        """Makes this session end in order when its controller or its workers die."""
-        if not self.state.is_worker:
-            self.state.signals.install()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
@@ -80,16 +75,9 @@ class RunningHooks:
         __tracebackhide__ = True
         self.session.pytest_s += time.monotonic() - self._left_s
         try:
-            return self._measure(node, problem, kernel)
-        finally:
-            self._left_s = time.monotonic()
-
-    def _measure(self, node: pytest.Item, problem: Problem, kernel: Kernel) -> Measurement:
-        __tracebackhide__ = True
-        try:
             if self.session.unrecorded(problem, (kernel,)):
                 pytest.skip("this pair was never recorded")
-            measurement = self.session.measure(problem, kernel)
+            measurement = self.session.with_known_failure(self.session.measurer().measure(problem, kernel))
         except KernelError:
             raise  # an error of the test itself
         except NotBegunError as error:
@@ -100,6 +88,8 @@ class RunningHooks:
             # Nothing can be measured or recorded any more: all other tests would fail in the same way.
             node.session.shouldstop = str(error)
             pytest.fail(str(error), pytrace=False)
+        finally:
+            self._left_s = time.monotonic()
         facts = {
             "problem": problem.id,
             "kernel": kernel.short_name,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
@@ -33,7 +33,7 @@ from tile_oracle.session.models import (
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, set_name
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, KERNEL_SOURCES
-from tile_oracle.session.time_spent import TimeSpent
+from tile_oracle.session.time_spent import where_time_went
 from tile_oracle.targets.target import Target
 
 if TYPE_CHECKING:
@@ -41,6 +41,17 @@ if TYPE_CHECKING:
 
     from tile_oracle.session.display import Text
     from tile_oracle.session.first import First
+
+
+class Measurer(Protocol):
+    """Measures or replays pairs."""
+
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
+        """Returns the pair's measurement.
+
+        Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
+        be measured or recorded any more.
+        """
 
 
 class Session(ABC):
@@ -91,7 +102,7 @@ class Session(ABC):
         self.budget_spent = False
         self._began, self._began_at = time.monotonic(), datetime.now(UTC)
         self.pytest_s = 0.0
-        """As TimeSpent has it."""
+        """What pytest itself took in each worker, collecting tests and between measurements."""
         self._run: Run | None = None
         if run_folder:
             self._run = join_run(Path(run_folder), run_owner, resumed=options.resume)
@@ -189,9 +200,10 @@ class Session(ABC):
 
     def where_time_went(self, records: pd.DataFrame) -> str:
         """Returns the session's time in words; "" where nothing was measured. records: of the run."""
-        return TimeSpent(self.elapsed_s, self.workers, self.pytest_s).describe(records, self._began_at)
+        return where_time_went(records, self._began_at, self.elapsed_s, self.workers, self.pytest_s)
 
-    def _with_known_failure(self, measurement: Measurement) -> Measurement:
+    def with_known_failure(self, measurement: Measurement) -> Measurement:
+        """Returns the measurement, with its status in the baseline if the pair failed there."""
         known = self._known.get((measurement.problem.id, measurement.kernel.name), "")
         return replace(measurement, known_failure=known) if known else measurement
 
@@ -204,12 +216,8 @@ class Session(ABC):
                 self._held |= held_of(choice, baseline, self.options)
 
     @abstractmethod
-    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """Returns the pair's measurement.
-
-        Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
-        be measured or recorded any more.
-        """
+    def measurer(self) -> Measurer:
+        """Returns what measures or replays pairs, begun at the first call. Raises HarnessError."""
 
     @abstractmethod
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
@@ -227,17 +235,9 @@ class Session(ABC):
     def build_ahead(self) -> None:
         """Starts building the kernels of the first problems in the background."""
 
-    def built(self) -> list[str]:
-        """Returns the names of the kernels whose build has ended, with or without a binary."""
-        return []
-
-    def to_build(self) -> int:
-        """Returns how many kernels the selected pairs need built."""
-        return 0
-
     def builds(self) -> tuple[int, int]:
-        """Returns how many kernels are built, and how many are wanted."""
-        return len(self.built()), self.to_build()
+        """Returns how many kernels are built, with or without a binary, and how many are wanted."""
+        return 0, 0
 
     @abstractmethod
     def recorded_kernels(self) -> Sequence[Kernel] | None:

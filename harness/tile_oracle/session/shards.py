@@ -12,10 +12,6 @@ from tile_oracle.errors import HarnessError
 _FORM = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
 
-class ShardError(HarnessError):
-    """A value of --shard that names no part."""
-
-
 @dataclass(frozen=True)
 class Shard:
     """Part `number` (from 1) of `count`."""
@@ -45,9 +41,9 @@ class Shard:
 
 
 def read_shard(text: str) -> Shard:
-    """Returns the part of I/N. Raises ShardError."""
+    """Returns the part of I/N. Raises HarnessError."""
     match = _FORM.fullmatch(text.strip())
     shard = Shard(int(match[1]), int(match[2])) if match is not None else None
     if shard is None or not 1 <= shard.number <= shard.count:
-        raise ShardError(f"--shard {text[:100]!r} is not a part such as 1/8, 2/8, ... 8/8")
+        raise HarnessError(f"--shard {text[:100]!r} is not a part such as 1/8, 2/8, ... 8/8")
     return shard

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,22 +26,8 @@ if TYPE_CHECKING:
     from tile_oracle.session.session import Session
 
 
-class RecordWarnings(logging.Handler):
-    """Passes each warning about damaged or unsealed records to `tell`, until `stop`."""
-
-    def __init__(self, tell: Callable[[str], object]) -> None:
-        super().__init__(logging.WARNING)
-        self._tell = tell
-        self._logger = logging.getLogger("tile_oracle.record")
-        self._logger.addHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Passes one warning on."""
-        self._tell(record.getMessage())
-
-    def stop(self) -> None:
-        """Stops passing warnings on."""
-        self._logger.removeHandler(self)
+_RECORD_LOG = logging.getLogger("tile_oracle.record")
+"""Warns about damaged and unsealed records."""
 
 
 class SessionState:
@@ -69,7 +56,10 @@ class SessionState:
         """The first test after those of --first."""
         self.selected: Counter[str] = Counter()
         self.notes: dict[str, None] = {}
-        self.record_warnings = RecordWarnings(self.notes.setdefault)
+        warnings = logging.Handler(logging.WARNING)
+        warnings.emit = lambda record: self.note(record.getMessage())  # type: ignore[method-assign]
+        _RECORD_LOG.addHandler(warnings)
+        self.stop_noting_warnings = partial(_RECORD_LOG.removeHandler, warnings)
         self.budget_spent = False
         self.device_missing = False
         self.worker_trouble = False
@@ -78,6 +68,11 @@ class SessionState:
         self.outcomes: frozenset[Outcome] = frozenset()
         self.analysed: Mapping[str, ReportData] = {}
         self.conclusions: list[Conclusion] = []
+
+    def note(self, text: str) -> None:
+        """Adds a line for the end of the session, unless it is there already or empty."""
+        if text:
+            self.notes.setdefault(text)
 
     def select_problems(self, problems: Iterable[Problem]) -> None:
         """Sets the problems to replay, after pytest's selection."""
