@@ -99,11 +99,11 @@ def pytest_configure(config: pytest.Config) -> None:
     from tile_oracle.process.collector import paused_collector
     from tile_oracle.process.optimized import refuse_missing_docstrings
     from tile_oracle.session.collecting import CollectionHooks
+    from tile_oracle.session.display import waits_shown
     from tile_oracle.session.distributing import DistributionHooks
     from tile_oracle.session.ending import EndHooks
     from tile_oracle.session.opening import open_session
     from tile_oracle.session.running import RunningHooks
-    from tile_oracle.session.shown_waits import waits_shown
     from tile_oracle.session.state import SessionState
 
     worker_input = getattr(config, "workerinput", {})

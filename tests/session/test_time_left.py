@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.session.time_left import Measured, Work, fit_pair_time, time_left_s
+from tile_oracle.session.time_left import Measured, Work, expected_times, fit_pair_time, time_left_s
 
 PAIRS = st.integers(1, 5_000)
 FLOPS = st.floats(1.0, 1e13)
@@ -89,3 +89,9 @@ def test_without_a_complete_problem_all_pairs_are_equal() -> None:
 
 def test_work_that_took_no_time_leaves_none() -> None:
     assert time_left_s(fit_pair_time([Measured(4, 1e9, 0.0)]), [Work(4, 1e9)], [Work(8, 1e9)], 0.0) == 0.0
+
+
+def test_larger_problems_and_more_kernels_are_expected_to_take_longer() -> None:
+    large, small = "forward-fp32-n8-c64-k64-i56x56-f3x3-p1", "forward-fp32-n1-c8-k8-i6x6-f3x3"
+    times = expected_times({small: 10, large: 10, "forward-fp32-n1-c16-k16-i5x5-f1x1": 15})
+    assert sorted(times, key=lambda name: times[name]) == [small, "forward-fp32-n1-c16-k16-i5x5-f1x1", large]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from tile_oracle.errors import HarnessError, first_line
-from tile_oracle.fleet.compile_runner import CompileRunner
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.assignments import DeviceSettings, Shipment
 from tile_oracle.measure.engine import Compiler
+from tile_oracle.measure.shipments import shipment_of
+from tile_oracle.measure.target_of_settings import open_target
 
 _LOOK_S = 1.0
 """How often nodes are looked for."""
@@ -26,6 +28,37 @@ _LONGEST_S = 700.0
 _MOST_JOBS = 32
 _MOST_FAILURES = 2
 """Times that an actor of a node, or all actors with one kernel, may die."""
+
+
+class CompilerOpened(NamedTuple):
+    """A machine can compile. identity: `Target.source_identity`, which must be the session's own."""
+
+    host: str
+    identity: str
+
+
+class CompileRunner:
+    """The compilers of one machine. Once it is open, `build` may be called from any thread."""
+
+    def __init__(self, settings: DeviceSettings, jobs: int) -> None:
+        """jobs: compilers that run at once."""
+        options = replace(settings.options, jobs=jobs, elsewhere=True)
+        self._settings = replace(settings, options=options)
+
+    def open(self) -> CompilerOpened:
+        """Opens the target: where this is, and what its binaries would be. Raises HarnessError."""
+        self._target = open_target(self._settings)
+        return CompilerOpened(socket.gethostname(), self._target.source_identity())
+
+    def build(self, kernel: str) -> Shipment | None:
+        """Returns the binary of a kernel, compiled or from this machine's cache; None if it does not build
+        here."""
+        result = self._target.build(parse_kernel_name(kernel)).result()
+        return None if result.binary is None else shipment_of(result.binary)
+
+    def close(self) -> None:
+        """Stops the compilers."""
+        self._target.close()
 
 
 @dataclass

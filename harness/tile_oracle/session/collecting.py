@@ -108,10 +108,10 @@ class CollectionHooks:
         shows what is finished. With a budget, both keep the order of the set."""
         if self.session.in_turn or not self.state.only_suite or self.session.deadline is not None:
             return
-        from tile_oracle.session.expected_time import expected_times
+        from tile_oracle.session.time_left import expected_times
 
         problems = [getattr(params_of(item).get("problem"), "id", "") for item in items]
-        times = expected_times(Counter(problem for problem in problems if problem), None)
+        times = expected_times(Counter(filter(None, problems)))
         order = sorted(range(len(items)), key=lambda place: -times.get(problems[place], 0.0))
         items[:] = [items[place] for place in order]
 
@@ -130,11 +130,11 @@ class CollectionHooks:
         """Deselects the tests of other parts' problems. Tests without a problem stay in every part."""
         if self.session.options.shard is None:
             return
-        from tile_oracle.session.expected_time import expected_times
+        from tile_oracle.session.time_left import expected_times
 
         plan = self.session.plan
         counts = {problem.id: len(plan.kernels(problem)) for problem in plan.problems}
-        others = counts.keys() - self.session.options.shard.problems(expected_times(counts, None))
+        others = counts.keys() - self.session.options.shard.problems(expected_times(counts))
         left_out = [item for item in items if getattr(params_of(item).get("problem"), "id", None) in others]
         if left_out:
             self.config.hook.pytest_deselected(items=left_out)

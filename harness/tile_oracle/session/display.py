@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 import pytest
@@ -18,6 +20,7 @@ from tile_oracle.session.pytest_private import (
     terminal_columns,
 )
 from tile_oracle.terminal.plain_text import as_text
+from tile_oracle.terminal.progress_line import waits_shown_on
 
 if TYPE_CHECKING:
     from tile_oracle.session.pytest_private import TerminalReporter
@@ -122,3 +125,17 @@ class Display:
             reporter.rewrite("", erase=True)
             reporter.write("\r")
             forget_line(reporter)
+
+
+@contextmanager
+def waits_shown(config: pytest.Config) -> Iterator[None]:
+    """Shows the waits of the block on the terminal, past pytest's capture; not with -q, and not in workers of
+    pytest-xdist, whose controller waits alike."""
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    is_quiet = hasattr(config, "workerinput") or config.getoption("verbose", 0) < 0
+    with ExitStack() as shown:
+        if not is_quiet and capture is not None:
+            shown.enter_context(capture.global_and_fixture_disabled())
+            if sys.stderr is not None:
+                shown.enter_context(waits_shown_on(sys.stderr))
+        yield

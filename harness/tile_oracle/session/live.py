@@ -32,12 +32,12 @@ from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.record.run import Run, RunLog
 from tile_oracle.session.command_line import CommandLine
-from tile_oracle.session.expected_time import expected_times
 from tile_oracle.session.models import Picks, picks_of
 from tile_oracle.session.options import AUTO_SAMPLING, SEQUENTIAL, SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, without
 from tile_oracle.session.session import Measurer, Session
 from tile_oracle.session.suite_names import SUITE
+from tile_oracle.session.time_left import expected_times
 from tile_oracle.session.vendor_model import rankings_of
 from tile_oracle.targets import TargetOptions, resolve_target
 from tile_oracle.targets.base import DeviceInfo
@@ -247,7 +247,7 @@ class LiveSession(Session):
 
     def _tasks(self) -> Iterable[ProblemTask]:
         counts = {name: len(kernels) for name, kernels in self._kernels_of.items()}
-        times = {} if self.in_turn else expected_times(counts, self.run)
+        times = {} if self.in_turn else expected_times(counts)
         for name, kernels in self._kernels_of.items():
             problem = problem_from_id(name)
             first = self._first_of(problem)

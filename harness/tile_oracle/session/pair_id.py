@@ -1,14 +1,17 @@
-"""Test ids of pairs: making and parsing them."""
+"""Test ids of pairs: making, parsing and choosing them."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import lru_cache
 
 from tile_oracle.kernel import Kernel
 from tile_oracle.kernel.named import SHORT_NAMES
 from tile_oracle.operation import operations
 from tile_oracle.problem import Problem
+from tile_oracle.session.plan import Plan
+from tile_oracle.session.pytest_private import Expression
 
 
 @lru_cache(maxsize=1)
@@ -44,3 +47,38 @@ _PROBLEM_HEADS: dict[str, str] = {}
 """The text before "-KERNEL]" -> the problem that it ends with."""
 _KERNEL_ENDS: set[str] = set()
 """Each "KERNEL]" found after a problem."""
+
+
+class PairsByName:
+    """The pairs of a plan that `-k EXPRESSION` would select if every pair were a test: in a replay, one test
+    covers all kernels of a problem."""
+
+    def __init__(self, plan: Plan, expression: str) -> None:
+        self._plan = plan
+        self._expression: Expression | None = None
+        if expression.strip():
+            with suppress(Exception):  # pytest itself reports parse errors
+                self._expression = Expression.compile(expression)
+        self._known: dict[str, tuple[Kernel, ...]] = {}
+
+    @property
+    def chooses(self) -> bool:
+        """Whether there is an expression."""
+        return self._expression is not None
+
+    def kernels(self, problem: Problem) -> tuple[Kernel, ...]:
+        """Returns the requested kernels of a problem, in the plan's order."""
+        if problem.id not in self._known:
+            asked = self._plan.asked(problem)
+            self._known[problem.id] = tuple(kernel for kernel in asked if self._is_chosen(problem, kernel))
+        return self._known[problem.id]
+
+    def _is_chosen(self, problem: Problem, kernel: Kernel) -> bool:
+        if self._expression is None:
+            return True
+        name = f"tile_oracle::test_problem, test_kernel[{pair_id(problem, kernel)}]".lower()
+
+        def is_named(word: str, /, **_: str | int | bool | None) -> bool:
+            return word.lower() in name
+
+        return self._expression.evaluate(is_named)

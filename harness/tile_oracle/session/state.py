@@ -12,7 +12,7 @@ import pytest
 
 from tile_oracle.errors import HarnessError
 from tile_oracle.session.display import Display
-from tile_oracle.session.pairs_by_name import PairsByName
+from tile_oracle.session.pair_id import PairsByName
 from tile_oracle.session.progress import Progress
 from tile_oracle.session.signals import StopSignals
 from tile_oracle.session.suite_names import SUITE_ID

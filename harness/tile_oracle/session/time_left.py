@@ -7,15 +7,23 @@ kernel and the problems, so both are fitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.problem import problem_from_id
+
+Numbers = npt.NDArray[np.float64]
 RUNS_OF_LONG = 5.0
 """Runs of a kernel that takes longer than its budget of samples: checks, and two timed ones."""
 _TYPICAL = 0.5
 """Of the best kernel's rate, that of the others of its pool in the mean."""
 _REWEIGHTINGS = 8
+_FLOPS_OF_OVERHEAD = 1e9
+"""The overhead of a pair (build, check, sampling), expressed as FLOPs."""
 _EXACT = 1e-6
 """A residual, relative to the median time of a pair, that counts as none."""
 
@@ -56,17 +64,15 @@ def fit_pair_time(measured: Sequence[Measured]) -> PairTime:
     a compiler, is weighted down (Huber: by the ratio of the median residual to its own)."""
     if not measured:
         return PairTime(0.0, 0.0, 0.0)
-    weights = [float(one.pairs) for one in measured]
-    least = _EXACT * median(one.seconds / one.pairs for one in measured)
+    pairs, flops, seconds = np.array([(one.pairs, one.flops, one.seconds) for one in measured]).T
+    pair_s, weights = seconds / pairs, pairs
+    least = max(_EXACT * float(np.median(pair_s)), sys.float_info.min)
     for _ in range(_REWEIGHTINGS):
-        constant, per_flop = _least_squares(measured, weights)
-        residuals = [abs(one.seconds / one.pairs - constant - per_flop * one.flops) for one in measured]
-        usual = max(median(residuals), least)
-        weights = [
-            one.pairs * (usual / residual if residual > usual else 1.0)
-            for one, residual in zip(measured, residuals, strict=True)
-        ]
-    return PairTime(constant, per_flop, max(one.flops for one in measured))
+        constant, per_flop = _least_squares(flops, pair_s, weights)
+        residuals = np.abs(pair_s - constant - per_flop * flops)
+        usual = max(float(np.median(residuals)), least)
+        weights = pairs * usual / np.maximum(residuals, usual)
+    return PairTime(constant, per_flop, float(flops.max()))
 
 
 def time_left_s(expected: PairTime, done: Iterable[Work], left: Iterable[Work], elapsed_s: float) -> float:
@@ -92,19 +98,22 @@ def beyond_s(left: Iterable[Work], most_flops: float, best_tflops: float) -> flo
     return RUNS_OF_LONG * flops / (_TYPICAL * best_tflops * 1e12)
 
 
-def _least_squares(measured: Sequence[Measured], weights: Sequence[float]) -> tuple[float, float]:
+def _least_squares(flops: Numbers, pair_s: Numbers, weights: Numbers) -> tuple[float, float]:
     """Constant and slope, not negative, of a pair's mean time over the operations."""
-    weight = sum(weights)
-    flops = sum(w * one.flops for w, one in zip(weights, measured, strict=True)) / weight
-    time = sum(w * one.seconds / one.pairs for w, one in zip(weights, measured, strict=True)) / weight
-    spread = slope = through_zero = squares = 0.0
-    for w, one in zip(weights, measured, strict=True):
-        pair_s = one.seconds / one.pairs
-        spread += w * (one.flops - flops) ** 2
-        slope += w * (one.flops - flops) * (pair_s - time)
-        squares += w * one.flops**2
-        through_zero += w * one.flops * pair_s
+    mean_flops, mean_s = (float(np.average(one, weights=weights)) for one in (flops, pair_s))
+    spread = float(weights @ (flops - mean_flops) ** 2)
+    slope = float(weights @ ((flops - mean_flops) * (pair_s - mean_s)))
     if spread <= 0 or slope <= 0:
-        return time, 0.0
-    constant = time - slope / spread * flops
-    return (constant, slope / spread) if constant >= 0 else (0.0, through_zero / squares)
+        return mean_s, 0.0
+    constant = mean_s - slope / spread * mean_flops
+    if constant >= 0:
+        return constant, slope / spread
+    return 0.0, float(weights @ (flops * pair_s)) / float(weights @ flops**2)
+
+
+def expected_times(counts: Mapping[str, int]) -> dict[str, float]:
+    """Problem id -> expected time of all its tests, in a relative unit. counts: problem id -> number of its
+    tests."""
+    return {
+        name: count * (_FLOPS_OF_OVERHEAD + problem_from_id(name).flops) for name, count in counts.items()
+    }
