@@ -21,11 +21,12 @@ import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.runtime.cuda import CudaDriver
 from tile_oracle.device.worker import Worker
+from tile_oracle.measure.commands import Load, Run
 from tile_oracle.measure.protocol import Channel, Message
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_id
@@ -135,7 +136,7 @@ class Bench:
         from tile_oracle.device.audit import Audit
 
         self.worker._audit = Audit(tuple, 0, strict=False)
-        self.worker._load({"problem": problem.as_row() | {"op": problem.op}, "seed": 1})
+        self.worker._load(Load(problem.as_row() | {"op": problem.op}, 1))
         self.binaries = [folder / f"kernel{number}.cubin" for number in range(kernels)]
         for binary in self.binaries:
             binary.write_bytes(b"kernel")
@@ -145,9 +146,8 @@ class Bench:
         self.library.null_launch_ns(ctypes.c_double(1000 * launch_us))
         began = time.process_time_ns()
         for number, binary in enumerate(self.binaries):
-            command: dict[str, Any] = {"id": number, "binary": str(binary), "samples": False, "token": "0"}
             self.worker._best_ms = None
-            self.worker._run(command | {"kernel": binary.stem, "best_ms": best_ms})
+            self.worker._run(Run(number, str(binary), kernel=binary.stem, best_ms=best_ms, token="0"))
             assert self.channel.last["status"] == "ok", self.channel.last
         return (time.process_time_ns() - began) / 1e3 / len(self.binaries)
 

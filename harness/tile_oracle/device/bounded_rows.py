@@ -6,6 +6,7 @@ Row r of a result depends on row r of the first operand and on the other operand
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from tile_oracle.problem.number_formats import Array, decode, encode
 UNIT = 2.0**-24
 """Unit roundoff of fp32, in which kernels compute."""
 CONFIDENCE = 8.0
+_MOST_THREADS = 8
 Rows = npt.NDArray[np.int64]
 Exact = npt.NDArray[np.float64]
 
@@ -75,6 +77,11 @@ class BoundedRows(Protocol):
 
     def sample(self, problem: Any) -> int:
         """Returns the number of rows whose bounds are computed for timed runs on a GPU."""
+
+
+def host_threads() -> int:
+    """Returns with how many threads a worker computes right values before the first kernel runs."""
+    return min(_MOST_THREADS, len(os.sched_getaffinity(0)))
 
 
 def rows_by_columns(problem: Any) -> bool:

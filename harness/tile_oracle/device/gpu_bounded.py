@@ -13,8 +13,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from tile_oracle.device.bounded_rows import BoundedRows, Repeated, rows_by_columns, transposed
+from tile_oracle.device.bounded_rows import (
+    BoundedRows,
+    Repeated,
+    host_threads,
+    rows_by_columns,
+    transposed,
+)
 from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Within
 from tile_oracle.device.loaded_run import Launches
@@ -48,8 +55,9 @@ class BoundedData(GpuData):
         self._changing: list[int] = []
         """The elements of the first operand from which on each turn puts other values."""
         self._turns: list[tuple[list[Array], bytes, bytes]] = []
-        self._timed_set()
-        self._repeating_set()
+        with threadpool_limits(host_threads(), user_api="blas"):
+            self._timed_set()
+            self._repeating_set()
         driver.synchronize()
 
     def _timed_set(self) -> None:

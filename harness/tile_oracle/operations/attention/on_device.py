@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -11,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from tile_oracle.device.bounded_rows import (
     CONFIDENCE,
@@ -19,6 +19,7 @@ from tile_oracle.device.bounded_rows import (
     Repeated,
     Rows,
     error_of_sum,
+    host_threads,
     rounded_bounds,
 )
 from tile_oracle.device.cpu_bounded import BoundedCpuData
@@ -49,7 +50,6 @@ _MOST_FLOPS = 4e10
 _MOST_VALUES = 1 << 22
 _PRIMES = (7, 5, 3, 2)
 _ROWS_AT_ONCE = 128
-_MOST_THREADS = 8
 
 
 def bounds_of_head(q: Exact, k: Exact, v: Exact, visible: Rows, dtype: str) -> tuple[Exact, Exact]:
@@ -175,17 +175,23 @@ class AttentionInWorker:
         def of_part(part: Rows, k: Exact, v: Exact) -> None:
             value[part], slack[part] = bounds_of_head(queries[part], k, v, visible[part], problem.dtype)
 
-        cores = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
+        def of_slice(number: int) -> None:
+            stored = (one.rows(number * problem.seq_kv, (number + 1) * problem.seq_kv) for one in others)
+            k, v = (decode(one, problem.dtype).astype(np.float64) for one in stored)
+            (chosen,) = np.nonzero(slices == number)
+            parts = [chosen[i : i + _ROWS_AT_ONCE] for i in range(0, len(chosen), _ROWS_AT_ONCE)]
+            list(within(partial(of_part, k=k, v=v), parts))
+
+        cores, numbers = host_threads(), np.unique(slices).tolist()
         # NumPy computes without the interpreter's lock. A worker with one core starts no thread: between the
         # runs of a kernel, the audit would take it for the kernel's.
-        with ThreadPoolExecutor(cores) if cores > 1 else nullcontext() as threads:
+        with (
+            threadpool_limits(1, user_api="blas"),
+            ThreadPoolExecutor(cores) if cores > 1 else nullcontext() as threads,
+        ):
             each = map if threads is None else threads.map
-            for number in np.unique(slices):
-                stored = (one.rows(number * problem.seq_kv, (number + 1) * problem.seq_kv) for one in others)
-                k, v = (decode(one, problem.dtype).astype(np.float64) for one in stored)
-                (chosen,) = np.nonzero(slices == number)
-                parts = [chosen[i : i + _ROWS_AT_ONCE] for i in range(0, len(chosen), _ROWS_AT_ONCE)]
-                list(each(partial(of_part, k=k, v=v), parts))
+            over, within = (each, map) if len(numbers) >= cores else (map, each)
+            list(over(of_slice, numbers))
         return rounded_bounds(value, slack, problem.dtype)
 
     def period(self, problem: AttentionProblem) -> int:

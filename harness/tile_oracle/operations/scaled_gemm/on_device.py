@@ -68,6 +68,12 @@ def _integers(random: np.random.Generator, ends: tuple[int, int], shape: int | t
     return random.integers(ends[0], ends[1] + 1, shape, dtype=np.int32)
 
 
+def _in_blocks(values: Array, size: int) -> Array:
+    """Returns rows as (blocks of depths, rows, size); the last block ends in zeros."""
+    padded = np.pad(values, ((0, 0), (0, -values.shape[1] % size)))
+    return np.ascontiguousarray(padded.reshape(len(values), -1, size).swapaxes(0, 1))
+
+
 def _signs(random: np.random.Generator, rows: int) -> Integers:
     return 2 * _integers(random, (0, 1), (rows, 1)) - 1
 
@@ -137,15 +143,18 @@ class ScaledGemmInWorker:
         of_a, of_b = problem.operand_dtypes
         scale_a, scale_b = (one.whole() for one in others[1:])
         if problem.scale == "block":
-            scale_a = np.repeat(scale_a.T[rows], BLOCK, axis=1)[:, : problem.K]
-            scale_b = np.repeat(np.repeat(scale_b, BLOCK, axis=0)[: problem.N], BLOCK, axis=1)
-            scale_b = scale_b[:, : problem.K]
+            scale_a, scale_b = scale_a.T[rows], np.repeat(scale_b, BLOCK, axis=0)[: problem.N]
         else:
-            scale_a = scale_a[rows % len(scale_a), None]
-            scale_b = scale_b[:, None]
-        a = decode(first, of_a) * scale_a
-        b = np.resize(decode(others[0].values, of_b), others[0].shape) * scale_b
-        exact = encode(a @ b.T, problem.result_dtype)
+            scale_a, scale_b = scale_a[rows % len(scale_a), None], scale_b[:, None]
+        size = BLOCK if problem.scale == "block" else problem.K
+        a, b = (_in_blocks(decode(*one), size) for one in ((first, of_a), (others[0].values, of_b)))
+        a *= scale_a.T[:, :, None]
+        # (blocks, columns, rows): columns that B repeats have the same sums of each block.
+        sums = b @ a.swapaxes(1, 2)
+        times = -(-problem.N // b.shape[1])
+        scales = np.resize(np.broadcast_to(scale_b, (problem.N, len(b))), (times, b.shape[1], len(b)))
+        whole = scales.swapaxes(0, 1) @ sums.swapaxes(0, 1)
+        exact = encode(whole.transpose(2, 1, 0).reshape(len(first), -1)[:, : problem.N], problem.result_dtype)
         return exact, exact
 
     def period(self, problem: ScaledGemmProblem) -> int:
