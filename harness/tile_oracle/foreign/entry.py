@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tile_oracle.arch import known_archs
-from tile_oracle.errors import KernelError, ProblemError
+from tile_oracle.errors import HarnessError, KernelError, ProblemError, first_line
 from tile_oracle.files.spreadsheet import cell_text
 from tile_oracle.foreign.contract import FIELDS, MORE, REFUSED, Field, against, arch_named
 from tile_oracle.foreign.list_file import ListFile, quoted
+from tile_oracle.kernel import kernel_from_row, parse_kernel_name
 from tile_oracle.kernel.named import NamedKernel, value_of
-from tile_oracle.operation import operation_names
+from tile_oracle.operation import operation_named, operation_names, operation_of_columns
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GemmProblem
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem.dtype_words import dtype_named
 
 
@@ -25,10 +26,11 @@ class Entry:
 
     problem: None if it is none of ours, for the reason `why`; damaged: the row cannot be right. kernel: its
     full name, "" if the row names none; why_no_kernel: the reason where a file of times has to name one.
-    times_ms and figures: as in PairRows.add. stated: what else the row says, which its format's fields judge.
-    more: what is done besides the operation. tile: rows, columns and depth of the tile that the row chooses
-    in place of a kernel; rank: its place among the choices for its problem, where its times do not say it.
-    gfx: the architecture that the row is of, "" if it states none. text: the row as an example of a refusal.
+    figures: columns of the record; the times give those that are not there. stated: what else the row says,
+    which its format's fields judge. more: what is done besides the operation. tile: rows, columns and depth
+    of the tile that the row chooses in place of a kernel; rank: its place among the choices for its problem,
+    where its times do not say it. gfx: the architecture that the row is of, "" if it states none. text: the
+    row as an example of a refusal.
     """
 
     problem: Problem | None = None
@@ -87,6 +89,35 @@ def problems_of(
     if len(archs) > 1:
         counts = ", ".join(f"{count:,} of {name}" for name, count in sorted(archs.items()))
         listed.further.append(f"rows of several architectures, {counts}: FILE.csv:ARCH takes those of one")
+
+
+KERNEL_WORDS = ("kernel", "kernel_name")
+PROBLEM_WORDS = ("problem", "problem_id")
+
+
+def stated_entry(stated: Mapping[str, Any], times_ms: Sequence[Any], **figures: Any) -> Entry:
+    """Returns the entry of what names and values state.
+
+    The kernel is one of our names (`kernel`, `kernel_name`), or all of its fields. The problem is an id
+    (`problem`), or its dimensions.
+    """
+    try:
+        name = next((stated[word] for word in KERNEL_WORDS if isinstance(stated.get(word), str)), None)
+        if name is not None:
+            kernel = parse_kernel_name(name)
+        else:
+            kernel = kernel_from_row(stated, str(stated.get("op") or operation_of_columns(list(stated)).name))
+        identity = next((stated[word] for word in PROBLEM_WORDS if isinstance(stated.get(word), str)), None)
+        if identity is not None:
+            problem = problem_from_id(identity)
+        else:
+            problem = operation_named(kernel.op).problem.from_row({**stated, **kernel.kind.words})
+    except (HarnessError, TypeError, ValueError) as error:
+        what = "problem" if isinstance(error, ProblemError) else "kernel"
+        return Entry(why=f"{what} cannot be read", text=first_line(error))
+    named = kernel.name if name is None else name
+    told = {str(word): str(value) for word, value in stated.items() if value is not None}
+    return Entry(problem, kernel=named, times_ms=times_ms, figures=figures, stated=told)
 
 
 NO_DTYPE = "neither a column nor a name states the data type"

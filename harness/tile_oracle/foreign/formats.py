@@ -10,9 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.foreign import (
@@ -22,8 +20,10 @@ from tile_oracle.foreign import (
     cutlass,
     flashinfer_bench,
     fmha,
+    kernel_tuner,
     miopen_db,
     miopen_driver,
+    nvbench,
     origami,
     tilewright,
     tunable_op,
@@ -31,10 +31,6 @@ from tile_oracle.foreign import (
 from tile_oracle.foreign.contract import FIELDS, Field
 from tile_oracle.foreign.entry import Entry
 from tile_oracle.foreign.list_file import ListFile
-from tile_oracle.problem import problem_from_id
-
-if TYPE_CHECKING:
-    from tile_oracle.foreign.pairs import PairRows
 
 IMPORT, PROBLEMS, KERNELS, MODEL = "tile-oracle runs import", "--problem-set", "--kernel-set", "--model"
 """The commands and options that read files."""
@@ -78,30 +74,16 @@ class Head:
 @dataclass(frozen=True)
 class Format:
     """One format. what: a file of it, for messages. taken_by: the commands that take it; why: the reason
-    where none does. entries: its reader by rows; pairs: the module that reads it as records at once. fields:
-    what its rows state besides those of all formats. asks_layout: the user may have to state the layout."""
+    where none does. entries: its reader. fields: what its rows state besides those of all formats.
+    asks_layout: the user may have to state the layout."""
 
     what: str
     found: Callable[[Head], bool]
     taken_by: tuple[str, ...] = ()
     why: str = ""
     entries: Callable[[ListFile], Iterator[Entry]] | None = None
-    pairs: str = ""
     fields: Mapping[str, Field] = field(default_factory=dict)
     asks_layout: bool = False
-
-    def pairs_in(self, listed: ListFile) -> PairRows | None:
-        """Returns the measurements in a file; None if it is not read by this module. Raises
-        ProblemSetError."""
-        from tile_oracle.foreign.pairs import PairRows  # numpy, which lists of problems do not need
-
-        if self.entries is not None:
-            return PairRows(own=self.fields).take(self._rows(listed, self.entries))
-        if not self.pairs:
-            return None
-        reader = import_module(f"tile_oracle.foreign.{self.pairs}")
-        found: PairRows | None = reader.read_text(listed.text())
-        return found
 
     def _rows(self, listed: ListFile, read: Callable[[ListFile], Iterator[Entry]]) -> Iterator[Entry]:
         try:
@@ -112,13 +94,7 @@ class Format:
 
     def entries_in(self, listed: ListFile) -> Iterator[Entry] | None:
         """Returns the rows of a file; None if it is not read by this module. Raises ProblemSetError."""
-        if self.entries is not None:
-            return self._rows(listed, self.entries)
-        found = self.pairs_in(listed) if self.pairs else None
-        if found is None:
-            return None
-        refused = [Entry(why=why, text=text) for why, text in found.refused]
-        return iter([*refused, *(Entry(problem_from_id(str(row["problem"]))) for row in found.rows)])
+        return None if self.entries is None else self._rows(listed, self.entries)
 
     @property
     def said(self) -> str:
@@ -212,9 +188,10 @@ FORMATS: tuple[Format, ...] = (
            entries=_of_lines(tunable_op.tunable_entries)),
     Format("a table of CUTLASS's profiler", lambda head: cutlass.HEADER in head.text, _ALL,
            entries=_of_lines(cutlass.profiler_entries), fields=cutlass.FIELDS),
-    Format("a cache of Kernel Tuner", _keys("tune_params_keys"), _BOTH, pairs="kernel_tuner"),
-    Format("a file of T4 results", _keys("results", "configuration"), _BOTH, pairs="kernel_tuner"),
-    Format("NVBench's JSON output", _keys("benchmarks", "states"), _BOTH, pairs="nvbench"),
+    Format("a cache of Kernel Tuner", _keys("tune_params_keys"), _BOTH,
+           entries=kernel_tuner.cache_entries),
+    Format("a file of T4 results", _keys("results", "configuration"), _BOTH, entries=kernel_tuner.t4_entries),
+    Format("NVBench's JSON output", _keys("benchmarks", "states"), _BOTH, entries=nvbench.state_entries),
     Format("JSON with measurements", lambda head: head.is_json and any(
         head.has(name, time) for name in (*_NAMES, "name") for time in _TIMES), (IMPORT,)),
     Format("a list of problems for CUTLASS's heuristics", _keys("dtype_a", "dtype_acc", "m"),

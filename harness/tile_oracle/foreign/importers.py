@@ -25,7 +25,7 @@ from tile_oracle.foreign.conversion import TOO_FAST, converted, least_ms_on
 from tile_oracle.foreign.dialect import Dialect, dialect_of_header, dialect_of_text
 from tile_oracle.foreign.formats import IMPORT, recognised
 from tile_oracle.foreign.list_file import ListFile
-from tile_oracle.foreign.pairs import PairRows
+from tile_oracle.foreign.pairs import read_pairs
 from tile_oracle.foreign.reading import (
     csv_rows,
     csv_table,
@@ -87,14 +87,8 @@ def _rows(path: Path, dtype: str | None, layout: str, refusals: Refusals) -> tup
         dialect = dialect_of_header(list(table.columns))
         return named_columns(path, table, dialect), dialect
     text = text_of(path)
-    found = _pairs(path, text, layout)
-    if found is not None:
-        of_pairs = found.of_one_operation()
-        for reason, example in found.refused:
-            refusals.add(reason, example)
-        if of_pairs is None:
-            raise RecordError(f"{path} holds no usable row; {refusals.first}")
-        return pd.DataFrame(found.rows), of_pairs
+    if (pairs := _pairs(path, text, layout, refusals)) is not None:
+        return pairs
     if path.suffix.lower() == ".csv":
         try:
             check_csv(text)
@@ -114,17 +108,22 @@ def _rows(path: Path, dtype: str | None, layout: str, refusals: Refusals) -> tup
     return log_rows(text, refusals, dialect), dialect
 
 
-def _pairs(path: Path, text: str, layout: str) -> PairRows | None:
-    """Returns the measurements in a file of a known format that names kernels and problems by its own
-    rules."""
+def _pairs(path: Path, text: str, layout: str, refusals: Refusals) -> tuple[pd.DataFrame, Dialect] | None:
+    """Returns the rows of a file of a known format that names kernels and problems by its own rules."""
     known = recognised(path, text)
     if known is not None and IMPORT not in known.taken_by:
         raise RecordError(f"{path}: {known.said}")
     listed = ListFile(io.BytesIO(text.encode("utf-8", "replace")), path, plain_name(path), layout)
+    entries = None if known is None else known.entries_in(listed)
+    if known is None or entries is None:
+        return None
     try:
-        return None if known is None else known.pairs_in(listed)
+        found = read_pairs(entries, known.fields, refusals)
     except ProblemSetError as error:
         raise RecordError(first_line(error)) from None
+    if found is None:
+        raise RecordError(f"{path} holds no usable row; {refusals.first}")
+    return found
 
 
 def write_records(records: pd.DataFrame, out: Path | str) -> None:

@@ -9,65 +9,35 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tile_oracle.foreign.contract import number_of
-from tile_oracle.foreign.pairs import PairRows
+from tile_oracle.foreign.entry import Entry, stated_entry
+from tile_oracle.foreign.list_file import ListFile
 
 _IQR_OF_SIGMA = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
 
 
-def read_text(text: str) -> PairRows | None:
-    """Returns the measurements of all states; None for text that is no such output. Skipped states are
-    unsupported pairs."""
-    document = _document(text)
-    return None if document is None else _read(document)
-
-
-def _document(text: str) -> dict[str, Any] | None:
-    """Returns the document of NVBench's output; None for other text."""
-    if '"benchmarks"' not in text or '"states"' not in text:
-        return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, dict) or not isinstance(found.get("benchmarks"), list):
-        return None
-    return found if any(isinstance(_states(one), list) for one in found["benchmarks"]) else None
-
-
-def _read(document: Mapping[str, Any]) -> PairRows:
-    found = PairRows()
-    devices = {
-        str(one.get("id")): one.get("name") for one in document.get("devices") or () if isinstance(one, dict)
-    }
+def state_entries(listed: ListFile) -> Iterator[Entry]:
+    """Yields all states. Skipped ones are unsupported pairs. Raises ProblemSetError."""
+    document = json.loads(listed.text())
+    devices = {str(one["id"]): one.get("name") for one in document.get("devices") or ()}
     for benchmark in document["benchmarks"]:
-        for state in _states(benchmark) or ():
-            if isinstance(state, dict):
-                number = str(state.get("device", ""))
-                _add(found, str(benchmark.get("name", "")), state, str(devices.get(number) or number))
-    return found
+        for state in benchmark.get("states") or ():
+            number = str(state.get("device", ""))
+            yield _entry(str(benchmark.get("name", "")), state, str(devices.get(number) or number))
 
 
-def _states(benchmark: Any) -> Any:
-    return benchmark.get("states") if isinstance(benchmark, dict) else None
-
-
-def _add(found: PairRows, name: str, state: Mapping[str, Any], device: str) -> None:
-    axes = {
-        str(one.get("name")): _axis_value(one)
-        for one in state.get("axis_values") or ()
-        if isinstance(one, dict)
-    }
+def _entry(name: str, state: Mapping[str, Any], device: str) -> Entry:
+    axes = {str(one["name"]): _axis_value(one) for one in state.get("axis_values") or ()}
     stated = {**axes, **{key.lower(): axes[key] for key in axes if key.lower() in ("kernel", "problem")}}
     stated = {"kernel": name, "device": device, **stated}
     if state.get("is_skipped"):
-        found.add(stated, [], status="unsupported", detail=str(state.get("skip_reason") or "")[:200])
-        return
-    summaries = {str(one.get("tag")): one for one in state.get("summaries") or () if isinstance(one, dict)}
+        why = str(state.get("skip_reason") or "")[:200]
+        return stated_entry(stated, [], status="unsupported", detail=why)
+    summaries = {str(one["tag"]): one for one in state.get("summaries") or ()}
     kind = "cold" if "nv/cold/time/gpu/mean" in summaries else "batch"
     mean, least, most, deviation = (
         _value(summaries, f"nv/{kind}/time/gpu/{what}") for what in ("mean", "min", "max", "stdev/relative")
@@ -75,7 +45,7 @@ def _add(found: PairRows, name: str, state: Mapping[str, Any], device: str) -> N
     count = _value(summaries, f"nv/{kind}/sample_size")
     if deviation is not None and not math.isfinite(deviation):
         deviation = None if count == 1 else math.inf  # one sample has none
-    found.add(
+    return stated_entry(
         stated,
         [None if mean is None else 1000.0 * mean],
         spread=None if deviation is None else _IQR_OF_SIGMA * deviation,
@@ -88,17 +58,10 @@ def _add(found: PairRows, name: str, state: Mapping[str, Any], device: str) -> N
 
 def _axis_value(axis: Mapping[str, Any]) -> Any:
     value = axis.get("value", axis.get("input_string"))
-    if isinstance(value, str) and axis.get("type") == "int64":
-        try:
-            return int(value)
-        except ValueError:
-            return value
-    return value
+    return int(value) if axis.get("type") == "int64" and value is not None else value
 
 
 def _value(summaries: Mapping[str, Mapping[str, Any]], tag: str) -> float | None:
     """Returns a summary's number, which the file states as text."""
-    for entry in summaries.get(tag, {}).get("data") or ():
-        if isinstance(entry, dict) and entry.get("name") == "value":
-            return number_of(entry.get("value"))
-    return None
+    data = summaries.get(tag, {}).get("data") or ()
+    return next((number_of(one.get("value")) for one in data if one.get("name") == "value"), None)
