@@ -21,7 +21,6 @@ from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.ck_tile.kernel_source import CkTileSource
 from tile_oracle.compiling.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
 from tile_oracle.compiling.code_facts import code_facts
-from tile_oracle.compiling.prebuild import prebuild
 from tile_oracle.compiling.run_identity import run_identity
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -269,28 +268,6 @@ def test_headers_that_change_during_a_session_end_the_build(tmp_path: Path) -> N
             builder.need(parse_kernel_name(FORWARD))
 
 
-def test_other_headers_are_another_key(tmp_path: Path) -> None:
-    from tile_oracle.compiling.ck_tile.api import detect
-    from tile_oracle.compiling.ck_tile.headers import find_headers
-
-    made = double.hip_folder(tmp_path)
-    identities = []
-    for name in ("one", "two"):
-        shutil.copytree(DOUBLE / "include", tmp_path / name / "include")
-        (tmp_path / name / "include" / "ck_tile" / "note.hpp").write_text(f"// {name}\n")
-        api = detect(find_headers(tmp_path / name))
-        with Builder(
-            "gfx950",
-            toolchain=double.toolchain(api, made),
-            build_dir=tmp_path / "cache",
-            runs_here=False,
-            source=CkTileSource("gfx950", api),
-        ) as builder:
-            identities.append((builder.source_identity, builder.source.headers.digest))
-    assert identities[0][0] != identities[1][0]
-    assert identities[0][1] != identities[1][1]
-
-
 def test_the_target_refuses_what_is_not_in_this_ck_tile(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,31 +289,6 @@ def test_the_target_refuses_what_is_not_in_this_ck_tile(
         assert str(target.refusal(parse_kernel_name(GEMM), split)).startswith("split_k: ")
     finally:
         target.close()
-
-
-@pytest.mark.slow
-def test_kernels_built_ahead_are_used_without_a_compiler(
-    builder: Builder, libraries: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernels = [parse_kernel_name(name) for name in libraries]
-    report = prebuild(builder, kernels, tmp_path / "ahead")
-    assert len(report.built) == len(kernels)
-    assert not report.failed
-
-    def none(*_: object) -> None:
-        raise BuildError("no compiler")
-
-    monkeypatch.setattr("tile_oracle.compiling.ck_tile.kernel_source.find_ck_tile_toolchain", none)
-    with Builder(
-        "gfx950", build_dir=tmp_path / "ahead", source=CkTileSource("gfx950", double.double_api())
-    ) as other:
-        binary = other.need(kernels[0]).binary
-        assert binary.path.is_relative_to(tmp_path / "ahead")
-        assert other.device_work().path.suffix == ".hsaco"
-        assert not other.notes
-    # Our own kernels of the same names are not found there.
-    with Builder("gfx950", toolchain="ziglang", build_dir=tmp_path / "ahead") as ours:
-        assert any("was built from different kernel sources" in note for note in ours.notes)
 
 
 @pytest.mark.slow
@@ -395,37 +347,6 @@ def test_a_model_picks_among_the_kernels_that_the_checkout_builds(
         assert selection["pick_kernel"].tolist() == [FORWARD], finished.output[-3000:]
         assert selection["kernels_ranked"].tolist() == [1]
         assert "15 kernels of the kernel set not built by this checkout" in finished.output
-
-
-@pytest.mark.slow
-def test_a_whole_session_measures_ck_tile_s_kernels_and_records_it(
-    libraries: dict[str, Path], runtime: Path, folder: Path, project: Project
-) -> None:
-    project.write("amd_machine.py", AMD_MACHINE)
-    project.problem_set("convs.csv", ("forward-bf16-n2-c64-k64-i8x8-f3x3-p1",))
-    where = (
-        "tile_m == 64 and tile_n == 64 and tile_k == 64 and pipeline in ('compv3', 'mem') and not split_image"
-    )
-    finished = project.pytest(
-        *("-p", "amd_machine", "--problem-set", "convs.csv", "--model", "none", "--toolchain", "ziglang"),
-        *("--ck-tile", DOUBLE, "--kernel-filter", where, "--build-dir", folder / "cache", *SHORTLY),
-        environment={
-            "PYTHONPATH": f"{project.folder}{os.pathsep}{ROOT}",
-            "LD_LIBRARY_PATH": str(runtime.parent),
-            "RECORD_TO": str(folder / "session.txt"),
-            "TILE_ORACLE_HIP_HEADERS": str(folder / "hip"),
-        },
-    )
-    assert "CK Tile (headers " in finished.output, finished.output[-3000:]
-    records = project.records()
-    assert set(records["implementation"]) == {"ck_tile"}
-    ok = records[records["status"] == "ok"]
-    assert set(ok["kernel"]) == {FORWARD}
-    assert ok["toolchain"].str.contains("CK Tile (headers", regex=False).all()
-    assert (ok["lds_bytes"] == 16384).all()
-    refused = records[records["status"] == "unsupported"]
-    assert refused["detail"].str.startswith("ck_tile: ").all()
-    assert len(refused) == 5
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Core locks: no two processes time on one core, a dead owner releases it, on a single core others wait."""
+"""Locks of cores and GPUs: no two processes time on one, a dead owner releases it, without a free one others wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tile_oracle
-from tile_oracle.device.turn_lock import CoreLock
+from tile_oracle.device.turn_lock import GpuLock
 
 HOLDER = """
 import os, sys
@@ -165,42 +165,14 @@ def test_a_killed_holder_releases_its_core(tmp_path: Path, holders: list[Holder]
     assert holders[1].cores() == core
 
 
-def test_other_users_can_use_the_lock_files(tmp_path: Path, holders: list[Holder]) -> None:
-    """Whatever the umask of their creator."""
-    holders.append(Holder({max(ALL)}, tmp_path, umask=0o077))
-    holders[0].do("acquire")
-    assert (tmp_path / "locks" / f"core-{max(ALL)}.lock").stat().st_mode & 0o777 == 0o644
-
-
-@pytest.mark.parametrize("obstacle", ["file", "link"])
-def test_without_lock_files_nothing_is_pinned(
-    obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path / "locks"
-    if obstacle == "file":
-        place.touch()
-    else:
-        (tmp_path / "elsewhere").mkdir()
-        place.symlink_to(tmp_path / "elsewhere")
-    monkeypatch.setenv("TILE_ORACLE_LOCK_DIR", str(tmp_path / "locks"))
-    lock = CoreLock()
-    lock.acquire()
-    assert os.sched_getaffinity(0) == ALL
-    lock.release()
-
-
-def test_a_link_instead_of_a_lock_file_is_not_followed(
+def test_a_gpu_is_locked_by_its_address_in_any_spelling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "locks"
-    folder.mkdir()
-    (tmp_path / "victim").touch()
-    for core in ALL:
-        (folder / f"core-{core}.lock").symlink_to(tmp_path / "victim")
+    """Names from a driver never leave the folder."""
     monkeypatch.setenv("TILE_ORACLE_LOCK_DIR", str(tmp_path / "locks"))
-    lock = CoreLock()
-    lock.acquire()
-    try:
-        assert os.sched_getaffinity(0) == ALL
-    finally:
+    for identity in ("0000:c1:00.0", "0000:C1:00.0", "../../etc/passwd\n"):
+        lock = GpuLock(identity)
+        lock.acquire()
         lock.release()
+    found = {path.name for path in (tmp_path / "locks").iterdir()}
+    assert found == {"gpu-0000-c1-00-0.lock", "gpu-etc-passwd.lock"}

@@ -17,7 +17,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,6 @@ from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
 from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import SHORTLY, Finished, Project, twice
 from tile_oracle.compiling.isa import AMD_ARCHS
-from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
 from tile_oracle.compiling.toolchain import zig_folder
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.lock_folder import LOCK_DIR_VARIABLE
@@ -256,16 +254,6 @@ def test_two_workers_share_what_gpus_there_are(gpu: GpuProject, gpus: int, tmp_p
         assert len(list((tmp_path / "locks").glob("gpu-*.lock"))) == gpus
 
 
-def test_a_budget_ends_a_session_that_can_go_on(gpu: GpuProject) -> None:
-    """How far it gets depends on the machine; what it began is complete, and the rest is measured later."""
-    finished = gpu.run("--budget=1s", "--kernel-budget=50ms", "--resume")
-    assert finished.status in (0, 12), finished.output[-3000:]
-    (run,) = gpu.project.runs
-    measured = bool(list((run / "measurements").glob("*")))
-    assert ("the budget of 1s is spent" in finished.output) == measured
-    complete(gpu, gpu.run("--resume"))
-
-
 def test_cold_caches_are_slower(gpu: GpuProject) -> None:
     warm = complete(gpu, gpu.run("--run-name=warm"))
     (folder,) = gpu.project.runs
@@ -335,46 +323,6 @@ def test_a_launch_may_ask_for_all_that_it_gets_unasked(gpu: GpuProject) -> None:
 
 
 # ---- binaries of another machine, and use of records -------------------------------------------------
-
-
-def test_binaries_that_were_built_before_need_no_compiler(gpu: GpuProject, tmp_path: Path) -> None:
-    machine = gpu.where.machine
-    if machine is None:
-        pytest.skip("the folder of kernels that is given is one")
-    command = [sys.executable, "-m", "tile_oracle.cli", "build", "-o", str(tmp_path / "built"), "--ndim=2"]
-    command += [f"--arch={gpu.target}", "--direction=forward", "--dtype=bf16"]
-    command += [f"--toolchain={machine.compiler}", f"--kernel-filter={gpu.where.kernel_filter}"]
-    environment = {**gpu.project.environment, **machine.environment()}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    first = complete(gpu, gpu.run(f"--build-dir={tmp_path / 'built'}", "--toolchain=/no/such/clang++"))
-    assert set(first["toolchain"].dropna()) == {PrebuiltFolder(tmp_path / "built").facts.toolchain}
-
-
-def test_records_are_judged_and_replayed(gpu: GpuProject) -> None:
-    """A model trained on a session's records is judged by the gate, with a deterministic clock."""
-    if gpu.where.machine is None:
-        pytest.skip("another session's times differ")
-    from tests.session.recorded import train_model  # LightGBM is not everywhere where there is a GPU
-
-    reports, models = gpu.project.folder / "reports", gpu.project.folder / "models"
-    records = complete(gpu, gpu.run("--run-name=measured"))
-    train_model(records, models / "right")
-    upside_down = records.groupby("problem")["latency_ms"].transform(lambda times: times.max() / times)
-    train_model(records.assign(latency_ms=upside_down, tflops=1 / upside_down), models / "wrong")
-    seen = "--allow=in-sample"  # trained on the problems that it is judged by: there are no others
-    accepted = gpu.run("--model=right", "--update-baseline", "--run-name=accepted", seen)
-    assert "baseline written" in accepted.output, accepted.output[-3000:]
-    again = gpu.run("--model=right", "--run-name=again", seen)
-    assert "verdict passed: every criterion is met" in again.output, again.output[-3000:]
-    assert again.status == 0
-    replayed = gpu.run("--model=right", "--target=replay", f"--oracle={reports / 'measured'}", seen)
-    assert "verdict passed: every criterion is met" in replayed.output, replayed.output[-3000:]
-    (baselines,) = (models / "right").glob("emulated-*")
-    shutil.copytree(baselines, models / "wrong" / baselines.name)
-    worse = gpu.run("--model=wrong", "--target=replay", f"--oracle={reports / 'measured'}", seen)
-    assert "verdict FAILED: criteria not met" in worse.output, worse.output[-3000:]
-    assert worse.status == 1
 
 
 # ---- kernels that misbehave --------------------------------------------------------------------------
@@ -475,10 +423,3 @@ def test_a_line_that_is_wrong_in_a_kernel_makes_it_wrong(gpu: GpuProject, tmp_pa
     assert records["tflops"].isna().all()
     assert finished.status == 1
     assert "0 of 4 problems" in finished.output
-
-
-def test_the_project_is_where_it_was(gpu: GpuProject, tmp_path: Path) -> None:
-    """Reports are the project's own, wherever the kernels lie."""
-    finished = gpu.run("-k", "c96")
-    assert finished.status == 0, finished.output[-3000:]
-    assert list((gpu.project.folder / "reports").glob("*/report.html"))

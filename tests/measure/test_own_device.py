@@ -94,16 +94,6 @@ def test_each_pair_is_measured_once_and_the_leaders_again(open_session: Callable
     assert row["device"] == session.supervisor.device.name  # type: ignore[union-attr]
 
 
-def test_a_kernel_asked_for_out_of_order_comes_from_the_same_sweep(
-    open_session: Callable[..., Session],
-) -> None:
-    session = open_session()
-    last = session.driver.measure(PROBLEM, KERNELS[2])
-    assert session.driver.measure(PROBLEM, KERNELS[0]).ok
-    assert session.driver.measure(PROBLEM, KERNELS[2]) is last
-    assert rounds(session.close()) == {0: 3, 1: 3}
-
-
 def test_moving_to_another_problem_finishes_the_current_one(open_session: Callable[..., Session]) -> None:
     session = open_session()
     session.driver.measure(PROBLEM, KERNELS[0])
@@ -133,20 +123,6 @@ def test_a_resumed_run_measures_only_missing_pairs(open_session: Callable[..., S
 
 
 @pytest.mark.slow
-def test_pairs_of_a_lost_device_are_measured_again_on_resume(open_session: Callable[..., Session]) -> None:
-    session = open_session()
-    session.supervisor.lost = "unplugged"
-    lost = [session.driver.measure(PROBLEM, kernel).status for kernel in KERNELS]
-    assert lost == ["device_lost"] * 3
-    assert session.close()["status"].tolist() == ["device_lost"] * 3
-    resumed = open_session()
-    assert all(resumed.driver.measure(PROBLEM, kernel).ok for kernel in KERNELS)
-    table = resumed.close()
-    assert rounds(table) == {0: 3, 1: 3}
-    assert set(table["status"]) == {"ok"}
-
-
-@pytest.mark.slow
 def test_a_result_that_cannot_be_recorded_is_an_error_and_is_measured_again(
     open_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,12 +140,6 @@ def test_a_result_that_cannot_be_recorded_is_an_error_and_is_measured_again(
     resumed = open_session()
     assert [resumed.driver.measure(PROBLEM, kernel).resumed for kernel in KERNELS] == [False] * 3
     assert rounds(resumed.close()) == {0: 3, 1: 3}
-
-
-def test_samples_are_kept_when_asked_for(open_session: Callable[..., Session]) -> None:
-    session = open_session(keep_samples=True)
-    measurement = session.driver.measure(PROBLEM, KERNELS[0])
-    assert len(measurement.sample_ms) == measurement.samples > 0
 
 
 @pytest.mark.slow

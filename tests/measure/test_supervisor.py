@@ -152,38 +152,6 @@ def test_a_kernel_that_does_not_return_is_a_timeout(
     assert len(measurements[0].detail) < 500
 
 
-@pytest.mark.slow
-def test_the_end_of_the_output_is_in_the_detail_of_a_crash_and_bounded(
-    open_supervisor: Callable[..., Supervisor],
-) -> None:
-    supervisor = open_supervisor()
-    measurements = list(
-        supervisor.sweep(PROBLEM, built(supervisor, evil_kernel("prints"), evil_kernel("abort")))
-    )
-    crash = measurements[1]
-    assert crash.status == "crash"
-    assert "killed by SIGABRT; it printed: " in crash.detail
-    assert "garbage" in crash.detail
-    assert len(crash.detail) < 500
-    assert crash.detail.isprintable()
-
-
-@pytest.mark.slow
-def test_processes_of_a_kernel_die_with_its_worker(
-    flag: Path, evil_builder: Builder, open_supervisor: Callable[..., Supervisor]
-) -> None:
-    """A forked process holds the worker's pipes open: the death must be seen, and the process ended."""
-    supervisor = open_supervisor(EvilTarget(evil_builder, timeout_s=0.3))
-    supervisor.open()
-    group = supervisor.worker_pid
-    assert group is not None
-    kernels = [evil_kernel("forks_and_dies")]
-    measurements = list(supervisor.sweep(PROBLEM, kernels))
-    assert swept(measurements) == [("forks_and_dies", "crash")]
-    assert "killed by SIGSEGV" in measurements[0].detail
-    wait_until_gone(group)
-
-
 def wait_until_gone(group: int) -> None:
     """Waits until no process of the group lives. Processes end a moment after they are killed."""
     pause = threading.Event()
@@ -299,45 +267,12 @@ def test_a_target_whose_device_does_not_open_says_so(evil_builder: Builder) -> N
     assert supervisor.worker_pid is None
 
 
-def test_a_worker_that_dies_at_its_start_says_so(evil_builder: Builder) -> None:
-    target = EvilTarget(evil_builder)
-    target.device_module = "antigravity"  # a module without open_device
-    with pytest.raises(TargetError, match="cannot be opened: AttributeError"):
-        Supervisor(target, SETTINGS).open()
-
-
 # ---- the worker is killed from outside ----------------------------------------------------------------
 
 
 def kill_worker(supervisor: Supervisor) -> None:
     assert supervisor.worker_pid is not None
     os.kill(supervisor.worker_pid, signal.SIGKILL)
-
-
-@pytest.mark.slow
-def test_a_worker_killed_between_two_problems_costs_nothing(
-    open_supervisor: Callable[..., Supervisor],
-) -> None:
-    supervisor = open_supervisor()
-    assert swept(list(supervisor.sweep(PROBLEM, [GOOD]))) == [("good", "ok")]
-    kill_worker(supervisor)
-    measurements = list(supervisor.sweep(small_problem(N=2), built(supervisor, GOOD, evil_kernel("wrong"))))
-    assert swept(measurements) == [("good", "ok"), ("wrong", "wrong")]
-
-
-@pytest.mark.slow
-def test_a_worker_killed_before_the_final_round_is_replaced_for_it(
-    open_supervisor: Callable[..., Supervisor],
-) -> None:
-    supervisor = open_supervisor()
-    finals = []
-    kernels = [evil_kernel("good", i) for i in (1, 2)]
-    for i, measurement in enumerate(supervisor.sweep(PROBLEM, kernels)):
-        assert measurement.status == "ok"
-        if i == 1:
-            kill_worker(supervisor)
-        finals += [measurement.kernel] if measurement.round == ROUND_FINAL else []
-    assert sorted(k.name for k in finals) == sorted(k.name for k in kernels)
 
 
 @pytest.mark.slow
@@ -495,12 +430,6 @@ def test_samples_are_returned_only_on_request(open_supervisor: Callable[..., Sup
     assert without.sample_ms == ()
     assert len(with_samples.sample_ms) == with_samples.samples > 0
     assert min(with_samples.sample_ms) == pytest.approx(with_samples.latency_min_ms, abs=1e-6)
-
-
-def test_the_time_in_kernels_is_counted(open_supervisor: Callable[..., Supervisor]) -> None:
-    supervisor = open_supervisor()
-    first = next(supervisor.sweep(PROBLEM, [GOOD], keep_samples=True))
-    assert supervisor.kernel_seconds >= sum(first.sample_ms) / 1e3
 
 
 def test_an_unusable_builder_is_an_error_of_the_sweep(

@@ -1,4 +1,4 @@
-"""Libraries of vendors over the emulated GPU: compiled with the ziglang wheel."""
+"""Libraries of vendors over the emulated GPU, and what compiles them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ _FILES = {
 
 
 def build_library(name: str, folder: Path) -> Path:
-    """Compiles tests/shims/NAME.c as the library's file. It asks the process for its libc."""
+    """Compiles tests/shims/NAME.c as the library's file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return compiled(f"{name}.c", folder / _FILES[name], "-Wno-unused-parameter")
+
+
+def compiled(source: str, library: Path, *flags: str) -> Path:
+    """Compiles a file of tests/shims with the ziglang wheel. The library asks the process for its libc."""
     wheel = zig_folder()
     assert wheel is not None, "the ziglang wheel is a dependency"
-    folder.mkdir(parents=True, exist_ok=True)
-    zig, library = str(wheel / "zig"), folder / _FILES[name]
-    source = Path(__file__).with_name(f"{name}.c")
-    flags = ("-std=gnu2x", "-O1", "-fPIC", "-ffreestanding", "-fvisibility=hidden", "-Wno-unused-parameter")
+    zig, path = str(wheel / "zig"), str(Path(__file__).with_name(source))
+    flags = ("-std=gnu2x", "-O1", "-fPIC", "-ffreestanding", "-fvisibility=hidden", *flags)
     for command in (
-        (zig, "clang", "-x", "c", *flags, "-c", str(source), "-o", f"{library}.o"),
+        (zig, "clang", "-x", "c", *flags, "-c", path, "-o", f"{library}.o"),
         (zig, "ld.lld", "-shared", f"{library}.o", "-o", str(library)),
     ):
-        subprocess.run(command, check=True, cwd=folder, capture_output=True)
+        subprocess.run(command, check=True, cwd=library.parent, capture_output=True)
     return library
