@@ -1,4 +1,4 @@
-"""Locks of cores and GPUs: no two processes time on one, a dead owner releases it, without a free one others wait."""
+"""Locks of cores and GPUs: no two processes time on one, others wait, and a dead owner has none."""
 
 from __future__ import annotations
 

@@ -277,36 +277,14 @@ def test_depthwise_convolutions_are_right(
     assert not wrong_in_the_interpreter(told, tmp_path)
 
 
-ROWS = {
+SOFTMAX_AND_NORM: dict[str, tuple[Problem, ...]] = {
     "softmax_rows": (SoftmaxProblem("fp32", 9, 100), SoftmaxProblem("bf16", 37, 500)),
     "softmax_online": (SoftmaxProblem("fp16", 2, 3001), SoftmaxProblem("fp32", 2, 2100)),
     "softmax_split": (SoftmaxProblem("fp32", 12, 9001), SoftmaxProblem("fp32", 1, 20000)),
     "rms_norm_rows": (RmsNormProblem("fp16", 9, 100), RmsNormProblem("fp32", 37, 500)),
     "rms_norm_walk": (RmsNormProblem("bf16", 2, 3001), RmsNormProblem("fp32", 2, 2100)),
 }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("function", ROWS)
-def test_rows_are_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
-    told = [
-        one
-        for problem in ROWS[function]
-        for one in cases(
-            hopper,
-            (
-                kernel
-                for kernel in hopper.pool(problem.kind)
-                if isinstance(kernel, NamedKernel) and kernel.function == function
-            ),
-            [problem],
-        )
-    ]
-    assert told
-    assert not wrong_in_the_interpreter(told[:2] + told[-2:], tmp_path)
-
-
-ATTENTION = {
+ATTENTION: dict[str, tuple[Problem, ...]] = {
     "attention_prefill": (
         AttentionProblem("fp16", 1, 2, 1, 70, 100, 64, 1),
         AttentionProblem("bf16", 1, 2, 2, 65, 130, 64, 0),
@@ -316,38 +294,6 @@ ATTENTION = {
         AttentionProblem("fp16", 1, 8, 1, 1, 260, 128, 0),
     ),
 }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("function", ATTENTION)
-def test_attention_is_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
-    told: list[Case] = []
-    for problem in ATTENTION[function]:
-        pool = [one for one in hopper.pool(problem.kind) if isinstance(one, NamedKernel)]
-        found = cases(hopper, (one for one in pool if one.function == function), [problem])
-        told += [found[0], found[-1]]
-    assert len(told) == 4
-    assert not wrong_in_the_interpreter(told, tmp_path)
-
-
-PRODUCTS: dict[str, tuple[Problem, ...]] = {
-    **dict.fromkeys(("scaled_tiles", "scaled_split_k", "scaled_tma"), SCALED),
-    **dict.fromkeys(("experts", "experts_persistent", "experts_tma"), EXPERTS),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("function", PRODUCTS)
-def test_products_of_other_operations_are_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
-    told: list[Case] = []
-    for problem in PRODUCTS[function]:
-        pool = (one for one in hopper.pool(problem.kind) if isinstance(one, NamedKernel))
-        found = cases(hopper, (one for one in pool if one.function == function and small(one)), [problem])
-        told += [(kernel, problem) for kernel in smallest_of_each_way([kernel for kernel, _ in found])]
-    assert len(told) >= 4
-    assert not wrong_in_the_interpreter(told, tmp_path)
-
-
 FUSED = (
     FusedGemmProblem("bf16", "rcr", "silu_mul", 33, 80, 512),
     FusedGemmProblem("fp16", "rrr", "bias_gelu", 70, 48, 96, 2),
@@ -355,16 +301,25 @@ FUSED = (
     FusedGemmProblem("bf16", "crr", "bias_residual", 32, 16, 600, 2),
     FusedGemmProblem("fp16", "ccr", "bias_gelu_tanh", 128, 144, 1024, 2),
 )
+PRODUCTS: dict[str, tuple[Problem, ...]] = {
+    **dict.fromkeys(("scaled_tiles", "scaled_split_k", "scaled_tma"), SCALED),
+    **dict.fromkeys(("experts", "experts_persistent", "experts_tma"), EXPERTS),
+    **dict.fromkeys(("fused_tiles", "fused_split_k", "fused_tma"), FUSED),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", ["fused_tiles", "fused_split_k", "fused_tma"])
-def test_batches_and_epilogues_are_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
+@pytest.mark.parametrize("function", [*SOFTMAX_AND_NORM, *ATTENTION, *PRODUCTS])
+def test_other_operations_are_right(hopper: TritonSource, tmp_path: Path, function: str) -> None:
+    """Of products a kernel of each way, of others the first and the last one for each problem."""
     told: list[Case] = []
-    for problem in FUSED:
+    for problem in {**SOFTMAX_AND_NORM, **ATTENTION, **PRODUCTS}[function]:
         pool = (one for one in hopper.pool(problem.kind) if isinstance(one, NamedKernel))
         found = cases(hopper, (one for one in pool if one.function == function and small(one)), [problem])
-        told += [(kernel, problem) for kernel in smallest_of_each_way([kernel for kernel, _ in found])]
+        if function in PRODUCTS:
+            told += [(kernel, problem) for kernel in smallest_of_each_way([kernel for kernel, _ in found])]
+        else:
+            told += [found[0], found[-1]]
     assert len(told) >= 3
     assert not wrong_in_the_interpreter(told, tmp_path)
 
