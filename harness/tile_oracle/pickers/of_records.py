@@ -25,7 +25,6 @@ from tile_oracle.judge.picker import (
 from tile_oracle.judge.ranking import Ranking
 from tile_oracle.judge.selection import fixed_kernels, select
 from tile_oracle.kernel import Kernel
-from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.pickers.picks_file import read_picks
 from tile_oracle.problem import Problem
 from tile_oracle.record.dataset_file import digest_of
@@ -129,8 +128,8 @@ class BestSingle(Picker):
 
 @dataclass(frozen=True)
 class OutOfFold(Picker):
-    """Each problem of the records is ranked by a model that was trained on the others: by nearest neighbours
-    where candidates have no fields of their own, or where they are asked for."""
+    """Each problem of the records is ranked by a model that was trained on the others: trees, or nearest
+    neighbours where they are asked for or trees cannot be trained (an operation without a feature schema)."""
 
     arch: str
     neighbours: bool = False
@@ -146,11 +145,14 @@ class OutOfFold(Picker):
             return None, Origin(
                 NO_MODEL, detail="a model ranks the kernels of a kernel set, and there is none"
             )
-        named = self.neighbours or any(kernel.source for kernel in kernels)
-        try:
-            return self._neighbours(kernels, records) if named else self._trained(kernels, records)
-        except ModelError as error:
-            return None, Origin(NO_MODEL, detail=str(error))
+        ways = (self._neighbours,) if self.neighbours else (self._trained, self._neighbours)
+        reason = ""
+        for way in ways:
+            try:
+                return way(kernels, records)
+            except ModelError as error:
+                reason = reason or str(error)
+        return None, Origin(NO_MODEL, detail=reason)
 
     def _neighbours(self, kernels: Sequence[Kernel], records: pd.DataFrame) -> tuple[pd.DataFrame, Origin]:
         from tile_oracle.record.dataset import with_texts
@@ -160,16 +162,14 @@ class OutOfFold(Picker):
         folds = f"{table['fold'].nunique()} folds, grouped by problem"
         return table, Origin(OUT_OF_FOLD, "a nearest-neighbour model", folds)
 
-    def _trained(self, kernels: Sequence[Kernel], judging: pd.DataFrame) -> tuple[pd.DataFrame, Origin]:
+    def _trained(self, kernels: Sequence[Kernel], records: pd.DataFrame) -> tuple[pd.DataFrame, Origin]:
         from tile_oracle.evaluation.folder_model import without_refused
         from tile_oracle.record.dataset import with_texts
         from tile_oracle.training.cross_validation import OUT_OF_FOLD_RECIPE, out_of_fold
         from tile_oracle.training.recipe import recipe_named
 
-        of_libraries = [name for name in judging["kernel"].unique() if is_library_name(str(name))]
-        records = with_texts(judging[~judging["kernel"].isin(of_libraries)])
-        table = out_of_fold(records, self.arch, kernels)
+        table = out_of_fold(with_texts(records), self.arch, kernels)
         folds = f"{table.loc[table['fold'] >= 0, 'fold'].nunique()} folds, grouped by problem"
         scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
         origin = Origin(OUT_OF_FOLD, "a LightGBM model", folds, order_only=scores)
-        return without_refused(table, judging, self.arch), origin
+        return without_refused(table, records, self.arch), origin
