@@ -72,6 +72,8 @@ class ProblemView:
     """The names of a problem's numbers, which expressions may use."""
     kinds: ClassVar[Mapping[str, tuple[str | int, ...]]]
     """The kinds of problems that a declaration is for when it does not say: field of a kind -> values."""
+    arrays: tuple[str, ...] = ()
+    """The names of its arrays."""
 
     def __init__(self, kind: Kind, arch: str) -> None:
         self.kind, self.arch = kind, arch
@@ -79,9 +81,13 @@ class ProblemView:
         self.compute_units: Expression = number(COMPUTE_UNITS)
         self.dtype = kind.dtype
         self.result_dtype = "fp16" if kind.dtype == "fp8" else kind.dtype
+        for name in self.numbers:
+            setattr(self, name, number(name))
 
     def __getattr__(self, name: str) -> Any:
-        has = ", ".join(sorted(one for one in vars(self) if one not in ("kind", "arch", "configuration")))
+        hidden = ("kind", "arch", "configuration", "arrays")
+        # A number that ends in a digit is one of several, which a property chooses among.
+        has = ", ".join(sorted(one for one in vars(self) if one not in hidden and not one[-1].isdigit()))
         raise AttributeError(f"{self.op} has no {name}{not_said(self.op, name)}; it has {has}, workspace()")
 
     @classmethod
@@ -90,8 +96,10 @@ class ProblemView:
         return {name: int(getattr(problem, name)) for name in cls.numbers}
 
     def usual_arguments(self) -> dict[str, object]:
-        """Returns the arguments of a function whose declaration gives none: name -> value."""
-        raise NotImplementedError
+        """Returns the arguments of a function whose declaration gives none, name -> value: each array as
+        NAME_ptr, and the numbers."""
+        arrays = {f"{name}_ptr": getattr(self, name) for name in self.arrays}
+        return arrays | {name: getattr(self, name) for name in self.numbers}
 
     def contiguous(self) -> tuple[str, ...]:
         """Returns the numbers that must be multiples of 16 where a declaration names none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tile_oracle.operations.attention.kernel import AttentionKernel
-from tile_oracle.operations.rowwise.cpu_source import ELEMENTS, ENTRY_POINTS, EXPONENTIAL, element_macro
+from tile_oracle.operations.rowwise.cpu_source import EXPONENTIAL, translation_unit
 
 _ATTENTION = r"""
 struct Args {
@@ -63,5 +63,5 @@ VISIBLE int32_t to_launch(const Args *a) {
 
 def cpu_source(kernel: AttentionKernel) -> str:
     """Returns the translation unit of a kernel."""
-    numbers = f"#define D {kernel.head_dim}\n#define CAUSAL {kernel.causal}\n#define KEYS {kernel.keys}\n"
-    return element_macro(kernel.dtype) + numbers + ELEMENTS + EXPONENTIAL + _ATTENTION + ENTRY_POINTS
+    macros = {"D": kernel.head_dim, "CAUSAL": kernel.causal, "KEYS": kernel.keys}
+    return translation_unit(kernel.dtype, macros, EXPONENTIAL, _ATTENTION)

@@ -22,12 +22,9 @@ from tile_oracle.device.bounded_rows import (
     host_threads,
     rounded_bounds,
 )
-from tile_oracle.device.cpu_bounded import BoundedCpuData
-from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
-from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.operations.attention.problem import AttentionProblem
+from tile_oracle.operations.bounded_worker import BoundedWorker, launch_arguments
 from tile_oracle.problem.number_formats import Array, decode, encode
 
 _UNITS = {"bf16": 2.0**-8, "fp16": 2.0**-11}
@@ -95,12 +92,9 @@ def bounds_of_head(q: Exact, k: Exact, v: Exact, visible: Rows, dtype: str) -> t
     return value, _OF_ERRORS * slack + _TINY
 
 
-class _Args(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "workspace")),
-        *((name, ctypes.c_int64) for name in ("batch", "heads", "kv_heads", "seq_q", "seq_kv")),
-        ("scale", ctypes.c_float),
-    )
+_Args = launch_arguments(
+    "q k v out workspace", "batch heads kv_heads seq_q seq_kv", ("scale", ctypes.c_float)
+)
 
 
 def _exponents(problem: AttentionProblem, number: int) -> npt.NDArray[np.int32]:
@@ -111,20 +105,8 @@ def _exponents(problem: AttentionProblem, number: int) -> npt.NDArray[np.int32]:
     return drawn
 
 
-class AttentionInWorker:
+class AttentionInWorker(BoundedWorker):
     """See OnDevice, OnGpu and BoundedRows. Row r of the result belongs to row r of Q."""
-
-    def cpu_data(self, problem: AttentionProblem, seed: int) -> BoundedCpuData:
-        """Operands and results for the target cpu."""
-        return BoundedCpuData(problem, seed, self)
-
-    def gpu_data(self, driver: Driver, work: DeviceWork, problem: AttentionProblem, seed: int) -> BoundedData:
-        """Returns a problem's operands and results on a GPU."""
-        return BoundedData(driver, work, problem, seed, self)
-
-    def gpu_memory_bytes(self, problem: AttentionProblem) -> int:
-        """Device memory that `gpu_data` needs."""
-        return bounded_memory_bytes(problem)
 
     def first(self, problem: AttentionProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
         """Normal deviates; far: four times as large, so that few keys have most of the weight, with columns

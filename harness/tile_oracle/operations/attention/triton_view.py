@@ -6,7 +6,6 @@ from types import MappingProxyType
 
 from tile_oracle.operation import Kind
 from tile_oracle.operations.attention.problem import HEAD_DIMS
-from tile_oracle.triton.expression import Expression, number
 from tile_oracle.triton.views import FIRST, OUT, SECOND, THIRD, Pointer, ProblemView
 
 
@@ -17,19 +16,12 @@ class View(ProblemView):
     op = "attention"
     numbers = ("batch", "heads", "kv_heads", "seq_q", "seq_kv")
     kinds = MappingProxyType({"dtype": ("bf16", "fp16"), "head_dim": HEAD_DIMS, "causal": (0, 1)})
-
-    batch: Expression
-    heads: Expression
-    kv_heads: Expression
-    seq_q: Expression
-    seq_kv: Expression
+    arrays = ("q", "k", "v", "out")
 
     def __init__(self, kind: Kind, arch: str) -> None:
         super().__init__(kind, arch)
         self.head_dim, self.causal = int(kind.words["head_dim"]), bool(kind.words["causal"])
         self.scale = float(self.head_dim) ** -0.5
-        for name in self.numbers:
-            setattr(self, name, number(name))
         queries = self.batch * self.heads * self.seq_q * self.head_dim
         keys = self.batch * self.kv_heads * self.seq_kv * self.head_dim
         self.q, self.out = Pointer(FIRST, self.dtype, queries), Pointer(OUT, self.dtype, queries)
@@ -37,9 +29,8 @@ class View(ProblemView):
 
     def usual_arguments(self) -> dict[str, object]:
         """q_ptr, k_ptr, v_ptr, out_ptr, the numbers, scale, and the constants HEAD_DIM and CAUSAL."""
-        arrays = {"q_ptr": self.q, "k_ptr": self.k, "v_ptr": self.v, "out_ptr": self.out}
-        numbers = {name: getattr(self, name) for name in self.numbers}
-        return arrays | numbers | {"scale": self.scale, "HEAD_DIM": self.head_dim, "CAUSAL": self.causal}
+        known = {"scale": self.scale, "HEAD_DIM": self.head_dim, "CAUSAL": self.causal}
+        return super().usual_arguments() | known
 
     def contiguous(self) -> tuple[str, ...]:
         """Returns the lengths: the contiguous axis, head_dim, is always a multiple of 16."""

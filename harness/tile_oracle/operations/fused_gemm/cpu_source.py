@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES
 from tile_oracle.operations.fused_gemm.kernel import FusedGemmKernel
-from tile_oracle.operations.rowwise.cpu_source import ELEMENTS, ENTRY_POINTS, EXPONENTIAL, element_macro
+from tile_oracle.operations.rowwise.cpu_source import EXPONENTIAL, translation_unit
 
 _PRODUCT = r"""
 struct Args {
@@ -77,5 +77,4 @@ def cpu_source(kernel: FusedGemmKernel) -> str:
         "MUL": int(epilogue.last == "mul"),
         "RESIDUAL": int(epilogue.last == "residual"),
     }
-    defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
-    return element_macro(kernel.dtype) + defined + ELEMENTS + EXPONENTIAL + _PRODUCT + ENTRY_POINTS
+    return translation_unit(kernel.dtype, macros, EXPONENTIAL, _PRODUCT)

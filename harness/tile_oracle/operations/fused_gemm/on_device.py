@@ -13,11 +13,8 @@ import numpy as np
 from scipy.special import erf, expit
 
 from tile_oracle.device.bounded_rows import UNIT, Exact, Repeated, Rows, rounded_bounds
-from tile_oracle.device.cpu_bounded import BoundedCpuData
-from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
-from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.device.runtime.driver import Driver
+from tile_oracle.operations.bounded_worker import BoundedWorker, integers, launch_arguments, signs
 from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
 from tile_oracle.problem.number_formats import Array, decode, encode
 
@@ -38,11 +35,7 @@ _MOST_VALUES = 1 << 22
 """Larger operands repeat rows."""
 
 
-class _Args(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("a", "b", "bias", "d", "out", "workspace")),
-        *((name, ctypes.c_int64) for name in ("batch", "M", "N", "K")),
-    )
+_Args = launch_arguments("a b bias d out workspace", "batch M N K")
 
 
 def activated(x: Exact, activation: str) -> tuple[Exact, Exact]:
@@ -58,28 +51,12 @@ def activated(x: Exact, activation: str) -> tuple[Exact, Exact]:
     return x, np.zeros_like(x)
 
 
-def _integers(random: np.random.Generator, least: int, most: int, shape: tuple[int, ...]) -> Array:
-    return random.integers(least, most + 1, shape, dtype=np.int32)
-
-
 def _stored(integers: Array, power: int | Array, dtype: str) -> Array:
     return encode(np.ldexp(integers.astype(np.float32), power), dtype)
 
 
-class FusedGemmInWorker:
+class FusedGemmInWorker(BoundedWorker):
     """See OnDevice, OnGpu and BoundedRows."""
-
-    def cpu_data(self, problem: FusedGemmProblem, seed: int) -> BoundedCpuData:
-        """Operands and results for the target cpu."""
-        return BoundedCpuData(problem, seed, self)
-
-    def gpu_data(self, driver: Driver, work: DeviceWork, problem: FusedGemmProblem, seed: int) -> BoundedData:
-        """Returns a problem's operands and results on a GPU."""
-        return BoundedData(driver, work, problem, seed, self)
-
-    def gpu_memory_bytes(self, problem: FusedGemmProblem) -> int:
-        """Device memory that `gpu_data` needs."""
-        return bounded_memory_bytes(problem)
 
     def _powers(self, problem: FusedGemmProblem) -> tuple[int, int]:
         """Negated powers of two of A and B, with which sums have a standard deviation of about 2."""
@@ -92,12 +69,12 @@ class FusedGemmInWorker:
         shape, half = (rows, problem.K), problem.K // 2
         if not far:
             most, _ = _LARGEST[problem.dtype]
-            values = _integers(random, -most, most, shape)
+            values = integers(random, (-most, most), shape)
             return _stored(values, -self._powers(problem)[0], problem.dtype)
-        values = _integers(random, _FAR // 2 + 1, _FAR, shape)
+        values = integers(random, (_FAR // 2 + 1, _FAR), shape)
         values[:, half : 2 * half] = values[:, :half]
-        values *= 2 * _integers(random, 0, 1, (rows, 1)) - 1
-        return _stored(values, _integers(random, 0, _FAR_ROWS, (rows, 1)) - _FAR_UNIT // 2, problem.dtype)
+        values *= signs(random, rows)
+        return _stored(values, integers(random, (0, _FAR_ROWS), (rows, 1)) - _FAR_UNIT // 2, problem.dtype)
 
     def others(
         self, problem: FusedGemmProblem, random: np.random.Generator, rows: int | None, *, far: bool
@@ -111,12 +88,14 @@ class FusedGemmInWorker:
         else:
             _, most = _LARGEST[p.dtype]
             count = min(p.batch * shape[1], (_MOST_VALUES // shape[2]) | 1)
-            values = _integers(random, -most, most, (count, shape[2]))
+            values = integers(random, (-most, most), (count, shape[2]))
             made = [Repeated(_stored(values, -self._powers(p)[1], p.dtype), shape)]
         most, power = _FAR_ADDED if far else _ADDED
         for one in added:
             count = batches if len(one) == 2 else rows or min(height, (_MOST_VALUES // p.N) | 1)
-            made.append(Repeated(_stored(_integers(random, -most, most, (count, p.N)), -power, p.dtype), one))
+            made.append(
+                Repeated(_stored(integers(random, (-most, most), (count, p.N)), -power, p.dtype), one)
+            )
         return made
 
     def _far_columns(self, problem: FusedGemmProblem, random: np.random.Generator, batches: int) -> Repeated:
@@ -125,10 +104,10 @@ class FusedGemmInWorker:
         count = min(batches * p.N, (_MOST_VALUES // p.K) | 1)
         full, _ = _LARGEST[p.dtype]
         most = max(3, min(full, (1 << 24) // (_FAR * p.K)))
-        values = _integers(random, -most, most, (count, p.K))
-        values[:, :half] = _integers(random, most // 2 + 1, most - 1, (count, half))
-        values[:, half : 2 * half] = _integers(random, -1, 1, (count, half)) - values[:, :half]
-        values *= 2 * _integers(random, 0, 1, (count, 1)) - 1
+        values = integers(random, (-most, most), (count, p.K))
+        values[:, :half] = integers(random, (most // 2 + 1, most - 1), (count, half))
+        values[:, half : 2 * half] = integers(random, (-1, 1), (count, half)) - values[:, :half]
+        values *= signs(random, count)
         columns = _stored(values, -(_FAR_UNIT - _FAR_UNIT // 2), p.dtype)
         if p.layout[1] == "c" and batches == p.batch:
             return Repeated(columns, shape)

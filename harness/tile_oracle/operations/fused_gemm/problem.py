@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES, Epilogue
-from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
+from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, operands_in_memory
 from tile_oracle.problem.fields import FlatProblem
 
 DTYPES = ("bf16", "fp16")
@@ -52,8 +52,7 @@ class FusedGemmProblem(FlatProblem):
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes of A, B, the bias and D, if there are any, and C in memory."""
-        a = (self.M, self.K) if self.layout[0] == "r" else (self.K, self.M)
-        b = (self.K, self.N) if self.layout[1] == "r" else (self.N, self.K)
+        a, b = operands_in_memory(self.layout, *self.gemm_shape)
         bias = ((self.batch, self.N),) if self.parts.bias else ()
         c = (self.batch, self.M, self.N)
         return ((self.batch, *a), (self.batch, *b), *bias, *((c,) if self.parts.last else ()), c)

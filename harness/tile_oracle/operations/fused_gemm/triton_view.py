@@ -7,8 +7,7 @@ from types import MappingProxyType
 from tile_oracle.operation import Kind
 from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES
 from tile_oracle.operations.fused_gemm.problem import DTYPES
-from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
-from tile_oracle.triton.expression import number
+from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, contiguous_extents
 from tile_oracle.triton.views import FIRST, OPERANDS, OUT, SECOND, Pointer, ProblemView
 
 
@@ -23,13 +22,13 @@ class View(ProblemView):
     op = "fused_gemm"
     numbers = ("M", "N", "K", "batch")
     kinds = MappingProxyType({"dtype": DTYPES, "layout": GEMM_LAYOUTS, "epilogue": tuple(EPILOGUES)})
+    arrays = ("a", "b", "bias", "d", "c")
 
     def __init__(self, kind: Kind, arch: str) -> None:
         super().__init__(kind, arch)
         self.layout = str(kind.words["layout"])
         epilogue = EPILOGUES[str(kind.words["epilogue"])]
         self.activation, self.last = epilogue.activation, epilogue.last
-        self.M, self.N, self.K, self.batch = (number(name) for name in self.numbers)
         self.a = Pointer(FIRST, self.dtype, self.batch * self.M * self.K)
         self.b = Pointer(SECOND, self.dtype, self.batch * self.K * self.N)
         self.c = Pointer(OUT, self.result_dtype, self.batch * self.M * self.N)
@@ -40,12 +39,9 @@ class View(ProblemView):
     def usual_arguments(self) -> dict[str, object]:
         """a_ptr, b_ptr, bias_ptr, d_ptr, c_ptr, M, N, K, batch, and constants: A_BY_ROW, B_BY_ROW,
         ACTIVATION, LAST."""
-        arrays = {f"{name}_ptr": getattr(self, name) for name in ("a", "b", "bias", "d", "c")}
         orders = {f"{name}_BY_ROW": one == "r" for name, one in zip("AB", self.layout, strict=False)}
-        extents = {name: getattr(self, name) for name in self.numbers}
-        return arrays | extents | orders | {"ACTIVATION": self.activation, "LAST": self.last}
+        return super().usual_arguments() | orders | {"ACTIVATION": self.activation, "LAST": self.last}
 
     def contiguous(self) -> tuple[str, ...]:
         """Returns the extents of the contiguous axes."""
-        axes = ("K" if self.layout[0] == "r" else "M", "N" if self.layout[1] == "r" else "K", "N")
-        return tuple(dict.fromkeys(axes))
+        return contiguous_extents(self.layout)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tile_oracle.operations.fused_moe.kernel import FusedMoeKernel
 from tile_oracle.operations.fused_moe.problem import BLOCKS
-from tile_oracle.operations.rowwise.cpu_source import ELEMENTS, ENTRY_POINTS, element_macro
+from tile_oracle.operations.rowwise.cpu_source import translation_unit
 
 _PRODUCT = r"""
 struct Args {
@@ -68,6 +68,5 @@ VISIBLE int32_t to_launch(const Args *p) {
 def cpu_source(kernel: FusedMoeKernel) -> str:
     """Returns the translation unit of a kernel."""
     place = BLOCKS.index(kernel.rows) if kernel.rows in BLOCKS else 0
-    numbers = {"ROWS": kernel.rows, "COLUMNS": kernel.columns, "LIST": place}
-    macros = "".join(f"#define {name} {value}\n" for name, value in numbers.items())
-    return element_macro(kernel.dtype) + macros + ELEMENTS + _PRODUCT + ENTRY_POINTS
+    macros = {"ROWS": kernel.rows, "COLUMNS": kernel.columns, "LIST": place}
+    return translation_unit(kernel.dtype, macros, _PRODUCT)

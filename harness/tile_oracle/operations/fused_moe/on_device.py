@@ -11,14 +11,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from tile_oracle.device.bounded_rows import Repeated, Rows
-from tile_oracle.device.cpu_bounded import BoundedCpuData
-from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
-from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.device.runtime.driver import Driver
+from tile_oracle.operations.bounded_worker import BoundedWorker, Integers, integers, launch_arguments, signs
 from tile_oracle.operations.fused_moe.problem import BLOCKS, FusedMoeProblem
 from tile_oracle.operations.fused_moe.routing import routing_array, shuffled
 from tile_oracle.problem.number_formats import Array, decode, encode
@@ -32,27 +28,13 @@ _MOST_VALUES = 1 << 23
 _PERIOD, _SAMPLE = 251, 64
 """After how many tokens, a prime number, those of a GPU repeat, and how many are computed for timed runs."""
 
-Integers = npt.NDArray[np.int32]
-
-
-class _Args(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("a", "b", "routing", "weights", "out", "workspace")),
-        *((name, ctypes.c_int64) for name in ("pairs", "pairs_of_row", "N", "K")),
-        ("lists", ctypes.c_int64 * 3 * len(BLOCKS)),
-    )
-
-
-def _integers(random: np.random.Generator, ends: tuple[int, int], shape: int | tuple[int, ...]) -> Integers:
-    return random.integers(ends[0], ends[1] + 1, shape, dtype=np.int32)
-
-
-def _signs(random: np.random.Generator, rows: int) -> Integers:
-    return 2 * _integers(random, (0, 1), (rows, 1)) - 1
+_Args = launch_arguments(
+    "a b routing weights out workspace", "pairs pairs_of_row N K", ("lists", ctypes.c_int64 * 3 * len(BLOCKS))
+)
 
 
 def _stored(random: np.random.Generator, values: Integers, dtype: str) -> Array:
-    powers = _integers(random, _POWERS, (len(values), 1))
+    powers = integers(random, _POWERS, (len(values), 1))
     return encode(np.ldexp(values.astype(np.float32), powers), dtype)
 
 
@@ -67,20 +49,8 @@ def _different_rows(problem: FusedMoeProblem) -> int:
     return rows
 
 
-class FusedMoeInWorker:
+class FusedMoeInWorker(BoundedWorker):
     """See OnDevice, OnGpu and BoundedRows. A row is a token's; its bounds are equal: results are exact."""
-
-    def cpu_data(self, problem: FusedMoeProblem, seed: int) -> BoundedCpuData:
-        """Operands and results for the target cpu."""
-        return BoundedCpuData(problem, seed, self)
-
-    def gpu_data(self, driver: Driver, work: DeviceWork, problem: FusedMoeProblem, seed: int) -> BoundedData:
-        """Returns a problem's operands and results on a GPU."""
-        return BoundedData(driver, work, problem, seed, self)
-
-    def gpu_memory_bytes(self, problem: FusedMoeProblem) -> int:
-        """Device memory that `gpu_data` needs."""
-        return bounded_memory_bytes(problem)
 
     def first(self, problem: FusedMoeProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
         """Returns a: uniform integers; far: a row's have one sign and are large, and its second half
@@ -88,10 +58,10 @@ class FusedMoeInWorker:
         shape = (rows * problem.rows_of_a, problem.K)
         if far:
             half = problem.K // 2
-            values = _integers(random, (_MOST_A // 2 + 1, _MOST_A), shape) * _signs(random, shape[0])
+            values = integers(random, (_MOST_A // 2 + 1, _MOST_A), shape) * signs(random, shape[0])
             values[:, half : 2 * half] = values[:, :half]
         else:
-            values = _integers(random, (-_MOST_A, _MOST_A), shape)
+            values = integers(random, (-_MOST_A, _MOST_A), shape)
         return _stored(random, values, problem.dtype).reshape(rows, -1)
 
     def others(
@@ -101,16 +71,16 @@ class FusedMoeInWorker:
         opposite sign up to -1, 0 or 1, so that sums cancel."""
         _, b, routing, *weights, _ = problem.operand_shapes
         shape, period = (_different_rows(problem), problem.K), min(rows or problem.tokens, problem.tokens)
-        values = _integers(random, (-_MOST_B, _MOST_B), shape)
+        values = integers(random, (-_MOST_B, _MOST_B), shape)
         if far:
             half = problem.K // 2
-            signs = _signs(random, shape[0])
-            values[:, :half] = _integers(random, (2, _MOST_B - 1), (shape[0], half)) * signs
-            values[:, half : 2 * half] = _integers(random, (-1, 1), (shape[0], half)) - values[:, :half]
+            of_row = signs(random, shape[0])
+            values[:, :half] = integers(random, (2, _MOST_B - 1), (shape[0], half)) * of_row
+            values[:, half : 2 * half] = integers(random, (-1, 1), (shape[0], half)) - values[:, :half]
         array = routing_array(problem, shuffled(problem, random, period))
         made = [Repeated(_stored(random, values, problem.dtype), b), Repeated(array, routing)]
         for one in weights:
-            powers = _integers(random, _WEIGHTS, (period, problem.topk))
+            powers = integers(random, _WEIGHTS, (period, problem.topk))
             made.append(Repeated(np.ldexp(np.float32(1), powers), one))
         return made
 

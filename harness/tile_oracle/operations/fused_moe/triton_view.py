@@ -29,11 +29,11 @@ class View(ProblemView):
         *(f"{name}_{size}" for size in BLOCKS for name in ("blocks", "count", "ids", "sorted")),
     )
     kinds = MappingProxyType({"dtype": DTYPES, "product": PRODUCTS})
+    arrays = ("a", "b", "c", "topk_weights", "sorted_token_ids", "expert_ids", "num_tokens_post_padded")
 
     def __init__(self, kind: Kind, arch: str) -> None:
         super().__init__(kind, arch)
         self.product = str(kind.words["product"])
-        self.tokens, self.experts, self.topk, self.N, self.K = (number(name) for name in self.numbers[:5])
         self.pairs = self.tokens * self.topk
         down = self.product == "down"
         self.top_k: Number = 1 if down else self.topk
@@ -94,8 +94,7 @@ class View(ProblemView):
     def usual_arguments(self) -> dict[str, object]:
         """a_ptr, b_ptr, c_ptr, topk_weights_ptr (None for gate_up), sorted_token_ids_ptr, expert_ids_ptr,
         num_tokens_post_padded_ptr, N, K, EM, num_valid_tokens, top_k, and MUL_ROUTED_WEIGHT."""
-        names = ("a", "b", "c", "topk_weights", "sorted_token_ids", "expert_ids", "num_tokens_post_padded")
-        return {f"{name}_ptr": getattr(self, name) for name in names} | {
+        return {f"{name}_ptr": getattr(self, name) for name in self.arrays} | {
             "N": self.N,
             "K": self.K,
             "EM": self.blocks * self.rows_of_block,

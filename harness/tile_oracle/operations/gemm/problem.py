@@ -27,6 +27,17 @@ RESULT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp16", "fp32": "fp32"}
 """Data type of A and B -> data type of C: a product of fp8 matrices is written as fp16."""
 
 
+def operands_in_memory(layout: str, m: int, n: int, k: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Returns the shapes of A and B in memory, outermost extent first."""
+    return (m, k) if layout[0] == "r" else (k, m), (k, n) if layout[1] == "r" else (n, k)
+
+
+def contiguous_extents(layout: str) -> tuple[str, ...]:
+    """Returns the names of the extents of the contiguous axes of A, B and C."""
+    axes = ("K" if layout[0] == "r" else "M", "N" if layout[1] == "r" else "K", "N")
+    return tuple(dict.fromkeys(axes))
+
+
 @dataclass(frozen=True)
 class GemmProblem(FlatProblem):
     """One matrix product. `split_k`: number of parts of the depth that are summed separately and then added.
@@ -62,9 +73,7 @@ class GemmProblem(FlatProblem):
     @property
     def operand_shapes(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
         """Shapes of A, B and C in memory, outermost extent first."""
-        a = (self.M, self.K) if self.layout[0] == "r" else (self.K, self.M)
-        b = (self.K, self.N) if self.layout[1] == "r" else (self.N, self.K)
-        return (a, b, (self.M, self.N))
+        return (*operands_in_memory(self.layout, *self.gemm_shape), (self.M, self.N))
 
     @property
     def gemm_shape(self) -> tuple[int, int, int]:

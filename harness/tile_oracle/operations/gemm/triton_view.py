@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator
 from types import MappingProxyType
 
 from tile_oracle.operation import Kind
-from tile_oracle.triton.expression import Number, Tree, number
+from tile_oracle.operations.gemm.problem import contiguous_extents
+from tile_oracle.triton.expression import Number, Tree
 from tile_oracle.triton.views import FIRST, OUT, SECOND, Pointer, ProblemView
 
 
@@ -24,7 +25,6 @@ class GemmView(ProblemView):
     def __init__(self, kind: Kind, arch: str) -> None:
         super().__init__(kind, arch)
         self.layout = str(kind.words["layout"])
-        self.M, self.N, self.K, self.split_k = (number(name) for name in self.numbers)
         self.a = Pointer(FIRST, self.dtype, self.M * self.K)
         self.b = Pointer(SECOND, self.dtype, self.K * self.N)
         self.c = Pointer(OUT, self.result_dtype, self.M * self.N)
@@ -45,8 +45,7 @@ class GemmView(ProblemView):
 
     def contiguous(self) -> tuple[str, ...]:
         """Returns the extents of the contiguous axes."""
-        axes = ("K" if self.layout[0] == "r" else "M", "N" if self.layout[1] == "r" else "K", "N")
-        return tuple(dict.fromkeys(axes))
+        return contiguous_extents(self.layout)
 
     def implied(self, used: Collection[str]) -> Iterator[tuple[Tree, str]]:
         """Yields a kernel that does not know the problem's split_k does not split the depth."""

@@ -6,7 +6,6 @@ from types import MappingProxyType
 
 from tile_oracle.operation import Kind
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.triton.expression import Expression, number
 from tile_oracle.triton.views import FIRST, OUT, SECOND, Pointer, ProblemView
 
 _NUMBERS = (
@@ -29,54 +28,17 @@ class GroupedConvView(ProblemView):
     numbers = _NUMBERS
     kinds = MappingProxyType({"direction": ("forward",), "dtype": ("bf16", "fp16"), "ndim": (2,)})
 
-    N: Expression
-    C: Expression
-    K: Expression
-    G: Expression
-    Di: Expression
-    Hi: Expression
-    Wi: Expression
-    Z: Expression
-    Y: Expression
-    X: Expression
-    Do: Expression
-    Ho: Expression
-    Wo: Expression
-    stride_d: Expression
-    stride_h: Expression
-    stride_w: Expression
-    pad_d: Expression
-    pad_h: Expression
-    pad_w: Expression
-    dilation_d: Expression
-    dilation_h: Expression
-    dilation_w: Expression
-    C_per_group: Expression
-    K_per_group: Expression
-    x: Pointer
-    w: Pointer
-    y: Pointer
-    dx: Pointer
-    dw: Pointer
-    dy: Pointer
-
     def __init__(self, kind: Kind, arch: str) -> None:
         super().__init__(kind, arch)
         self.direction, self.ndim = str(kind.words["direction"]), int(kind.words["ndim"])
-        for name in _NUMBERS:
-            setattr(self, name, number(name))
+        self.arrays = _ARRAYS[self.direction]
         x = self.N * self.Di * self.Hi * self.Wi * self.C
         y = self.N * self.Do * self.Ho * self.Wo * self.K
         w = self.K * self.Z * self.Y * self.X * self.C_per_group
         sizes = {"x": x, "dx": x, "y": y, "dy": y, "w": w, "dw": w}
-        for role, name in zip((FIRST, SECOND, OUT), _ARRAYS[self.direction], strict=True):
+        for role, name in zip((FIRST, SECOND, OUT), self.arrays, strict=True):
             dtype = self.result_dtype if role == OUT else self.dtype
             setattr(self, name, Pointer(role, dtype, sizes[name]))
-
-    def usual_arguments(self) -> dict[str, object]:
-        """Returns the numbers under their names, and each array under NAME_ptr."""
-        arrays = {f"{name}_ptr": getattr(self, name) for name in _ARRAYS[self.direction]}
-        return arrays | {name: getattr(self, name) for name in _NUMBERS}
 
     def contiguous(self) -> tuple[str, ...]:
         """Returns the channels, in all groups and in one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tile_oracle.operations.rowwise.kernel import RowKernel
 
 _NUMBERS = {"bf16": "BF16", "fp16": "FP16", "fp32": "FP32"}
@@ -35,7 +37,7 @@ static inline float load(Element stored) { return stored; }
 static inline Element store(float value) { return value; }
 #endif
 """
-"""Element, load and store. Needs the macro of `element_macro`."""
+"""Element, load and store."""
 
 EXPONENTIAL = r"""
 /* exp(x) for x <= 0: 2^n times Taylor's polynomial of degree 7 on [-0.35, 0.35], with an error below 5e-9.
@@ -88,14 +90,14 @@ VISIBLE int32_t to_time(const Args *args, int64_t count, uint64_t *nanoseconds) 
 """What kernels/cpu/abi.h declares, besides to_launch. Needs Args."""
 
 
-def element_macro(dtype: str) -> str:
-    """Returns the definition that chooses the data type."""
-    return f"#define {_NUMBERS[dtype]}\n"
+def translation_unit(dtype: str, macros: Mapping[str, object], *texts: str) -> str:
+    """Returns the unit of a kernel, whose last text defines Args and to_launch."""
+    defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
+    return "".join((f"#define {_NUMBERS[dtype]}\n", defined, ELEMENTS, *texts, ENTRY_POINTS))
 
 
 def unit(kernel: RowKernel, of_row: str) -> str:
     """Returns the translation unit of a kernel. of_row: the text of
     `static void of_row(const Element *x, const Element *w, Element *y, int64_t columns)`, in which LANES is
     the number of elements that are reduced in parallel."""
-    lanes = f"#define LANES {kernel.lanes}\n"
-    return element_macro(kernel.dtype) + lanes + ELEMENTS + _ROWS + of_row + _LAUNCH + ENTRY_POINTS
+    return translation_unit(kernel.dtype, {"LANES": kernel.lanes}, _ROWS, of_row, _LAUNCH)

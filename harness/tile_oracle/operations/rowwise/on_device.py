@@ -13,12 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tile_oracle.device.bounded_rows import UNIT, Exact, Repeated, Rows, error_of_sum, outside, rounded_bounds
-from tile_oracle.device.cpu_bounded import BoundedCpuData
-from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
-from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.device.stray_values import unwritten
+from tile_oracle.operations.bounded_worker import BoundedWorker, launch_arguments
 from tile_oracle.operations.rowwise.problem import RowProblem
 from tile_oracle.problem.number_formats import Array, decode, encode
 
@@ -56,14 +53,10 @@ def _bounds(wanted: Reference, dtype: str) -> tuple[Array, Array]:
     return rounded_bounds(wanted.value, np.abs(wanted.value) * wanted.relative + TINY, dtype)
 
 
-class _Args(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("in", "weights", "out", "workspace")),
-        *((name, ctypes.c_int64) for name in ("rows", "columns")),
-    )
+_Args = launch_arguments("in weights out workspace", "rows columns")
 
 
-class RowsInWorker:
+class RowsInWorker(BoundedWorker):
     """The part of an operation on rows. See OnDevice, OnGpu and BoundedRows."""
 
     def __init__(
@@ -77,18 +70,6 @@ class RowsInWorker:
         a row's elements, since the definition says what comes of them, whatever a kernel computes first."""
         self._definition, self._far_exponents = definition, far_exponents or {}
         self._spoilt_values = spoilt
-
-    def cpu_data(self, problem: RowProblem, seed: int) -> BoundedCpuData:
-        """Operands and results for the target cpu."""
-        return BoundedCpuData(problem, seed, self)
-
-    def gpu_data(self, driver: Driver, work: DeviceWork, problem: RowProblem, seed: int) -> BoundedData:
-        """Returns a problem's operands and results on a GPU."""
-        return BoundedData(driver, work, problem, seed, self)
-
-    def gpu_memory_bytes(self, problem: RowProblem) -> int:
-        """Device memory that `gpu_data` needs."""
-        return bounded_memory_bytes(problem)
 
     def first(self, problem: RowProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
         """Normal deviates; far: eight times as large, around 96, times a power of two for each row; some rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile_oracle.operations.rowwise.cpu_source import ELEMENTS, ENTRY_POINTS, element_macro
+from tile_oracle.operations.rowwise.cpu_source import translation_unit
 from tile_oracle.operations.scaled_gemm.kernel import ScaledGemmKernel
 from tile_oracle.operations.scaled_gemm.problem import BLOCK, OPERAND_DTYPES, SCALES
 from tile_oracle.problem.number_formats import decode
@@ -70,7 +70,6 @@ def _table(name: str, dtype: str) -> str:
 
 def cpu_source(kernel: ScaledGemmKernel) -> str:
     """Returns the translation unit of a kernel."""
-    numbers = {"COLUMNS": kernel.columns, "SCALE": SCALES.index(kernel.scale), "BLOCK": BLOCK}
-    macros = "".join(f"#define {name} {value}\n" for name, value in numbers.items())
-    tables = "".join(map(_table, ("OF_A", "OF_B"), OPERAND_DTYPES[kernel.dtype]))
-    return element_macro("bf16") + macros + ELEMENTS + tables + _PRODUCT + ENTRY_POINTS
+    macros = {"COLUMNS": kernel.columns, "SCALE": SCALES.index(kernel.scale), "BLOCK": BLOCK}
+    tables = map(_table, ("OF_A", "OF_B"), OPERAND_DTYPES[kernel.dtype])
+    return translation_unit("bf16", macros, *tables, _PRODUCT)

@@ -12,14 +12,10 @@ import zlib
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from tile_oracle.device.bounded_rows import Repeated, Rows
-from tile_oracle.device.cpu_bounded import BoundedCpuData
-from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
-from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.device.runtime.driver import Driver
+from tile_oracle.operations.bounded_worker import BoundedWorker, Integers, integers, launch_arguments, signs
 from tile_oracle.operations.scaled_gemm.problem import BLOCK, ScaledGemmProblem
 from tile_oracle.problem.number_formats import Array, decode, encode
 
@@ -36,14 +32,7 @@ _MOST_PRODUCTS = 1 << 34
 _MOST_VALUES = 1 << 22
 """Larger operands repeat rows."""
 
-Integers = npt.NDArray[np.int32]
-
-
-class _Args(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("a", "b", "scale_a", "scale_b", "out", "workspace")),
-        *((name, ctypes.c_int64) for name in ("M", "N", "K")),
-    )
+_Args = launch_arguments("a b scale_a scale_b out workspace", "M N K")
 
 
 def _half(problem: ScaledGemmProblem) -> int:
@@ -61,11 +50,7 @@ def _folded(values: Array, half: int, sign: int = 1) -> Array:
 def _powers_of_depths(problem: ScaledGemmProblem) -> Integers:
     """Returns the exponents of the depths in A; in B they are negated."""
     random = np.random.default_rng(zlib.crc32(problem.id.encode()))
-    return _folded(_integers(random, _DEPTHS, problem.K), _half(problem))
-
-
-def _integers(random: np.random.Generator, ends: tuple[int, int], shape: int | tuple[int, ...]) -> Integers:
-    return random.integers(ends[0], ends[1] + 1, shape, dtype=np.int32)
+    return _folded(integers(random, _DEPTHS, problem.K), _half(problem))
 
 
 def _in_blocks(values: Array, size: int) -> Array:
@@ -74,26 +59,8 @@ def _in_blocks(values: Array, size: int) -> Array:
     return np.ascontiguousarray(padded.reshape(len(values), -1, size).swapaxes(0, 1))
 
 
-def _signs(random: np.random.Generator, rows: int) -> Integers:
-    return 2 * _integers(random, (0, 1), (rows, 1)) - 1
-
-
-class ScaledGemmInWorker:
+class ScaledGemmInWorker(BoundedWorker):
     """See OnDevice, OnGpu and BoundedRows. The bounds of a value are equal: results are exact."""
-
-    def cpu_data(self, problem: ScaledGemmProblem, seed: int) -> BoundedCpuData:
-        """Operands and results for the target cpu."""
-        return BoundedCpuData(problem, seed, self)
-
-    def gpu_data(
-        self, driver: Driver, work: DeviceWork, problem: ScaledGemmProblem, seed: int
-    ) -> BoundedData:
-        """Returns a problem's operands and results on a GPU."""
-        return BoundedData(driver, work, problem, seed, self)
-
-    def gpu_memory_bytes(self, problem: ScaledGemmProblem) -> int:
-        """Device memory that `gpu_data` needs."""
-        return bounded_memory_bytes(problem)
 
     def first(
         self, problem: ScaledGemmProblem, random: np.random.Generator, rows: int, *, far: bool
@@ -101,11 +68,11 @@ class ScaledGemmInWorker:
         """Rows of A: uniform integers; far: a row's have one sign and are large, and the depths repeat."""
         most, _ = _LARGEST[problem.dtype]
         if far:
-            values = _integers(random, (most // 2 + 1, most), (rows, problem.K)) * _signs(random, rows)
+            values = integers(random, (most // 2 + 1, most), (rows, problem.K)) * signs(random, rows)
             _folded(values, _half(problem))
         else:
-            values = _integers(random, (-most, most), (rows, problem.K))
-        powers = _integers(random, _ROWS, (rows, 1)) + _powers_of_depths(problem)
+            values = integers(random, (-most, most), (rows, problem.K))
+        powers = integers(random, _ROWS, (rows, 1)) + _powers_of_depths(problem)
         return encode(np.ldexp(values.astype(np.float32), powers), problem.operand_dtypes[0])
 
     def others(
@@ -115,21 +82,21 @@ class ScaledGemmInWorker:
         shape, of_a, of_b = problem.operand_shapes[1:-1]
         count, half = min(problem.N, (_MOST_VALUES // problem.K) | 1), 0
         _, most = _LARGEST[problem.dtype]
-        values = _integers(random, (-most, most), (count, problem.K))
+        values = integers(random, (-most, most), (count, problem.K))
         if far:
             half = _half(problem)
-            signs = _signs(random, count)
-            values[:, :half] = _integers(random, (2, most - 1), (count, half)) * signs
-            rest = _integers(random, (-1, 1), (count, half))
+            of_row = signs(random, count)
+            values[:, :half] = integers(random, (2, most - 1), (count, half)) * of_row
+            rest = integers(random, (-1, 1), (count, half))
             _folded(values, half, -1)[:, half : 2 * half] += rest
-        powers = _integers(random, _ROWS, (count, 1)) - _powers_of_depths(problem)
+        powers = integers(random, _ROWS, (count, 1)) - _powers_of_depths(problem)
         b = encode(np.ldexp(values.astype(np.float32), powers), problem.operand_dtypes[1])
         largest = _FAR_SCALE if far else _SCALE
         made = [Repeated(b, shape)]
         for one, count, axis in ((of_a, min(rows or problem.M, of_a[-1]), 0), (of_b, of_b[0], -1)):
-            exponents = _integers(random, (-largest, largest), count)
+            exponents = integers(random, (-largest, largest), count)
             if problem.scale == "block":
-                more = _folded(_integers(random, (0, 1), (count, one[axis])), half // BLOCK)
+                more = _folded(integers(random, (0, 1), (count, one[axis])), half // BLOCK)
                 exponents = exponents[:, None] + more
                 if axis == 0:
                     exponents = exponents[np.arange(one[1]) % count].T

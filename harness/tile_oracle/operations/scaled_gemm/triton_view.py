@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from tile_oracle.operation import Kind
 from tile_oracle.operations.scaled_gemm.problem import BLOCK, OPERAND_DTYPES, SCALES
-from tile_oracle.triton.expression import Number, cdiv, number
+from tile_oracle.triton.expression import Number, cdiv
 from tile_oracle.triton.views import FIRST, FOURTH, OUT, SECOND, THIRD, Pointer, ProblemView
 
 
@@ -20,12 +20,12 @@ class View(ProblemView):
     op = "scaled_gemm"
     numbers = ("M", "N", "K")
     kinds = MappingProxyType({"dtype": tuple(OPERAND_DTYPES), "scale": SCALES})
+    arrays = ("a", "b", "scale_a", "scale_b", "c")
 
     def __init__(self, kind: Kind, arch: str) -> None:
         super().__init__(kind, arch)
         self.result_dtype = "bf16"
         self.scale = str(kind.words["scale"])
-        self.M, self.N, self.K = (number(name) for name in self.numbers)
         of_a, of_b = OPERAND_DTYPES[self.dtype]
         depth = cdiv(self.K, BLOCK)
         scales: dict[str, tuple[Number, Number]] = {
@@ -43,8 +43,7 @@ class View(ProblemView):
 
     def usual_arguments(self) -> dict[str, object]:
         """a_ptr, b_ptr, scale_a_ptr, scale_b_ptr, c_ptr, M, N, K, and the constant SCALE."""
-        arrays = {f"{name}_ptr": getattr(self, name) for name in ("a", "b", "scale_a", "scale_b", "c")}
-        return arrays | {"M": self.M, "N": self.N, "K": self.K, "SCALE": self.scale}
+        return super().usual_arguments() | {"SCALE": self.scale}
 
     def contiguous(self) -> tuple[str, ...]:
         """Returns the extents of the contiguous axes."""

@@ -1,0 +1,51 @@
+"""What the workers' parts of operations have in common whose results are right within bounds."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.device.bounded_rows import BoundedRows
+from tile_oracle.device.cpu_bounded import BoundedCpuData
+from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
+from tile_oracle.device.gpu_work import DeviceWork
+from tile_oracle.device.runtime.driver import Driver
+
+Integers = npt.NDArray[np.int32]
+
+
+class BoundedWorker(BoundedRows, Protocol):
+    """Base of the part of an operation in a worker process. See OnDevice and OnGpu."""
+
+    def cpu_data(self, problem: Any, seed: int) -> BoundedCpuData:
+        """Operands and results for the target cpu."""
+        return BoundedCpuData(problem, seed, self)
+
+    def gpu_data(self, driver: Driver, work: DeviceWork, problem: Any, seed: int) -> BoundedData:
+        """Returns a problem's operands and results on a GPU."""
+        return BoundedData(driver, work, problem, seed, self)
+
+    def gpu_memory_bytes(self, problem: Any) -> int:
+        """Device memory that `gpu_data` needs."""
+        return bounded_memory_bytes(problem)
+
+
+def launch_arguments(addresses: str, numbers: str, *more: tuple[str, Any]) -> type[ctypes.Structure]:
+    """Returns the type of the argument of `to_launch`: addresses, 64-bit integers, and other members."""
+    members: list[tuple[str, Any]] = [(name, ctypes.c_void_p) for name in addresses.split()]
+    members += [(name, ctypes.c_int64) for name in numbers.split()]
+    return type("Args", (ctypes.Structure,), {"_fields_": [*members, *more]})
+
+
+def integers(random: np.random.Generator, ends: tuple[int, int], shape: int | Sequence[int]) -> Integers:
+    """Returns uniform integers from the first of `ends` to the last."""
+    return random.integers(ends[0], ends[1] + 1, shape, dtype=np.int32)
+
+
+def signs(random: np.random.Generator, rows: int) -> Integers:
+    """Returns -1 or 1 for each row, (rows, 1)."""
+    return 2 * integers(random, (0, 1), (rows, 1)) - 1
