@@ -186,4 +186,4 @@ def test_further_columns_mean_what_they_mean_in_any_table(tmp_path: Path) -> Non
     text = text.replace(",us\n", ",us,verified,weather\n").replace(",5\n", ",5,True,fine\n", 1)
     found = imported(tmp_path, text.replace(",5\n", ",5,False,fine\n"))
     assert list(found.records["status"]) == ["ok", "wrong"]
-    assert found.summary.unknown == ("weather",)
+    assert found.summary.unknown == {"weather"}

@@ -77,7 +77,6 @@ def test_the_problems_of_other_tuners_are_ours() -> None:
     assert ids("tunableop_results0.csv") == [f"gemm-bf16-rcr-m{m}-n512-k1024" for m in (64, 128, 256)]
     assert ids("profile.gemm.csv") == ["gemm-fp16-rcr-m1024-n512-k1024"]
     assert ids("sweep_fp16.csv") == ["forward-fp16-n16-c256-k128-i28x28-f3x3-p1"]
-    assert ids("heuristics.json") == ["gemm-fp16-rcr-m1024-n512-k256"]
     assert ids("inductor.log") == ["gemm-fp16-rcr-m128-n4096-k4096"]
     assert ids("ranking_gfx950_bf16_NN.csv") == ["gemm-bf16-rrr-m1024-n512-k256"]
     assert ids("gfx95064.HIP.fdb.txt") == [
@@ -113,7 +112,6 @@ def test_other_commands_say_what_a_file_is(tmp_path: Path) -> None:
     ("file", "text"),
     [
         ("x.autotune.json", '{"key": [1, 2, 3], "configs_timings": [[7, 8], 9]}'),
-        ("x.json", '[{"m": 1, "dtype_a": 1, "dtype_acc": 2, "layout": "tnn"}, 7]'),
         ("x.jsonl", '{"definition": 1, "workload": {"axes": {}}, "evaluation": [1]}'),
         ("x.csv", "Problem,Provider,OperationKind,Operation,gemm_kind\n1,CUTLASS,gemm,one,universal\n"),
         ("gfx950.fdb.txt", f"{'9' * 5000}-1-1-1x1-1-1-1-1-0x0-1x1-1x1-0-NHWC-FP16-F=a:1,0,b"),

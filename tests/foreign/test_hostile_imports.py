@@ -62,7 +62,7 @@ def test_parameters_of_a_tuner_that_are_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "k.json").write_text(json.dumps({"tune_params_keys": [], "cache": cache}))
     found = import_file(tmp_path / "k.json", "gfx950")
     assert list(found.records["status"]) == ["ok"]
-    assert found.summary.unknown == ("\\ud800",)
+    assert found.summary.unknown == {"\\ud800"}
 
 
 def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:

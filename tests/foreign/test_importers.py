@@ -154,7 +154,7 @@ done
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "", "lacks the columns kernel, latency_ms"),
+        ("a.csv", "", "is not a table: No columns"),
         ("a.csv", "kernel,N\n", "lacks the columns latency_ms, C"),
         ("a.csv", HEADER + ",kernel\n", "more than one column kernel"),
         ("a.csv", HEADER + "\n", "holds no measurement"),

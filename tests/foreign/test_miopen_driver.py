@@ -81,12 +81,6 @@ def test_depth_means_nothing_in_two_dimensions(load) -> None:
     assert ids(load(f"{SHORT} -! 8 -@ 3")) == ids(load(SHORT))
 
 
-def test_padding_by_mode(load) -> None:
-    line = SHORT.replace("-p 1 -q 1", "-z {}").replace("-x 3", "-x 5")
-    assert load(line.format("same")).problems[0].pad == (1, 2)
-    assert load(line.format("valid") + " -p 7").problems[0].pad == (0, 0)
-
-
 def test_a_script_and_a_log_are_lists_too_and_other_lines_are_counted(load) -> None:
     loaded = load(
         "#!/bin/sh\n"
@@ -115,12 +109,12 @@ def test_a_script_and_a_log_are_lists_too_and_other_lines_are_counted(load) -> N
         ("MIOpenDriver conv -n", "'-n' has no value"),
         ("MIOpenDriver conv -n 1 -n 2", "--batchsize is given twice, as '1' and '2'"),
         ("MIOpenDriver conv -F 8", "-F 8 is not a sum of"),
-        ("MIOpenDriver conv -m trans", "--mode 'trans' is not supported"),
-        ("MIOpenDriver conv -z full", "--pad_mode 'full' is not one of"),
+        ("MIOpenDriver conv -m trans", "--mode 'trans' is not read"),
+        ("MIOpenDriver conv -z same", "--pad_mode 'same' is not read: write a conv with its padding"),
         ("MIOpenDriver conv -_ 4", "--spatial_dim 4: write 2 or 3"),
         ("MIOpenDriver conv -g 2", "G = 2 must divide C = 3"),
         ("MIOpenDriver conv -y 99", "enlarge the input or the padding"),
-        ("MIOpenDriver conv -u 0 -z same", "stride_h = 0 is not an integer from 1"),
+        ("MIOpenDriver conv -u 0", "stride_h = 0 is not an integer from 1"),
         ("MIOpenDriver conv -n '1", "not a command line"),
     ],
 )

@@ -15,10 +15,9 @@ from tile_oracle.errors import RecordError
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.problem import problem_from_row
 from tile_oracle.record.dataset import load_records
-from tile_oracle.record.dataset_file import dataset_bytes, read_about, write_dataset
+from tile_oracle.record.dataset_file import dataset_bytes, oracle_bytes, read_about, write_dataset
 from tile_oracle.record.final import final_measurements
 from tile_oracle.record.journal import rows_table
-from tile_oracle.record.oracle_file import oracle_bytes
 from tile_oracle.record.oracle_records import oracle_records, records_to_learn_from
 
 Row = dict[str, Any]

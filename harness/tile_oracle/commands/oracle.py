@@ -30,9 +30,8 @@ def write_oracle(
     from tile_oracle.model.store import oracle_file
     from tile_oracle.pool.rules import set_name
     from tile_oracle.record.dataset import read_rows
-    from tile_oracle.record.dataset_file import write_whole
+    from tile_oracle.record.dataset_file import oracle_bytes, write_whole
     from tile_oracle.record.merge import merge_records
-    from tile_oracle.record.oracle_file import oracle_bytes
     from tile_oracle.record.oracle_records import oracle_records
     from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
 

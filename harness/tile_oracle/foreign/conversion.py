@@ -15,7 +15,7 @@ from tile_oracle.errors import KernelError, ProblemError, RecordError
 from tile_oracle.foreign.contract import REFUSED, UNITS_MS, Field, number_of, status_named
 from tile_oracle.foreign.dialect import Dialect
 from tile_oracle.foreign.fused import fused_kernel
-from tile_oracle.foreign.summary import Imported, ImportSummary, Refusals
+from tile_oracle.foreign.summary import Imported, ImportSummary
 from tile_oracle.kernel import Kernel, parse_kernel_name, source_of
 from tile_oracle.kernel.other_kernels import other_kernel
 from tile_oracle.problem import Kind, Problem, kind_text, problem_from_id
@@ -50,14 +50,14 @@ class _Rows:
     """Rows of a file with their kernels, problems and statuses. kernel_of, problem_of: a row's index into
     `kernels` and `problems`, or -1. keep: rows that no check refused. detail: why a status is not ok."""
 
-    def __init__(self, rows: pd.DataFrame, dialect: Dialect, refusals: Refusals) -> None:
-        self.rows, self.dialect, self.refusals = rows.reset_index(drop=True), dialect, refusals
+    def __init__(self, rows: pd.DataFrame, dialect: Dialect, summary: ImportSummary) -> None:
+        self.rows, self.dialect, self.summary = rows.reset_index(drop=True), dialect, summary
         self.known = {
             str(name): field
             for name in rows
             if (field := dialect.fields.get(str(name).rstrip("~"))) is not None
         }
-        refusals.unknown.update(str(name).rstrip("~") for name in rows if name not in self.known)
+        summary.unknown.update(str(name).rstrip("~") for name in rows if name not in self.known)
         self._stated: dict[str, Mask] = {}
         self.keep = np.ones(len(rows), dtype=bool)
         self.status = np.full(len(rows), "ok", dtype=object)
@@ -129,14 +129,14 @@ class _Rows:
         """Takes rows out, and counts them under their first reason. column: the one to show first."""
         mask = np.asarray(bad, dtype=bool) & self.keep
         if mask.any():
-            self.refusals.add(reason, self._shown(mask, column), int(mask.sum()))
+            self.summary.refuse(reason, self._shown(mask, column), int(mask.sum()))
             self.keep[mask] = False
 
     def becomes(self, status: str, reason: str, bad: Any, column: str = "") -> None:
         """Gives rows that are still ok another status."""
         mask = np.asarray(bad, dtype=bool) & self.keep & (self.status == "ok")
         if mask.any():
-            self.refusals.note(f"{status}: {reason}", self._shown(mask, column), int(mask.sum()))
+            self.summary.deny(f"{status}: {reason}", self._shown(mask, column), int(mask.sum()))
             self.status[mask] = status
             self.detail[mask] = np.where(self.detail[mask] == "", reason, self.detail[mask])
 
@@ -202,13 +202,13 @@ class _Rows:
                 continue
             meant = self.dialect.meant(named)
             place[index] = places.setdefault(meant, len(places))
-            self.refusals.padded += int(counts[index]) if meant != named else 0
+            self.summary.padded += int(counts[index]) if meant != named else 0
         return list(places), place[codes]
 
     def _refused_for(self, rows: Mask, reason: str, error: str) -> None:
         mask = rows & self.keep
         if mask.any():
-            self.refusals.add(reason, f"row {int(np.argmax(mask)) + 1}: {error}", int(mask.sum()))
+            self.summary.refuse(reason, f"row {int(np.argmax(mask)) + 1}: {error}", int(mask.sum()))
             self.keep[mask] = False
 
     def _problems(self) -> tuple[list[Problem], npt.NDArray[np.int64]]:
@@ -328,19 +328,18 @@ def converted(
     rows: pd.DataFrame,
     dialect: Dialect,
     run: str,
-    source: str,
     arch: str,
     trust: bool,
-    refusals: Refusals,
+    summary: ImportSummary,
     device: str | None = None,
 ) -> Imported:
     """Rows with the file's names as records. trust: rows whose output was not written stay ok. device: the
     one whose rows are taken. Raises RecordError if no row is usable, or for rows of several devices."""
-    total = len(rows) + sum(refusals.counts.values())
-    read = _Rows(rows, dialect, refusals)
+    summary.rows = len(rows) + summary.refused.total()
+    read = _Rows(rows, dialect, summary)
     _check_statuses(read)
     read.judge(arch)
-    _check_devices(read, source, device)
+    _check_devices(read, summary.source, device)
     latency = read.latency_ms()
     _check_times(read, latency, arch)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -348,7 +347,7 @@ def converted(
         _check_figures(read, latency, tflops)
         zero_share = 1 - _known(read.numbers("non_zero")) / read.of_problem(_outputs)
     unwritten = np.nan_to_num(zero_share, nan=0.0) > ZERO_SHARE_LIMIT
-    trusted = int((unwritten & read.keep & (read.status == "ok")).sum()) if trust else 0
+    summary.trusted = int((unwritten & read.keep & (read.status == "ok")).sum()) if trust else 0
     percent = np.char.add(np.char.mod("%.1f", 100 * np.nan_to_num(zero_share)), " % of the output is zero")
     read.detail[unwritten] = percent[unwritten]
     if not trust:
@@ -359,23 +358,11 @@ def converted(
     read.refuse("the same row twice", twice.duplicated().to_numpy() & (read.status == "ok"))
     keep = read.keep
     if not keep.any():
-        raise RecordError(f"{source} holds no usable row; {refusals.first}")
-    table, repeats = _table(read, latency, tflops, run)
+        raise RecordError(f"{summary.source} holds no usable row; {summary.first}")
+    table, summary.repeats = _table(read, latency, tflops, run)
     status = read.status[keep]
-    summary = ImportSummary(
-        source,
-        total,
-        int((status == "ok").sum()),
-        int((status == "wrong").sum()),
-        trusted,
-        repeats,
-        dict(refusals.counts),
-        tuple(refusals.shown),
-        refusals.padded,
-        dict(refusals.notes),
-        tuple(sorted(refusals.unknown)),
-    )
-    return Imported(records_of(table, dialect.op, arch, source), summary)
+    summary.ok, summary.wrong = (int((status == one).sum()) for one in ("ok", "wrong"))
+    return Imported(records_of(table, dialect.op, arch, summary.source), summary)
 
 
 def _table(read: _Rows, latency: Numbers, tflops: Numbers, run: str) -> tuple[dict[str, Any], int]:

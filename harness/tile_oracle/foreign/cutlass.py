@@ -1,4 +1,4 @@
-"""CUTLASS: the profiler's CSV, also among its other output, and the problems of its heuristics (JSON).
+"""The CSV of CUTLASS's profiler, also among its other output.
 
     Problem,Provider,OperationKind,Operation,Disposition,Status,gemm_kind,m,n,k,A,B,C,D,alpha,beta,...,Runtime,GB/s,GFLOPs
     1,CUTLASS,gemm,cutlass_tensorop_h16816gemm_128x128_32x5_nn_align8,passed,success,universal,...,0.0412,...
@@ -10,14 +10,12 @@ in milliseconds.
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tile_oracle.foreign.contract import UNUSED, Field, number_of
 from tile_oracle.foreign.dialect import GEMM_FIELDS
 from tile_oracle.foreign.entry import Entry, gemm_entry
-from tile_oracle.foreign.list_file import ListFile
 from tile_oracle.operations.gemm.problem import RESULT_DTYPES
 from tile_oracle.problem.dtype_words import dtype_named
 
@@ -83,24 +81,3 @@ def _gemm(sizes: list[str], operands: list[tuple[str, str]], accum: str, **furth
     more = [] if dtype_named(d_type) == RESULT_DTYPES.get(dtype) else [f"a result of {d_type}"]
     more += [] if dtype_named(accum) == "fp32" else [f"sums in {accum}"]
     return gemm_entry((a_type, layout + "r", m, n, k), more=tuple(more), **further)
-
-
-def heuristics_entries(listed: ListFile) -> Iterator[Entry]:
-    """Yields the problems of a heuristics file. Raises ProblemSetError."""
-    try:
-        problems = json.loads(listed.text())
-    except ValueError as error:
-        raise listed.error(f"not JSON: {error}", 0) from None
-    for one in problems:
-        orders = ["row" if letter == "t" else "column" for letter in str(one.get("layout", ""))]
-        types = [str(one.get(f"dtype_{name}", "")) for name in "abd"]
-        if len(orders) != 3:
-            yield Entry(why=f"layout {one.get('layout')!r} is not three letters of n and t")
-            continue
-        yield _gemm(
-            [str(one.get(name, "")) for name in "mnk"],
-            list(zip(types, orders, strict=True)),
-            str(one.get("dtype_acc", "f32")),
-            stated={name: str(one[name]) for name in _JUDGED if name in one},
-            text=json.dumps(one),
-        )

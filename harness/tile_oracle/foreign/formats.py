@@ -194,8 +194,6 @@ FORMATS: tuple[Format, ...] = (
     Format("NVBench's JSON output", _keys("benchmarks", "states"), _BOTH, entries=nvbench.state_entries),
     Format("JSON with measurements", lambda head: head.is_json and any(
         head.has(name, time) for name in (*_NAMES, "name") for time in _TIMES), (IMPORT,)),
-    Format("a list of problems for CUTLASS's heuristics", _keys("dtype_a", "dtype_acc", "m"),
-           (PROBLEMS,), entries=cutlass.heuristics_entries, fields=cutlass.FIELDS),
     Format("a file of Triton's autotuner", _keys("configs_timings"), _ALL, entries=autotune.triton_entries,
            asks_layout=True),
     Format("a cache of rocKE's autotuner", _keys("key_repr", "winner"), _ALL, entries=autotune.rocke_entries,

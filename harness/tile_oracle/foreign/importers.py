@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -16,8 +17,6 @@ import pyarrow.parquet as pq
 
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import ProblemSetError, RecordError, first_line
-from tile_oracle.files.atomic_file import write_atomically
-from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.table_file import TableError, check_csv
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.foreign import ck_dsl
@@ -27,7 +26,6 @@ from tile_oracle.foreign.formats import IMPORT, recognised
 from tile_oracle.foreign.list_file import ListFile
 from tile_oracle.foreign.pairs import read_pairs
 from tile_oracle.foreign.reading import (
-    csv_rows,
     csv_table,
     json_rows,
     log_rows,
@@ -35,11 +33,13 @@ from tile_oracle.foreign.reading import (
     parquet_rows,
     text_of,
 )
-from tile_oracle.foreign.summary import Imported, ImportSummary, Refusals, plain_name
+from tile_oracle.foreign.summary import Imported, ImportSummary, plain_name
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset_file import records_table, write_whole
 from tile_oracle.record.invariants import check_rows
-from tile_oracle.record.schema import arrow_schema, op_of
+from tile_oracle.record.schema import op_of
+from tile_oracle.record.sealed_parquet import table_bytes
 
 
 def import_file(
@@ -63,22 +63,19 @@ def import_file(
     load_arch(arch)
     if path.is_dir() or (path.suffix == ".parquet" and _is_own(path)):
         return _own(path, arch)
-    refusals = Refusals()
-    rows, dialect = _rows(path, dtype, layout, refusals)
+    summary = ImportSummary(plain_name(path.name))
+    rows, dialect = _rows(path, dtype, layout, summary)
     if rows.empty:
         detail = (
-            f"; {sum(refusals.counts.values())} malformed, first: {refusals.shown[0]}"
-            if refusals.shown
-            else ""
+            f"; {sum(summary.refused.values())} malformed, first: {summary.shown[0]}" if summary.shown else ""
         )
         raise RecordError(
             f"{path} holds no measurement: a row needs a kernel name, dimensions and a latency{detail}"
         )
-    run, source = plain_name(path.stem), plain_name(path.name)
-    return converted(rows, dialect, run, source, arch, trust_unverified, refusals, device)
+    return converted(rows, dialect, plain_name(path.stem), arch, trust_unverified, summary, device)
 
 
-def _rows(path: Path, dtype: str | None, layout: str, refusals: Refusals) -> tuple[pd.DataFrame, Dialect]:
+def _rows(path: Path, dtype: str | None, layout: str, summary: ImportSummary) -> tuple[pd.DataFrame, Dialect]:
     """Returns the rows of a file with its own names, and what they mean."""
     if path.suffix == ".parquet":
         table = parquet_rows(path)
@@ -87,7 +84,7 @@ def _rows(path: Path, dtype: str | None, layout: str, refusals: Refusals) -> tup
         dialect = dialect_of_header(list(table.columns))
         return named_columns(path, table, dialect), dialect
     text = text_of(path)
-    if (pairs := _pairs(path, text, layout, refusals)) is not None:
+    if (pairs := _pairs(path, text, layout, summary)) is not None:
         return pairs
     if path.suffix.lower() == ".csv":
         try:
@@ -96,19 +93,17 @@ def _rows(path: Path, dtype: str | None, layout: str, refusals: Refusals) -> tup
             raise RecordError(f"{path} cannot be read: {error}") from None
         header = next(csv.reader(io.StringIO(text[: 1 << 16], newline=None)), [])
         dialect = dialect_of_header(header, text)
+        table = csv_table(path, text, header)
         if ck_dsl.is_sweep(header):
-            said = ck_dsl.sweep_dtype(path, dtype)
-            return named_columns(
-                path, ck_dsl.with_kernels(path, csv_table(path, text, header), said), dialect
-            ), dialect
-        return csv_rows(path, text, header, dialect), dialect
+            table = ck_dsl.with_kernels(path, table, ck_dsl.sweep_dtype(path, dtype))
+        return named_columns(path, table, dialect), dialect
     dialect = dialect_of_text(text)
     if path.suffix.lower() == ".json":
-        return json_rows(path, text, refusals, dialect), dialect
-    return log_rows(text, refusals, dialect), dialect
+        return json_rows(path, text, summary, dialect), dialect
+    return log_rows(text, summary, dialect), dialect
 
 
-def _pairs(path: Path, text: str, layout: str, refusals: Refusals) -> tuple[pd.DataFrame, Dialect] | None:
+def _pairs(path: Path, text: str, layout: str, summary: ImportSummary) -> tuple[pd.DataFrame, Dialect] | None:
     """Returns the rows of a file of a known format that names kernels and problems by its own rules."""
     known = recognised(path, text)
     if known is not None and IMPORT not in known.taken_by:
@@ -118,25 +113,20 @@ def _pairs(path: Path, text: str, layout: str, refusals: Refusals) -> tuple[pd.D
     if known is None or entries is None:
         return None
     try:
-        found = read_pairs(entries, known.fields, refusals)
+        found = read_pairs(entries, known.fields, summary)
     except ProblemSetError as error:
         raise RecordError(first_line(error)) from None
     if found is None:
-        raise RecordError(f"{path} holds no usable row; {refusals.first}")
+        raise RecordError(f"{path} holds no usable row; {summary.first}")
     return found
 
 
 def write_records(records: pd.DataFrame, out: Path | str) -> None:
     """Writes records of one operation as a parquet file, atomically. Raises RecordError, also for rows that
     no reader of records would take."""
-    schema = arrow_schema(op_of(records["op"].unique()))
-    table = pa.Table.from_pandas(records, schema=schema, preserve_index=False)
+    table = records_table(records)
     check_rows(table, op_of(records["op"].unique()), out)
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
-    with disk_errors_as(RecordError, f"cannot write {out}"):
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(Path(out), buffer.getvalue())
+    write_whole(table_bytes(table, compression="zstd"), Path(out))
 
 
 def _own(path: Path, arch: str) -> Imported:
@@ -149,15 +139,13 @@ def _own(path: Path, arch: str) -> Imported:
     floor = kept["problem"].map({one: least_ms(problem_from_id(one)) for one in kept["problem"].unique()})
     fast = (kept["status"] == "ok") & (kept["latency_ms"] < floor)
     kept = kept[~fast]
-    status = kept["status"].value_counts()
-    refused = {
-        reason: int(rows.sum())
-        for reason, rows in ((f"of another architecture than {arch}", other), (TOO_FAST, fast))
-        if rows.any()
-    }
-    denied = {f"{name}, as recorded": int(count) for name, count in status.items() if name != "ok"}
-    ok, wrong = (int(status.get(name, 0)) for name in ("ok", "wrong"))
-    summary = ImportSummary(path.name, len(records), ok, wrong, 0, 0, refused, denied=denied)
+    summary = ImportSummary(path.name, len(records))
+    for reason, rows in ((f"of another architecture than {arch}", other), (TOO_FAST, fast)):
+        summary.refused += Counter({reason: int(rows.sum())})
+    for name, count in kept["status"].value_counts().items():
+        if name != "ok":
+            summary.denied[f"{name}, as recorded"] = int(count)
+    summary.ok, summary.wrong = (int((kept["status"] == one).sum()) for one in ("ok", "wrong"))
     return Imported(kept.reset_index(drop=True), summary)
 
 

@@ -146,16 +146,15 @@ def _problems(words: list[str]) -> list[GroupedConvProblem]:
     ndim = _integer(given, "spatial_dim", 2)
     if ndim not in (2, 3):
         raise ProblemError(f"--spatial_dim {ndim}: write 2 or 3")
-    mode = given.get("mode", "conv")
-    if mode != "conv":
-        raise ProblemError(f"--mode {quoted(mode)} is not supported; use --mode conv")
+    for name, known in (("mode", ("conv",)), ("pad_mode", ("default", "conv"))):
+        if (mode := given.get(name, "conv")) not in known:
+            raise ProblemError(f"--{name} {quoted(mode)} is not read: write a conv with its padding")
     values = {
         field: _integer(given, long, default)
         for field, long, _, default in _DIMENSIONS
         if ndim == 3 or (not field.endswith("_d") and field not in ("Di", "Z"))
     }
     values["G"] = max(values["G"], 1)
-    _apply_pad_mode(given.get("pad_mode", "default"), values, "dhw"[3 - ndim :])
     return [
         GroupedConvProblem(direction=direction, dtype=dtype, ndim=ndim, **values)
         for direction in _directions(_integer(given, "forw", 0))
@@ -203,21 +202,3 @@ def _directions(forw: int) -> list[str]:
             f"-F {forw} is not a sum of 1 (forward), 2 (data gradient) and 4 (weight gradient)"
         )
     return [name for bit, name in enumerate(DIRECTIONS) if forw == 0 or forw >> bit & 1]
-
-
-def _apply_pad_mode(pad_mode: str, values: dict[str, int], axes: str) -> None:
-    """Sets the padding of MIOpen's modes `same` and `valid`, which are defined for filters without
-    dilation."""
-    if pad_mode not in ("default", "conv", "same", "valid"):
-        raise ProblemError(f"--pad_mode {quoted(pad_mode)} is not one of default, same, valid")
-    filters = {"d": "Z", "h": "Y", "w": "X"}
-    extents = {"d": "Di", "h": "Hi", "w": "Wi"}
-    plain = all(values[f"dilation_{axis}"] == 1 for axis in axes)
-    if pad_mode in ("default", "conv") or not (plain or all(values[filters[axis]] == 1 for axis in axes)):
-        return
-    for axis in axes:
-        stride = values[f"stride_{axis}"]
-        if stride < 1:
-            return  # GroupedConvProblem reports the error
-        over = values[extents[axis]] % stride or stride
-        values[f"pad_{axis}"] = max(values[filters[axis]] - over, 0) // 2 if pad_mode == "same" else 0

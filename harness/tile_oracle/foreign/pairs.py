@@ -14,7 +14,7 @@ import pandas as pd
 from tile_oracle.foreign.contract import Field
 from tile_oracle.foreign.dialect import Dialect, dialect_of
 from tile_oracle.foreign.entry import KERNEL_WORDS, PROBLEM_WORDS, Entry
-from tile_oracle.foreign.summary import Refusals, plain_name
+from tile_oracle.foreign.summary import ImportSummary, plain_name
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 
@@ -28,7 +28,7 @@ _FILLED: Mapping[str, Field] = {
 
 
 def read_pairs(
-    entries: Iterable[Entry], own: Mapping[str, Field], refusals: Refusals
+    entries: Iterable[Entry], own: Mapping[str, Field], summary: ImportSummary
 ) -> tuple[pd.DataFrame, Dialect] | None:
     """Returns the rows that name a kernel, of the operation that most are of, and what their names mean; None
     if there are none. The others are refused. own: the fields of the format."""
@@ -37,7 +37,7 @@ def read_pairs(
         why = one.why or next((f"{what}: more than the operation" for what in one.more), "")
         why = why or ("" if one.kernel else one.why_no_kernel)
         if one.problem is None or why:
-            refusals.add(why, one.text)
+            summary.refuse(why, one.text)
         else:
             rows[one.problem.op].append(_row(one, one.problem))
     if not rows:
@@ -45,7 +45,7 @@ def read_pairs(
     op = max(rows, key=lambda name: len(rows[name]))
     for other in rows.keys() - {op}:
         example, count = rows[other][0]["kernel"], len(rows[other])
-        refusals.add(f"of {other}, where most rows are of {op}", example, count)
+        summary.refuse(f"of {other}, where most rows are of {op}", example, count)
     dialect = dialect_of(op)
     return pd.DataFrame(rows[op]), replace(dialect, own={**dialect.own, **own, **_FILLED})
 

@@ -18,7 +18,7 @@ from tile_oracle.errors import RecordError
 from tile_oracle.files.table_file import read_parquet
 from tile_oracle.files.user_file import open_regular, read_bytes
 from tile_oracle.foreign.dialect import Dialect
-from tile_oracle.foreign.summary import Refusals, plain_name
+from tile_oracle.foreign.summary import ImportSummary, plain_name
 
 _MAX_BYTES = 1 << 30
 _MAX_DEPTH = 12
@@ -67,14 +67,6 @@ def named_columns(path: Path, table: pd.DataFrame, dialect: Dialect) -> pd.DataF
     return table.loc[:, ~table.columns.duplicated()]
 
 
-def csv_rows(path: Path, text: str, header: list[str], dialect: Dialect) -> pd.DataFrame:
-    """Returns the rows of a CSV file, as text. Raises RecordError."""
-    named_columns(
-        path, pd.DataFrame(columns=header), dialect
-    )  # reports missing columns before the rows are read
-    return named_columns(path, csv_table(path, text, header), dialect)
-
-
 def csv_table(path: Path, text: str, header: list[str]) -> pd.DataFrame:
     """Returns all rows as strings, without the repeated header rows of concatenated shards."""
     try:
@@ -88,16 +80,16 @@ def csv_table(path: Path, text: str, header: list[str]) -> pd.DataFrame:
     return table[~repeats_header].reset_index(drop=True)
 
 
-def json_rows(path: Path, text: str, refusals: Refusals, dialect: Dialect) -> pd.DataFrame:
+def json_rows(path: Path, text: str, summary: ImportSummary, dialect: Dialect) -> pd.DataFrame:
     """Returns the measurements in a JSON file. Raises RecordError."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{path} is not JSON: {error}") from None
-    return pd.DataFrame(list(_measurements(value, {}, 0, dialect, refusals)))
+    return pd.DataFrame(list(_measurements(value, {}, 0, dialect, summary)))
 
 
-def log_rows(text: str, refusals: Refusals, dialect: Dialect) -> pd.DataFrame:
+def log_rows(text: str, summary: ImportSummary, dialect: Dialect) -> pd.DataFrame:
     """JSON objects in a log; the kernel's name and the dimensions are in them or on earlier lines."""
     decoder = json.JSONDecoder()
     rows: list[dict[str, Any]] = []
@@ -124,20 +116,20 @@ def log_rows(text: str, refusals: Refusals, dialect: Dialect) -> pd.DataFrame:
             value, stop = decoder.raw_decode(text, position + brace)
         except (ValueError, RecursionError):
             if name or '"' in line:
-                refusals.add("malformed JSON", line.strip())
+                summary.refuse("malformed JSON", line.strip())
             position = end + 1
             continue
-        found = list(_measurements(value, context, 0, dialect, refusals))
+        found = list(_measurements(value, context, 0, dialect, summary))
         rows += found
         if not found and (name or "latency" in line):
-            refusals.add("no latency, kernel or dimensions", line.strip())
+            summary.refuse("no latency, kernel or dimensions", line.strip())
         line_end = text.find("\n", stop)
         position = len(text) if line_end < 0 else line_end + 1
     return pd.DataFrame(rows)
 
 
 def _measurements(
-    value: Any, around: Mapping[str, Any], depth: int, dialect: Dialect, refusals: Refusals
+    value: Any, around: Mapping[str, Any], depth: int, dialect: Dialect, summary: ImportSummary
 ) -> Iterator[dict[str, Any]]:
     """Yields every object that has a kernel, dimensions, and a latency or a denial; what encloses it
     included."""
@@ -145,10 +137,10 @@ def _measurements(
         return
     if isinstance(value, list):
         for item in value:
-            yield from _measurements(item, around, depth + 1, dialect, refusals)
+            yield from _measurements(item, around, depth + 1, dialect, summary)
     elif isinstance(value, dict):
         here = dict(around)
-        own = _stated(value, here, dialect, refusals)
+        own = _stated(value, here, dialect, summary)
         fields = [dialect.fields[name.rstrip("~")] for name in here]
         filled = {field.fills for field in fields}
         complete = "kernel" in filled and all(name in filled for name in dialect.required)
@@ -160,13 +152,13 @@ def _measurements(
         around = {name: item for name, item in here.items() if name not in timed}
         for item in value.values():
             if isinstance(item, list | dict):
-                for one in _measurements(item, around, depth + 1, dialect, refusals):
+                for one in _measurements(item, around, depth + 1, dialect, summary):
                     found = True
                     yield one
         if found:
             return
         if timed and "kernel" in filled:
-            refusals.add("a latency without its kernel's dimensions", json.dumps(value)[:200])
+            summary.refuse("a latency without its kernel's dimensions", json.dumps(value)[:200])
         elif complete and any(dialect.fields[name.rstrip("~")].status == "wrong" for name in own):
             yield here
 
@@ -174,7 +166,9 @@ def _measurements(
 _LATENCIES = {"latency", "latency_ms"}
 
 
-def _stated(value: Mapping[str, Any], here: dict[str, Any], dialect: Dialect, refusals: Refusals) -> set[str]:
+def _stated(
+    value: Mapping[str, Any], here: dict[str, Any], dialect: Dialect, summary: ImportSummary
+) -> set[str]:
     """Adds the fields of an object and of the objects in it to `here`. Returns the names that it adds.
 
     An inner size replaces an outer one. Whatever is checked, and what one object states twice, is kept beside
@@ -186,8 +180,8 @@ def _stated(value: Mapping[str, Any], here: dict[str, Any], dialect: Dialect, re
             name = plain_name(str(key)).strip().lower()
             field = dialect.fields.get(name)
             if field is None:
-                if not isinstance(item, list | dict | None) and len(refusals.unknown) < _MOST_UNKNOWN:
-                    refusals.unknown.add(name[:60])
+                if not isinstance(item, list | dict | None) and len(summary.unknown) < _MOST_UNKNOWN:
+                    summary.unknown.add(name[:60])
                 continue
             if item is None or (isinstance(item, list | dict) and not (item and field.status == "wrong")):
                 continue

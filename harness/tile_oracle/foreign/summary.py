@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -14,9 +13,9 @@ _SHOWN_CHARACTERS = 200
 _SHOWN_FIELDS = 12
 
 
-@dataclass(frozen=True)
+@dataclass
 class ImportSummary:
-    """The result of importing one file.
+    """The result of importing one file, filled while it is read.
 
     refused: reason -> rows. denied: status and reason -> rows that are kept, but not ok. shown: the first row
     of each reason. padded: rows of mem kernels whose names state the wrong padding. unknown: fields of the
@@ -24,16 +23,16 @@ class ImportSummary:
     """
 
     source: str
-    rows: int
-    ok: int
-    wrong: int
-    trusted: int
-    repeats: int
-    refused: Mapping[str, int] = field(default_factory=dict)
-    shown: tuple[str, ...] = ()
+    rows: int = 0
+    ok: int = 0
+    wrong: int = 0
+    trusted: int = 0
+    repeats: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    shown: list[str] = field(default_factory=list)
     padded: int = 0
-    denied: Mapping[str, int] = field(default_factory=dict)
-    unknown: tuple[str, ...] = ()
+    denied: Counter[str] = field(default_factory=Counter)
+    unknown: set[str] = field(default_factory=set)
 
     def __str__(self) -> str:
         parts = [f"{self.source}: {self.rows} rows, {self.ok} ok"]
@@ -46,8 +45,29 @@ class ImportSummary:
         parts += [f"{count} {reason}" for reason, count in sorted(self.denied.items())]
         parts += [f"{count} refused: {reason}" for reason, count in sorted(self.refused.items())]
         if self.unknown:
-            parts.append(f"unknown fields, not read: {few(self.unknown, _SHOWN_FIELDS)}")
+            parts.append(f"unknown fields, not read: {few(sorted(self.unknown), _SHOWN_FIELDS)}")
         return "; ".join(parts)
+
+    @property
+    def first(self) -> str:
+        """The first refused row, for a file without any other."""
+        lines = (line for line in self.shown if line.split(": ")[0] in self.refused)
+        return next(lines, self.shown[0] if self.shown else "it is empty")
+
+    def refuse(self, reason: str, example: str, count: int = 1) -> None:
+        """Counts refused rows; the first example of a reason is kept."""
+        self._count(self.refused, reason, example, count)
+
+    def deny(self, reason: str, example: str, count: int = 1) -> None:
+        """Counts rows that are kept with another status than ok."""
+        self._count(self.denied, reason, example, count)
+
+    def _count(self, counts: Counter[str], reason: str, example: str, count: int) -> None:
+        if len(reason) > _SHOWN_CHARACTERS:
+            reason = f"{reason[: _SHOWN_CHARACTERS - 3]}..."
+        if reason not in counts:
+            self.shown.append(f"{reason}: {plain_name(example[:_SHOWN_CHARACTERS])}")
+        counts[reason] += count
 
 
 @dataclass(frozen=True)
@@ -56,39 +76,6 @@ class Imported:
 
     records: pd.DataFrame
     summary: ImportSummary
-
-
-@dataclass
-class Refusals:
-    """What was refused while a file was read, as in ImportSummary. counts: reason -> rows; notes: those of
-    `denied`."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    notes: Counter[str] = field(default_factory=Counter)
-    shown: list[str] = field(default_factory=list)
-    padded: int = 0
-    unknown: set[str] = field(default_factory=set)
-
-    @property
-    def first(self) -> str:
-        """The first refused row, for a file without any other."""
-        lines = (line for line in self.shown if line.split(": ")[0] in self.counts)
-        return next(lines, self.shown[0] if self.shown else "it is empty")
-
-    def add(self, reason: str, example: str, count: int = 1) -> None:
-        """Counts refused rows; the first example of a reason is kept."""
-        self._count(self.counts, reason, example, count)
-
-    def note(self, reason: str, example: str, count: int = 1) -> None:
-        """Counts rows that are kept with another status than ok."""
-        self._count(self.notes, reason, example, count)
-
-    def _count(self, counts: Counter[str], reason: str, example: str, count: int) -> None:
-        if len(reason) > _SHOWN_CHARACTERS:
-            reason = f"{reason[: _SHOWN_CHARACTERS - 3]}..."
-        if reason not in counts:
-            self.shown.append(f"{reason}: {plain_name(example[:_SHOWN_CHARACTERS])}")
-        counts[reason] += count
 
 
 def plain_name(text: object) -> str:

@@ -1,8 +1,7 @@
 """Writes records as one compact parquet file, whose bytes depend only on the rows.
 
 It is an ordinary file of records: `load_records` and pandas read it like a run's parts. Sorting (rows of a
-problem together), dictionaries, byte stream split of floats, and zstd keep it small. The footer describes the
-records (`read_about`).
+problem together), encodings and zstd keep it small. The footer describes the records (`read_about`).
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.operation import operation_of_columns
 from tile_oracle.process.arrow_memory import give_back
+from tile_oracle.record.derived_columns import without_tflops
 from tile_oracle.record.schema import arrow_schema, compact_schema, op_of
 from tile_oracle.record.sealed_parquet import DamagedError, bytes_of_tables, checked_bytes, table_bytes
 
@@ -30,7 +30,14 @@ ORDER = ("problem", "kernel", "round", "time", "run")
 """Sort keys of the rows; ties are sorted by the other columns."""
 
 _ABOUT = b"tile_oracle"
-_LEVEL = 12
+_LEVEL, _HIGHEST_LEVEL = 12, 22
+_ENCODINGS = {
+    **dict.fromkeys(("latency_ms", "latency_min_ms", "spread", "precision"), "BYTE_STREAM_SPLIT"),
+    "time": "DELTA_BINARY_PACKED",
+}
+"""Of columns whose values hardly repeat. The others are dictionaries."""
+NOT_REPLAYED = ("busy_ms", "build_wait_ms")
+"""Columns of device time, from which a measuring session estimates its remaining time."""
 _ROWS_AT_ONCE = 32_768
 
 
@@ -76,24 +83,28 @@ def dataset_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None)
 
     about: JSON values for the footer. Raises RecordError for rows that are not records.
     """
-    import pyarrow as pa
+    return _packed(records_table(in_order(records)), about, _LEVEL)
 
-    table = records_table(in_order(records))
-    floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+
+def oracle_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None) -> bytes:
+    """`dataset_bytes` for replayed sessions: smaller, without columns that replays do not read, and without
+    `tflops` where it follows from `latency_ms` to the bit (record.derived_columns)."""
+    table = records_table(in_order(records)).drop_columns(list(NOT_REPLAYED))
+    if table.num_rows:
+        table = without_tflops(table, op_of(records["op"].unique()))
+    return _packed(table, about, _HIGHEST_LEVEL)
+
+
+def _packed(table: pa.Table, about: Mapping[str, Any] | None, level: int) -> bytes:
+    footer = {_ABOUT: json.dumps(dict(about), sort_keys=True).encode()} if about else {}
     return table_bytes(
-        with_about(table, about),
+        table.replace_schema_metadata(footer),
         compression="zstd",
-        compression_level=_LEVEL,
-        use_dictionary=[name for name in table.column_names if name not in floats],
-        column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT"),
+        compression_level=level,
+        use_dictionary=[name for name in table.column_names if name not in _ENCODINGS],
+        column_encoding=_ENCODINGS,
         write_statistics=False,
     )
-
-
-def with_about(table: pa.Table, about: Mapping[str, Any] | None) -> pa.Table:
-    """Returns the table with `about`, which `read_about` returns, as its only metadata."""
-    footer = {_ABOUT: json.dumps(dict(about), sort_keys=True).encode()} if about else {}
-    return table.replace_schema_metadata(footer)
 
 
 def write_dataset(records: pd.DataFrame, path: Path, about: Mapping[str, Any] | None = None) -> int:
