@@ -51,20 +51,13 @@ class Hardware(Entry, frozen=True):
 
     def features(self) -> dict[str, int]:
         """Returns the twelve hw_ columns of the published feature schemas, in their order."""
-        return {
-            "hw_num_cus": self.num_cus,
-            "hw_simds_per_cu": self.simds_per_cu,
-            "hw_total_simds": self.total_simds,
-            "hw_shader_engines": self.shader_engines,
-            "hw_max_clock_mhz": self.max_clock_mhz,
-            "hw_max_waves_per_cu": self.max_waves_per_cu,
-            "hw_wavefront_size": self.wavefront_size,
-            "hw_lds_capacity": self.lds_capacity_bytes,
-            "hw_l1_cache_kb": self.l1_cache_kb,
-            "hw_l2_cache_kb": self.l2_cache_kb,
-            "hw_l3_cache_kb": self.l3_cache_kb,
-            "hw_num_xcd": self.num_xcd,
-        }
+        return {f"hw_{name.removesuffix('_bytes')}": getattr(self, name) for name in _FEATURES}
+
+
+_FEATURES = (
+    *("num_cus", "simds_per_cu", "total_simds", "shader_engines", "max_clock_mhz", "max_waves_per_cu"),
+    *("wavefront_size", "lds_capacity_bytes", "l1_cache_kb", "l2_cache_kb", "l3_cache_kb", "num_xcd"),
+)
 
 
 class Peak(Entry, frozen=True):

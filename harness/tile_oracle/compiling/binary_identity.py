@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tile_oracle.compiling.ck_tile.offload_bundle import code_objects
-from tile_oracle.compiling.elf import DAMAGED, Elf
+from tile_oracle.compiling.elf import DAMAGED, FAT_SECTION, Elf
 from tile_oracle.errors import BuildError
+from tile_oracle.files.disk_errors import disk_errors_as
 
 _LOADED = 2
 """The section flag SHF_ALLOC: the section is in memory when the code runs."""
 _NOBITS = 8
-_FAT_SECTION = ".hip_fatbin"
 _BUILD_ID = ".note.gnu.build-id"
 _CUBIN_METADATA = ".nv.info"
 _PTX_COMMENT = re.compile(rb"//[^\n]*")
@@ -28,10 +28,10 @@ def binary_identity(path: Path) -> str:
     code it covers only the GPU code, because the host part holds the kernel's name. For PTX it covers the
     text without comments. Any other file counts as a whole. Raises BuildError for a file that cannot be read.
     """
+    with disk_errors_as(BuildError, f"{path} cannot be read"):
+        data = path.read_bytes()
     try:
-        return identity_of(path.read_bytes())
-    except OSError as error:
-        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
+        return identity_of(data)
     except DAMAGED:
         raise BuildError(f"{path} is damaged: build it again") from None
 
@@ -50,8 +50,8 @@ def _parts(data: bytes) -> Iterator[tuple[str, bytes]]:
         return
     elf = Elf(data)
     sections = elf.named_sections()
-    if _FAT_SECTION in sections:
-        for target, code in sorted(code_objects(elf.body(_FAT_SECTION)).items()):
+    if FAT_SECTION in sections:
+        for target, code in sorted(code_objects(elf.body(FAT_SECTION)).items()):
             if code:
                 yield target, identity_of(code).encode()
         return

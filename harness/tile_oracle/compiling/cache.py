@@ -130,7 +130,7 @@ class BuildCache:
     def try_lock(self, key: str) -> KeyLock | None:
         """Locks a key for building; None while another session holds the lock. Raises BuildError."""
         path = self._place(key, ".lock")
-        with self._writing():
+        with self.writing():
             make_folder(path.parent)
             while True:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -148,7 +148,7 @@ class BuildCache:
     @contextmanager
     def work_folder(self) -> Iterator[Path]:
         """Yields a fresh folder for one build, on the cache's file system, removed on exit."""
-        with self._writing():
+        with self.writing():
             work = self.folder / "work"
             make_folder(work)
             self._sweep(work)
@@ -164,7 +164,7 @@ class BuildCache:
         `binary` is in a work folder and is moved from there. The caller holds the key's lock.
         """
         place = self._place(key, ".entry")
-        with self._writing():
+        with self.writing():
             content = binary.read_bytes()
             entry = binary.parent / "entry"
             make_folder(entry)
@@ -191,7 +191,7 @@ class BuildCache:
     def keep_log(self, key: str, log: str) -> None:
         """Stores the compiler output of a failed build. Raises BuildError."""
         path = self._place(key, ".log")
-        with self._writing():
+        with self.writing():
             path.write_text(log, "utf-8")
 
     def log_since(self, key: str, time_s: float) -> str | None:
@@ -216,7 +216,8 @@ class BuildCache:
                     shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
+        """Raises BuildError for what the disk refuses inside the block."""
         with disk_errors_as(
             BuildError,
             f"the build folder {self.folder} cannot be written",

@@ -20,7 +20,6 @@ from tile_oracle.compiling.process import CompilerProcesses, Ended
 from tile_oracle.compiling.source import ABI_VERSION, source_suffix
 from tile_oracle.compiling.toolchain import INCLUDE_FOLDER, Toolchain
 from tile_oracle.errors import BuildError
-from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.kernel import Kernel
 
 Made = tuple[CacheEntry | None, Ended]
@@ -93,11 +92,7 @@ class Compiler:
         """
         self._source.check_unchanged()
         with self._cache.work_folder() as work:
-            with disk_errors_as(
-                BuildError,
-                f"the build folder {self._cache.folder} cannot be written",
-                "name another with --build-dir or TILE_ORACLE_CACHE",
-            ):
+            with self._cache.writing():
                 self._prepare(work, unit)
             ended = self._run(work, name)
             if self._stopped:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tile_oracle.compiling.ck_tile.offload_bundle import code_objects
 from tile_oracle.compiling.code_object import read_code_object
-from tile_oracle.compiling.elf import AMDGPU, DAMAGED, DYNAMIC_SYMBOLS, SYMBOLS, Elf
+from tile_oracle.compiling.elf import AMDGPU, DAMAGED, DYNAMIC_SYMBOLS, FAT_SECTION, SYMBOLS, Elf
 from tile_oracle.compiling.gpu_toolchain import rocm_folders
 from tile_oracle.compiling.toolchain import ask_compiler
 from tile_oracle.errors import BuildError
@@ -22,7 +22,6 @@ from tile_oracle.files.user_file import read_bytes
 from tile_oracle.triton.archive import read_archive
 from tile_oracle.verify.assembly import Assembly, parse_assembly
 
-_FAT_SECTION = ".hip_fatbin"
 _ASSEMBLY = (".s", ".S", ".asm", ".amdgcn")
 _IN_ROCM = ("llvm/bin/llvm-objdump", "lib/llvm/bin/llvm-objdump")
 _MOST_BYTES = 1 << 30
@@ -32,7 +31,9 @@ _HOW_ARCHIVE = (
     "; kernels in Triton need no disassembler when they are verified from their file: "
     "tile-oracle pool list --kernels FILE --arch {arch} --verify"
 )
-_LDS_SIZE, _SCRATCH_SIZE, _KERNARG_SIZE, _PROPERTIES = 0, 4, 8, 56
+_DESCRIPTOR = "<3I44xH"
+"""The start of a kernel descriptor: `_SIZES`, and at byte 56 the code properties."""
+_SIZES = ("group_segment_fixed_size", "private_segment_fixed_size", "kernarg_size")
 _USER_REGISTERS = (
     "user_sgpr_private_segment_buffer",
     "user_sgpr_dispatch_ptr",
@@ -81,7 +82,7 @@ def _of_archive(path: Path) -> Assembly:
 def _embedded(path: Path, data: bytes) -> bytes:
     """Returns the gfx9 code object embedded in a host library. Raises BuildError when there is none."""
     try:
-        found = code_objects(Elf(data).body(_FAT_SECTION))
+        found = code_objects(Elf(data).body(FAT_SECTION))
     except DAMAGED:
         raise BuildError(f"{path} is not an AMD code object and contains none") from None
     for name, code in found.items():
@@ -148,15 +149,7 @@ def _descriptors(data: bytes) -> Iterator[tuple[str, dict[str, int]]]:
             and symbol.size == _DESCRIPTOR_BYTES
             and symbol.section < len(elf.sections)
         ):
-            body = elf.symbol_bytes(symbol)
-            (lds,) = struct.unpack_from("<I", body, _LDS_SIZE)
-            (scratch,) = struct.unpack_from("<I", body, _SCRATCH_SIZE)
-            (arguments,) = struct.unpack_from("<I", body, _KERNARG_SIZE)
-            (properties,) = struct.unpack_from("<H", body, _PROPERTIES)
-            settings = {
-                "group_segment_fixed_size": lds,
-                "private_segment_fixed_size": scratch,
-                "kernarg_size": arguments,
-            }
+            *sizes, properties = struct.unpack_from(_DESCRIPTOR, elf.symbol_bytes(symbol))
+            settings = dict(zip(_SIZES, sizes, strict=True))
             settings |= {key: properties >> bit & 1 for bit, key in enumerate(_USER_REGISTERS)}
             yield symbol.name.removesuffix(".kd"), settings

@@ -10,6 +10,9 @@ X86_64, AARCH64, CUDA, AMDGPU = 62, 183, 190, 224
 SYMBOLS, NOTES, DYNAMIC, DYNAMIC_SYMBOLS = 2, 7, 6, 11
 """Section types."""
 
+FAT_SECTION = ".hip_fatbin"
+"""The section of a host library with its GPU code, an offload bundle."""
+
 DAMAGED = (ValueError, struct.error, LookupError, OverflowError)
 """The exceptions that reading a damaged file raises."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -129,10 +129,10 @@ def _named(name: str, arch: str, machine: str) -> GpuToolchain | NvccToolchain |
         if folder is None:
             return None
         wheel = zig_wheel(folder)
-        compiler, known = (wheel.zig, "clang"), (wheel.version, wheel.identity, wheel.first_line)
-        return _made(name, arch, compiler, *known, ptxas, wheel)
-    path = _rocm_clang() if name == "rocm" else _which(name)
-    return None if path is None else _clang(path, name, arch, ptxas)
+        known = (wheel.version, wheel.identity, wheel.first_line)
+        return _made(name, arch, ptxas, (wheel.zig, "clang"), known, wheel)
+    path = _first_program(rocm_folders(), _ROCM_CLANG) if name == "rocm" else _which(name)
+    return None if path is None else _clang(path.absolute(), name, arch, ptxas)
 
 
 def _which(name: str) -> Path | None:
@@ -149,12 +149,9 @@ def rocm_folders() -> tuple[Path, ...]:
     return (*folders, Path("/opt/rocm"))
 
 
-def _rocm_clang() -> Path | None:
-    for folder in rocm_folders():
-        for inner in _ROCM_CLANG:
-            if os.access(folder / inner, os.X_OK):
-                return (folder / inner).absolute()
-    return None
+def _first_program(folders: Iterable[Path], inner: Iterable[str]) -> Path | None:
+    places = (folder / one for folder in folders for one in inner)
+    return next((place for place in places if os.access(place, os.X_OK)), None)
 
 
 def find_ptxas(machine: str = "nvptx") -> Path | None:
@@ -172,20 +169,19 @@ def _clang(path: Path, name: str, arch: str, ptxas: Path | None) -> GpuToolchain
     version = version_number(first.partition("clang version")[2], name)
     kind = next((line for line in lines if line.startswith("HIP version")), "")
     identity = f"{'AMD clang' if 'AMD' in first else 'clang'} {version}{f' ({kind})' if kind else ''}"
-    return _made(name, arch, (str(path),), version, identity, first, ptxas)
+    return _made(name, arch, ptxas, (str(path),), (version, identity, first))
 
 
 def _made(
     name: str,
     arch: str,
-    compiler: tuple[str, ...],
-    version: str,
-    identity: str,
-    first_line: str,
     ptxas: Path | None,
+    compiler: tuple[str, ...],
+    known: tuple[str, str, str],
     wheel: ZigWheel | None = None,
 ) -> GpuToolchain:
-    machine = GPU_MACHINES[arch]
+    """known: of the compiler the version, the identity and the first line of --version."""
+    machine, (version, identity, first_line) = GPU_MACHINES[arch], known
     identity += _assembler(ptxas)
     return GpuToolchain(
         name=name,

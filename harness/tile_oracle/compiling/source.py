@@ -198,20 +198,15 @@ def device_work_source(arch: str) -> str:
     return '#include "device_work.hpp"\n'
 
 
-_GENERATORS: Mapping[str, Callable[[Kernel, str], str]] = {"cpu": _cpu_source} | dict.fromkeys(
-    GPU_TARGETS, _gpu_source
-)
-
-
 _WITHOUT_CODE = " (its records, problems, models and replays work)"
 
 
 def _generator(arch: str) -> Callable[[Kernel, str], str]:
-    try:
-        return _GENERATORS[arch]
-    except KeyError:
-        why = f": kernels/gpu lacks its matrix instructions{_WITHOUT_CODE}" if arch in known_archs() else ""
-        if arch in GPU_MACHINES:
-            why += f"; your kernels in Triton: tile-oracle pool list --kernels FILE.py --arch {arch} --facts"
-        known = ", ".join(_GENERATORS)
-        raise BuildError(f"nothing builds kernels for {arch!r}{why}; known are {known}") from None
+    if arch in ("cpu", *GPU_TARGETS):
+        return _cpu_source if arch == "cpu" else _gpu_source
+    why = f": kernels/gpu lacks its matrix instructions{_WITHOUT_CODE}" if arch in known_archs() else ""
+    if arch in GPU_MACHINES:
+        why += f"; your kernels in Triton: tile-oracle pool list --kernels FILE.py --arch {arch} --facts"
+    raise BuildError(
+        f"nothing builds kernels for {arch!r}{why}; known are {', '.join(('cpu', *GPU_TARGETS))}"
+    )

@@ -32,20 +32,14 @@ from tile_oracle.device.stray_values import POISON_BYTE
 from tile_oracle.errors import HarnessError
 from tile_oracle.problem import Problem
 from tile_oracle.targets.base import DeviceInfo
+from tile_oracle.triton.dtypes import LANGUAGE
 from tile_oracle.triton.expression import evaluate
 from tile_oracle.triton.views import OPERANDS, OUT, WORKSPACE, values_of
 
 COMPUTE_UNITS = 5
 """What `p.compute_units` is: fewer than a small problem's tiles, so that persistent programs loop."""
 _ALIGNMENT = 16
-_DTYPES = {
-    "bf16": "bfloat16",
-    "fp16": "float16",
-    "fp32": "float32",
-    "i32": "int32",
-    "fp8e4nv": "float8_e4m3fn",
-    "fp8e5": "float8_e5m2",
-}
+_DTYPES = {**LANGUAGE, "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2"}
 """Triton's name of a pointer's type -> the name that the interpreter reads from a tensor."""
 
 

@@ -172,37 +172,33 @@ def load_rule_set(name_or_path: str) -> RuleSet:
                 "Kernel: name it with --ck-tile DIR"
             )
         return _builder_set(set_name, Path(checkout))
-    config = _CONFIG_FILE.fullmatch(name_or_path)
-    if config is not None:
-        return _config_set(name_or_path, Path(config[1]), Path(config[2]) if config[2] else None)
-    json_file = _JSON_FILE.fullmatch(name_or_path)
-    if json_file is not None:
-        path, checkout = Path(json_file[1]), json_file[2] or ""
-        name_or_path = json_file[1]
-    elif name_or_path in list_rule_sets():
-        path = data_folder("kernels") / "rules" / f"{name_or_path}.json"
-        return _with_installed(_read(path, name_or_path, 0, 0))
-    else:
+    file = _FILE.fullmatch(name_or_path)
+    if file is None:
         known = list_rule_sets()
+        if name_or_path in known:
+            path = data_folder("kernels") / "rules" / f"{name_or_path}.json"
+            return _with_installed(_read(path, name_or_path, 0, 0))
         hint = did_you_mean(name_or_path, known, f"shipped sets: {', '.join(known)}")
         raise RuleError(
             f"kernel set {shown(name_or_path)} is not known; {hint} (a file's name ends in .json or .conf)"
             + _other_kind(Path(name_or_path))
         )
+    source = f"kernel set {shown(file[1])}"
     try:
-        path = path.absolute()
+        path = Path(file[1]).absolute()
         stat = path.stat()
     except (OSError, ValueError):
-        raise RuleError(f"kernel set {shown(name_or_path)}: there is no such file") from None
+        raise RuleError(f"{source}: there is no such file") from None
     if not S_ISREG(stat.st_mode):
-        raise RuleError(f"kernel set {shown(name_or_path)} is not a file")
+        raise RuleError(f"{source} is not a file")
+    if path.suffix != ".json":
+        return _read_config(name_or_path, path, file[2], stat.st_mtime_ns, stat.st_size)
     try:
-        return _read(path, name_or_path, stat.st_mtime_ns, stat.st_size, checkout)
+        return _read(path, file[1], stat.st_mtime_ns, stat.st_size, file[2] or "")
     except RuleError as error:
         what = _other_kind(path)
         is_other = what and not what.endswith("of no known kind")
-        said = f"kernel set {shown(name_or_path)} has no kernels" if is_other else error
-        raise RuleError(f"{said}{what}") from None
+        raise RuleError(f"{f'{source} has no kernels' if is_other else error}{what}") from None
 
 
 def _other_kind(path: Path) -> str:
@@ -215,15 +211,17 @@ def _other_kind(path: Path) -> str:
 def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str = "") -> RuleSet:
     # Time and size are part of the cache's key only: an edited file is read again.
     tree = JsonTree.read(path, _MOST_BYTES)
-    if isinstance(tree.value, dict) and TILES in tree.value:
+    keys = tree.value.keys() if isinstance(tree.value, dict) else set[str]()
+    if TILES in keys:
         tree = sweep_rules(tree)
-    if isinstance(tree.value, dict) and not {INSTANCES, TRAITS}.isdisjoint(tree.value):
+        keys = tree.value.keys()
+    if not {INSTANCES, TRAITS}.isdisjoint(keys):
         return _of_kernel_list(tree, name, checkout)
-    if isinstance(tree.value, dict) and KERNELS in tree.value:
+    if KERNELS in keys:
         listed = read_named_kernels(tree)
         return RuleSet(name, listed.about, listed.blocks, triton=listed.triton)
     readers = {one.rules_key: one for one in operations()}
-    given = [key for key in readers if isinstance(tree.value, dict) and key in tree.value]
+    given = [key for key in readers if key in keys]
     needed = given[0] if given else next(iter(readers))
     top = tree.known_members((needed,), ("about", "tile_lists", *(key for key in readers if key != needed)))
     tile_lists = top["tile_lists"].members() if "tile_lists" in top else {}
@@ -270,8 +268,8 @@ def _with_installed(rule_set: RuleSet) -> RuleSet:
 
 
 _MOST_BYTES = 16 << 20
-_JSON_FILE = re.compile(r"(.*\.json)(?:@(.*))?", re.DOTALL)
-_CONFIG_FILE = re.compile(r"(.*\.conf(?:ig)?)(?:@(.*))?", re.DOTALL)
+_FILE = re.compile(r"(.*\.(?:json|conf|config))(?:@(.*))?", re.DOTALL)
+"""A file, and perhaps a checkout."""
 
 
 @lru_cache(maxsize=4)
@@ -279,18 +277,11 @@ def _builder_set(name: str, folder: Path) -> RuleSet:
     return _of_configs(f"{name}@{folder}", read_builder_configs(name, folder), of_library=True)
 
 
-def _config_set(name: str, path: Path, checkout: Path | None) -> RuleSet:
-    try:
-        stat = path.stat()
-    except (OSError, ValueError):
-        raise RuleError(f"kernel set {shown(str(path))}: there is no such file") from None
-    return _read_config(name, path.absolute(), checkout, stat.st_mtime_ns, stat.st_size)
-
-
 @lru_cache(maxsize=4)
-def _read_config(name: str, path: Path, checkout: Path | None, mtime_ns: int, size_bytes: int) -> RuleSet:
+def _read_config(name: str, path: Path, checkout: str | None, mtime_ns: int, size_bytes: int) -> RuleSet:
     # Time and size are part of the cache's key only: an edited file is read again.
-    return _of_configs(name, read_builder_file(path, checkout), of_library=checkout is not None)
+    configs = read_builder_file(path, Path(checkout) if checkout else None)
+    return _of_configs(name, configs, of_library=bool(checkout))
 
 
 def _of_configs(name: str, configs: BuilderConfigs, *, of_library: bool) -> RuleSet:

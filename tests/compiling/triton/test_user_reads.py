@@ -240,5 +240,5 @@ def test_an_installed_library_of_kernels_travels_whole_and_other_packages_stay(
 def test_the_kernels_that_ship_are_the_files_of_their_folder(copy_file: Path) -> None:
     description = describe_file(shipped_file(), "gfx950")
     assert names(description) == sorted(file.name for file in shipped_file().parent.glob("*.py"))
-    assert not description.environment
+    assert not description.told.environment
     assert not any("code" in unit or "environment" in unit for unit in description.units.values())

@@ -251,13 +251,9 @@ def _default(parameter: Parameter, parameters: tuple[Parameter, ...], filled: li
     return re.sub(r"[A-Za-z_]\w*", lambda match: earlier.get(match[0], match[0]), parameter.default or "")
 
 
+@lru_cache(maxsize=4)
 def detect(headers: CkTileHeaders) -> CkTileApi:
     """Detects what this version supports. Does not raise: what it lacks is in `missing`."""
-    return _detect(headers)
-
-
-@lru_cache(maxsize=4)
-def _detect(headers: CkTileHeaders) -> CkTileApi:
     texts = _texts(headers)
     whole = "\n".join(texts.values())
     templates = {name: found for name in _NAMES if (found := find_template(whole, name)) is not None}
@@ -271,12 +267,14 @@ def _detect(headers: CkTileHeaders) -> CkTileApi:
         for direction, (name, _) in CONV_KERNELS.items()
         if name in templates and (said := _gemm_layouts(templates[name])) is not None
     }
-    missing = {"gemm": _missing_for_gemm(templates, pipelines)}
-    missing |= {d: _missing_for_conv(d, templates, pipelines, layouts) for d in CONV_KERNELS}
-    kernels = {"gemm": "GemmKernel", **{direction: names[0] for direction, names in CONV_KERNELS.items()}}
-    for operation, name in kernels.items():
-        if lacking := _members_missing(whole, name, KERNEL_CALLS):
-            missing[operation] = missing[operation] or _without(name, lacking)
+    missing: dict[str, str] = {}
+    for operation, needed in {"gemm": ("GemmKernel", "GemmHostArgs"), **CONV_KERNELS}.items():
+        more = () if operation == "gemm" else ("GroupedConvTraits", "GroupedConvHostArgs", "ConvParam")
+        why = _lacks(templates, pipelines, (*_COMMON, *needed) if not more else (*needed, *more, *_COMMON))
+        if more and not why and operation not in layouts:
+            why = f"its {needed[0]} does not state which GEMM layouts it accepts"
+        lacking = _members_missing(whole, needed[0], KERNEL_CALLS)
+        missing[operation] = why or (_without(needed[0], lacking) if lacking else "")
     return CkTileApi(
         headers,
         templates,
@@ -402,23 +400,6 @@ def _nearest(config: str) -> str:
         return ""
     name = "CK_TILE_FLOAT_TO_BFLOAT16_STANDARD"
     return name if re.search(rf"define\s+{name}\b", config) else ""
-
-
-def _missing_for_gemm(templates: Mapping[str, Template], pipelines: Mapping[str, Pipeline]) -> str:
-    return _lacks(templates, pipelines, (*_COMMON, "GemmKernel", "GemmHostArgs"))
-
-
-def _missing_for_conv(
-    direction: str,
-    templates: Mapping[str, Template],
-    pipelines: Mapping[str, Pipeline],
-    layouts: Mapping[str, tuple[str, str, str]],
-) -> str:
-    needed = (*CONV_KERNELS[direction], "GroupedConvTraits", "GroupedConvHostArgs", "ConvParam", *_COMMON)
-    lacking = _lacks(templates, pipelines, needed)
-    if not lacking and direction not in layouts:
-        return f"its {CONV_KERNELS[direction][0]} does not state which GEMM layouts it accepts"
-    return lacking
 
 
 def _lacks(

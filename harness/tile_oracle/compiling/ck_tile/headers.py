@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tile_oracle.errors import BuildError
+from tile_oracle.files.disk_errors import disk_errors_as
 
 _PLACES = ("include", "projects/composablekernel/include", "composablekernel/include", "")
 """In a checkout of Composable Kernel or a ROCm install; in a checkout of all ROCm libraries; in an include
@@ -61,12 +62,11 @@ def find_headers(folder: Path) -> CkTileHeaders:
     folder = folder.expanduser().absolute()
     for place in _PLACES:
         include = folder / place
-        try:
+        with disk_errors_as(BuildError, f"--ck-tile {folder} cannot be read"):
             there = (include / "ck_tile" / "core.hpp").is_file()
-        except OSError as error:
-            raise BuildError(f"--ck-tile {folder} cannot be read: {error.strerror}") from None
         if there:
-            digest, count = _digest(include, _state(include))
+            with disk_errors_as(BuildError, f"the headers in {include} cannot be read"):
+                digest, count = _digest(include, _state(include))
             return CkTileHeaders(folder, include, digest, _version(folder, include), count)
     raise BuildError(
         f"--ck-tile {folder} holds no CK Tile: there is no include/ck_tile/core.hpp in it; name a checkout "
@@ -84,10 +84,7 @@ def _headers(include: Path) -> list[Path]:
 def _state(include: Path) -> str:
     """Returns the names, times and sizes of the headers: the key under which this process caches their
     digest."""
-    try:
-        stats = [(path, path.stat()) for path in _headers(include)]
-    except OSError as error:
-        raise BuildError(f"the headers in {include} cannot be read: {error.strerror}") from None
+    stats = [(path, path.stat()) for path in _headers(include)]
     if sum(stat.st_size for _, stat in stats) > _MOST_BYTES:
         raise BuildError(f"{include / 'ck_tile'} holds too much to be CK Tile's headers")
     return "\n".join(f"{path} {stat.st_mtime_ns} {stat.st_size}" for path, stat in stats)
@@ -96,12 +93,9 @@ def _state(include: Path) -> str:
 @lru_cache(maxsize=8)
 def _digest(include: Path, _state: str) -> tuple[str, int]:
     total, files = hashlib.sha256(), _headers(include)
-    try:
-        for path in files:
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-            total.update(f"{path.relative_to(include).as_posix()}\0{content}\n".encode())
-    except OSError as error:
-        raise BuildError(f"the headers in {include} cannot be read: {error.strerror}") from None
+    for path in files:
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        total.update(f"{path.relative_to(include).as_posix()}\0{content}\n".encode())
     return total.hexdigest(), len(files)
 
 

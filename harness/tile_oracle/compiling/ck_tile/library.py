@@ -9,26 +9,25 @@ import msgspec
 
 from tile_oracle.compiling.ck_tile.offload_bundle import code_objects, target_name
 from tile_oracle.compiling.code_object import CodeObject, KernelFacts, read_code_object
-from tile_oracle.compiling.elf import DAMAGED, Elf
+from tile_oracle.compiling.elf import DAMAGED, FAT_SECTION, Elf
 from tile_oracle.compiling.inspect import inspect_binary
 from tile_oracle.errors import BuildError
+from tile_oracle.files.disk_errors import disk_errors_as
 
 EXPORTS = ("to_ck_abi_version", "to_ck_kernel", "to_ck_plan", "to_ck_launch")
 """The functions that kernels/ck_tile/abi.h declares."""
 
 _ENTRY = "to_ck_entry"
-_FAT_SECTION = ".hip_fatbin"
 
 
 def code_object_in(path: Path, arch: str) -> CodeObject:
     """Returns the code object for an architecture in a host library. Raises BuildError when there is none."""
-    try:
+    with disk_errors_as(BuildError, f"{path} cannot be read"):
         data = path.read_bytes()
-        found = code_objects(Elf(data).body(_FAT_SECTION))
-    except OSError as error:
-        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        found = code_objects(Elf(data).body(FAT_SECTION))
     except KeyError:
-        raise BuildError(f"{path} contains no GPU code: it has no section {_FAT_SECTION}") from None
+        raise BuildError(f"{path} contains no GPU code: it has no section {FAT_SECTION}") from None
     except DAMAGED as error:
         raise BuildError(f"{path}: its GPU code cannot be read: {error}") from None
     for name, code in found.items():

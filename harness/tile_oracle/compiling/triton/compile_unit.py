@@ -23,6 +23,7 @@ from tile_oracle.compiling.triton.user_file import (
 )
 from tile_oracle.errors import HarnessError
 from tile_oracle.triton.archive import write_archive
+from tile_oracle.triton.dtypes import LANGUAGE
 
 # With line information the binary would depend on the name of the work folder.
 SETTINGS = {"TRITON_DEFAULT_FP_FUSION": "1", "TRITON_DISABLE_LINE_INFO": "1"}
@@ -133,19 +134,10 @@ def _source_of(jit: Any) -> Any:
 def constant(value: Any) -> Any:
     """A constexpr from its JSON."""
     if isinstance(value, dict):
-        return getattr(importlib.import_module("triton.language"), _language_name(str(value["dtype"])))
+        name = str(value["dtype"])
+        known = LANGUAGE.get(name, name.replace("fp8", "float8"))
+        return getattr(importlib.import_module("triton.language"), known)
     return value
-
-
-def _language_name(dtype: str) -> str:
-    names = {
-        "fp16": "float16",
-        "bf16": "bfloat16",
-        "fp32": "float32",
-        "fp64": "float64",
-        "fp8e4nv": "float8e4nv",
-    }
-    return names.get(dtype, dtype.replace("fp8", "float8"))
 
 
 def main(unit: str, folder: str, archive: str, assembly: str = "") -> int:

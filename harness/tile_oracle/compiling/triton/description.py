@@ -38,8 +38,13 @@ _NOT_COMPILED = ("constraints", "config")
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What the child process says of a file. files: those that it reads -> their places."""
+class Told:
+    """What the child process says of a file.
+
+    left_out: (function, why, number of configurations). pruned: functions with pruning functions.
+    environment: the variables that the file reads, as they were then. files: those that it reads -> their
+    places. kept: what the pruning functions said so far.
+    """
 
     kernels: dict[str, dict[str, Any]]
     left_out: tuple[tuple[str, str, int], ...]
@@ -50,7 +55,7 @@ class _Told:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Written(_Told):
+class _Written(Told):
     """What a prebuilt folder has of it."""
 
     format: Literal["tile-oracle triton kernels 1"]
@@ -64,23 +69,18 @@ class _Written(_Told):
 class Description:
     """The kernels of a file. units: kernel -> its specification (tile_oracle.compiling.triton.specify).
 
-    left_out: (function, why, number of configurations). pruned: functions with pruning functions. kept: what
-    these said so far.
-    headers: the user's files, as they were when they were described; without files in a prebuilt folder.
-    environment: the variables that the files read, as they were then.
+    told: what else the child process says. headers: the user's files, as they were when they were described;
+    without files in a prebuilt folder.
     identity: hash of files, variables, Triton's version and architecture.
     """
 
     name: str
     arch: str
     triton: str
-    units: Mapping[Kernel, Mapping[str, Any]]
-    left_out: tuple[tuple[str, str, int], ...]
-    pruned: tuple[str, ...]
-    headers: Headers
     identity: str
-    environment: Mapping[str, str]
-    kept: Kept = field(default_factory=dict)
+    headers: Headers
+    told: Told
+    units: Mapping[Kernel, Mapping[str, Any]]
 
     @cached_property
     def constraints(self) -> Mapping[Kernel, tuple[tuple[Tree, str], ...]]:
@@ -103,9 +103,9 @@ class Description:
             "arch": self.arch,
             "triton": self.triton,
             "identity": self.identity,
-            "left_out": self.left_out,
-            "pruned": self.pruned,
-            "kept": self.kept,
+            "left_out": self.told.left_out,
+            "pruned": self.told.pruned,
+            "kept": self.told.kept,
             "kernels": {kernel.name: unit for kernel, unit in self.units.items()},
         }
         with disk_errors_as(BuildError, f"{folder} cannot be written"):
@@ -121,18 +121,13 @@ def describe_file(path: Path, arch: str) -> Description:
         folders = [str(Path(one).absolute()) for one in os.environ.get("PYTHONPATH", "").split(":") if one]
         surroundings.write_text(json.dumps({"environment": dict(os.environ), "path": folders}), "utf-8")
         answer = ask_child("describe", path, arch, str(surroundings), what=path.name)
-    told = typed(answer, _Told, path.name, BuildError, _UNUSABLE)
+    told = typed(answer, Told, path.name, BuildError, _UNUSABLE)
     files = _files(path, told.files)
     if dict(files)[path.name] != before:
         raise BuildError(f"{path} changed while it was read: start again")
     headers = Headers(path.parent, files)
-    parts = [
-        _FORMAT,
-        version,
-        arch,
-        headers.digest,
-        *sorted(f"{k}={v}" for k, v in told.environment.items()),
-    ]
+    variables = sorted(f"{name}={value}" for name, value in told.environment.items())
+    parts = [_FORMAT, version, arch, headers.digest, *variables]
     identity = hashlib.sha256("".join(f"{part}\n" for part in parts).encode()).hexdigest()
     return _description(told, path.name, arch, version, headers, identity, path.name)
 
@@ -152,7 +147,7 @@ def read_description(folder: Path, arch: str) -> Description:
 
 
 def _description(
-    told: _Told, name: str, arch: str, version: str, headers: Headers, identity: str, where: str
+    told: Told, name: str, arch: str, version: str, headers: Headers, identity: str, where: str
 ) -> Description:
     try:
         units = {parse_kernel_name(kernel): unit for kernel, unit in told.kernels.items()}
@@ -163,8 +158,7 @@ def _description(
     if not units:
         why = f": {told.left_out[0][1]}" if told.left_out else ""
         raise NoKernelsError(f"{where} has no kernel for {arch}{why}")
-    facts = (told.left_out, told.pruned, headers, identity, told.environment, told.kept)
-    return Description(name, arch, version, units, *facts)
+    return Description(name, arch, version, identity, headers, told, units)
 
 
 def ask_pruning(description: Description, problems: Sequence[Problem]) -> None:
@@ -175,12 +169,12 @@ def ask_pruning(description: Description, problems: Sequence[Problem]) -> None:
         asked = {
             "arch": description.arch,
             "problems": [problem.id for problem in problems],
-            "environment": description.environment,
+            "environment": description.told.environment,
         }
         question.write_text(json.dumps(asked), "utf-8")
         told = ask_child("prune", folder / description.name, str(question), what=description.name)
     for number, of_problem in typed(told, Kept, description.name, BuildError, _UNUSABLE).items():
-        description.kept.setdefault(number, {}).update(of_problem)
+        description.told.kept.setdefault(number, {}).update(of_problem)
 
 
 def _files(path: Path, places: Mapping[str, str]) -> tuple[tuple[str, bytes], ...]:

@@ -67,7 +67,7 @@ class TritonSource(KernelSource):
     def notes(self) -> tuple[str, ...]:
         """What the file declares and this architecture has no kernel for."""
         counts = Counter[tuple[str, str]]()
-        for function, why, count in self.description.left_out:
+        for function, why, count in self.description.told.left_out:
             counts[function, why] += count
         return tuple(
             f"{count} configuration{'s' * (count != 1)} of {function} left out: {why}"
@@ -76,9 +76,10 @@ class TritonSource(KernelSource):
 
     def expect(self, problems: Sequence[Problem]) -> None:
         """Asks the file's pruning functions about these problems. Raises BuildError with one line."""
-        if not self.description.pruned or self.prebuilt_only:
+        told = self.description.told
+        if not told.pruned or self.prebuilt_only:
             return
-        known = {one for of_problem in self.description.kept.values() for one in of_problem}
+        known = {one for of_problem in told.kept.values() for one in of_problem}
         new = [one for one in problems if one.kind in self._pools and one.id not in known]
         if new:
             ask_pruning(self.description, new)
@@ -93,7 +94,7 @@ class TritonSource(KernelSource):
         if kernel.kind != problem.kind:
             return None
         unit = self.description.units[kernel]
-        places = self.description.kept.get(str(unit["declaration"]), {}).get(problem.id)
+        places = self.description.told.kept.get(str(unit["declaration"]), {}).get(problem.id)
         if places is not None and unit["config"] not in places:
             return f"constraint: the pruning function of {kernel.function} drops it for this problem"
         values = values_of(problem, 0)

@@ -24,15 +24,11 @@ from tile_oracle.compiling.triton.user_file import (
     write_answer,
 )
 from tile_oracle.problem import problem_from_id
+from tile_oracle.triton.dtypes import LANGUAGE, POINTED
 from tile_oracle.triton.expression import Expression, evaluate
 from tile_oracle.triton.views import OPERANDS, OUT, Pointer, values_of
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-
-_LANGUAGE = {
-    **{"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "int32": "int32"},
-    **{"fp8": "float8e4nv", "fp8_e4m3": "float8e4nv", "fp8_e5m2": "float8e5"},
-}
 
 
 def kept(path: Path, arch: str, problem_ids: Sequence[str]) -> dict[str, object]:
@@ -75,7 +71,7 @@ def _values(launch: Any, view: Any, problem: Any, tuner: Any) -> dict[str, Any]:
         if isinstance(one, Expression):
             return evaluate(one.tree, numbers)
         if isinstance(one, Pointer):
-            return tensor_like(getattr(language, _LANGUAGE[one.dtype]), shapes.get(one.role, (1,)))
+            return tensor_like(getattr(language, LANGUAGE[POINTED[one.dtype]]), shapes.get(one.role, (1,)))
         return one
 
     return {name: value(one) for name, one in given.items() if name in tuner.arg_names}

@@ -15,6 +15,7 @@ from tile_oracle.errors import HarnessError, KernelError
 from tile_oracle.kernel.named import NamedKernel, Value
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.triton.declare import Constraint, Declaration, Launch
+from tile_oracle.triton.dtypes import POINTED
 from tile_oracle.triton.expression import Expression, Tree, is_multiple, names_in, text_of, tree_of
 from tile_oracle.triton.views import WORKSPACE, Pointer, ProblemView, not_said, numbers_of
 
@@ -22,10 +23,6 @@ SOURCE = "triton"
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
 _NOT_IN_NAMES = {"num_ctas": 1, "maxnreg": None, "ir_override": None}
 """Options that a name leaves out when they have these values."""
-_POINTERS = {
-    **{"bf16": "*bf16", "fp16": "*fp16", "fp32": "*fp32", "int32": "*i32"},
-    **{"fp8": "*fp8e4nv", "fp8_e4m3": "*fp8e4nv", "fp8_e5m2": "*fp8e5"},
-}
 _ALIGNMENT = 16
 _NEAR_BYTES = 2**31
 """Arrays below this size can be addressed with 32-bit offsets, which AMD's buffer instructions need."""
@@ -321,7 +318,8 @@ def _constant(value: Any, name: str, place: str) -> Any:
 def _passed(value: Any, name: str, place: str) -> tuple[str, Any]:
     """(Triton's type, value as data) of an argument that a launch passes."""
     if isinstance(value, Pointer):
-        return _POINTERS[value.dtype], {"pointer": value.role, "offset": tree_of(value.offset_bytes)}
+        pointer = {"pointer": value.role, "offset": tree_of(value.offset_bytes)}
+        return f"*{POINTED[value.dtype]}", pointer
     if isinstance(value, Expression | int):
         return "i32", tree_of(value)
     if isinstance(value, float):
