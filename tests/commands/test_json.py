@@ -159,5 +159,5 @@ def test_json_in_a_file_leaves_the_text(
 
 
 def test_numbers_that_json_lacks_are_null() -> None:
-    document = {"nan": math.nan, "inf": np.float64("inf"), "some": (np.int64(3), Path("a"), {"b", "a"}, True)}
-    assert json.loads(json_text(document)) == {"nan": None, "inf": None, "some": [3, "a", ["a", "b"], True]}
+    document = {"nan": math.nan, "inf": np.float64("inf"), "some": (np.int64(3), Path("a"), {"b"}, True)}
+    assert json.loads(json_text(document)) == {"nan": None, "inf": None, "some": [3, "a", ["b"], True]}

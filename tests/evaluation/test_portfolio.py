@@ -18,7 +18,6 @@ from tile_oracle.errors import RuleError
 from tile_oracle.evaluation.portfolio import (
     PoolEfficiencies,
     choose,
-    members,
     pool_efficiencies,
     relaxed_bound,
 )
@@ -65,15 +64,6 @@ def test_a_swap_replaces_what_greedy_choice_took_too_early() -> None:
 
 def test_kernels_that_add_nothing_are_not_chosen() -> None:
     assert len(choose(pool_of(np.array([[1.0, 0.5], [1.0, 0.9]])), 2)) == 1
-
-
-def test_the_loss_of_a_member_is_what_the_set_loses_without_it() -> None:
-    pool = pool_of(np.random.default_rng(0).random((30, 8)))
-    kernels = choose(pool, 4)[-1].kernels
-    for one in members(pool, kernels):
-        rest = [name for name in kernels if name != one.kernel]
-        lost = 100 * (pool.of(kernels).mean() - pool.of(rest).mean())
-        assert one.loss_points == pytest.approx(lost)
 
 
 def test_pairs_that_are_not_ok_or_not_measured_count_zero() -> None:

@@ -82,7 +82,6 @@ def test_the_checkout_cannot_be_reached(kind: str, folder: Path) -> None:
 def test_the_doctor_finds_all_that_a_session_needs(kind: str, folder: Path) -> None:
     told = works("tile-oracle doctor", folder, kind=kind)
     assert "target cpu: kernels can run here" in told
-    assert "Python packages: all there" in told
 
 
 def session(name: str, folder: Path, kind: str = "native") -> None:

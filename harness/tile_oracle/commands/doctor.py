@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import os
 import platform
 import re
@@ -17,7 +16,6 @@ from pathlib import Path
 
 from tile_oracle.commands.arguments import BUILD_DIR, argument, json_flag
 from tile_oracle.commands.json_output import print_json
-from tile_oracle.commands.seal import SEAL, seal
 from tile_oracle.compiling.cache import check_runs_code, default_cache_folder
 from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
 from tile_oracle.compiling.ck_tile.headers import find_headers
@@ -32,16 +30,25 @@ from tile_oracle.compiling.gpu_toolchain import (
 )
 from tile_oracle.compiling.isa import AMD_ARCHS, GPU_MACHINES
 from tile_oracle.compiling.toolchain import find_toolchain
-from tile_oracle.errors import HarnessError, KernelError
+from tile_oracle.errors import GateError, HarnessError, KernelError, ModelError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.files.lock_folder import describe_lock_folder
 from tile_oracle.files.trusted_folder import check_trusted
+from tile_oracle.files.vouched_files import seal_baseline, seal_folder
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.child import what_holds
 from tile_oracle.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
 from tile_oracle.measure.containment import containment_for
 from tile_oracle.model.model_folder import read_spec
-from tile_oracle.model.store import kernels_trained_on, model_folders, read_manifest, shipped_models
+from tile_oracle.model.store import (
+    SPEC_FILE,
+    baseline_files,
+    is_model_folder,
+    kernels_trained_on,
+    model_folders,
+    read_manifest,
+    shipped_models,
+)
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.targets.device_state import DeviceState, open_reader, why_not_readable
@@ -64,7 +71,6 @@ DEVICE = "device and runtime"
 
 _MOST_WHYS = 6
 _LOW_DISK_BYTES = 2 << 30
-_LIBRARIES = ("numpy", "pandas", "pyarrow", "lightgbm", "pytest", "pytest_benchmark", "xdist", "ziglang")
 
 
 @dataclass(frozen=True)
@@ -103,14 +109,22 @@ ARGUMENTS = (
         type=Path,
     ),
     json_flag("the findings"),
-    SEAL,
+    argument(
+        "--seal",
+        "MODEL",
+        "trust the files of these model folders as they are, and write their digests into "
+        "train_manifest.json and into the baselines. For files changed on purpose; what writes models and "
+        "oracles does it itself",
+        nargs="+",
+        type=Path,
+    ),
 )
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was found; returns 1 when no target can run here."""
     if args.seal:
-        return seal(args.seal)
+        return _seal(args.seal)
     targets = examine_targets(args.build_dir)
     ck_tile = {str(folder): examine_ck_tile(folder) for folder in _ck_tile_folders(args.ck_tile)}
     installation, contained = examine_installation(args.build_dir), examine_containment()
@@ -151,6 +165,19 @@ def run(args: argparse.Namespace) -> int:
     lines += ["", f"--target auto takes {chosen}" if runs else "no target can run here"]
     print("\n".join(lines))
     return 0 if runs else 1
+
+
+def _seal(folders: Sequence[Path]) -> int:
+    """Seals the folders and says how many files each has. Raises HarnessError."""
+    for folder in folders:
+        if not is_model_folder(folder):
+            raise ModelError(f"{folder} is not a model folder: it has no {SPEC_FILE}")
+        files = seal_folder(folder, ModelError)
+        baselines = baseline_files(folder)
+        for baseline in baselines:
+            seal_baseline(baseline, GateError)
+        print(f"{folder}: {files} files and {len(baselines)} baselines sealed")
+    return 0
 
 
 def _verdict(target: TargetFindings) -> str:
@@ -384,23 +411,14 @@ def _model(folder: Path) -> Finding:
 
 
 def examine_installation(build_dir: Path | None = None) -> tuple[Finding, ...]:
-    """Python packages, the cache folder and its disk."""
-    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
-    packages = (
-        Finding(BAD, "Python packages", f"{', '.join(missing)} missing: pip install tile-oracle again")
-        if missing
-        else Finding(GOOD, "Python packages", "all there")
-    )
+    """The cache folder and its disk, and the folder of locks."""
+    line = describe_lock_folder()
+    locks = Finding(NOTE if line.startswith("none") else GOOD, "locks of cores and GPUs", line)
     try:
         folder = build_dir.absolute() if build_dir is not None else default_cache_folder()
     except HarnessError as error:
-        return packages, Finding(BAD, "cache of kernels", str(error)), _locks()
-    return packages, *_folder(folder), _locks()
-
-
-def _locks() -> Finding:
-    line = describe_lock_folder()
-    return Finding(NOTE if line.startswith("none") else GOOD, "locks of cores and GPUs", line)
+        return Finding(BAD, "cache of kernels", str(error)), locks
+    return *_folder(folder), locks
 
 
 def _folder(folder: Path) -> Iterator[Finding]:

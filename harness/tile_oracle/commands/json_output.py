@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
-import math
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
+
+import msgspec
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
@@ -25,7 +24,8 @@ def progress_stream(args: argparse.Namespace) -> TextIO:
 
 def json_text(document: object) -> str:
     """Returns one document; numbers that are not finite become null."""
-    return json.dumps(_plain(document), indent=1, allow_nan=False) + "\n"
+    plain = msgspec.json.decode(msgspec.json.encode(document, enc_hook=_simple))
+    return json.dumps(plain, indent=1) + "\n"
 
 
 def print_json(document: object) -> None:
@@ -54,20 +54,7 @@ def write_text(path: Path, text: str) -> None:
         write_atomically(path, text.encode("utf-8"))
 
 
-def _plain(value: object) -> Any:
-    """Returns the value as JSON has it."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, set | frozenset):
-        return sorted(_plain(one) for one in value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: _plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a number of NumPy
-        return _plain(value.item())
-    return str(value)
+def _simple(value: Any) -> Any:
+    """Returns what JSON and msgspec do not have, as what they have."""
+    is_number = hasattr(value, "item") and getattr(value, "ndim", None) == 0  # of NumPy
+    return value.item() if is_number else str(value)

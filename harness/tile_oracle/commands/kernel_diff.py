@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from tile_oracle.compiling.drift import Drift, PoolVersion
 from tile_oracle.terminal.text_table import text_table
-
-
-@dataclass(frozen=True)
-class _Group:
-    title: str
-    names: tuple[str, ...]
 
 
 def diff_lines(drift: Drift, first: int) -> list[str]:
@@ -21,9 +14,9 @@ def diff_lines(drift: Drift, first: int) -> list[str]:
     rows = [("", "kernels", "distinct binaries", "made by")]
     rows += [_side("A", drift.a), _side("B", drift.b)]
     lines = [f"A: {drift.a.where}", f"B: {drift.b.where}", "", *text_table(rows, right_aligned=(1, 2))]
-    for group in _groups(drift):
-        if group.names:
-            lines += ["", f"{group.title}: {len(group.names):,}", *_shown(group.names, first)]
+    for title, names in _groups(drift).items():
+        if names:
+            lines += ["", f"{title}: {len(names):,}", *_shown(names, first)]
     lines += ["", _summary(drift)]
     return lines
 
@@ -42,23 +35,23 @@ def diff_document(drift: Drift) -> dict[str, object]:
     }
 
 
-def _groups(drift: Drift) -> Iterator[_Group]:
-    yield _Group("gained (only in B)", drift.gained)
-    yield _Group("lost (only in A)", drift.lost)
-    yield _Group("renamed (one binary, two names)", tuple(f"{a} -> {b}" for a, b in drift.renamed))
-    yield _Group("changed (same name, other binary)", drift.changed)
-    twins = drift.b.twins()
-    yield _Group("groups of names in B that are one binary", tuple(" = ".join(names) for names in twins))
+def _groups(drift: Drift) -> dict[str, Sequence[str]]:
+    return {
+        "gained (only in B)": drift.gained,
+        "lost (only in A)": drift.lost,
+        "renamed (one binary, two names)": [f"{a} -> {b}" for a, b in drift.renamed],
+        "changed (same name, other binary)": drift.changed,
+        "groups of names in B that are one binary": [" = ".join(names) for names in drift.b.twins()],
+    }
 
 
 def _side(letter: str, side: PoolVersion) -> tuple[str, str, str, str]:
     return letter, f"{len(side.kernels):,}", f"{len({*side.kernels.values()}):,}", side.made_by
 
 
-def _shown(names: Iterable[str], first: int) -> list[str]:
-    listed = list(names)
-    lines = [f"  {name}" for name in listed[:first]]
-    return [*lines, f"  and {len(listed) - first:,} more (--first N)"] if len(listed) > first else lines
+def _shown(names: Sequence[str], first: int) -> list[str]:
+    lines = [f"  {name}" for name in names[:first]]
+    return [*lines, f"  and {len(names) - first:,} more (--first N)"] if len(names) > first else lines
 
 
 def _summary(drift: Drift) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def count_kernels(pools: Pools, filtered: bool = False) -> list[str]:
     """Returns a table of counts: per kind; for a single kind, per tile and pipeline."""
     rules, kinds = pools.rules, pools.kinds
     lines = [f"kernel set {rules.name}"]
-    lines += [f"  {line}" for line in wrapped(rules.about.split(), " ", 100).splitlines()]
+    lines += [f"  {line}" for line in textwrap.wrap(rules.about, 100)]
     lines += ["", *(_kind_table(kinds, filtered) if len(kinds) > 1 else _tile_table(kinds[0], filtered))]
     refused = sum(len(kind.pool.refused) for kind in kinds)
     if refused:
@@ -257,14 +258,3 @@ def is_tiled(kernel: Kernel) -> bool:
 
 def _x(values: tuple[int, int, int]) -> str:
     return "x".join(map(str, values))
-
-
-def wrapped(words: Iterable[str], joint: str = ", ", width: int = 100) -> str:
-    """Joins words into indented lines of at most `width` characters."""
-    lines = [""]
-    for word in words:
-        if lines[-1] and len(lines[-1]) + len(joint) + len(word) > width:
-            lines[-1] += joint.rstrip()
-            lines.append("")
-        lines[-1] += (joint if lines[-1] else "") + word
-    return "\n".join("  " + line if joint == ", " else line for line in lines if line)

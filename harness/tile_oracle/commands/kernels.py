@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
 from tile_oracle.arch import known_archs, load_arch
-from tile_oracle.commands.arguments import (
-    BUILD_DIR,
-    KERNELS,
-    TOOLCHAIN,
-    argument,
-    count,
-    flag,
-    json_flag,
-)
+from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, TOOLCHAIN, argument, count, flag, json_flag
 from tile_oracle.commands.features import features_document, features_lines
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_code import show_code
@@ -27,7 +20,6 @@ from tile_oracle.commands.kernel_pools import (
     explain_refusals,
     find_pools,
     pools_document,
-    wrapped,
     write_list,
 )
 from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
@@ -68,13 +60,18 @@ fields of a filter:
 """
 
 
+def _fields(op: str) -> str:
+    names = ", ".join(filter_fields(op))
+    return textwrap.fill(names, 92, initial_indent="  ", subsequent_indent="  ")
+
+
 ABOUT = (
     "Counts the kernels of a rule set by architecture and kind of problem; for one kind, by tile and\n"
     "pipeline. Also lists names, explains refusals, and explains a kernel's name."
 )
-EXAMPLES = f"""{_EXAMPLES}{wrapped(filter_fields("grouped_conv"), width=90)}
+EXAMPLES = f"""{_EXAMPLES}{_fields("grouped_conv")}
 fields of GEMM kernels:
-{wrapped(filter_fields("gemm"), width=90)}"""
+{_fields("gemm")}"""
 ARGUMENTS = (
     argument(
         "name",

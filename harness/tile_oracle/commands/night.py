@@ -9,8 +9,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -82,12 +82,13 @@ def run(args: argparse.Namespace) -> int:
         resumes = before is not None and args.unfinished == "resume"
         night = before.night if before is not None and resumes else state.new_night()
         print(f"night {night}: {'continues' if resumes else 'starts'} in {state.runs_of(night)}", flush=True)
-        earlier = {place for place, _ in _verdicts(state.runs_of(night))}
+        earlier = _verdicts(state.runs_of(night))
         state.set_unfinished(Unfinished(night, ended=False))
         command = _command(args, state, night, resumes)
         print(shlex.join(command), flush=True)
         status = _pytest(command)
-        verdicts = [one for one in _verdicts(state.runs_of(night)) if one[0] not in earlier]
+        found = _verdicts(state.runs_of(night)).items()
+        verdicts = {place: verdict for place, verdict in found if place not in earlier}
         if status == 0 and not verdicts:  # --collect-only, say
             status = int(Outcome.NOTHING_MEASURED)
         whole = _is_whole(status, verdicts, state.runs_of(night))
@@ -158,44 +159,37 @@ def _pytest(command: Sequence[str]) -> int:
 # ---- what came of it --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A folder with a verdict. written_ns: when the verdict was; a resumed run writes another one."""
-
-    folder: Path
-    written_ns: int
+_Verdicts = dict[tuple[Path, int], dict[str, Any]]
+"""(folder, time of writing) -> verdict. A resumed run writes another one."""
 
 
-_Verdict = tuple[_Place, dict[str, Any]]
-
-
-def _verdicts(runs: Path) -> Iterator[_Verdict]:
-    """Return the verdicts of the newest run of a night, one for each problem set."""
+def _verdicts(runs: Path) -> _Verdicts:
+    """Returns the verdicts of the newest run of a night, one for each problem set."""
     folders = sorted(runs.glob("*/run.json"), key=lambda path: path.stat().st_mtime_ns)
+    verdicts: _Verdicts = {}
     for path in sorted(folders[-1].parent.rglob("verdict.json")) if folders else ():
-        try:
+        with suppress(OSError, ValueError):
             written_ns, found = path.stat().st_mtime_ns, json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            continue
-        if isinstance(found, dict):
-            yield _Place(path.parent, written_ns), found
+            if isinstance(found, dict):
+                verdicts[path.parent, written_ns] = found
+    return verdicts
 
 
-def _is_whole(status: int, verdicts: Sequence[_Verdict], runs: Path) -> bool:
+def _is_whole(status: int, verdicts: _Verdicts, runs: Path) -> bool:
     """Returns whether nothing is left to measure: the session measured all pairs, or made no run at all."""
     if not any(runs.glob("*/run.json")):
         return True
     if not verdicts:
         return False
     return status not in (2, 3) and all(
-        not one["scope"]["left"] and not one["scope"]["stopped"] for _, one in verdicts
+        not one["scope"]["left"] and not one["scope"]["stopped"] for one in verdicts.values()
     )
 
 
-def _entries(night: str, status: int, verdicts: Sequence[_Verdict]) -> list[Entry]:
+def _entries(night: str, status: int, verdicts: _Verdicts) -> list[Entry]:
     ended, outcome = _now(), _outcome(status)
     found = []
-    for place, verdict in verdicts:
+    for (folder, _), verdict in verdicts.items():
         figures, run = verdict["efficiency"], verdict["run"]
         mean, median, p10 = (_percent(figures.get(f"{name}_percent")) for name in ("mean", "median", "p10"))
         counts = (str(figures.get("problems", "")), str(figures.get("covered", "")))
@@ -211,7 +205,7 @@ def _entries(night: str, status: int, verdicts: Sequence[_Verdict]) -> list[Entr
                 median,
                 p10,
                 str(run["device"]),
-                place.folder.name,
+                folder.name,
             )
         )
     return found or [Entry(night, ended, str(_shell_status(status)), outcome)]
@@ -243,20 +237,14 @@ def _now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _summary(
-    night: str,
-    status: int,
-    whole: bool,
-    verdicts: Sequence[_Verdict],
-    history: Sequence[Entry],
-) -> str:
+def _summary(night: str, status: int, whole: bool, verdicts: _Verdicts, history: Sequence[Entry]) -> str:
     """Markdown: what became of the night, the summary of each problem set, the last nights."""
     parts = [f"## tile-oracle, night {night}: {_outcome(status)} (exit status {_shell_status(status)})"]
     if not whole:
         parts.append("It is not complete. The next night continues it, unless it is told to start anew.")
     if not verdicts:
         parts.append("There is no verdict: see the log of the step.")
-    parts += [_text(place.folder / "summary.md") for place, _ in verdicts]
+    parts += [_text(folder / "summary.md") for folder, _ in verdicts]
     table = "\n".join(history_lines(history[-_HISTORY_SHOWN:]))
     parts.append(f"### The last nights\n\n```\n{table}\n```")
     return "\n\n".join(parts) + "\n"

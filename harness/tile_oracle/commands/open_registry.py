@@ -84,11 +84,7 @@ def open_registry(
         engine=args.engine,
         tuned=True if args.tuned is None else args.tuned,
         fallback=fallback,
-        options=TargetOptions(
-            toolchain=args.toolchain,
-            build_dir=args.build_dir,
-            sources=(source,),
-        ),
+        options=TargetOptions(toolchain=args.toolchain, build_dir=args.build_dir, sources=(source,)),
         abstain=args.abstain,
     )
 

@@ -9,12 +9,7 @@ import sys
 import time
 from typing import Any
 
-from tile_oracle.commands.arguments import (
-    PROBLEMS,
-    argument,
-    flag,
-    json_flag,
-)
+from tile_oracle.commands.arguments import PROBLEMS, argument, flag, json_flag
 from tile_oracle.commands.open_registry import open_registry, outside_note, registry_arguments, say_models
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.program_table import AITER, winner, write_table

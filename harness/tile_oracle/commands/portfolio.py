@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tile_oracle.commands.arguments import RECORDS, argument, json_file
 from tile_oracle.commands.json_output import STDOUT, put_json, write_text
 from tile_oracle.errors import RecordError
+from tile_oracle.pages.words import short_name
 from tile_oracle.terminal.text_table import text_table
 
 if TYPE_CHECKING:
@@ -64,14 +65,6 @@ ARGUMENTS = (
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Records that the sets are judged by: their name, and the efficiencies of each kind."""
-
-    name: str
-    pools: Mapping[str, PoolEfficiencies]
-
-
-@dataclass(frozen=True)
 class KindResult:
     """The portfolios of one kind of problem: of 1, 2, ... kernels. judged: for each file of --judge that has
     problems of this kind, the summaries of the same sets."""
@@ -89,10 +82,6 @@ class KindResult:
         does."""
         return _first(percent, [one.summary for one in self.portfolios])
 
-    def needed_when_judged(self, name: str, percent: float) -> int | None:
-        """Returns the same on the problems of a file of --judge."""
-        return _first(percent, self.judged[name])
-
 
 def _first(percent: float, summaries: Sequence[Summary]) -> int | None:
     sizes = (size for size, one in enumerate(summaries, start=1) if one.mean_percent >= percent)
@@ -108,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     if args.size is not None and args.size < 1:
         raise RecordError(f"--size {args.size}: a set has at least one kernel")
     records = load_records(args.records)
-    judged = [Judged(str(path), _pools([path])) for path in args.judge]
+    judged = {str(path): _pools_of(load_records([path])) for path in args.judge}
     archs = sorted(records["arch"].dropna().unique())
     if len(archs) > 1:
         raise RecordError(
@@ -116,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         )
     most = max(*sizes, args.size or 1)
     found = {kind: _result(pool, judged, sizes, most) for kind, pool in _pools_of(records).items()}
-    strays = [one.name for one in judged if not set(one.pools) & set(found)]
+    strays = [name for name, pools in judged.items() if not pools.keys() & found.keys()]
     if strays:
         raise RecordError(f"{strays[0]} has no problem of {', '.join(found)}: there is nothing to judge")
     lines: list[str] = []
@@ -141,12 +130,6 @@ def _sizes(text: str) -> list[int]:
     return sizes
 
 
-def _pools(paths: Sequence[Path]) -> dict[str, PoolEfficiencies]:
-    from tile_oracle.record.dataset import load_records
-
-    return _pools_of(load_records(paths))
-
-
 def _pools_of(records: Any) -> dict[str, PoolEfficiencies]:
     from tile_oracle.evaluation.portfolio import pool_efficiencies
     from tile_oracle.problem import kind_text
@@ -154,18 +137,22 @@ def _pools_of(records: Any) -> dict[str, PoolEfficiencies]:
     return {kind_text(pool.kind): pool for pool in pool_efficiencies(records)}
 
 
-def _result(pool: PoolEfficiencies, judged: Sequence[Judged], sizes: Sequence[int], most: int) -> KindResult:
+def _result(
+    pool: PoolEfficiencies,
+    judged: Mapping[str, Mapping[str, PoolEfficiencies]],
+    sizes: Sequence[int],
+    most: int,
+) -> KindResult:
     from tile_oracle.evaluation.portfolio import Summary, choose, relaxed_bound
     from tile_oracle.problem import kind_text
 
     portfolios = tuple(
         relaxed_bound(pool, one) if len(one.kernels) in sizes else one for one in choose(pool, most)
     )
-    others = {
-        one.name: one.pools[kind_text(pool.kind)] for one in judged if kind_text(pool.kind) in one.pools
-    }
     summaries = {
-        name: tuple(Summary.of(other.of(one.kernels)) for one in portfolios) for name, other in others.items()
+        name: tuple(Summary.of(others[kind].of(one.kernels)) for one in portfolios)
+        for name, others in judged.items()
+        if (kind := kind_text(pool.kind)) in others
     }
     return KindResult(pool, portfolios, summaries)
 
@@ -186,9 +173,9 @@ def _describe(kind: str, result: KindResult, sizes: Sequence[int], reach: float)
     for name, summaries in result.judged.items():
         shown = [(summaries[min(size, len(summaries)) - 1], "") for size in sizes]
         lines += ["", f"judged by {name}:", *_table(shown, result, sizes)]
-        lines.append(_needs(result.needed_when_judged(name, reach), reach, "there"))
-    listed = result.needed(reach) or len(result.at(max(sizes)).kernels)
-    return [*lines, "", *_members(result, sizes, listed)]
+        lines.append(_needs(_first(reach, summaries), reach, "there"))
+    listed = result.at(result.needed(reach) or max(sizes)).kernels
+    return [*lines, "", f"the set of {len(listed)}:", *(f"  {short_name(name)}" for name in listed)]
 
 
 def _table(shown: Sequence[tuple[Summary, str]], result: KindResult, sizes: Sequence[int]) -> list[str]:
@@ -214,26 +201,6 @@ def _needs(size: int | None, reach: float, where: str) -> str:
     if size is None:
         return f"no set of these sizes has a mean of {reach:g} % {where}"
     return f"{size} kernels have a mean of {reach:g} % {where}"
-
-
-def _members(result: KindResult, sizes: Sequence[int], listed: int) -> list[str]:
-    """Returns what each kernel of the set of `listed` kernels adds, and in which of the others it is."""
-    from tile_oracle.evaluation.portfolio import members
-    from tile_oracle.kernel import parse_kernel_name
-
-    rows = [("mean without it", "fastest on", "alone on", "in sets of", "kernel")]
-    for one in members(result.pool, result.at(listed).kernels):
-        inside = [str(size) for size in sizes if one.kernel in result.at(size).kernels]
-        rows.append(
-            (
-                f"-{one.loss_points:.3f}",
-                str(one.fastest_on),
-                str(one.alone_on),
-                ",".join(inside),
-                parse_kernel_name(one.kernel).short_name,
-            )
-        )
-    return [f"what each of the {listed} adds:", *text_table(rows, (0, 1, 2))]
 
 
 def _write_list(
@@ -264,8 +231,6 @@ def _write_list(
 
 
 def _as_json(result: KindResult, sizes: Sequence[int]) -> dict[str, Any]:
-    from tile_oracle.evaluation.portfolio import members
-
     pool = result.pool
     return {
         "kernels": len(pool.kernels),
@@ -281,7 +246,5 @@ def _as_json(result: KindResult, sizes: Sequence[int]) -> dict[str, Any]:
             }
             for size, one in enumerate(result.portfolios, start=1)
         ],
-        "sets": {
-            str(size): [asdict(one) for one in members(pool, result.at(size).kernels)] for size in sizes
-        },
+        "sets": {str(size): result.at(size).kernels for size in sizes},
     }

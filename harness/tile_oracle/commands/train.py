@@ -167,15 +167,7 @@ def run(args: argparse.Namespace) -> int:
 def _ship(args: argparse.Namespace) -> int:
     from tile_oracle.commands.ship import ship
 
-    others = (
-        "arch",
-        "direction",
-        "dtype",
-        "target",
-        "adapt",
-        "imitate",
-        "build_dir",
-    )
+    others = ("arch", "direction", "dtype", "target", "adapt", "imitate", "build_dir")
     if given := [name for name in (*others, "quiet", "json") if getattr(args, name)]:
         raise ModelError(f"--{given[0].replace('_', '-')} is not for --problem-set: leave one of them out")
     return ship(args)

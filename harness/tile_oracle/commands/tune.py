@@ -9,11 +9,7 @@ from dataclasses import replace
 
 from tile_oracle.commands.arguments import PROBLEMS, QUIET, argument
 from tile_oracle.commands.json_output import progress_stream
-from tile_oracle.commands.open_registry import (
-    open_registry,
-    outside_note,
-    registry_arguments,
-)
+from tile_oracle.commands.open_registry import open_registry, outside_note, registry_arguments
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.program_table import (
     AITER,

@@ -84,18 +84,6 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Member:
-    """A kernel of a portfolio. loss_points: how far the mean falls without it. fastest_on: number of problems
-    on which it is the fastest of the set. alone_on: those of them on which no other kernel of the set runs.
-    """
-
-    kernel: str
-    loss_points: float
-    fastest_on: int
-    alone_on: int
-
-
-@dataclass(frozen=True)
 class Portfolio:
     """A set of kernels. bound_percent: no set of this size has a higher mean on these problems."""
 
@@ -213,25 +201,6 @@ def relaxed_bound(pool: PoolEfficiencies, one: Portfolio) -> Portfolio:
         stride = (found - value) * len(level) / length / (1.0 + step / 20.0)
         level = np.clip(level - stride * slope, 0.0, None)
     return replace(one, bound_percent=100.0 * max(lowest, value))
-
-
-def members(pool: PoolEfficiencies, kernels: Sequence[str]) -> tuple[Member, ...]:
-    """Returns what each kernel of a set adds, the most important first."""
-    at = {name: number for number, name in enumerate(pool.kernels)}
-    table = pool.table[:, [at[name] for name in kernels]]
-    first, second, winner = _two_best(table)
-    found = []
-    for number, name in enumerate(kernels):
-        mine = winner == number
-        found.append(
-            Member(
-                name,
-                100.0 * float((first - second)[mine].sum()) / len(table),
-                int((mine & (first > 0)).sum()),
-                int((mine & (first > 0) & (second == 0)).sum()),
-            )
-        )
-    return tuple(sorted(found, key=lambda one: (-one.loss_points, one.kernel)))
 
 
 def _reached(table: Array, chosen: Sequence[int]) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -41,13 +40,9 @@ def _group(group: Group) -> dict[str, Any]:
         "made_by_changes": [asdict(mark) for mark in group.marks],
         "changes": [
             {
-                "at": change.at,
-                "problem": change.problem,
-                "what": change.what,
-                "before": change.before,
-                "after": change.after,
-                "efficiency": [_finite(value) for value in change.efficiency],
-                "oracle_tflops": [_finite(value) for value in change.tflops],
+                **{name: getattr(change, name) for name in ("at", "problem", "what", "before", "after")},
+                "efficiency": change.efficiency,
+                "oracle_tflops": change.tflops,
             }
             for change in group.changes
         ],
@@ -58,7 +53,3 @@ def _run(run: RunSummary, speed: float | None) -> dict[str, Any]:
     plain = ("folder", "name", "when", "state", "complete", "pairs", "new_failures", "pickers", *MADE_BY)
     figures = {figure.name: getattr(run, figure.name, None) for figure in FIGURES}
     return {name: getattr(run, name) for name in plain} | figures | {"speed": speed}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

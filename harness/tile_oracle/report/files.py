@@ -22,14 +22,7 @@ from tile_oracle.judge.picker import Origin
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
-from tile_oracle.report.data import (
-    Candidates,
-    Extrapolating,
-    ReportData,
-    RunInfo,
-    Scope,
-    Training,
-)
+from tile_oracle.report.data import Candidates, Extrapolating, ReportData, RunInfo, Scope, Training
 from tile_oracle.report.html import report_html
 from tile_oracle.report.markdown import summary_markdown
 from tile_oracle.report.picker_figures import PickerFigures

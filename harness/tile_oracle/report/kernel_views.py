@@ -10,18 +10,7 @@ import pandas as pd
 from tile_oracle.judge.failures import Failure
 from tile_oracle.operation import operation_named
 from tile_oracle.pages import charts, words
-from tile_oracle.pages.tables import (
-    Block,
-    Cell,
-    Column,
-    Made,
-    Note,
-    Table,
-    numbers,
-    percent,
-    times,
-    whole,
-)
+from tile_oracle.pages.tables import Block, Cell, Column, Made, Note, Table, numbers, percent, times, whole
 from tile_oracle.problem import problem_from_id
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData

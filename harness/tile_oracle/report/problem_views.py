@@ -11,17 +11,7 @@ import pandas as pd
 from tile_oracle.judge.selection import COVERED
 from tile_oracle.judge.slices import slices_of
 from tile_oracle.pages import words
-from tile_oracle.pages.tables import (
-    Cell,
-    Column,
-    Made,
-    Table,
-    View,
-    number,
-    tflops,
-    times,
-    whole,
-)
+from tile_oracle.pages.tables import Cell, Column, Made, Table, View, number, tflops, times, whole
 from tile_oracle.problem import problem_from_id
 from tile_oracle.report import wording
 from tile_oracle.report.answers import kind_anchor, problem_anchor

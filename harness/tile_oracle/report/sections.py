@@ -9,18 +9,7 @@ from markupsafe import Markup, escape
 
 from tile_oracle.judge.verdict import FAILED, PASSED
 from tile_oracle.pages import words
-from tile_oracle.pages.tables import (
-    Block,
-    Cell,
-    Column,
-    Made,
-    Notes,
-    Table,
-    View,
-    number,
-    numbers,
-    percent,
-)
+from tile_oracle.pages.tables import Block, Cell, Column, Made, Notes, Table, View, number, numbers, percent
 from tile_oracle.record.final import records_op
 from tile_oracle.report import answers, wording
 from tile_oracle.report.data import ReportData
