@@ -12,22 +12,10 @@ import pytest
 from tests.warm_python import run_warm
 from tile_oracle.commands.table import called_today, named_command
 
-COMMANDS = [
-    "doctor",
-    "doctor --json",
-    "problems",
-    "problems --json",
-    "problems forward_smoke",
-    "kernels --arch cpu --list",
-    "kernels --arch gfx950",
-    "features --help",
-    "--help",
-    "--version",
-    "predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --json",
-    "predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1",
+COMMANDS = (
+    *("doctor", "doctor --json", "problems", "kernels --arch cpu --list", "portfolio --help", "--version"),
     "pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950 --engine python",
-    "portfolio --help",
-]
+)
 
 
 def ended(command: str, folder: Path, buffered: bool, shell: str) -> subprocess.CompletedProcess[str]:

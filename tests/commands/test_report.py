@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.report.records_factory import some_problems, some_run
+from tests.report.records_factory import accepted, some_problems, some_run
 from tile_oracle.commands import report
 from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import GateError, RecordError
-from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.baseline_file import save_baseline
 from tile_oracle.judge.picker import Origin
 from tile_oracle.record.dataset import measurements_folder
@@ -70,8 +69,7 @@ def test_a_killed_run_has_oracles_and_no_picks(run_folder: Path, capsys: pytest.
 def test_another_baseline_can_fail_it(run_folder: Path, tmp_path: Path) -> None:
     data = the_report(run_folder)
     write_report(run_folder, data)
-    identity = {one.name: "x" for one in dataclasses.fields(Baseline) if one.type == "str"}
-    made = make_baseline(data.selection, data.final, **identity)
+    made = accepted(data)
     path = tmp_path / "b.json"
     save_baseline(made, path)
     assert call(run_folder, "--baseline", path) == 0

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES, GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.schema import columns
+from tile_oracle.report.data import ReportData
 
 PIPELINES = ("compv3", "compv4", "compv5")
 
@@ -174,3 +177,9 @@ def some_run(
             for kernel, value in zip(kernels, predicted, strict=True)
         ]
     return frame(rows), pd.DataFrame(ranked, columns=["problem", "kernel", "predicted_tflops"])
+
+
+def accepted(data: ReportData) -> Baseline:
+    """The baseline of a run whose picks are accepted."""
+    identity = {one.name: "x" for one in fields(Baseline) if one.type == "str"}
+    return make_baseline(data.selection, data.final, **identity)

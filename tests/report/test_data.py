@@ -9,7 +9,6 @@ import pytest
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
 from tile_oracle.errors import RecordError
 from tile_oracle.judge.oracle import find_oracles
-from tile_oracle.judge.picker import Origin
 from tile_oracle.judge.selection import select
 from tile_oracle.record.final import final_measurements
 from tile_oracle.record.schema import arrow_schema
@@ -76,15 +75,6 @@ def test_slices() -> None:
 )
 def test_a_run_is_complete_when_every_pair_was_measured(scope: Scope, complete: bool, left: int) -> None:
     assert (scope.complete, scope.left) == (complete, left)
-
-
-def test_the_origin_of_the_model_is_stated() -> None:
-    assert "trained model models/x" in Origin("folder", "models/x").sentence
-    text = Origin("out_of_fold", "LightGBM", "5 folds by problem").sentence
-    assert "out-of-fold predictions" in text
-    assert "this run's own records" in text
-    assert "5 folds by problem" in text
-    assert "no model" in Origin().sentence
 
 
 def test_bad_records_are_a_one_line_error() -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.report.records_factory import frame, some_problems, some_run
+from tests.report.records_factory import accepted, frame, some_problems, some_run
 from tile_oracle.errors import GateError, HarnessError, RecordError
-from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.picker import Origin
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
@@ -27,13 +26,12 @@ FILES = ["selection.parquet", "verdict.json", "summary.md", "report.html"]
 
 def a_report(**more: object) -> ReportData:
     first = analyse(RECORDS, PROBLEMS, RANKINGS, run=RUN)
-    identity = {one.name: "x" for one in dataclasses.fields(Baseline) if one.type == "str"}
     given = {
         "run": RUN,
         "ranked_by": Origin("out_of_fold", "LightGBM", "5 folds"),
         "scope": Scope(48, 48, deselected=3),
         "criteria": Criteria(mean_points=1.5),
-        "baseline": make_baseline(first.selection, first.final, **identity),
+        "baseline": accepted(first),
         **more,
     }
     return analyse(RECORDS, PROBLEMS, RANKINGS, **given)  # type: ignore[arg-type]

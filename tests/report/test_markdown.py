@@ -24,10 +24,14 @@ def columns(line: str) -> int:
     return len(re.findall(r"(?<!\\)\|", line)) - 1
 
 
-def test_it_has_the_metrics_and_complete_tables() -> None:
+def test_it_begins_with_the_answers_and_has_the_metrics_and_complete_tables() -> None:
     records, rankings = some_run(PROBLEMS, 12, failures=0.2)
-    data = analyse(records, PROBLEMS, rankings, run=RUN, ranked_by=Origin("folder", "models/x"))
+    run = replace(RUN, folder="reports/a run")
+    data = analyse(records, PROBLEMS, rankings, run=run, ranked_by=Origin("folder", "models/x"))
     summary = summary_markdown(data)
+    answers = summary[: summary.index("| figure | value |")]
+    assert "The picks reach" in answers
+    assert "```sh\npytest --problem-set forward_smoke --target cpu --update-baseline\n```" in answers
     assert f"| efficiency, mean | {data.efficiency.mean_percent:.1f} % |" in summary
     weighted = f"{data.time_weighted_percent:.1f} %"
     assert (
@@ -42,17 +46,6 @@ def test_it_has_the_metrics_and_complete_tables() -> None:
             assert columns(line) == columns(above)
     for status, number in data.statuses.items():
         assert (f"| {text(status)} | {number:,} |" in summary) == (number > 0)
-
-
-def test_it_answers_the_questions_of_the_report_first() -> None:
-    records, rankings = some_run(PROBLEMS, 12, failures=0.0)
-    run = replace(RUN, folder="reports/a run")
-    data = analyse(records, PROBLEMS, rankings, run=run, ranked_by=Origin("folder", "models/x"))
-    summary = summary_markdown(data)
-    answers = summary[: summary.index("| figure | value |")]
-    assert "The picks reach" in answers
-    assert "of the lost time" in answers
-    assert "```sh\ntile-oracle tune --from-records 'reports/a run' --target cpu\n```" in answers
 
 
 def test_without_a_model_and_without_records() -> None:

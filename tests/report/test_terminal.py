@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
-from tile_oracle.judge.baseline import Baseline, make_baseline
+from tests.report.records_factory import accepted, frame, record, some_kernels, some_problems, some_run
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.picker import Origin
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
@@ -27,11 +26,6 @@ RUN = RunInfo(
     baseline_file="baselines/x.json",
 )
 MODEL = Origin("out_of_fold", "LightGBM")
-
-
-def identity() -> dict[str, str]:
-    names = [one.name for one in dataclasses.fields(Baseline) if one.type == "str"]
-    return dict.fromkeys(names, "x")
 
 
 def a_report(count: int = 8, **more: object) -> ReportData:
@@ -59,18 +53,13 @@ def test_the_metrics_come_from_the_selection() -> None:
     ):
         assert value is not None
         assert f"{name} {value:.1f} %" in summary
+    weighted = f"time-weighted {data.time_weighted_percent:.1f} % total time of the oracles / of the picks: "
+    assert weighted in " ".join(summary.split())
     assert "8 of 8 problems (100.0 %)" in summary
     assert "forward_smoke on cpu (Some CPU)" in summary
     assert "out-of-fold predictions of LightGBM cross-validated" in summary
     assert "reports/a-run/report.html" in summary
     assert "none yet; --update-baseline writes baselines/x.json" in " ".join(summary.split())
-
-
-def test_the_time_weighted_efficiency_stands_beside_the_mean_with_what_it_is() -> None:
-    data = a_report()
-    summary = " ".join(text(data).split())
-    assert f"time-weighted {data.time_weighted_percent:.1f} %" in summary
-    assert "total time of the oracles / of the picks: long problems count more" in summary
 
 
 def test_the_five_worst_problems_with_pick_oracle_and_why() -> None:
@@ -106,8 +95,7 @@ def test_failures_are_grouped_by_status_and_the_first_are_named() -> None:
 
 @pytest.mark.slow
 def test_the_verdict_has_values_limits_and_outcomes() -> None:
-    accepted = a_report()
-    baseline = make_baseline(accepted.selection, accepted.final, **identity())
+    baseline = accepted(a_report())
     efficiencies = dict.fromkeys(baseline.efficiencies, 1.0)
     better = dataclasses.replace(baseline, efficiencies=efficiencies, known_failures={})
     summary = text(a_report(baseline=better, criteria=Criteria(rule="published")))
@@ -124,9 +112,7 @@ def test_the_verdict_has_values_limits_and_outcomes() -> None:
 
 
 def test_a_change_that_is_known_exactly_is_one_number() -> None:
-    data = a_report()
-    baseline = make_baseline(data.selection, data.final, **identity())
-    verdict = a_report(baseline=baseline).verdict
+    verdict = a_report(baseline=accepted(a_report())).verdict
     mean = verdict.criteria[0]
     assert interval(dataclasses.replace(mean, low=-1.25, high=-1.25, confidence=0.95)) == "-1.25"
     assert interval(dataclasses.replace(mean, low=-0.0, high=0.0, confidence=0.95)) == "+0.00"
@@ -146,21 +132,13 @@ def test_a_perfect_model() -> None:
     assert "worst problems" not in summary
 
 
-def test_without_anything() -> None:
-    summary = text(analyse(frame([]), [], None, run=RunInfo("empty")))
-    assert "0 of 0 problems" in summary
-    assert "none measured" in summary
-
-
 @pytest.mark.parametrize("width", [1, 60, 80, 120, 200])
 def test_lines_keep_to_the_width(width: int) -> None:
     assert max(map(len, summary_lines(a_report(criteria=Criteria()), width))) <= max(width, 60)
 
 
 def test_a_criterion_is_one_line_of_80_columns() -> None:
-    before = a_report()
-    accepted = make_baseline(before.selection, before.final, **identity())
-    data = a_report(baseline=accepted, criteria=Criteria())
+    data = a_report(baseline=accepted(a_report()), criteria=Criteria())
     lines = summary_lines(data, 80)
     for one in data.verdict.criteria:
         (line,) = (line for line in lines if line.startswith(f"  {one.name}  "))
