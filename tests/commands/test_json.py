@@ -52,7 +52,6 @@ FAST = [
         "kinds",
     ),
     Case(f"kernels {KERNEL}", "kernel fields archs"),
-    Case("kernels --diff a.txt b.txt", "gained lost same"),
     Case("report run", "state verdict efficiency"),
     Case("history reports"),
     Case("features", "schema operation columns"),
@@ -94,7 +93,6 @@ def recorded(make_project: Callable[[], Project]) -> Recorded:
     write_dataset(others, folder / "other.parquet")
     write_dataset(found.records.iloc[:-3], folder / "part.parquet")
     (folder / "a.txt").write_text(f"{KERNEL}\n")
-    (folder / "b.txt").write_text(f"{KERNEL}\n{KERNEL.replace('compv3', 'compv4')}\n")
     (folder / "kernels").mkdir()
     return found
 

@@ -45,12 +45,11 @@ examples:
                                                            compile them, and verify the waits in their code
   tile-oracle pool list --kernels my_kernels.py --arch gfx950 --verify --sample 20
                                                            the same for 20 kernels written in Triton
-  tile-oracle pool list --verify kernel.s   the same for a compiler's assembly or a code object
-  tile-oracle pool list --diff kernels-old kernels-new       what changed between two folders of tile-oracle
-                                                           build, build caches or lists of names
+  tile-oracle pool list --verify kernel.s                    the same for a compiler's assembly or a code object
+  tile-oracle pool list --diff kernels-old kernels-new       what changed between two folders of a build
   tile-oracle pool list grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
                                                            a name's fields, and which architectures allow it
-  tile-oracle pool list --features grouped_conv_97         what the published models read of a pair
+  tile-oracle pool list --features grouped_conv_97           what the published models read of a pair
 
 a rule set of your own (--kernel-set mine.json; the shipped ones are kernels/rules/*.json):
   {"blocks": [{"arch": ["cpu"], "pipeline": ["mem", "compv3"],
