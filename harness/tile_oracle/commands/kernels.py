@@ -45,7 +45,7 @@ examples:
                                                            compile them, and verify the waits in their code
   tile-oracle pool list --kernels my_kernels.py --arch gfx950 --verify --sample 20
                                                            the same for 20 kernels written in Triton
-  tile-oracle pool list --verify kernel.s                    the same for a compiler's assembly or a code object
+  tile-oracle pool list --verify kernel.s                    the same for assembly or a code object
   tile-oracle pool list --diff kernels-old kernels-new       what changed between two folders of a build
   tile-oracle pool list grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
                                                            a name's fields, and which architectures allow it
