@@ -120,24 +120,22 @@ def test_a_problem_that_does_not_fit_is_refused_before_any_allocation(
         device.load(PROBLEM, 1)
 
 
-def test_one_large_workspace_is_kept_at_a_time(
-    device: CpuDevice, evil_builder: Builder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("flush", "sizes"), [(True, [64, 128, 64, 4096]), (False, [64, 128, 128, 4096])])
+def test_one_workspace_is_kept_for_checks_and_one_for_timing(
+    flush: bool, sizes: list[int], device: CpuDevice
 ) -> None:
-    """The many sizes of a pool together could exceed the memory. Small ones are kept, up to a number."""
+    """The many sizes of a pool together could exceed the memory. That for checks has each kernel's size."""
     device.load(PROBLEM, 1)
-    monkeypatch.setattr(cpu_device, "_SMALL_WORKSPACE_BYTES", 1000)
-    monkeypatch.setattr(cpu_device, "_MOST_WORKSPACES", 4)
-    kept = []
-    for size in (64, 128, 64, 4096, 8192, 4096, 192, 256):
+    args, kept = device._arguments[0], []
+    for number, size in enumerate((64, 100, 64, 4096)):
         code = type("Library", (), {"to_workspace_bytes": staticmethod(lambda _, size=size: size)})
-        library = cpu_device._Library(code, size)  # type: ignore[arg-type]
-        args = device._arguments[0]
-        buffer = device._attach_workspace(library, args, flush=True)
-        assert buffer.size == size
+        library = cpu_device._Library(code, number + 1)  # type: ignore[arg-type]
+        buffer = device._attach_workspace(library, args, flush=flush)
         assert args.workspace == buffer.address
         assert args.workspace % 64 == 0
-        kept.append(len(device._workspaces))
-    assert kept == [1, 2, 2, 3, 3, 3, 4, 1]
+        assert list(device._workspaces.values()) == [buffer]
+        kept.append(buffer.size)
+    assert kept == sizes
 
 
 def test_the_device_names_itself(device: CpuDevice) -> None:

@@ -21,10 +21,9 @@ def own_driver(
     *,
     picks: Callable[[Problem], Collection[Kernel]] = lambda problem: (),
     keep_samples: bool = False,
-    twins_once: bool = True,
 ) -> Driver:
     """Measures these kernels on each of the problems, when they are asked for."""
-    engine = OwnDevice(supervisor, log.run.name, keep_samples=keep_samples, twins_once=twins_once)
+    engine = OwnDevice(supervisor, log.run.name, keep_samples=keep_samples)
     driver = Driver(
         engine,
         BuiltThere(supervisor.target),

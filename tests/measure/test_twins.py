@@ -191,10 +191,3 @@ def test_later_rounds_are_copied_too(open_session: Callable[..., Session]) -> No
         OTHER.name: "",
         twin(GOOD).name: f"twin of {GOOD.name}",
     }
-
-
-def test_each_name_is_measured_where_that_is_asked_for(open_session: Callable[..., Session]) -> None:
-    session = open_session(GOOD, twin(GOOD), twins_once=False)
-    session.measure()
-    assert session.supervisor.ran == [GOOD.name, twin(GOOD).name]
-    assert set(session.close()["detail"]) == {""}

@@ -14,6 +14,7 @@ from tests.misbehaviour.families import INNOCENT
 from tests.misbehaviour.family_library import FamilyTarget
 from tests.misbehaviour.runner import AFTER, BEFORE, SETTINGS, Seen, as_json
 from tests.misbehaviour.tables import FAMILIES
+from tile_oracle.measure import twins
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.record.run import RunLog, open_run
 
@@ -26,9 +27,10 @@ def main(folder: Path, reports: Path, name: str) -> None:
     innocent = [target.kernel(INNOCENT, i + 1) for i in range(BEFORE + AFTER)]
     kernels = [*innocent[:BEFORE], target.kernel(family), *innocent[BEFORE:]]
     supervisor = Supervisor(target, SETTINGS, run.measurements)
-    # The kernels are copies of one library that ask for their file name.
+    # The kernels are copies of one library that ask for their file name: no twins.
+    twins.run_identity = lambda source, kernel, path: None
     problem, seen = small_problem(Hi=6), []
-    driver = own_driver(supervisor, [problem], kernels, log, twins_once=False)
+    driver = own_driver(supervisor, [problem], kernels, log)
     for kernel in kernels:
         m = driver.measure(problem, kernel)
         seen.append(

@@ -47,7 +47,6 @@ _CHEAP_TO_COMPARE_BYTES = 1 << 16
 _LOOK_NS, _LOOK_LEAST, _LOOK_MOST, _LOOK_ONCE_NS = 2e6, 3, 15, 50e6
 """A quick look at a kernel: how long it takes, its fewest and most runs, and the time of a run from which
 on it is a single one."""
-_SMALL_WORKSPACE_BYTES, _MOST_WORKSPACES = 1 << 20, 32
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ class CpuDevice:
         self._core = CoreLock()
         self._clock = NativeClock()
         self._libraries: dict[Path, _Library] = {}
-        self._workspaces: dict[tuple[bool, int], GuardedBuffer] = {}
-        """By whether it ends at a guard page, and its size in bytes."""
+        self._workspaces: dict[bool, GuardedBuffer] = {}
+        """One for checks (True), which ends at a guard page, and one for timing, which only grows."""
         self._workspace_bytes: dict[int, int] = {}
         """By the kernel's to_launch: what it asks for the loaded problem."""
         self._compared: Path | None = None
@@ -347,26 +346,19 @@ class CpuDevice:
             return None
         # The ABI promises 64-byte alignment, so even a flush workspace is rounded up to it.
         size = -(-size // 64) * 64
-        workspace = self._workspaces.get((flush, size)) or self._make_workspace(size, flush=flush)
-        if flush:
-            workspace.fill(POISON_BYTE)
-        args.workspace = workspace.address
-        return workspace
-
-    def _make_workspace(self, size: int, *, flush: bool) -> GuardedBuffer:
-        """Keeps small ones, and one large one: the many sizes of a pool may together exceed the memory."""
-        if len(self._workspaces) >= _MOST_WORKSPACES:
-            self._workspaces.clear()
-        if size > _SMALL_WORKSPACE_BYTES:
-            large = [key for key in self._workspaces if key[1] > _SMALL_WORKSPACE_BYTES and key[0] == flush]
-            for key in large:
-                del self._workspaces[key]
+        workspace = self._workspaces.get(flush)
+        if workspace is None or workspace.size < size or (flush and workspace.size != size):
+            self._workspaces.pop(flush, None)  # its memory may be needed
+            workspace = None
             there = memory_available_bytes()
             if size > _MEMORY_SHARE * there:
                 raise MemoryError(
                     f"cannot allocate {size:,} bytes: {there / 2**30:.1f} GiB of memory are free"
                 )
-        workspace = self._workspaces[flush, size] = GuardedBuffer(size, flush=flush)
+            workspace = self._workspaces[flush] = GuardedBuffer(size, flush=flush)
+        if flush:
+            workspace.fill(POISON_BYTE)
+        args.workspace = workspace.address
         return workspace
 
 

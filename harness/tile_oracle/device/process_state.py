@@ -125,8 +125,8 @@ class Reader:
         self._lasting = (0, 1, 2, channel)
         self._is_alone = alone
         self._contained = bool(os.environ.get(CONTAINED))
-        self._clock = ClockCode(NOW)
-        names = [line.partition(b":")[0] for line in self._text("status").split(b"\n")]
+        self.clock = ClockCode(NOW)
+        names = [line.partition(b":")[0] for line in self.text("status").split(b"\n")]
         self._at = {name: at for at, name in enumerate(names)}
         changing = _VOLATILE if alone else _VOLATILE | _CHANGED_BY_DRIVERS
         known = [(name, at) for name, at in self._at.items() if name and name not in changing]
@@ -142,21 +142,22 @@ class Reader:
     def look(self) -> None:
         """Reads /proc/self/status, from which several rows take their values."""
         for _ in range(_ENDING_LOOKS):
-            self._lines = self._text("status").split(b"\n")
+            self._lines = self.text("status").split(b"\n")
             if not self._is_alone or self.thread_count() <= len(self._threads):
                 return
             time.sleep(_ENDING_S)  # a joined thread counts for a moment longer
 
-    def _text(self, name: str) -> bytes:
+    def text(self, name: str) -> bytes:
+        """Returns the present content of a file."""
         fd = self._files[name]
         return os.pread(fd, 1 << 16, 0) if fd >= 0 else b""
 
     def processes(self, *, thorough: bool = False) -> int:
         """Returns the number of descendants of this process that still exist, including zombies. thorough:
         also the children of its other threads."""
-        orphans = max(0, len(self._text("orphans").split()) - 1)
+        orphans = max(0, len(self.text("orphans").split()) - 1)
         if not thorough:
-            return orphans + len(self._text("children").split())
+            return orphans + len(self.text("children").split())
         return orphans + sum(
             len(_read(f"/proc/self/task/{task}/children").split()) for task in os.listdir("/proc/self/task")
         )
@@ -169,23 +170,9 @@ class Reader:
     def status_of_time(self) -> list[bytes]:
         return [self._lines[at] for at in self._of_time]
 
-    def limits(self) -> bytes:
-        return self._text("limits")
-
     def timers(self) -> tuple[object, ...]:
         every = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-        return (*(signal.getitimer(which) != (0.0, 0.0) for which in every), self._text("timers"))
-
-    def working_folder(self) -> tuple[int, int]:
-        there = os.stat(".")
-        return there.st_dev, there.st_ino
-
-    def root_folder(self) -> tuple[int, int]:
-        there = os.stat("/")
-        return there.st_dev, there.st_ino
-
-    def clock(self) -> bool:
-        return self._clock.changed()
+        return (*(signal.getitimer(which) != (0.0, 0.0) for which in every), self.text("timers"))
 
     def thread_count(self) -> int:
         return self._kilobytes(b"Threads")
@@ -220,10 +207,7 @@ class Reader:
             _LIBC.prctl(what, _STORED_AT, 0, 0, 0)
             found.append(_STORED.value)
         persona = _LIBC.personality(_PERSONA)
-        return *found, persona, self._text("oom_score_adj"), self._text("coredump_filter")
-
-    def control_group(self) -> bytes:
-        return self._text("cgroup")
+        return *found, persona, self.text("oom_score_adj"), self.text("coredump_filter")
 
     def memory_policy(self) -> tuple[int, int]:
         mode = ctypes.c_int()
@@ -244,7 +228,7 @@ class Reader:
 
     def last_task(self) -> int:
         """Returns the number of the last process or thread that was started in the worker's namespace."""
-        return int(self._text("loadavg").split()[-1]) if self._contained else 0
+        return int(self.text("loadavg").split()[-1]) if self._contained else 0
 
     def shared_files(self) -> int:
         """Size of the folder /dev/shm, which grows with each new file; and all of System V's segments."""
@@ -252,7 +236,7 @@ class Reader:
             size = os.stat("/dev/shm").st_size
         except OSError:
             size = 0
-        return size + (len(self._text("shared")) if self._contained else 0)
+        return size + (len(self.text("shared")) if self._contained else 0)
 
     def memory(self) -> tuple[int, int]:
         """Bytes of memory and of address space, without what the harness has taken for operands."""
@@ -332,23 +316,23 @@ def _rows(of_drivers: int) -> tuple[Row, ...]:
         Row(Reader.other_threads_ns, _say_other_threads, unfair=True, fresh=True, alone=True),
         Row(Reader.ended_children, _changed("ran processes"), unfair=True, fresh=True, alone=True),
         Row(Reader.last_task, _say_tasks, unfair=True, fresh=True, alone=True),
-        Row(Reader.control_group, _changed("moved to another control group"), unfair=True, fresh=True),
+        Row(_content("cgroup"), _changed("moved to another control group"), unfair=True, fresh=True),
         Row(Reader.memory_policy, _changed("changed the policy of its memory"), unfair=True),
         Row(Reader.status_of_time, _say_lines("changed "), unfair=True),
-        Row(Reader.clock, _changed("changed the clock's code"), unfair=True),
-        Row(_touched, _changed("opened a guard page and used it"), unfair=True, alone=True),
+        Row(lambda reader: reader.clock.changed(), _changed("changed the clock's code"), unfair=True),
+        Row(lambda _: touched_guards(), _changed("opened a guard page and used it"), unfair=True, alone=True),
         Row(Reader.mappings, _say_mappings, unfair=True, fresh=True, alone=True),
         # Of no effect on its own time.
         Row(Reader.descriptors, _say_descriptors(of_drivers), fresh=True),
         Row(Reader.own_descriptors, _changed("descriptors of its own")),
         Row(Reader.status, _say_lines("")),
         Row(Reader.caught_signals, _changed("signal handlers"), alone=True),
-        Row(Reader.limits, _changed("limits")),
+        Row(_content("limits"), _changed("limits")),
         Row(Reader.timers, _changed("timers")),
-        Row(Reader.working_folder, _changed("working folder")),
-        Row(Reader.root_folder, _changed("root folder")),
+        Row(lambda _: _behind(os.stat(".")), _changed("working folder")),
+        Row(lambda _: _behind(os.stat("/")), _changed("root folder")),
         Row(_environment, _changed("environment"), alone=True),
-        Row(_locale, _changed("locale")),
+        Row(lambda _: locale.setlocale(locale.LC_ALL), _changed("locale")),
         Row(_floating_point_modes, _changed("floating-point modes")),
         Row(Reader.settings, _changed("process settings")),
         Row(Reader.shared_files, _changed("shared memory"), fresh=True, alone=True),
@@ -429,12 +413,12 @@ def _say_operands(before: frozenset[bytes], now: frozenset[bytes]) -> list[str]:
 # ---- reading ----------------------------------------------------------------------------------------------
 
 
-def _touched(_: Reader) -> bool:
-    return touched_guards()
+def _content(name: str) -> Callable[[Reader], bytes]:
+    return lambda reader: reader.text(name)
 
 
-def _locale(_: Reader) -> str:
-    return locale.setlocale(locale.LC_ALL)
+def _behind(there: os.stat_result) -> tuple[int, int]:
+    return there.st_dev, there.st_ino
 
 
 def _environment(_: Reader) -> bytes:
@@ -483,10 +467,9 @@ def _keep_open(path: str) -> int:
 
 def _file_behind(fd: int) -> tuple[int, int] | None:
     try:
-        there = os.fstat(fd)
+        return _behind(os.fstat(fd))
     except OSError:
         return None
-    return there.st_dev, there.st_ino
 
 
 def _read(path: str) -> bytes:

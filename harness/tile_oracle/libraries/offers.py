@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,6 +56,13 @@ class ProblemOffers:
     why_none: str = ""
     accepted: int = 0
     too_large: int = 0
+
+    @classmethod
+    def of(cls, offers: Iterable[Offer], accepted: int, too_large: int = 0) -> ProblemOffers:
+        """Returns those of a library that knows the problem."""
+        several = tuple(offers)
+        why_none = "" if several else "the library has no algorithm for it"
+        return cls(several, why_none, accepted, too_large)
 
 
 @dataclass(frozen=True)

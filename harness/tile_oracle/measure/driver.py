@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Any
 
 from tile_oracle.errors import DeviceMissingError, HarnessError, NotBegunError
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -23,9 +23,10 @@ from tile_oracle.measure.device_progress import DevicesProgress
 from tile_oracle.measure.dispatcher import Assign, Blame, Dispatcher, Patience, Task, Withdraw
 from tile_oracle.measure.engine import Compiler, Engine, Event, Gone, Joined, Told
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.results import Recorded, Results, not_run_again
+from tile_oracle.measure.results import Results, not_run_again
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem
+from tile_oracle.record.run import RunLog
 from tile_oracle.record.schema import ROUND_FINAL
 
 _TICK_S = 0.2
@@ -36,16 +37,6 @@ _MOST_LOSSES = 3
 
 Picks = Callable[[Problem], Collection[Kernel]]
 """The kernels that are measured again with a problem's leaders."""
-
-
-class Log(Recorded, Protocol):
-    """Where rows go and earlier ones are; tile_oracle.record.run.RunLog."""
-
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Records a row durably."""
-
-    def append_lines(self, lines: Sequence[bytes]) -> None:
-        """Records rows durably, all of them or none."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +87,7 @@ class Driver:
         self,
         engine: Engine,
         builds: Builds,
-        log: Log,
+        log: RunLog,
         questions: Questions,
         settings: SweepSettings,
         *,

@@ -27,14 +27,13 @@ class Measuring:
         run: str,
         *,
         keep_samples: bool = False,
-        twins_once: bool = True,
         elsewhere: bool = True,
     ) -> None:
-        """run: name of the run, for its rows. keep_samples: whether results carry every sample. twins_once:
-        whether kernels that are one binary are measured once (tile_oracle.measure.twins). elsewhere: whether
-        another device can measure what a lost device leaves; otherwise its pairs are `device_lost`."""
+        """run: name of the run, for its rows. keep_samples: whether results carry every sample. elsewhere:
+        whether another device can measure what a lost device leaves; otherwise its pairs are
+        `device_lost`."""
         self._supervisor, self._run = supervisor, run
-        self._sweeper = TwinSweeper(supervisor, once=twins_once)
+        self._sweeper = TwinSweeper(supervisor)
         self._keep_samples, self._elsewhere = keep_samples, elsewhere
         self._work = Work(0, "")
         self._withdrawn: frozenset[str] = frozenset()

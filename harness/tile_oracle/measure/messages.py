@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -190,8 +190,3 @@ class Conversation:
         if self.running is not None or message["resting"] > self._commands:
             raise ChannelGarbled
         return bool(message["resting"] < self._commands)
-
-
-def text_of(answer: Message | None, name: str) -> Any:
-    """Returns a field of an answer; None when the answer or the field is missing."""
-    return None if answer is None else answer.get(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
 
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -19,21 +18,15 @@ from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.twins import measured_picks, missing_copies, without_copies
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
+from tile_oracle.record.run import RunLog
 from tile_oracle.record.schema import ROUND_FINAL
-
-
-class Recorded(Protocol):
-    """The rows that others have recorded in the run; tile_oracle.record.run.RunLog."""
-
-    def known(self, problem_id: str) -> Iterable[Mapping[str, Any]]:
-        """Returns the rows of a problem."""
 
 
 class Results:
     """The measurements of a run by problem. Not thread-safe."""
 
-    def __init__(self, settings: SweepSettings, recorded: Recorded | None = None) -> None:
-        """settings: what makes a leader. recorded: None if there are no earlier results."""
+    def __init__(self, settings: SweepSettings, recorded: RunLog | None = None) -> None:
+        """settings: what makes a leader. recorded: the run, None if there are no earlier results."""
         self._settings, self._recorded = settings, recorded
         self._swept: dict[str, dict[str, Measurement]] = defaultdict(dict)
         self._finals: dict[str, dict[tuple[str, int], Measurement]] = defaultdict(dict)

@@ -24,16 +24,17 @@ from tile_oracle.compiling.compiler_message import shortened
 from tile_oracle.errors import TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.answer import has_spoilt_its_worker, measurement_of, misbehaviour
-from tile_oracle.measure.commands import Apply, Run
+from tile_oracle.measure.commands import Apply, Final, Run, Turn
 from tile_oracle.measure.containment import Containment
-from tile_oracle.measure.in_turn import InTurn
 from tile_oracle.measure.kernel_order import KernelOrder
 from tile_oracle.measure.leaders import (
     ALWAYS_IN_FULL,
     choose_leaders,
+    final_passes,
     has_lost_ms,
     leaders_left,
     may_win_yet,
+    samples_a_pass,
     standing,
 )
 from tile_oracle.measure.measurement import Measurement
@@ -84,7 +85,6 @@ class Supervisor(WorkerLink):
         containment: Containment | None = None,
     ) -> None:
         super().__init__(target, settings, journals, containment)
-        self._in_turn = InTurn(self)
         self._order = KernelOrder()
         self._build_wait_s = 0.0
         self._fastest_ms: list[float] = []
@@ -197,7 +197,7 @@ class Supervisor(WorkerLink):
         round_, leaders = ROUND_FINAL, leaders_left(known, picks, self.settings)
         tried = set[Kernel]()
         while True:
-            for measurement in self._in_turn.measure(problem, leaders, round_, keep_samples):
+            for measurement in self._times_in_turn(problem, leaders, round_, keep_samples):
                 known.append(measurement)
                 yield measurement
             again = [m.kernel for m in may_win_yet(known, self.settings) if m.kernel not in tried]
@@ -361,7 +361,85 @@ class Supervisor(WorkerLink):
         """
         self.drop()
         try:
-            yield from self._in_turn.measure(problem, list(timed), round_, keep_samples=False)
+            yield from self._times_in_turn(problem, list(timed), round_, keep_samples=False)
         finally:
             if self.is_busy:
                 self.drop()
+
+    def _times_in_turn(
+        self, problem: Problem, leaders: list[Measurement], round_: int, keep_samples: bool
+    ) -> Iterator[Measurement]:
+        """Times the leaders' kernels interleaved in one worker, so that conditions are equal; yields
+        measurements of that round. If the worker dies in a kernel, the others continue in a new worker; if
+        none can be started, the iteration ends."""
+        groups = deque([leaders] if leaders else [])
+        first: Measurement | None = None
+        alone = False
+        while groups:
+            group = groups[0]
+            if alone:
+                self.drop()
+            command, jobs = self._final_command(group, keep_samples)
+            try:
+                self.ready(problem)
+                self.live_worker.run(command)
+                while jobs:
+                    answer = self.next_result(problem)
+                    if misbehaviour(answer) is not None and len(command.runs) > 1:
+                        # Nobody knows which of them it was: run each one again in its own worker.
+                        groups, alone = deque([leader] for leader in group), True
+                        break
+                    leader = jobs.pop(answer["done"])
+                    as_checked = {**answer, "check": leader.check, "check_points": leader.check_points}
+                    if leader.is_censored and answer["status"] == "ok":  # it has not passed all checks
+                        as_checked["at_least_ms"] = min(leader.at_least_ms, answer["latency_ms"])
+                    final = measurement_of(problem, leader.kernel, as_checked)
+                    group.remove(leader)
+                    if has_spoilt_its_worker(answer) and not jobs:
+                        self.drop()
+                    yield replace(final, round=round_)
+                else:
+                    groups.popleft()
+            except (Refused, Lost) as error:
+                if isinstance(error, Lost):
+                    self.lost = str(error)
+                if first is not None and any(leader.kernel == first.kernel for leader in group):
+                    yield first
+                return
+            except Died as died:
+                self.suspect = True
+                culprit = jobs.get(died.job_id) if died.job_id is not None else None
+                if culprit is None:
+                    continue
+                if died.may_be_others and len(group) > 1:
+                    # Another leader in the same worker may be the cause: run each one again in its own
+                    # worker, this one first.
+                    first = Measurement(problem, culprit.kernel, died.status, died.detail, round_)
+                    group.sort(key=lambda leader: leader is not culprit)
+                    groups, alone = deque([leader] for leader in group), True
+                    continue
+                group.remove(culprit)
+                if not group:
+                    groups.popleft()
+                built = self.target.build(culprit.kernel).result()
+                if built.binary is not None:
+                    self.distrust(built.binary.path)
+                yield Measurement(problem, culprit.kernel, died.status, died.detail, round_)
+
+    def _final_command(
+        self, leaders: Sequence[Measurement], keep_samples: bool
+    ) -> tuple[Final, dict[int, Measurement]]:
+        """Returns the command for the worker, and identity -> leader for its runs."""
+        runs: list[Turn] = []
+        jobs: dict[int, Measurement] = {}
+        for leader in leaders:
+            built = self.target.build(leader.kernel).result()
+            if built.binary is None:
+                continue
+            identity = self.new_id()
+            jobs[identity] = leader
+            count = samples_a_pass(leader, self.settings)
+            runs.append(Turn(identity, leader.kernel.name, str(built.binary.path), count))
+        doubtful = [identity for identity, leader in jobs.items() if leader.status == "noisy"]
+        passes = final_passes(leaders, self.settings)
+        return Final(runs, passes, doubtful, keep_samples), jobs

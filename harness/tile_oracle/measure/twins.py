@@ -69,10 +69,10 @@ def measured_picks(
 
 
 class TwinSweeper:
-    """Sweeps problems with a supervisor, and measures twins once, unless `once` is False."""
+    """Sweeps problems with a supervisor, and measures twins once."""
 
-    def __init__(self, supervisor: Supervisor, *, once: bool = True) -> None:
-        self._supervisor, self._once = supervisor, once
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
         self._identities: dict[Kernel, RunIdentity | None] = {}
 
     def sweep(
@@ -93,9 +93,7 @@ class TwinSweeper:
         """
         own, copies = without_copies(known)
         shared = [m for m in own if m.round < ROUND_FINAL and m.status in _OF_THE_BINARY]
-        identities = (
-            self._identify(problem, [*kernels, *(m.kernel for m in shared)]) if kernels and self._once else {}
-        )
+        identities = self._identify(problem, [*kernels, *(m.kernel for m in shared)]) if kernels else {}
         results = {identities[m.kernel]: m for m in reversed(shared) if m.kernel in identities}
         waiting = list(kernels)
         while waiting:

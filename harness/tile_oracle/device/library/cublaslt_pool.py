@@ -72,8 +72,7 @@ class _Enumeration:
                 offers.setdefault(offer.algorithm, offer)
         accepted = len(results) + len(near) + len(plain) + len(varied)
         too_large = len(near) + len(plain) + len(varied) - sum(map(len, groups))
-        why_none = "" if offers else "the library has no algorithm for it"
-        return ProblemOffers(tuple(offers.values())[:most], why_none, accepted, too_large)
+        return ProblemOffers.of([*offers.values()][:most], accepted, too_large)
 
     def _neighbours(self, ranked: Algorithm) -> _Proposed:
         """Returns what differs from an algorithm of the ranking in one attribute."""

@@ -48,5 +48,4 @@ def offers_for(library: Cudnn, graph: Graph, most: int) -> ProblemOffers:
         rank = sum(one.rank is not None for one in offers) if (engine, choices) in ranked else None
         name = algorithm_name(engine, choices)
         offers.append(Offer(name, as_data(engine, choices), needed, rank))
-    why_none = "" if offers else "the library has no algorithm for it"
-    return ProblemOffers(tuple(offers), why_none, len(offers) + too_large, too_large)
+    return ProblemOffers.of(offers, len(offers) + too_large, too_large)

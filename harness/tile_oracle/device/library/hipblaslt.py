@@ -109,8 +109,8 @@ def name_of(algorithm: bytes) -> str:
 def offers_for(library: HipblasLt, product: HipProduct, most: int) -> ProblemOffers:
     """Returns the first `most` of the library's ranking."""
     found = {name_of(algorithm): (algorithm, needed) for algorithm, needed in product.ranked.items()}
-    offers = tuple(
+    offers = (
         Offer(name, algorithm.hex(), needed, rank)
         for rank, (name, (algorithm, needed)) in enumerate(list(found.items())[:most])
     )
-    return ProblemOffers(offers, "" if offers else "the library has no algorithm for it", len(found))
+    return ProblemOffers.of(offers, len(found))

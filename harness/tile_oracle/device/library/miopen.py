@@ -180,8 +180,7 @@ def offers_for(library: Miopen, convolution: MiopenConvolution, most: int) -> Pr
     """Returns the first `most` solutions. Raises LibraryFailure."""
     found = convolution.solutions()
     fitting = [one for one in found if one[1] <= WORKSPACE_BYTES["miopen"]]
-    offers = tuple(
+    offers = (
         Offer(f"s{number}", str(number), needed, rank) for rank, (number, needed) in enumerate(fitting[:most])
     )
-    why_none = "" if offers else "the library has no algorithm for it"
-    return ProblemOffers(offers, why_none, len(found), len(found) - len(fitting))
+    return ProblemOffers.of(offers, len(found), len(found) - len(fitting))
