@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -20,7 +18,6 @@ from tests.shims import recording
 from tile_oracle.device import gpu_timer
 from tile_oracle.device.base import KernelFailed, ProblemRefused
 from tile_oracle.device.gpu import GpuDevice
-from tile_oracle.device.gpu_operands import SKEW_BYTES
 from tile_oracle.device.gpu_timer import GpuTimer
 from tile_oracle.device.gpu_work import GUARD_BYTES
 from tile_oracle.device.runtime.cuda import open_cuda
@@ -259,17 +256,6 @@ def test_a_check_poisons_launches_compares_and_waits_once(
     )
 
 
-def test_buffers_lie_between_guard_zones(api: str, device: GpuDevice, calls: Calls) -> None:
-    device.load(PROBLEM, 1)
-    made = calls()
-    sizes = [int(call[1]) for call in made if call[0] in ("hipMalloc", "cuMemAlloc_v2")]
-    data = [2 * 2 * 8 * 8 * 64, 2 * 64 * 9 * 64]
-    dense, skewed, not_finite = sizes[-11:-7], sizes[-7:-3], sizes[-3:]
-    assert not_finite == [*skewed[:2], dense[3]]  # the result is the second set's
-    assert dense == [size + 2 * GUARD_BYTES for size in (data[0], data[1], data[0], data[0])]
-    assert skewed == [*(size + SKEW_BYTES for size in dense[:3]), dense[3]]
-
-
 def test_a_new_problem_frees_the_old_ones_memory(api: str, device: GpuDevice, calls: Calls) -> None:
     device.load(PROBLEM, 1)
     device.load(PROBLEM, 2)
@@ -473,19 +459,6 @@ def test_failures_that_leave_the_device_usable_are_verdicts(
     assert device.check(binary).status == "ok"
 
 
-def test_a_kernel_of_another_abi_is_not_launched(
-    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    device.load(PROBLEM, 1)
-    calls()
-    monkeypatch.setenv("RECORD_INFO", "9,128,0,0,0,64,64,64,1")
-    result = device.check(binary)
-    assert (result.status, "GPU ABI is 9" in result.detail) == ("build_error", True)
-    made = calls()
-    assert launches(api, made) == []
-    assert "Unload" in made[-1][0]
-
-
 def test_a_failure_while_timing_is_reported(
     api: str, device: GpuDevice, binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -549,29 +522,3 @@ def test_a_callers_data_that_cannot_be_run_are_a_verdict_or_refused(
     result = device.apply(PROBLEM, binary, data)
     assert result.status == "unsupported"
     assert "cannot be launched with 128 threads" in result.detail
-
-
-def test_after_a_fault_the_process_ends_and_says_why(
-    api: str, library: Path, binary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem\n"
-        "from tile_oracle.device.gpu import GpuDevice\n"
-        "from tile_oracle.device.runtime.cuda import open_cuda\n"
-        "from tile_oracle.device.runtime.hip import open_hip\n"
-        "import os\n"
-        "open_ = open_hip if sys.argv[1] == 'hip' else open_cuda\n"
-        "device = GpuDevice(open_(library=sys.argv[2]), Path(sys.argv[3]), 256)\n"
-        "device.load(GroupedConvProblem('forward', 'bf16', 2, 2, 64, 64, 1, 8, 8, 3, 3), 1)\n"
-        "libc = __import__('ctypes').CDLL(None)\n"
-        "libc.setenv(b'RECORD_FAIL', sys.argv[4].encode(), 1)\n"
-        "print(device.check(Path(sys.argv[3])))\n"
-    )
-    function = names(api, "hipStreamSynchronize", "cuStreamSynchronize")[0]
-    command = [sys.executable, "-c", script, api, str(library), str(binary), f"{function}:700"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 70, done.stderr
-    assert done.stdout == ""
-    assert done.stderr.startswith(f"{function}: ")
-    assert "(700)" in done.stderr

@@ -102,12 +102,6 @@ def test_one_stray_byte_in_the_slack_is_detected(size: int, flush: bool, data: s
     assert not buffer.slack_is(0xFF)
 
 
-def test_holding_keeps_the_values_and_refuses_python_too() -> None:
-    array = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
-    for flush in (True, False):
-        assert np.array_equal(holding(array, flush=flush).view(np.float32, (3, 4, 5)), array)
-
-
 @pytest.mark.parametrize("size", [2**62, 2**63, 2**70])
 def test_too_large_a_buffer_is_a_memory_error(size: int) -> None:
     with pytest.raises(MemoryError, match=f"cannot allocate {size:,} bytes"):

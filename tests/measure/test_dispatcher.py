@@ -374,16 +374,3 @@ def test_what_is_timed_again_begins_after_no_problem_does_and_may_be_forgotten_b
     fleet.give_orders()
     assert fleet.dispatcher.complete
     assert not fleet.work
-
-
-def test_what_kills_devices_when_it_is_timed_again_is_given_up() -> None:
-    fleet = Fleet(tasks(1))
-    fleet.join("a")
-    fleet.finish_all()
-    again(fleet, "again", "p0")
-    for _ in range(3):
-        fleet.give_orders()
-        fleet.die("a")
-        fleet.join("a")
-    assert fleet.dispatcher.without_finals == ["again"]
-    assert fleet.dispatcher.complete

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -59,21 +58,6 @@ def test_nothing_is_lost_or_doubled_whatever_dies(sizes: list[int], seed: int, d
     assert set(fleet.log.pairs(1).values()) <= {1}
 
 
-def test_late_results_of_a_device_that_counts_as_dead_are_not_recorded_twice() -> None:
-    fleet = SimulatedFleet([12])
-    fleet.begin()
-    fleet.engine.join("silent")
-    fleet.step()
-    late = fleet.engine.devices["silent"]
-    fleet.engine.pending.append(Gone("silent", "it has not answered"))
-    del fleet.engine.devices["silent"]
-    fleet.engine.join("other")
-    fleet.step()
-    fleet.engine.pending.append(Told("silent", late.step(12)))
-    fleet.run()
-    fleet.check()
-
-
 def test_leaders_of_a_dead_device_are_measured_again_on_one_device() -> None:
     fleet = SimulatedFleet([3])
     fleet.begin()
@@ -113,42 +97,6 @@ def test_only_devices_of_the_wanted_kind_get_work() -> None:
     fleet.run()
     assert {r["device"] for r in fleet.log.rows} == {"b"}
     assert fleet.driver.all_notes() == ["a (AMD MI355X) is set aside: is AMD MI355X, not NVIDIA H*"]
-
-
-def test_times_of_two_kinds_never_meet_in_one_problem() -> None:
-    fleet = SimulatedFleet([30, 25, 20, 4, 3])
-    fleet.begin()
-    kinds = {"a": "NVIDIA H200", "b": "NVIDIA H200", "c": "AMD MI355X"}
-    for name, kind in kinds.items():
-        fleet.engine.join(name, kind)
-    fleet.run()
-    fleet.check()
-    of_problem: dict[str, set[str]] = {}
-    for row in fleet.log.rows:
-        of_problem.setdefault(row["problem"], set()).add(kinds[row["device"]])
-    assert [len(found) for found in of_problem.values()] == [1] * 5
-    assert set().union(*of_problem.values()) == set(kinds.values())
-
-
-def test_idle_devices_take_over_half_of_what_the_straggler_has_left() -> None:
-    fleet = SimulatedFleet([40])
-    fleet.begin()
-    fleet.engine.join("straggler")
-    for _ in range(8):
-        fleet.step()
-    assert len(fleet.log.pairs()) == 7
-    fleet.engine.join("idle")
-    fleet.step()
-    measured = [row["device"] for row in fleet.log.rows]
-    assert measured == ["straggler"] * 8
-    assert len(fleet.engine.devices["straggler"].left) == 16
-    assert len(fleet.engine.devices["idle"].left) == 16
-    fleet.engine.join("late")  # a node more
-    fleet.run()
-    fleet.check()
-    pairs = Counter(row["device"] for row in fleet.log.rows if row["round"] == 0)
-    assert pairs["idle"] > 10
-    assert pairs["late"] >= 5
 
 
 def test_a_fleet_without_a_device_ends() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import resource
@@ -11,8 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tile_oracle.measure import protocol
 from tile_oracle.measure.protocol import Channel, ChannelClosed, ChannelGarbled, OwnChannel, WatchedChannel
@@ -64,34 +61,6 @@ def test_a_torn_message_is_waited_for(line: Line) -> None:
     assert line.channel.receive(0) is None
     line.write(b"2}\n")
     assert line.channel.receive(0) == {"b": 2}
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    messages=st.lists(st.dictionaries(st.text(), json_values, max_size=4), max_size=6),
-    cuts=st.lists(st.integers(0, 400), max_size=8),
-)
-def test_messages_survive_any_fragmentation(messages: list[dict[str, object]], cuts: list[int]) -> None:
-    line = Line()
-    try:
-        data = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
-        places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-        received = []
-        for begin, end in itertools.pairwise(places):
-            line.write(data[begin:end])
-            while (message := line.channel.receive(0)) is not None:
-                received.append(message)
-        assert received == messages
-    finally:
-        line.close()
 
 
 def receive_all(channel: Channel) -> None:
