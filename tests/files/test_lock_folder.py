@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import run_python
 from tile_oracle.files import lock_folder as lock_files
 from tile_oracle.files.lock_folder import describe_lock_folder, lock_folder
 
@@ -179,16 +178,3 @@ def test_a_reused_descriptor_is_not_used(tmp_path: Path) -> None:
     assert folder.open("core-0.lock") is None
     assert not list((tmp_path / "other").iterdir())
     os.close(folder._handle)
-
-
-@pytest.mark.slow
-def test_two_processes_of_one_user_find_the_same_folder(tmp_path: Path) -> None:
-    """Whatever their umask."""
-    program = "from tile_oracle.files.lock_folder import lock_folder; print(lock_folder().path)"
-    found = {
-        run_python(
-            "-c", program, env={**os.environ, "TMPDIR": str(tmp_path / "tmp")}, umask=umask, check=True
-        ).stdout
-        for umask in (0o022, 0o077, 0o000)
-    }
-    assert len(found) == 1

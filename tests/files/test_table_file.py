@@ -113,7 +113,7 @@ def test_predictions_of_a_model_folder(many_rows: Path, tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="21,000,000 rows"):
         _predictions(many_rows)
     with pytest.raises(HarnessError, match="21,000,000 rows"):
-        _choices(many_rows, None)  # type: ignore[arg-type]
+        _choices(many_rows)
 
 
 def test_an_ordinary_table_is_read() -> None:

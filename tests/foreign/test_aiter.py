@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from tile_oracle.cli import main
 from tile_oracle.errors import ProblemError, ProblemSetError, RecordError
 from tile_oracle.foreign.aiter import Winner, tuned_table
 from tile_oracle.foreign.importers import import_file
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem_set import load_problem_set
-from tile_oracle.training.recipe import recipe_named
-from tile_oracle.training.train import train
 
 BLOCK_SCALED = """\
 gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio
@@ -111,28 +106,6 @@ def test_picks_become_a_table_that_is_read_again(tmp_path: Path) -> None:
     assert load_problem_set(str(path)).problems == (problem,)
     with pytest.raises(ProblemError, match="of layout rcr"):
         tuned_table([Winner(GemmProblem("bf16", "rrr", 8, 8, 8), name, 1.0)], "gfx950", 256)
-
-
-def test_the_picks_of_a_model_are_written(tmp_path: Path) -> None:
-    shapes = [
-        GemmProblem("bf16", "rcr", m, n, k) for m in (16, 64, 256) for n, k in ((512, 256), (256, 1024))
-    ]
-    pool = pool_of_kind(shapes[0].kind, "gfx950", "tiny")
-    rows = [
-        {"kernel": kernel.name, "M": one.M, "N": one.N, "K": one.K, "latency_ms": 0.01 + 1e-4 * place}
-        for one in shapes
-        for place, kernel in enumerate(pool)
-    ]
-    pd.DataFrame(rows).to_csv(tmp_path / "measured.csv", index=False)
-    records = import_file(tmp_path / "measured.csv", "gfx950").records
-    train(records, recipe_named("log_time").with_trees(5), n_splits=2).save(tmp_path / "m")
-    words = ["--arch", "gfx950", "--model", str(tmp_path / "m"), "--kernel-set", "tiny", "--engine", "python"]
-    out = tmp_path / "ours_tuned_gemm.csv"
-    assert main(["pick", shapes[0].id, shapes[1].id, *words, "--aiter", str(out)]) == 0
-    assert load_problem_set(str(out)).problems == tuple(shapes[:2])
-    assert ",gemm_bf16_rcr_" in out.read_text()
-    conv = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"
-    assert main(["pick", conv, "--arch", "gfx950", "--engine", "python", "--aiter", str(out)]) == 2
 
 
 KERNEL = "gemm_bf16_rcr_mem_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_16x16x16"

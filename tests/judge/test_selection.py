@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.errors import ModelError
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import (
-    TOP_K,
     fixed_choice,
     kernel_table,
     select,
@@ -60,10 +56,6 @@ class TestEfficiency:
         assert row["efficiency"] == pytest.approx(0.5)
         assert (row["oracle_rank"], row["oracle_predicted_tflops"]) == (2, 5.0)
         assert (row["pick_predicted_tflops"], row["pick_tflops"]) == (9.0, 2.0)
-
-    def test_the_oracle_itself(self) -> None:
-        row = one(THREE, {A: 3.0, B: 5.0, C: 4.0})
-        assert (row["efficiency"], row["oracle_rank"]) == (1.0, 1)
 
     def test_a_kernel_as_fast_as_the_oracle(self) -> None:
         row = one([*THREE, record(PROBLEM, D, 4.0)], {D: 1.0} if B.name < D.name else {B: 1.0, D: 0.5})
@@ -131,12 +123,6 @@ class TestCoverage:
         assert table["oracle_kernel"].tolist()[0] == B.name
         assert table["pick_kernel"].isna().all()
 
-    def test_problems_are_rows_even_where_nothing_is_known(self) -> None:
-        table = selection([], None, [PROBLEM, OTHER])
-        assert len(table) == 2
-        assert summarise(table).covered == 0
-        assert table["kernels_measured"].tolist() == [0, 0]
-
 
 class TestMeasureTheTopK:
     def test_the_best_of_the_first_k(self) -> None:
@@ -178,44 +164,6 @@ class TestFigures:
         figures = summarise(selection([*THREE, record(OTHER, A, 1.0)], rankings, [PROBLEM, OTHER]))
         assert (figures.problems, figures.covered, figures.mean_percent) == (2, 1, 50.0)
         assert figures.coverage_percent == 50.0
-
-    @pytest.mark.slow
-    @settings(max_examples=25, deadline=None)
-    @given(st.data())
-    def test_against_a_plain_restatement(self, data: st.DataObject) -> None:
-        problems = (PROBLEM, OTHER, THIRD)
-        tflops, predicted, rows, rankings = {}, {}, [], []
-        for problem in problems:
-            for kernel in KERNELS[:5]:
-                value = data.draw(st.sampled_from([None, 0.5, 1.0, 2.0, 3.0]))
-                tflops[problem.id, kernel.name] = value
-                rows.append(
-                    record(problem, kernel, value) if value else record(problem, kernel, status="unsupported")
-                )
-                predicted[problem.id, kernel.name] = data.draw(st.sampled_from([1.0, 2.0, 3.0]))
-            rankings.append(ranking(problem, {k: predicted[problem.id, k.name] for k in KERNELS[:5]}))
-        table = selection(rows, pd.concat(rankings), problems).set_index("problem")
-        expected = []
-        for problem in problems:
-            names = sorted(kernel.name for kernel in KERNELS[:5])
-            order = sorted(names, key=lambda name: -predicted[problem.id, name])
-            best = max((tflops[problem.id, name] or 0.0) for name in names)
-            row = table.loc[problem.id]
-            if not best:
-                assert row["coverage"] == "no ok kernel"
-                continue
-            reached = [tflops[problem.id, name] or 0.0 for name in order]
-            expected.append(reached[0] / best)
-            assert row["efficiency"] == expected[-1]
-            for k in range(1, TOP_K + 1):
-                assert row[f"efficiency_top_{k}"] == max(reached[:k]) / best
-            oracle = next(name for name in names if tflops[problem.id, name] == best)
-            assert row["oracle_rank"] == order.index(oracle) + 1
-        figures = summarise(table.reset_index())
-        assert figures.covered == len(expected)
-        if expected:
-            assert figures.mean_percent is not None
-            assert math.isclose(figures.mean_percent, 100 * float(np.mean(expected)))
 
 
 class TestKernels:

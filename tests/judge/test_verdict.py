@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.judge.made_runs import BEST, CRASH, EXTRA, IDENTITY, IDS, PROBLEMS, a_run, baseline, judged
 from tests.report.records_factory import frame, record, some_kernels
@@ -42,9 +39,6 @@ class TestCriteria:
         verdict = judged([0.9, 0.8, 1.0], [0.9, 0.8, 1.0])
         assert (verdict.state, verdict.failed, verdict.compared) == ("passed", False, 3)
         assert passed(verdict) == ALL_MET
-
-    def test_a_better_run_passes(self) -> None:
-        assert judged([1.0, 1.0], [0.5, 0.6]).state == "passed"
 
     def test_the_mean_may_fall_by_half_a_point(self) -> None:
         then = [0.9] * 10
@@ -131,33 +125,6 @@ class TestCriteria:
         assert (mean["value"], mean["baseline"], mean["limit"]) == pytest.approx((70.0, 90.0, 89.5))
         assert document["losses"][0]["loss_points"] == pytest.approx(40.0)
 
-    @pytest.mark.slow
-    @settings(max_examples=30, deadline=None)
-    @given(
-        st.lists(
-            st.tuples(st.one_of(st.none(), st.floats(0.01, 1.0)), st.one_of(st.none(), st.floats(0.01, 1.0))),
-            min_size=1,
-            max_size=10,
-        )
-    )
-    def test_against_a_plain_restatement(self, drawn: list[tuple[float | None, float | None]]) -> None:
-        verdict = judged([now for now, _ in drawn], [then for _, then in drawn])
-        both = np.array([pair for pair in drawn if None not in pair], dtype=float).reshape(-1, 2) * 100
-        assert verdict.compared == len(both)
-        coverage = [sum(pair[i] is not None for pair in drawn) for i in (0, 1)]
-        expected = {"coverage": coverage[0] >= coverage[1] and len(both) > 0, "new failures": True}
-        if len(both):
-            now, then = both.T
-            expected |= {
-                "mean": now.mean() >= then.mean() - 0.5,
-                "median": np.median(now) >= np.median(then) - 0.5,
-                "P10": np.percentile(now, 10) >= np.percentile(then, 10) - 2,
-                "largest loss": (then - now).max() <= 10,
-            }
-        got = passed(verdict)
-        assert {name: got[name] for name in expected} == expected
-        assert verdict.failed == (not all(expected.values()))
-
 
 class TestFailures:
     def test_a_new_failure_fails(self) -> None:
@@ -215,10 +182,3 @@ class TestWithoutABaseline:
     def test_update_baseline_is_not_offered_without_an_efficiency(self) -> None:
         verdict = judge(*a_run([None]), None, Criteria())
         assert "--update-baseline" not in verdict.message
-
-
-def test_a_baseline_is_not_changed_by_judging() -> None:
-    then = baseline([0.9, 0.8], {IDS[0]: {EXTRA.name: "crash"}})
-    copy = dataclasses.replace(then, efficiencies=dict(then.efficiencies))
-    judge(*a_run([0.9, 0.8]), then, Criteria())
-    assert then == copy

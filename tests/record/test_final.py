@@ -44,10 +44,6 @@ class TestSettledMeasurement:
         assert (row["status"], row["tflops"], row["remeasured"]) == ("ok", 1.8, True)
         assert row["sweep_tflops"] == 2.0
 
-    def test_rounds_count_not_the_order_of_rows(self) -> None:
-        row = settled(record(PROBLEM, A, 1.8, round=1), record(PROBLEM, A, 2.0))
-        assert row["tflops"] == 1.8
-
     def test_a_known_time_counts_before_a_later_censored_one(self) -> None:
         row = settled(record(PROBLEM, A, 2.0), censored(record(PROBLEM, A, 1.5, minute=9)))
         assert (row["tflops"], pd.isna(row["at_least_ms"])) == (2.0, True)
@@ -69,15 +65,6 @@ class TestSettledMeasurement:
         relevance = label(target_named("lambdarank"), table.reset_index(), np.zeros(2, dtype=np.int64))
         assert dict(zip(table.index, relevance, strict=True))[B.name] == 0
 
-    def test_a_pair_measured_once_is_not_remeasured(self) -> None:
-        row = settled(record(PROBLEM, A, 2.0))
-        assert not row["remeasured"]
-        assert row["tflops"] == row["sweep_tflops"] == 2.0
-
-    def test_of_one_round_the_latest_ok_counts(self) -> None:
-        row = settled(record(PROBLEM, A, 3.0, minute=9), record(PROBLEM, A, 2.0, minute=1))
-        assert row["tflops"] == 3.0
-
     @pytest.mark.parametrize("bad", ["wrong", "flaky", "crash", "timeout"])
     @pytest.mark.parametrize("rounds", [(0, 1), (1, 0)])
     def test_a_kernel_that_failed_once_is_not_redeemed(self, bad: str, rounds: tuple[int, int]) -> None:
@@ -89,27 +76,10 @@ class TestSettledMeasurement:
         assert pd.isna(row["tflops"])
         assert pd.isna(row["latency_ms"])
 
-    def test_wrong_outweighs_crash_outweighs_timeout(self) -> None:
-        order = ["timeout", "crash", "wrong"]
-        for count in (1, 2, 3):
-            rows = [record(PROBLEM, A, status=bad, round=i % 2) for i, bad in enumerate(order[:count])]
-            assert settled(*rows)["status"] == order[count - 1]
-
     @pytest.mark.parametrize("empty", ["noisy", "device_lost"])
     def test_a_later_inconclusive_measurement_keeps_the_sweeps_value(self, empty: str) -> None:
         row = settled(record(PROBLEM, A, 2.0), record(PROBLEM, A, 1.0, status=empty, round=1))
         assert (row["status"], row["tflops"], row["remeasured"]) == ("ok", 2.0, False)
-
-    @pytest.mark.parametrize("first", ["device_lost", "noisy", "build_error", "unsupported"])
-    def test_a_later_ok_overrides_a_transient_failure(self, first: str) -> None:
-        row = settled(record(PROBLEM, A, status=first), record(PROBLEM, A, 2.0, minute=5))
-        assert (row["status"], row["tflops"]) == ("ok", 2.0)
-
-    def test_without_ok_the_last_word_counts(self) -> None:
-        row = settled(
-            record(PROBLEM, A, status="device_lost"), record(PROBLEM, A, status="build_error", minute=2)
-        )
-        assert row["status"] == "build_error"
 
     def test_a_figure_of_a_row_that_is_neither_ok_nor_noisy_is_dropped(self) -> None:
         row = record(PROBLEM, A, 2.0)
@@ -182,10 +152,6 @@ class TestBadRecords:
     def test_an_unknown_status(self) -> None:
         with pytest.raises(RecordError, match="status 'fine' in the records is not one of ok, "):
             final_measurements(frame([{**record(PROBLEM, A), "status": "fine"}]))
-
-    def test_a_null_status(self) -> None:
-        with pytest.raises(RecordError, match="is not one of ok"):
-            final_measurements(frame([{**record(PROBLEM, A), "status": None}]))
 
     @pytest.mark.parametrize("tflops", [None, 0.0, -1.0, float("inf"), float("nan")])
     def test_ok_without_a_figure(self, tflops: float | None) -> None:

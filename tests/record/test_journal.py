@@ -190,16 +190,6 @@ def test_sealing_again_after_a_death_duplicates_nothing(tmp_path: Path, make_row
     assert pd.read_parquet(tmp_path)["latency_ms"].tolist() == [0.5, 1.5]
 
 
-def test_leftovers_of_a_killed_sealer_are_overwritten(tmp_path: Path, make_row: MakeRow) -> None:
-    journal = Journal(tmp_path, "dead")
-    journal.append(make_row(0))
-    die(journal)
-    (tmp_path / ".part-dead-00000.parquet.tmp").write_bytes(b"PAR1 half")
-    assert len(pd.read_parquet(tmp_path.rename(tmp_path.with_name("moved")))) == 0
-    seal_abandoned(tmp_path.with_name("moved"))
-    assert [path.name for path in tmp_path.with_name("moved").iterdir()] == ["part-dead-00000.parquet"]
-
-
 def test_a_live_process_journal_is_kept_and_read(tmp_path: Path, make_row: MakeRow) -> None:
     journal = Journal(tmp_path, "living")
     journal.append(make_row(0))
@@ -379,13 +369,6 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
         Journal(tmp_path / "file" / "run", "w")
 
 
-def test_a_removed_folder_is_reported(tmp_path: Path, make_row: MakeRow) -> None:
-    journal = Journal(tmp_path / "run", "w")
-    (tmp_path / "run").rmdir()
-    with pytest.raises(RecordError, match=r"cannot record to .*/run: No such file"):
-        journal.append(make_row())
-
-
 # ---- lost devices -------------------------------------------------------------------------------------
 
 
@@ -404,17 +387,3 @@ def test_only_rows_of_a_lost_device_are_removed(tmp_path: Path, make_row: MakeRo
     (tmp_path / "part-d.parquet").write_bytes(b"junk")
     with pytest.raises(RecordError, match=r"part-d.parquet cannot be rewritten: .*; start a new run"):
         forget_lost(tmp_path)
-
-
-def test_two_processes_that_remove_rows_leave_complete_parts(tmp_path: Path, make_row: MakeRow) -> None:
-    for n in range(4):
-        rows = [make_row(2 * n), make_row(2 * n + 1, status="device_lost")]
-        write_part(tmp_path / f"part-{n}.parquet", rows)
-    forgotten: list[int] = []
-    threads = [threading.Thread(target=lambda: forgotten.append(forget_lost(tmp_path))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(forgotten) == 4
-    assert len(pd.read_parquet(tmp_path)) == 4

@@ -79,19 +79,6 @@ PLACES = st.lists(st.integers(0, 5), min_size=14, max_size=14)
 
 @pytest.mark.slow
 @RELAXED
-@given(ROWS, PLACES, PLACES, st.randoms())
-def test_order_division_and_repetition_do_not_matter(
-    tables: Callable[..., list[pd.DataFrame]], drawn: list[Row], one: list[int], other: list[int], random: Any
-) -> None:
-    shuffled = list(drawn)
-    random.shuffle(shuffled)
-    merged, _ = merge_records(tables(drawn, one))
-    again, _ = merge_records(tables(shuffled, other))
-    assert dataset_bytes(merged) == dataset_bytes(again)
-
-
-@pytest.mark.slow
-@RELAXED
 @given(ROWS, ROWS, PLACES)
 def test_merged_records_may_be_merged_again(
     tables: Callable[..., list[pd.DataFrame]], first: list[Row], second: list[Row], places: list[int]

@@ -15,7 +15,7 @@ from tile_oracle.errors import RecordError
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.problem import problem_from_row
 from tile_oracle.record.dataset import load_records
-from tile_oracle.record.dataset_file import dataset_bytes, oracle_bytes, read_about, write_dataset
+from tile_oracle.record.dataset_file import oracle_bytes, read_about, write_dataset
 from tile_oracle.record.final import final_measurements
 from tile_oracle.record.journal import rows_table
 from tile_oracle.record.oracle_records import oracle_records, records_to_learn_from
@@ -72,12 +72,6 @@ def test_throughputs_that_cannot_be_recomputed_exactly_are_stored(tmp_path: Path
     path = tmp_path / "o.parquet"
     path.write_bytes(oracle_bytes(rounded))
     assert load_records(path)["tflops"].tolist() == rounded["tflops"].tolist()
-
-
-def test_the_order_of_input_rows_does_not_matter(make_row: MakeRow) -> None:
-    rows = [make_row(n) for n in range(9)] + [make_row(4, latency_ms=0.125)]
-    assert dataset_bytes(table_of(*rows)) == dataset_bytes(table_of(*rows[::-1]))
-    assert dataset_bytes(table_of(*rows)) != dataset_bytes(table_of(*rows[1:]))
 
 
 def test_one_device_is_chosen_and_the_rest_is_counted(make_row: MakeRow) -> None:

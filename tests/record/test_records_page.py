@@ -57,7 +57,3 @@ def test_the_code_runs(block: str, tmp_path: Path, make_row: Callable[..., dict[
     done = run_python("-c", block, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""})
     assert done.returncode == 0, done.stderr
     assert "1.5" in done.stdout or re.search(r"ok +6", done.stdout)
-
-
-def test_there_is_code_to_run() -> None:
-    assert PAGE.count("```python\n") == 2
