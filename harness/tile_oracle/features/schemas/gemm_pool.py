@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.features.feature_table import ELEMENT_BYTES, Feature, FeatureSchema, ceil_div, log2
-from tile_oracle.features.schemas.code_columns import CODE_INPUTS
+from tile_oracle.features.feature_table import ELEMENT_BYTES, Feature, log2
 from tile_oracle.features.schemas.gemm_own import PROBLEM_COLUMNS, PROBLEM_INPUTS
 from tile_oracle.features.schemas.gemm_published import WORD_CODES
 from tile_oracle.features.schemas.pool_columns import (
@@ -12,8 +11,10 @@ from tile_oracle.features.schemas.pool_columns import (
     CU_TRAFFIC,
     PRODUCT_STEPS,
     ROUNDS,
+    SERIAL_STEPS,
     TILES,
     fills_of_product,
+    pool_schema,
     tiles_of_product,
 )
 
@@ -22,11 +23,10 @@ _INTERMEDIATES = (
     *TILES,
     *tiles_of_product("N", "K"),
     Feature("tiles", lambda t: t.tiles_m * t.tiles_n * t.parts, "workgroups' tiles"),
-    Feature("rounds", lambda t: ceil_div(t.tiles, t.cus), "rounds of tiles"),
-    Feature("steps", lambda t: t.rounds * t.tiles_k, "serial K steps"),
+    *SERIAL_STEPS,
 )
 
-GEMM_POOL = FeatureSchema(
+GEMM_POOL = pool_schema(
     "gemm_pool_1",
     "gemm_universal",
     (
@@ -45,7 +45,5 @@ GEMM_POOL = FeatureSchema(
     ),
     _INTERMEDIATES,
     {**WORD_CODES, "dtype": ELEMENT_BYTES},
-    optional=CODE_INPUTS,
-    from_names=True,
 )
 """For every layout, data type and source; figures of the binaries where they are known."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.features.feature_table import ELEMENT_BYTES, Feature, FeatureSchema, ceil_div
-from tile_oracle.features.schemas.code_columns import CODE_INPUTS
+from tile_oracle.features.feature_table import ELEMENT_BYTES, Feature, ceil_div
 from tile_oracle.features.schemas.grouped_conv_own import PROBLEM_COLUMNS, PROBLEM_INPUTS
 from tile_oracle.features.schemas.pool_columns import (
     BINARY,
@@ -13,6 +12,7 @@ from tile_oracle.features.schemas.pool_columns import (
     ROUNDS,
     TILES,
     fills_of_product,
+    pool_schema,
     tiles_of_product,
 )
 
@@ -24,7 +24,7 @@ _INTERMEDIATES = (
     Feature("steps", lambda t: ceil_div(t.tiles, t.cus) * t.tiles_k, "serial K steps"),
 )
 
-GROUPED_CONV_POOL = FeatureSchema(
+GROUPED_CONV_POOL = pool_schema(
     "grouped_conv_pool_1",
     "grouped_conv",
     (
@@ -38,7 +38,5 @@ GROUPED_CONV_POOL = FeatureSchema(
     ),
     _INTERMEDIATES,
     {"dtype": ELEMENT_BYTES},
-    optional=CODE_INPUTS,
-    from_names=True,
 )
 """For every direction, 2D and 3D, data type and source."""

@@ -6,12 +6,23 @@ A tile whose size is unknown, as of some algorithms of libraries, counts as one 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Array, Feature, FeatureTable, ceil_div, log2, log2_of
+from tile_oracle.features.feature_table import (
+    Array,
+    Feature,
+    FeatureSchema,
+    FeatureTable,
+    Formula,
+    ceil_div,
+    log2,
+    log2_of,
+)
+from tile_oracle.features.schemas.code_columns import CODE_INPUTS
 from tile_oracle.features.schemas.configuration import CONFIGURATION, configuration
+from tile_oracle.features.schemas.own_columns import log2_column
 
 _UNKNOWN_TILE = {"tile_m": 128.0, "tile_n": 128.0, "tile_k": 64.0}
 
@@ -63,6 +74,13 @@ def tiles_of_product(n: str, k: str) -> tuple[Feature, ...]:
     )
 
 
+SERIAL_STEPS: tuple[Feature, ...] = (
+    Feature("rounds", lambda t: ceil_div(t.tiles, t.cus), "rounds of tiles"),
+    Feature("steps", lambda t: t.rounds * t.tiles_k, "serial K steps"),
+)
+"""Intermediates: what `tiles` cost."""
+
+
 def fills_of_product(n: str, k: str) -> tuple[Feature, ...]:
     """Returns the useful shares of `tiles_of_product`."""
     return (
@@ -87,6 +105,8 @@ CU_TRAFFIC = Feature(
 )
 """Of the `steps` of a product."""
 
+INTENSITY = Feature("intensity", lambda t: t.flops / t.bytes_total, "operations per byte")
+
 REGISTERS = Feature("code_registers", lambda t: t.code_vgprs, "vector registers of a work-item, 0 if unknown")
 
 BINARY: tuple[Feature, ...] = (
@@ -94,3 +114,70 @@ BINARY: tuple[Feature, ...] = (
     Feature("code_lds_kib", lambda t: t.code_lds_bytes / 1024, "LDS of the binary, KiB, 0 if unknown"),
 )
 """Metrics of a kernel's binary."""
+
+
+def codes(**words: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Returns the numbers of text columns: each word's place among those of its column."""
+    return {name: {word: float(place) for place, word in enumerate(known)} for name, known in words.items()}
+
+
+def logarithms(names: Iterable[str]) -> tuple[Feature, ...]:
+    """Returns the columns log2_NAME of these columns."""
+    return tuple(Feature(f"log2_{name}", log2_column(name), f"log2 of {name}") for name in names)
+
+
+def pool_schema(
+    name: str,
+    op: str,
+    features: Sequence[Feature],
+    intermediates: Sequence[Feature],
+    words: Mapping[str, Mapping[str, float]],
+) -> FeatureSchema:
+    """Returns a schema that reads configurations from names, and figures of binaries where they are known."""
+    return FeatureSchema(
+        name, op, tuple(features), tuple(intermediates), words, optional=CODE_INPUTS, from_names=True
+    )
+
+
+def product_pool(
+    op: str,
+    problem: Sequence[Feature],
+    columns: Sequence[str],
+    words: Mapping[str, Mapping[str, float]],
+    *,
+    logs: Sequence[str],
+    tiles: Formula,
+    element_bytes: int,
+    sizes: tuple[Feature, ...] = tiles_of_product("N", "K"),
+    fills: tuple[Feature, ...] = fills_of_product("N", "K"),
+) -> FeatureSchema:
+    """Returns the schema of pools of an operation that multiplies matrices.
+
+    problem: features of its problems, of which `columns` are columns and `logs` are so as logarithms. tiles:
+    their number. element_bytes: of A and B. sizes, fills: `tiles_of_product`, `fills_of_product`.
+    """
+
+    def compute(t: FeatureTable) -> Array:
+        return log2_of(t.steps * t.tile_m * t.tile_n * t.tile_k)
+
+    def traffic(t: FeatureTable) -> Array:
+        return log2_of(element_bytes * t.steps * (t.tile_m + t.tile_n) * t.tile_k)
+
+    return pool_schema(
+        f"{op}_pool_1",
+        op,
+        (
+            *logarithms(logs),
+            *(one for one in problem if one.name in columns),
+            *(*CONFIGURED, *ROUNDS, *PRODUCT_STEPS),
+            Feature("log2_compute", compute, "log2 of a compute unit's multiplications"),
+            Feature("log2_cu_traffic", traffic, "log2 of the bytes one compute unit loads"),
+            *(*fills, *BINARY),
+        ),
+        (
+            *(*TILES, *(one for one in problem if one.name in logs), *sizes),
+            Feature("tiles", tiles, "workgroups' tiles"),
+            *SERIAL_STEPS,
+        ),
+        words,
+    )

@@ -14,10 +14,16 @@ from tile_oracle.features.feature_table import (
     log2_of,
 )
 from tile_oracle.features.operation_features import OperationFeatures
-from tile_oracle.features.schemas.code_columns import CODE_INPUTS
 from tile_oracle.features.schemas.configuration import word_code
-from tile_oracle.features.schemas.own_columns import log2_column
-from tile_oracle.features.schemas.pool_columns import BINARY, CONFIGURED, ROUNDS, TILES
+from tile_oracle.features.schemas.pool_columns import (
+    BINARY,
+    CONFIGURED,
+    INTENSITY,
+    ROUNDS,
+    TILES,
+    logarithms,
+    pool_schema,
+)
 
 _ATTENTION = FeatureSchema(
     "attention_1",
@@ -48,7 +54,7 @@ _ATTENTION = FeatureSchema(
             ),
             "bytes of operands and result",
         ),
-        Feature("intensity", lambda t: t.flops / t.bytes_total, "operations per byte"),
+        INTENSITY,
     ),
     (),
     {"dtype": ELEMENT_BYTES},
@@ -66,19 +72,16 @@ _INTERMEDIATES = (
     Feature("steps", lambda t: ceil_div(t.seq_kv, t.tile_n * t.parts), "steps over the keys of one part"),
 )
 
-ATTENTION_POOL = FeatureSchema(
+ATTENTION_POOL = pool_schema(
     "attention_pool_1",
     "attention",
     (
         *(given(name, name) for name in ("heads", "kv_heads", "head_dim")),
-        *(
-            Feature(f"log2_{name}", log2_column(name), f"log2 of {name}")
-            for name in ("batch", "seq_q", "seq_kv", "rows", "flops", "bytes_total")
-        ),
+        *logarithms(("batch", "seq_q", "seq_kv", "rows", "flops", "bytes_total")),
         given("causal", "1 if a query sees only the keys up to its own place"),
         Feature("bytes_of_element", lambda t: t.element_bytes, "bytes of one element"),
         Feature("heads_of_a_key", lambda t: t.group, "heads of Q for each head of K and V"),
-        Feature("intensity", lambda t: t.flops / t.bytes_total, "operations per byte"),
+        INTENSITY,
         *CONFIGURED,
         *ROUNDS,
         Feature("log2_steps", lambda t: log2_of(t.steps), "log2 of the steps over the keys of one part"),
@@ -93,8 +96,6 @@ ATTENTION_POOL = FeatureSchema(
     ),
     _INTERMEDIATES,
     {"dtype": ELEMENT_BYTES},
-    optional=CODE_INPUTS,
-    from_names=True,
 )
 """For every data type and source."""
 

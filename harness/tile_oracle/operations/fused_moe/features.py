@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Feature, FeatureSchema, ceil_div, given, log2_of
+from tile_oracle.features.feature_table import Feature, FeatureSchema, ceil_div, given
 from tile_oracle.features.operation_features import OperationFeatures
-from tile_oracle.features.schemas.code_columns import CODE_INPUTS
-from tile_oracle.features.schemas.own_columns import log2_column
-from tile_oracle.features.schemas.pool_columns import BINARY, CONFIGURED, PRODUCT_STEPS, ROUNDS, TILES
+from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
 from tile_oracle.operations.fused_moe.problem import PRODUCTS
 
-_WORDS = {"product": {word: float(place) for place, word in enumerate(PRODUCTS)}}
+_WORDS = codes(product=PRODUCTS)
 _SIZES = ("tokens", "experts", "topk", "hidden", "intermediate")
 _PROBLEM = (
     *(given(name, name) for name in _SIZES),
@@ -29,7 +27,7 @@ _PROBLEM = (
         lambda t: 2 * (t.pairs * (t.N + t.K) + t.active * t.N * t.K),
         "bytes of rows, of weights of active experts, and of the result",
     ),
-    Feature("intensity", lambda t: t.flops / t.bytes_total, "operations per byte"),
+    INTENSITY,
 )
 _OWN = FeatureSchema(
     "fused_moe_1",
@@ -42,34 +40,15 @@ _OWN = FeatureSchema(
     (),
     _WORDS,
 )
-_LOG = (*_SIZES, "pairs", "N", "K", "rows_of_expert", "active", "flops", "bytes_total")
-_POOL = FeatureSchema(
-    "fused_moe_pool_1",
+_POOL = product_pool(
     "fused_moe",
-    (
-        *(Feature(f"log2_{name}", log2_column(name), f"log2 of {name}") for name in _LOG),
-        *(one for one in _PROBLEM if one.name in ("is_down", "zipf", "hot", "intensity")),
-        *CONFIGURED,
-        *ROUNDS,
-        *PRODUCT_STEPS,
-        Feature(
-            "log2_compute",
-            lambda t: log2_of(t.steps * t.tile_m * t.tile_n * t.tile_k),
-            "log2 of a compute unit's multiplications",
-        ),
-        Feature(
-            "log2_cu_traffic",
-            lambda t: log2_of(2 * t.steps * (t.tile_m + t.tile_n) * t.tile_k),
-            "log2 of the bytes one compute unit loads",
-        ),
-        Feature("fill_m", lambda t: t.pairs / (t.tiles_m * t.tile_m), "share of rows that are no padding"),
-        Feature("fill_n", lambda t: t.N / (t.tiles_n * t.tile_n), "useful share of the tiles along N"),
-        Feature("fill_k", lambda t: t.K / (t.tiles_k * t.tile_k), "useful share of the K steps"),
-        *BINARY,
-    ),
-    (
-        *TILES,
-        *(one for one in _PROBLEM if one.name in _LOG),
+    _PROBLEM,
+    ("is_down", "zipf", "hot", "intensity"),
+    _WORDS,
+    logs=(*_SIZES, "pairs", "N", "K", "rows_of_expert", "active", "flops", "bytes_total"),
+    tiles=lambda t: t.tiles_m * t.tiles_n,
+    element_bytes=2,
+    sizes=(
         Feature(
             "tiles_m",
             lambda t: t.active * ceil_div(t.pairs / t.active, t.tile_m),
@@ -77,13 +56,12 @@ _POOL = FeatureSchema(
         ),
         Feature("tiles_n", lambda t: ceil_div(t.N, t.tile_n), "tiles along N"),
         Feature("tiles_k", lambda t: ceil_div(t.K, t.tile_k), "steps along K"),
-        Feature("tiles", lambda t: t.tiles_m * t.tiles_n, "workgroups' tiles"),
-        Feature("rounds", lambda t: ceil_div(t.tiles, t.cus), "rounds of tiles"),
-        Feature("steps", lambda t: t.rounds * t.tiles_k, "serial K steps"),
     ),
-    _WORDS,
-    optional=CODE_INPUTS,
-    from_names=True,
+    fills=(
+        Feature("fill_m", lambda t: t.pairs / (t.tiles_m * t.tile_m), "share of rows that are no padding"),
+        Feature("fill_n", lambda t: t.N / (t.tiles_n * t.tile_n), "useful share of the tiles along N"),
+        Feature("fill_k", lambda t: t.K / (t.tiles_k * t.tile_k), "useful share of the K steps"),
+    ),
 )
 FEATURES = OperationFeatures(_OWN, pool=_POOL)
 """See tile_oracle.features.operation_features."""

@@ -6,9 +6,8 @@ import numpy as np
 
 from tile_oracle.features.feature_table import ELEMENT_BYTES, Feature, FeatureSchema, ceil_div, given, log2_of
 from tile_oracle.features.operation_features import OperationFeatures
-from tile_oracle.features.schemas.code_columns import CODE_INPUTS
 from tile_oracle.features.schemas.own_columns import log2_column
-from tile_oracle.features.schemas.pool_columns import CONFIGURED, REGISTERS, ROUNDS
+from tile_oracle.features.schemas.pool_columns import CONFIGURED, REGISTERS, ROUNDS, pool_schema
 from tile_oracle.operations.rowwise.problem import RowProblem
 
 
@@ -52,7 +51,7 @@ def row_features(problem: type[RowProblem], rows: str, columns: str) -> Operatio
 def _pool(op: str, rows: str, columns: str) -> FeatureSchema:
     """Returns the schema for kernels of every source. A workgroup has `tile_m` rows, a step `tile_n`
     columns."""
-    return FeatureSchema(
+    return pool_schema(
         f"{op}_pool_1",
         op,
         (
@@ -81,6 +80,4 @@ def _pool(op: str, rows: str, columns: str) -> FeatureSchema:
             Feature("tiles", lambda t: ceil_div(getattr(t, rows), t.tile_m), "workgroups"),
         ),
         {"dtype": ELEMENT_BYTES},
-        optional=CODE_INPUTS,
-        from_names=True,
     )
