@@ -28,6 +28,7 @@ from tile_oracle.kernel.fields import (
     triple,
     triple_of,
 )
+from tile_oracle.operation.search_axes import sizes
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
 
 
@@ -94,20 +95,8 @@ def parse_gemm_name(name: str) -> GemmKernel:
             "gemm_bf16_rcr_compv3_cshuffle_intrawave_False_False_False_False_256x128x64_2x2x1_32x32x16"
         )
     part = match.groupdict()
-    return GemmKernel(
-        part["dtype"],
-        part["layout"],
-        *triple_of(part["tile"]),
-        *triple_of(part["warps"]),
-        *triple_of(part["warp_tile"]),
-        pipeline=part["pipeline"],
-        scheduler=part["scheduler"],
-        epilogue=part["epilogue"],
-        pad_m=part["pad_m"] == "True",
-        pad_n=part["pad_n"] == "True",
-        pad_k=part["pad_k"] == "True",
-        persistent=part["persistent"] == "True",
-    )
+    triples = {"tile": part["tile"], "warp": part["warps"], "warp_tile": part["warp_tile"]}
+    return GemmKernel.from_row(part | sizes(**{name: triple_of(text) for name, text in triples.items()}))
 
 
 _T = r"[1-9][0-9]{0,6}x[1-9][0-9]{0,6}x[1-9][0-9]{0,6}"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile_oracle.arch import Arch, listed
-from tile_oracle.kernel.fields import triple
+from tile_oracle.arch import Arch, Triple, listed
+from tile_oracle.kernel.fields import TiledKernel, triple
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
 
@@ -71,16 +71,19 @@ def _cpu_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
 
 def problem_refusals(arch: Arch, kernel: GemmKernel, problem: GemmProblem) -> Iterator[str]:
     """Yields why a kernel that the architecture allows cannot compute this problem of its kind."""
-    padded = dict(zip("mnk", kernel.paddings, strict=True))
-    extents = dict(zip("mnk", problem.gemm_shape, strict=True))
-    # Each of the split_k parts of the depth has tiles of its own.
-    tiles = {"m": kernel.tile_m, "n": kernel.tile_n, "k": kernel.tile_k * problem.split_k}
-    for axis, tile in tiles.items():
-        if not padded[axis] and extents[axis] % tile:
-            parts = f" x split_k {problem.split_k}" if axis == "k" and problem.split_k > 1 else ""
-            yield (
-                f"padding: pad_{axis} is off and {axis.upper()} = {extents[axis]} is not a multiple of "
-                f"tile_{axis} = {kernel.tile['mnk'.index(axis)]}{parts}"
-            )
+    yield from padding_refusals(kernel, problem.gemm_shape, problem.split_k)
     if problem.split_k > 1 and arch.kernels.name == _CPU:
         yield f"split_k: {arch.name} kernels do not split the depth: split_k = {problem.split_k} must be 1"
+
+
+def padding_refusals(kernel: TiledKernel, shape: Triple, parts: int = 1) -> Iterator[str]:
+    """Yields the axes of a product with partial tiles that the kernel does not handle. parts: those of the
+    depth, each of which has tiles of its own."""
+    for axis, tile, padded, extent in zip("mnk", kernel.tile, kernel.paddings, shape, strict=True):
+        split = parts if axis == "k" else 1
+        if not padded and extent % (tile * split):
+            more = f" x split_k {split}" if split > 1 else ""
+            yield (
+                f"padding: pad_{axis} is off and {axis.upper()} = {extent} is not a multiple of "
+                f"tile_{axis} = {tile}{more}"
+            )

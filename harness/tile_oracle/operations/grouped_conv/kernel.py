@@ -23,6 +23,7 @@ from typing import ClassVar
 
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel.fields import PIPELINE_NAME, TiledKernel, shortened, triple, triple_of
+from tile_oracle.operation.search_axes import sizes
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 
 PUBLISHED_TILES: dict[tuple[int, int, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {
@@ -114,31 +115,22 @@ class GroupedConvKernel(TiledKernel):
     @cached_property
     def short_name(self) -> str:
         """The name without operation, direction, dtype and rank, which a matching problem has."""
-        tokens = [triple(self.tile), self.pipeline, self.scheduler]
-        if self.double_smem_buffer:
-            tokens.append("dsb")
-        if self.split_image:
-            tokens.append("si")
-        implied = PUBLISHED_TILES.get(self.tile)
-        if implied is None or implied[0] != self.waves:
-            tokens.append("w" + triple(self.waves))
-        if implied is None or implied[1] != self.warp_tile:
-            tokens.append("wt" + triple(self.warp_tile))
-        if self.vectors != PUBLISHED_VECTORS:
-            tokens.append("v" + triple(self.vectors))
-        if self.epilogue != "cshuffle":
-            tokens.append("ep" + self.epilogue)
-        if self.num_groups_to_merge != 1:
-            tokens.append(f"gm{self.num_groups_to_merge}")
-        if self.explicit_gemm:
-            tokens.append("eg")
-        if self.two_stage:
-            tokens.append("2s")
-        if self.specialization != "Default":
-            tokens.append(SPECIALIZATION_TOKENS[self.specialization])
-        if not (self.pad_m and self.pad_n and self.pad_k):
-            tokens.append(f"pad{self.pad_m:d}{self.pad_n:d}{self.pad_k:d}")
-        return "_".join(tokens)
+        waves, warp_tile = PUBLISHED_TILES.get(self.tile, (None, None))
+        stated = (
+            ("dsb", self.double_smem_buffer),
+            ("si", self.split_image),
+            ("w" + triple(self.waves), self.waves != waves),
+            ("wt" + triple(self.warp_tile), self.warp_tile != warp_tile),
+            ("v" + triple(self.vectors), self.vectors != PUBLISHED_VECTORS),
+            ("ep" + self.epilogue, self.epilogue != "cshuffle"),
+            (f"gm{self.num_groups_to_merge}", self.num_groups_to_merge != 1),
+            ("eg", self.explicit_gemm),
+            ("2s", self.two_stage),
+            (SPECIALIZATION_TOKENS[self.specialization], self.specialization != "Default"),
+            (f"pad{self.pad_m:d}{self.pad_n:d}{self.pad_k:d}", not all(self.paddings)),
+        )
+        tokens = (token for token, differs in stated if differs)
+        return "_".join((triple(self.tile), self.pipeline, self.scheduler, *tokens))
 
 
 @lru_cache(maxsize=65536)
@@ -165,28 +157,23 @@ def parse_grouped_conv_name(name: str) -> GroupedConvKernel:
             f"{shortened(name)} must name its waves and warp tile (_w1x4x1_wt16x16x16): "
             f"{part['tile']} is not one of the published tiles, which imply them"
         )
-    pads = part["pad"] or "111"
-    return GroupedConvKernel(
-        part["direction"],
-        part["dtype"],
-        int(part["ndim"]),
-        *tile,
-        *waves,
-        *warp_tile,
-        *(triple_of(part["v"]) if part["v"] else PUBLISHED_VECTORS),
-        pipeline=part["pipeline"],
-        scheduler=part["scheduler"] or "intrawave",
-        epilogue=part["ep"] or "cshuffle",
-        double_smem_buffer=part["dsb"] is not None
-        or (part["scheduler"] is None and part["pipeline"] in _TWO_BUFFERS_ONLY),
-        split_image=part["si"] is not None,
-        num_groups_to_merge=int(part["gm"] or 1),
-        explicit_gemm=part["eg"] is not None,
-        two_stage=part["two"] is not None,
-        pad_m=pads[0] == "1",
-        pad_n=pads[1] == "1",
-        pad_k=pads[2] == "1",
-        specialization=_SPECIALIZATION_OF[part["special"] or ""],
+    vectors = triple_of(part["v"]) if part["v"] else PUBLISHED_VECTORS
+    buffered = part["scheduler"] is None and part["pipeline"] in _TWO_BUFFERS_ONLY
+    return GroupedConvKernel.from_row(
+        {
+            **part,
+            **sizes(tile=tile, wave=waves, warp_tile=warp_tile),
+            **{f"vector_{operand}": width for operand, width in zip("abc", vectors, strict=True)},
+            **{f"pad_{axis}": bit == "1" for axis, bit in zip("mnk", part["pad"] or "111", strict=True)},
+            "scheduler": part["scheduler"] or "intrawave",
+            "epilogue": part["ep"] or "cshuffle",
+            "double_smem_buffer": part["dsb"] is not None or buffered,
+            "split_image": part["si"] is not None,
+            "num_groups_to_merge": part["gm"] or 1,
+            "explicit_gemm": part["eg"] is not None,
+            "two_stage": part["two"] is not None,
+            "specialization": _SPECIALIZATION_OF[part["special"] or ""],
+        }
     )
 
 

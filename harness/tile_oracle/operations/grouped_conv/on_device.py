@@ -15,25 +15,10 @@ from tile_oracle.device.check_data import Axis, Columns
 from tile_oracle.device.cpu_data import ProblemData
 from tile_oracle.device.factors import Axes, FactorAxes
 from tile_oracle.device.guarded_memory import GuardedBuffer
+from tile_oracle.device.product_check import Vector, times, weighted_rows
 from tile_oracle.device.reference import Integers
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.operations.grouped_conv.weighted_product import first_of_row, weighted, weighted_product
-from tile_oracle.problem.number_formats import Array
-
-__all__ = [
-    "columns_of_second",
-    "cpu_arguments",
-    "cpu_data",
-    "elements_together",
-    "exact_output",
-    "exact_values",
-    "factor_axes",
-    "first_of_row",
-    "fold_axes",
-    "weighted",
-    "weighted_product",
-    "without_padding",
-]
+from tile_oracle.problem.number_formats import Array, decode
 
 Index = tuple[Any, ...]
 """An index along several axes of an array."""
@@ -132,13 +117,25 @@ def elements_together(problem: GroupedConvProblem) -> int:
     return problem.C if problem.direction == "forward" else problem.K
 
 
-def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> Index:
+def _taps(p: GroupedConvProblem) -> list[tuple[int, ...]]:
+    return list(itertools.product(*(range(extent) for extent in p.filter)))
+
+
+def _window(p: GroupedConvProblem, tap: tuple[int, ...]) -> Index:
     """Returns the positions in the padded input that a filter tap combines with each output position."""
-    windows = (
+    return tuple(
         slice(t * d, t * d + (o - 1) * s + 1, s)
-        for t, d, o, s in zip(tap, problem.dilation, problem.output_spatial, problem.stride, strict=True)
+        for t, d, o, s in zip(tap, p.dilation, p.output_spatial, p.stride, strict=True)
     )
-    return (slice(None), *windows)
+
+
+def _padded(p: GroupedConvProblem) -> list[int]:
+    return [i + 2 * pad for i, pad in zip(p.input_spatial, p.pad, strict=True)]
+
+
+def _inner(p: GroupedConvProblem) -> Index:
+    """Returns the positions of the input in the padded one."""
+    return tuple(slice(pad, pad + i) for i, pad in zip(p.input_spatial, p.pad, strict=True))
 
 
 def _by_group(array: Array, group: int, channels: int) -> npt.NDArray[np.float32]:
@@ -153,7 +150,7 @@ def exact_output(problem: GroupedConvProblem, first: Integers, second: Integers)
     groups, c, k = p.G, p.C // p.G, p.K // p.G
     padding = [(0, 0), *((pad, pad) for pad in p.pad), (0, 0), (0, 0)]
     at: Index
-    taps = list(itertools.product(*(range(extent) for extent in p.filter)))
+    taps = _taps(p)
     rows_shape = (p.N, *p.output_spatial, groups)
     if p.direction == "forward":
         padded = np.pad(first, padding)
@@ -161,26 +158,23 @@ def exact_output(problem: GroupedConvProblem, first: Integers, second: Integers)
         for tap in taps:
             at = (slice(None), slice(None), *tap)
             weight = second[at].astype(np.float32)  # (G, K/G, C/G)
-            out += _by_group(padded[_window(p, tap)], groups, c) @ weight.transpose(0, 2, 1)
+            out += _by_group(padded[(slice(None), *_window(p, tap))], groups, c) @ weight.transpose(0, 2, 1)
         return np.ascontiguousarray(out.transpose(1, 0, 2)).reshape(p.output_shape)
     if p.direction == "bwd_data":
         gradient = _by_group(first, groups, k)
-        extents = [i + 2 * pad for i, pad in zip(p.input_spatial, p.pad, strict=True)]
-        out = np.zeros((p.N, *extents, groups, c), np.float32)
+        out = np.zeros((p.N, *_padded(p), groups, c), np.float32)
         for tap in taps:
             at = (slice(None), slice(None), *tap)
             weight = second[at].astype(np.float32)
             rows = (gradient @ weight).transpose(1, 0, 2)
-            out[_window(p, tap)] += rows.reshape(*rows_shape, c)
-        inner: Index = tuple(slice(pad, pad + i) for i, pad in zip(p.input_spatial, p.pad, strict=True))
-        whole: Index = (slice(None), *inner)
-        return np.ascontiguousarray(out[whole])
+            out[(slice(None), *_window(p, tap))] += rows.reshape(*rows_shape, c)
+        return np.ascontiguousarray(out[(slice(None), *_inner(p))])
     padded = np.pad(first, padding)
     gradient = np.ascontiguousarray(_by_group(second, groups, k).transpose(0, 2, 1))
     out = np.empty(p.weight_shape, np.float32)
     for tap in taps:
         at = (slice(None), slice(None), *tap)
-        out[at] = gradient @ _by_group(padded[_window(p, tap)], groups, c)
+        out[at] = gradient @ _by_group(padded[(slice(None), *_window(p, tap))], groups, c)
     return out
 
 
@@ -198,7 +192,7 @@ def exact_values(
     n, *position, group, channel = np.unravel_index(points, p.operand_shapes[2])
     total = np.zeros(len(points))
     bounds = p.input_spatial if forward else p.output_spatial
-    for tap in itertools.product(*(range(extent) for extent in p.filter)):
+    for tap in _taps(p):
         inside = np.ones(len(points), bool)
         where = []
         for axis, at in enumerate(position):
@@ -241,3 +235,86 @@ def _exact_weight_gradients(
         x, dy = first[x_at].astype(np.float64), second[dy_at].astype(np.float64)
         total[row] = (x * dy).sum()
     return total
+
+
+def weighted(problem: GroupedConvProblem, out: Array, weights: Vector) -> Vector:
+    """Returns a result times the weights of its columns."""
+    if problem.direction != "bwd_weight":
+        return weighted_rows(out, problem.result_dtype, weights)
+    groups = out.reshape(problem.G, problem.K // problem.G, -1)
+    factors = weights.reshape(problem.G, -1)
+    parts = [
+        factors[g] @ decode(groups[g], problem.result_dtype).astype(np.float64) for g in range(problem.G)
+    ]
+    return np.concatenate(parts)
+
+
+def first_of_row(problem: GroupedConvProblem, row: int) -> int:
+    """Returns the flat index of the first value of a row of `weighted`."""
+    values = math.prod(problem.operand_shapes[2])
+    if problem.direction != "bwd_weight":
+        count = problem.K if problem.direction == "forward" else problem.C
+        return row * count
+    span = values // problem.K
+    group, place = divmod(row, span)
+    return group * (problem.K // problem.G) * span + place
+
+
+def weighted_product(
+    problem: GroupedConvProblem, first: Integers, second: Integers, weights: Vector
+) -> Vector:
+    """Returns the value of `weighted` for the correct result."""
+    if problem.direction == "bwd_weight":
+        return _weight_gradient(problem, first, second, weights)
+    p = problem
+    taps = math.prod(p.filter)
+    forward = p.direction == "forward"
+    c, k = p.C // p.G, p.K // p.G
+    w = second.reshape(p.G, k, taps, c)
+    if forward:  # (tap, C): summed over the output channels
+        one = np.einsum("gktc,gk->tgc", w, weights.reshape(p.G, k), optimize=True).reshape(taps, p.C)
+    else:  # (tap, K)
+        one = np.einsum("gktc,gc->tgk", w, weights.reshape(p.G, c), optimize=True).reshape(taps, p.K)
+    source = p.input_spatial if forward else p.output_spatial
+    target = p.output_spatial if forward else p.input_spatial
+    out = np.empty((p.N, *target))
+    for n in range(p.N):
+        # (pixels, taps): the contribution of each pixel by each tap
+        parts = times(first[n].reshape(math.prod(source), -1), np.ascontiguousarray(one.T))
+        out[n] = _gather(p, parts) if forward else _scatter(p, parts)
+    return out.reshape(-1)
+
+
+def _gather(p: GroupedConvProblem, parts: Vector) -> Vector:
+    """Sums the contributions of one image's input pixels at each output position."""
+    padded = np.zeros(_padded(p))
+    out = np.zeros(p.output_spatial)
+    for number, tap in enumerate(_taps(p)):
+        padded[_inner(p)] = parts[:, number].reshape(p.input_spatial)
+        out += padded[_window(p, tap)]
+    return out
+
+
+def _scatter(p: GroupedConvProblem, parts: Vector) -> Vector:
+    """Sums the contributions of one image's output pixels at each input position."""
+    padded = np.zeros(_padded(p))
+    for number, tap in enumerate(_taps(p)):
+        padded[_window(p, tap)] += parts[:, number].reshape(p.output_spatial)
+    return np.asarray(padded[_inner(p)])
+
+
+def _weight_gradient(p: GroupedConvProblem, first: Integers, second: Integers, weights: Vector) -> Vector:
+    """Returns the product for bwd_weight, in the order (G, tap, C/G), flat."""
+    c, k = p.C // p.G, p.K // p.G
+    out = np.zeros((p.G, math.prod(p.filter), c))
+    padded = np.zeros((*_padded(p), p.G, c))
+    for n in range(p.N):
+        padded[_inner(p)] = first[n]
+        gradient = np.einsum(
+            "pgk,gk->gp", second[n].reshape(-1, p.G, k).astype(np.float64), weights.reshape(p.G, k)
+        )
+        for number, tap in enumerate(_taps(p)):
+            window = padded[_window(p, tap)].reshape(-1, p.G, c)
+            for g in range(p.G):
+                out[g, number] += gradient[g] @ window[:, g]
+    return out.reshape(-1)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from tile_oracle.arch import Arch, listed
 from tile_oracle.kernel.fields import triple
+from tile_oracle.operations.gemm.refusals import padding_refusals
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
@@ -138,14 +139,8 @@ def problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedConv
         set(problem.filter) == {1} and set(problem.stride) == {1} and set(problem.pad) == {0}
     ):
         yield "explicit_gemm: only a 1x1 filter with stride 1 and no padding is a plain GEMM"
-    extents = dict(zip("mnk", problem.gemm_shape, strict=True))
+    yield from padding_refusals(kernel, problem.gemm_shape)
     padded = dict(zip("mnk", kernel.paddings, strict=True))
-    for axis, tile in zip("mnk", kernel.tile, strict=True):
-        if not padded[axis] and extents[axis] % tile:
-            yield (
-                f"padding: pad_{axis} is off and {axis.upper()} = {extents[axis]} is not a multiple of "
-                f"tile_{axis} = {tile}"
-            )
     channels = {"C": problem.C // problem.G, "K": problem.K // problem.G}
     for operand, (letter, axis) in zip("abc", CONTIGUOUS_CHANNELS[kernel.direction], strict=True):
         width = getattr(kernel, f"vector_{operand}")
