@@ -8,7 +8,7 @@ cannot get out of step. A single pair is a batch of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -78,28 +78,18 @@ class FeatureSchema:
             raise ModelError(f"schema {self.name} has no feature {', '.join(missing)}")
         chosen = tuple(have[n] for n in names)
         rest = tuple(f for f in self.features if f.name not in set(names))
-        return FeatureSchema(
-            name,
-            self.op,
-            chosen,
-            (*self.intermediates, *rest),
-            self.words,
-            tuple(c for c in self.categorical if c in names),
-            self.optional,
-            self.from_names,
+        return replace(
+            self,
+            name=name,
+            features=chosen,
+            intermediates=(*self.intermediates, *rest),
+            categorical=tuple(c for c in self.categorical if c in names),
         )
 
     def extended(self, name: str, more: Sequence[Feature], optional: tuple[str, ...] = ()) -> FeatureSchema:
         """Returns a schema with further columns after its own, and further optional inputs for them."""
-        return FeatureSchema(
-            name,
-            self.op,
-            (*self.features, *more),
-            self.intermediates,
-            self.words,
-            self.categorical,
-            (*self.optional, *optional),
-            self.from_names,
+        return replace(
+            self, name=name, features=(*self.features, *more), optional=(*self.optional, *optional)
         )
 
     def compute(

@@ -126,10 +126,10 @@ class FlatKernel:
         return cls(**values_of_row(cls, row))
 
 
-@dataclass(frozen=True)
 class TiledKernel(FlatKernel):
     """Base of kernels that multiply matrices tile by tile, as in kernels/ and CK Tile.
 
+    tile_{m,n,k}: rows, columns and depth of a workgroup's tile (elements).
     Raises KernelError on construction when a field is invalid on every architecture. tile_oracle.arch checks
     the limits of a single architecture.
     """
@@ -137,46 +137,29 @@ class TiledKernel(FlatKernel):
     words: ClassVar[Mapping[str, tuple[str | int, ...]]]
     """The known values of fields, besides those of all tiled kernels."""
 
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    warp_tile_m: int
+    warp_tile_n: int
+    warp_tile_k: int
+    pipeline: str
+    scheduler: str
+    epilogue: str
+    pad_m: bool
+    pad_n: bool
+    pad_k: bool
+
+    @property
+    def double_smem_buffer(self) -> bool | None:
+        """Whether tiles are double-buffered in LDS; None: the pipeline decides."""
+        return None
+
     if TYPE_CHECKING:
 
         @property
-        def tile_m(self) -> int:
-            """Rows of a workgroup's tile."""
-
-        @property
-        def tile_n(self) -> int:
-            """Columns of a workgroup's tile."""
-
-        @property
-        def tile_k(self) -> int:
-            """Depth of a workgroup's tile (elements)."""
-
-        @property
-        def warp_tile_m(self) -> int: ...
-        @property
-        def warp_tile_n(self) -> int: ...
-        @property
-        def warp_tile_k(self) -> int: ...
-        @property
         def waves(self) -> tuple[int, int, int]:
             """Waves along each axis of the tile."""
-
-        @property
-        def pipeline(self) -> str: ...
-        @property
-        def scheduler(self) -> str: ...
-        @property
-        def epilogue(self) -> str: ...
-        @property
-        def double_smem_buffer(self) -> bool | None:
-            """Whether tiles are double-buffered in LDS; None: the pipeline decides."""
-
-        @property
-        def pad_m(self) -> bool: ...
-        @property
-        def pad_n(self) -> bool: ...
-        @property
-        def pad_k(self) -> bool: ...
 
     def __post_init__(self) -> None:
         for name, known in (*self.words.items(), ("scheduler", SCHEDULERS), ("epilogue", EPILOGUES)):

@@ -8,6 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tile_oracle.errors import OperationError, ProblemError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from tile_oracle.kernel import Kernel
     from tile_oracle.operation.ck_tile import CkTileUnits
     from tile_oracle.operation.gpu_source import GpuSource
-    from tile_oracle.operation.kernel_lists import KernelLists
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.operation.on_gpu import OnGpu
     from tile_oracle.operation.search_axes import SearchAxes
@@ -144,7 +144,7 @@ class Operation:
     fold_fields: tuple[str, ...] | None = None
     slices: Mapping[str, Belongs] = field(default_factory=dict)
     bands: Mapping[str, Belongs] = field(default_factory=lambda: BANDS)
-    kernel_lists: Callable[[], KernelLists] | None = None
+    kernel_lists: Callable[[], ModuleType] | None = None
     rules_folder: Path | None = None
     cpu_source: Callable[[Any], str] | None = None
     gpu_source: Callable[[], GpuSource] | None = None

@@ -45,6 +45,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISREG
+from types import ModuleType
 
 from tile_oracle.errors import RuleError
 from tile_oracle.files.data_files import data_folder
@@ -52,7 +53,7 @@ from tile_oracle.files.json_tree import JsonTree, shown
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import Kind, operation_named, operations
 from tile_oracle.operation.descriptor import RuleBlock
-from tile_oracle.operation.kernel_lists import INSTANCES, TRAITS, KernelLists
+from tile_oracle.operation.kernel_lists import INSTANCES, TRAITS
 from tile_oracle.pool.ck_builder import (
     BUILDER_SETS,
     SUFFIXES,
@@ -249,7 +250,7 @@ def _of_kernel_list(tree: JsonTree, name: str, checkout: str) -> RuleSet:
     return RuleSet(whole_name, listed.about, blocks, listed.notes, listed.left_out, of_library)
 
 
-def _kernel_lists() -> KernelLists:
+def _kernel_lists() -> ModuleType:
     lists = operation_named(_LISTED_OP).kernel_lists
     assert lists is not None
     return lists()

@@ -15,22 +15,22 @@ from tile_oracle.features.feature_table import (
     ceil_div,
     flag,
     given,
-    log2,
-    ratio,
 )
 from tile_oracle.features.schemas.gemm_published import WORD_CODES
 from tile_oracle.features.schemas.own_columns import (
+    INTERWAVE,
     LOADS,
     PIPELINES,
     ROUNDS,
     TILE,
     WARP_TILE,
     WORKGROUP,
-    fill_column,
+    cost,
+    fills,
     log2_column,
 )
 
-_fill, _log2 = fill_column, log2_column
+_log2 = log2_column
 _VECTOR_BYTES = 16
 
 
@@ -102,26 +102,11 @@ _FEATURES = (
     Feature("log2_tiles_m", _log2("tiles_m"), "log2 of the tiles along M"),
     Feature("log2_tiles_n", _log2("tiles_n"), "log2 of the tiles along N"),
     *LOADS,
-    Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is useful work"),
-    Feature("fill_n", _fill("N", "tiles_n", "tile_n"), "share of the tiles along N that is useful work"),
-    Feature(
-        "fill_k",
-        lambda t: t.K / (t.tiles_k * t.tile_k * t.split_k),
-        "share of the steps along K that is useful work",
-    ),
-    Feature(
-        "fill", lambda t: t.fill_m * t.fill_n * t.fill_k, "share of the computed volume that is useful work"
-    ),
+    *fills("M", "N", lambda t: t.K / (t.tiles_k * t.tile_k * t.split_k)),
     Feature("log2_bytes", _log2("bytes_total"), "log2 of the bytes of all three matrices"),
     Feature("log2_bytes_b", _log2("bytes_b"), "log2 of the bytes of B"),
     Feature("log2_bytes_written", _log2("bytes_written"), "log2 of the bytes of C"),
-    Feature("log2_flops", _log2("flops"), "log2 of the floating-point operations"),
-    Feature("log2_intensity", lambda t: log2(t.flops / t.bytes_total), "log2 of operations per byte"),
-    Feature(
-        "log2_l2_share",
-        lambda t: log2(ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20),
-        "log2 of the matrices' bytes over all L2 caches",
-    ),
+    *cost("matrices"),
     Feature("a_columns", lambda t: t.a_by_columns, "A is column-major"),
     Feature("b_columns", lambda t: t.b_by_columns, "B is column-major"),
     Feature("vector_a_bytes", _vector_bytes("row_a"), "bytes of the widest load of A, to 16"),
@@ -134,7 +119,7 @@ _FEATURES = (
     *WARP_TILE,
     *WORKGROUP,
     given("pipeline", "pipeline code"),
-    Feature("interwave", lambda t: t.word_is("scheduler", lambda word: word == "interwave"), "scheduler"),
+    INTERWAVE,
     given("epilogue", "default 0, cshuffle 1"),
     given("pad_m", "a partial tile along M is handled"),
     given("pad_n", "a partial tile along N is handled"),
@@ -143,17 +128,8 @@ _FEATURES = (
 )
 
 _OF_PROBLEM = (
-    *(
-        "log2_M",
-        "log2_N",
-        "log2_K",
-        "split_k",
-        "log2_bytes",
-        "log2_bytes_b",
-        "log2_bytes_written",
-        "log2_flops",
-    ),
-    *("log2_intensity", "log2_l2_share", "a_columns", "b_columns"),
+    *("log2_M", "log2_N", "log2_K", "split_k", "log2_bytes", "log2_bytes_b", "log2_bytes_written"),
+    *("log2_flops", "log2_intensity", "log2_l2_share", "a_columns", "b_columns"),
     *("vector_a_bytes", "vector_b_bytes", "vector_c_bytes"),
 )
 PROBLEM_COLUMNS = tuple(one for one in _FEATURES if one.name in _OF_PROBLEM)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from tile_oracle.features.feature_table import (
     Feature,
     FeatureSchema,
     FeatureTable,
+    Formula,
     ceil_div,
     flag,
     given,
@@ -22,6 +24,7 @@ from tile_oracle.features.feature_table import (
 from tile_oracle.features.hardware import LDS_FOR_RATIO
 from tile_oracle.features.schemas.grouped_conv_published import PIPELINE_CODES
 from tile_oracle.features.schemas.hardware_columns import HARDWARE_FEATURES
+from tile_oracle.features.schemas.own_columns import TILE, WARP_TILE, log2_column
 
 WORD_CODES: dict[str, dict[str, float]] = {
     "dtype": ELEMENT_BYTES,
@@ -33,20 +36,24 @@ WORD_CODES: dict[str, dict[str, float]] = {
 """Published codes of the text columns."""
 
 
-def _smaller(axis: str) -> Callable[[FeatureTable], Array]:
-    return lambda t: flag(t[axis.upper()] < t[f"tile_{axis}"])
+def _each(name: str, meaning: str, formula: Callable[[FeatureTable, str], Array]) -> Iterator[Feature]:
+    """Yields a column of each axis, whose letter stands for @; of @@ the capital."""
+    for axis in "mnk":
+        words = (text.replace("@@", axis.upper()).replace("@", axis) for text in (name, meaning))
+        yield Feature(next(words), partial(_of_axis, formula, axis), next(words))
 
 
-def _needs(axis: str) -> Callable[[FeatureTable], Array]:
-    return lambda t: flag(np.mod(t[axis.upper()], t[f"tile_{axis}"]) != 0)
+def _of_axis(formula: Callable[[FeatureTable, str], Array], axis: str, t: FeatureTable) -> Array:
+    return formula(t, axis)
 
 
-def _has(axis: str) -> Callable[[FeatureTable], Array]:
-    return lambda t: t[f"needs_padding_{axis}"] * t[f"pad_{axis}"]
+def _extents(t: FeatureTable, axis: str) -> tuple[Array, Array]:
+    """Returns the problem's extent and the tile's."""
+    return t[axis.upper()], t[f"tile_{axis}"]
 
 
-def _missing(axis: str) -> Callable[[FeatureTable], Array]:
-    return lambda t: t[f"needs_padding_{axis}"] * (1 - t[f"pad_{axis}"])
+def _any_of(name: str) -> Formula:
+    return lambda t: np.maximum(np.maximum(t[f"{name}_m"], t[f"{name}_n"]), t[f"{name}_k"])
 
 
 _PROBLEM = (
@@ -54,9 +61,7 @@ _PROBLEM = (
     given("N", "columns of B and C"),
     given("K", "depth of the product"),
     given("split_k", "parts that the depth is split into"),
-    Feature("log2_M", lambda t: log2_of(t.M), "log2 of M"),
-    Feature("log2_N", lambda t: log2_of(t.N), "log2 of N"),
-    Feature("log2_K", lambda t: log2_of(t.K), "log2 of K"),
+    *(Feature(f"log2_{name}", log2_column(name), f"log2 of {name}") for name in "MNK"),
     Feature("log2_MNK", lambda t: log2_of(t.M * t.N * t.K), "log2 of M N K"),
     Feature(
         "arithmetic_intensity",
@@ -70,15 +75,11 @@ _PROBLEM = (
 )
 
 _KERNEL = (
-    given("tile_m", "rows of a workgroup's tile"),
-    given("tile_n", "columns of a workgroup's tile"),
-    given("tile_k", "depth of a workgroup's tile"),
+    *TILE,
     given("warp_m", "waves along M"),
     given("warp_n", "waves along N"),
     given("warp_k", "waves along K"),
-    given("warp_tile_m", "rows of a wave's instruction tile"),
-    given("warp_tile_n", "columns of a wave's instruction tile"),
-    given("warp_tile_k", "depth of a wave's instruction tile"),
+    *WARP_TILE,
     given("pipeline", "published pipeline code"),
     given("scheduler", "intrawave 0, interwave 1"),
     given("epilogue", "default 0, cshuffle 1"),
@@ -105,13 +106,9 @@ _KERNEL = (
 )
 
 _TILES = (
-    Feature("num_tiles_m", lambda t: ceil_div(t.M, t.tile_m), "ceil(M/tile_m)"),
-    Feature("num_tiles_n", lambda t: ceil_div(t.N, t.tile_n), "ceil(N/tile_n)"),
-    Feature("num_tiles_k", lambda t: ceil_div(t.K, t.tile_k), "ceil(K/tile_k)"),
+    *_each("num_tiles_@", "ceil(@@/tile_@)", lambda t, axis: ceil_div(*_extents(t, axis))),
     Feature("total_output_tiles", lambda t: t.num_tiles_m * t.num_tiles_n, "output tiles"),
-    Feature("tile_eff_m", lambda t: tile_fill(t.M, t.tile_m), "fill of the last tile along M"),
-    Feature("tile_eff_n", lambda t: tile_fill(t.N, t.tile_n), "fill of the last tile along N"),
-    Feature("tile_eff_k", lambda t: tile_fill(t.K, t.tile_k), "fill of the last tile along K"),
+    *_each("tile_eff_@", "fill of the last tile along @@", lambda t, axis: tile_fill(*_extents(t, axis))),
     Feature(
         "overall_tile_efficiency",
         lambda t: t.tile_eff_m * t.tile_eff_n * t.tile_eff_k,
@@ -121,37 +118,29 @@ _TILES = (
 )
 
 _PADDING = (
-    Feature("ratio_M_to_tile_m", lambda t: t.M / t.tile_m, "M/tile_m"),
-    Feature("ratio_N_to_tile_n", lambda t: t.N / t.tile_n, "N/tile_n"),
-    Feature("ratio_K_to_tile_k", lambda t: t.K / t.tile_k, "K/tile_k"),
-    Feature("problem_smaller_than_tile_m", _smaller("m"), "M < tile_m"),
-    Feature("problem_smaller_than_tile_n", _smaller("n"), "N < tile_n"),
-    Feature("problem_smaller_than_tile_k", _smaller("k"), "K < tile_k"),
-    Feature(
-        "any_dim_too_small",
-        lambda t: np.maximum(
-            np.maximum(t.problem_smaller_than_tile_m, t.problem_smaller_than_tile_n),
-            t.problem_smaller_than_tile_k,
-        ),
-        "one of the three",
+    *_each("ratio_@@_to_tile_@", "@@/tile_@", lambda t, axis: t[axis.upper()] / t[f"tile_{axis}"]),
+    *_each(
+        "problem_smaller_than_tile_@",
+        "@@ < tile_@",
+        lambda t, axis: flag(t[axis.upper()] < t[f"tile_{axis}"]),
     ),
-    Feature("needs_padding_m", _needs("m"), "M is not a multiple of tile_m"),
-    Feature("needs_padding_n", _needs("n"), "N is not a multiple of tile_n"),
-    Feature("needs_padding_k", _needs("k"), "K is not a multiple of tile_k"),
-    Feature("has_padding_when_needed_m", _has("m"), "needed along M and present"),
-    Feature("has_padding_when_needed_n", _has("n"), "needed along N and present"),
-    Feature("has_padding_when_needed_k", _has("k"), "needed along K and present"),
-    Feature("missing_required_padding_m", _missing("m"), "needed along M but missing"),
-    Feature("missing_required_padding_n", _missing("n"), "needed along N but missing"),
-    Feature("missing_required_padding_k", _missing("k"), "needed along K but missing"),
-    Feature(
-        "missing_any_required_padding",
-        lambda t: np.maximum(
-            np.maximum(t.missing_required_padding_m, t.missing_required_padding_n),
-            t.missing_required_padding_k,
-        ),
-        "one of the three",
+    Feature("any_dim_too_small", _any_of("problem_smaller_than_tile"), "one of the three"),
+    *_each(
+        "needs_padding_@",
+        "@@ is not a multiple of tile_@",
+        lambda t, axis: flag(np.mod(*_extents(t, axis)) != 0),
     ),
+    *_each(
+        "has_padding_when_needed_@",
+        "needed along @@ and present",
+        lambda t, axis: t[f"needs_padding_{axis}"] * t[f"pad_{axis}"],
+    ),
+    *_each(
+        "missing_required_padding_@",
+        "needed along @@ but missing",
+        lambda t, axis: t[f"needs_padding_{axis}"] * (1 - t[f"pad_{axis}"]),
+    ),
+    Feature("missing_any_required_padding", _any_of("missing_required_padding"), "one of the three"),
 )
 
 GEMM_72 = FeatureSchema(

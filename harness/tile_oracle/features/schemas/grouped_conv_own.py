@@ -21,10 +21,10 @@ from tile_oracle.features.feature_table import (
     ceil_div,
     flag,
     given,
-    log2,
     ratio,
 )
 from tile_oracle.features.schemas.own_columns import (
+    INTERWAVE,
     LOADS,
     PIPELINES,
     ROUNDS,
@@ -32,12 +32,14 @@ from tile_oracle.features.schemas.own_columns import (
     WARP_TILE,
     WORKGROUP,
     by_direction,
+    cost,
     divided_by,
     fill_column,
+    fills,
     log2_column,
 )
 
-_fill, _log2 = fill_column, log2_column
+_log2 = log2_column
 _VECTOR_MAX = 16.0
 
 
@@ -97,22 +99,11 @@ _FEATURES = (
     Feature("log2_tiles_m", _log2("tiles_m"), "log2 of the tiles along M"),
     Feature("log2_tiles_n", _log2("tiles_n"), "log2 of the tiles along N of a group"),
     *LOADS,
-    Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is useful work"),
-    Feature("fill_n", _fill("Ng", "tiles_n", "tile_n"), "share of the tiles along N that is useful work"),
-    Feature("fill_k", _fill("Kg", "tiles_k", "tile_k"), "share of the steps along K that is useful work"),
-    Feature(
-        "fill", lambda t: t.fill_m * t.fill_n * t.fill_k, "share of the computed volume that is useful work"
-    ),
+    *fills("M", "Ng", fill_column("Kg", "tiles_k", "tile_k")),
     Feature("log2_bytes", _log2("bytes_total"), "log2 of the bytes of all three tensors"),
     Feature("log2_bytes_written", _log2("bytes_written"), "log2 of the bytes of the result"),
     Feature("log2_bytes_weight", _log2("bytes_weight"), "log2 of the bytes of the filter"),
-    Feature("log2_flops", _log2("flops"), "log2 of the floating-point operations"),
-    Feature("log2_intensity", lambda t: log2(t.flops / t.bytes_total), "log2 of operations per byte"),
-    Feature(
-        "log2_l2_share",
-        lambda t: log2(ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20),
-        "log2 of the tensors' bytes over all L2 caches",
-    ),
+    *cost("tensors"),
     Feature("is_1x1", lambda t: flag(t.taps == 1), "one filter tap"),
     Feature("is_pointwise", lambda t: flag((t.taps == 1) & (t.stride_h * t.stride_w == 1)), "a plain GEMM"),
     Feature("taps_count", lambda t: t.taps, "filter taps"),
@@ -145,7 +136,7 @@ _FEATURES = (
     *WORKGROUP,
     Feature("lds_share", lambda t: ratio(t.lds_bytes, t.hw_lds_capacity), "share of the LDS"),
     given("pipeline", "pipeline code"),
-    Feature("interwave", lambda t: t.word_is("scheduler", lambda word: word == "interwave"), "scheduler"),
+    INTERWAVE,
     given("double_smem_buffer", "two LDS buffers"),
     given("split_image", "the image is split"),
     given("num_groups_to_merge", "groups of one workgroup"),

@@ -9,7 +9,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Array, Feature, FeatureTable, given, log2, log2_of
+from tile_oracle.features.feature_table import (
+    Array,
+    Feature,
+    FeatureTable,
+    Formula,
+    given,
+    log2,
+    log2_of,
+    ratio,
+)
 from tile_oracle.features.schemas.grouped_conv_published import PIPELINE_CODES
 
 PIPELINES = {**PIPELINE_CODES, "comp_async": 7, "basic_async_v1": 8}
@@ -47,6 +56,43 @@ def divided_by(name: str, most: float) -> Callable[[FeatureTable], Array]:
 
     return formula
 
+
+def fills(m: str, n: str, fill_k: Formula) -> tuple[Feature, ...]:
+    """Returns the useful shares of tiles along the axes of a product, m and n by their names, and of all."""
+    return (
+        Feature(
+            "fill_m", fill_column(m, "tiles_m", "tile_m"), "share of the tiles along M that is useful work"
+        ),
+        Feature(
+            "fill_n", fill_column(n, "tiles_n", "tile_n"), "share of the tiles along N that is useful work"
+        ),
+        Feature("fill_k", fill_k, "share of the steps along K that is useful work"),
+        Feature(
+            "fill",
+            lambda t: t.fill_m * t.fill_n * t.fill_k,
+            "share of the computed volume that is useful work",
+        ),
+    )
+
+
+def cost(arrays: str) -> tuple[Feature, ...]:
+    """Returns logarithms of a problem's cost. arrays: what the operation calls its operands and result."""
+    return (
+        Feature("log2_flops", log2_column("flops"), "log2 of the floating-point operations"),
+        Feature("log2_intensity", lambda t: log2(t.flops / t.bytes_total), "log2 of operations per byte"),
+        Feature(
+            "log2_l2_share",
+            lambda t: log2(
+                ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20
+            ),
+            f"log2 of the {arrays}' bytes over all L2 caches",
+        ),
+    )
+
+
+INTERWAVE = Feature(
+    "interwave", lambda t: t.word_is("scheduler", lambda word: word == "interwave"), "scheduler"
+)
 
 ROUNDS: tuple[Feature, ...] = (
     Feature("cus", lambda t: np.maximum(t.hw_num_cus, 1.0), "compute units, at least 1"),

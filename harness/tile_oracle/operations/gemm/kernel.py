@@ -63,8 +63,6 @@ class GemmKernel(TiledKernel):
 
     op: ClassVar[str] = "gemm"
     words: ClassVar[Mapping[str, tuple[str | int, ...]]] = {"dtype": GEMM_DTYPES, "layout": GEMM_LAYOUTS}
-    double_smem_buffer: ClassVar[None] = None
-    """The pipeline decides."""
 
     @property
     def waves(self) -> tuple[int, int, int]:
