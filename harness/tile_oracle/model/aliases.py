@@ -17,7 +17,7 @@ import pandas as pd
 from tile_oracle.features.columns import Column, Columns
 from tile_oracle.features.schemas import flops_of
 from tile_oracle.kernel import FAMILY, Kernel, parse_kernel_name
-from tile_oracle.model.noise import NoiseModel
+from tile_oracle.model.noise import noise_of
 from tile_oracle.operation import operation_named
 from tile_oracle.record.final import is_censored
 from tile_oracle.record.schema import kernel_columns
@@ -140,13 +140,12 @@ def own_fields(kernel: Kernel) -> tuple[str, ...]:
     return kernel_columns(kernel.op)
 
 
-def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases:
+def find_aliases(rows: pd.DataFrame) -> Aliases:
     """Aliases in a training table (`training_rows(...).table`).
 
     In a group every name agrees with every other. The representative is the name with the most measurements,
     then the first. Times are compared only with at least 20 shared problems.
     """
-    noise = noise or NoiseModel()
     known = rows["latency_ms"].where(~is_censored(rows))
     table = rows.assign(latency_ms=known).pivot_table(
         index="problem", columns="kernel", values="latency_ms", aggfunc="median", dropna=False
@@ -161,9 +160,8 @@ def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases
     for i in range(len(names) - 1):
         # A binary may serve two kinds of problem; it counts as one kernel of each.
         same = (of_hash[i + 1 :] == of_hash[i]) & bool(of_hash[i]) & (kinds[i + 1 :] == kinds[i])
-        for j in i + 1 + np.flatnonzero(same | _may_agree(times, i, noise)):
-            same_binary[i, j] = same_binary[j, i] = same[j - i - 1]
-            agrees[i, j] = agrees[j, i] = same_binary[i, j] or _agree(times[:, i], times[:, j], noise)
+        same_binary[i, i + 1 :] = same_binary[i + 1 :, i] = same
+        agrees[i, i + 1 :] = agrees[i + 1 :, i] = same | _agree(times, i)
     groups = _complete_groups(agrees)
     measured = (
         rows.groupby("kernel")["measurements"].sum()
@@ -214,25 +212,15 @@ def merge(rows: pd.DataFrame, aliases: Aliases) -> pd.DataFrame:
     return merged
 
 
-def _may_agree(times: Any, i: int, noise: NoiseModel) -> Any:
-    """Returns the columns after i that can pass `_agree` with column i. A quantile is below a limit only if
-    that share of the differences is, so one vectorised test replaces most single ones."""
+def _agree(times: Any, i: int) -> Any:
+    """Returns which of the columns after i agree with column i."""
     a, b = times[:, i : i + 1], times[:, i + 1 :]
-    shared = np.isfinite(a) & np.isfinite(b)
     with np.errstate(invalid="ignore"):
-        z = np.abs(np.log(a) - np.log(b)) / (np.sqrt(2.0) * noise.sigma(np.sqrt(a * b)))
-        within = (shared & (z <= AGREEMENT_SIGMAS)).sum(axis=0)
-    count = shared.sum(axis=0)
-    return (count >= LEAST_SHARED_PROBLEMS) & (within > np.floor(AGREEMENT_QUANTILE * (count - 1) - 1e-9))
-
-
-def _agree(a: Any, b: Any, noise: NoiseModel) -> bool:
-    shared = np.isfinite(a) & np.isfinite(b)
-    if int(shared.sum()) < LEAST_SHARED_PROBLEMS:
-        return False
-    a, b = a[shared], b[shared]
-    z = np.abs(np.log(a) - np.log(b)) / (np.sqrt(2.0) * noise.sigma(np.sqrt(a * b)))
-    return bool(np.quantile(z, AGREEMENT_QUANTILE) <= AGREEMENT_SIGMAS)
+        z = np.abs(np.log(a) - np.log(b)) / (np.sqrt(2.0) * noise_of(np.sqrt(a * b)))
+        within = (z <= AGREEMENT_SIGMAS).sum(axis=0)
+    shared = np.isfinite(z).sum(axis=0)
+    # The order statistic below the quantile is within the limit.
+    return (shared >= LEAST_SHARED_PROBLEMS) & (within > np.floor(AGREEMENT_QUANTILE * (shared - 1) + 1e-9))
 
 
 def _complete_groups(agrees: Any) -> list[list[int]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from tile_oracle.features.groups import group_codes
 from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS, is_step_term
 from tile_oracle.kernel import Kernel, parse_kernel_name, tiled
 from tile_oracle.model.aliases import Aliases, merge, own_fields
-from tile_oracle.model.noise import NoiseModel
+from tile_oracle.model.noise import noise_of
 from tile_oracle.operation import operation_named, operations
 from tile_oracle.record.final import records_op
 
@@ -124,15 +123,12 @@ class PhysicalModel:
         return cls(terms, found, schema)
 
 
-def fit_physical(
-    rows: pd.DataFrame, weight: Array, hardware: Mapping[str, float], noise: NoiseModel | None = None
-) -> PhysicalModel:
+def fit_physical(rows: pd.DataFrame, weight: Array, hardware: Mapping[str, float]) -> PhysicalModel:
     """Coefficients for every kernel of a training table, by non-negative least squares on the relative error,
     robust against outliers.
 
     `weight`: weight of each row, (rows,); see `nearness`. Raises ModelError for an operation without terms.
     """
-    noise = noise or NoiseModel()
     op = records_op(rows)
     schema = operation_named(op).for_models.time_terms
     if schema is None:
@@ -142,7 +138,7 @@ def fit_physical(
     terms = schema.compute(rows, hardware)
     latency = rows["latency_ms"].to_numpy(dtype=np.float64)
     repeats = rows["measurements"].to_numpy(dtype=np.float64)
-    sigma = np.sqrt(noise.sigma(latency) ** 2 / repeats + _MODEL_ERROR**2)
+    sigma = np.sqrt(noise_of(latency) ** 2 / repeats + _MODEL_ERROR**2)
     found = {}
     for kernel, index in sorted(rows.groupby("kernel").indices.items()):
         found[str(kernel)] = _coefficients(terms[index], latency[index], weight[index] / sigma[index])
@@ -163,9 +159,7 @@ def _coefficients(terms: Array, latency: Array, importance: Array) -> tuple[floa
     return tuple(float(value) for value in found / scale)
 
 
-def explain_aliases(
-    rows: pd.DataFrame, aliases: Aliases, hardware: Mapping[str, float], noise: NoiseModel | None = None
-) -> Aliases:
+def explain_aliases(rows: pd.DataFrame, aliases: Aliases, hardware: Mapping[str, float]) -> Aliases:
     """Returns the aliases, each group represented by the name whose tile explains the group's times best.
 
     At most one of the names describes the kernel. The measure is the error of a physical model fitted to the
@@ -182,7 +176,7 @@ def explain_aliases(
             kernel = parse_kernel_name(name)
             fields = kernel.as_row()
             as_named = group.assign(kernel=name, **{f: fields[f] for f in own_fields(kernel)})
-            model = fit_physical(as_named, near[mask], hardware, noise)
+            model = fit_physical(as_named, near[mask], hardware)
             error = np.abs(model.log_time(as_named, hardware) - np.log(as_named["latency_ms"].to_numpy()))
             errors.append((float((np.minimum(error, _MOST_ERROR) * near[mask]).mean()), name))
         chosen[stands] = min(errors)[1]
@@ -214,11 +208,6 @@ def _nearest(wanted: Sequence[Kernel], names: Sequence[str]) -> list[str]:
         theirs = np.array([getattr(kernel, field) for kernel in others])
         distance += much * (ours[:, None] != theirs[None, :])
     for field, much in (("tile", 2.0), ("waves", 0.5)):
-        sizes = [np.array([[_log2(x) for x in getattr(k, field)] for k in side]) for side in (wanted, others)]
+        sizes = [np.log2([getattr(kernel, field) for kernel in side]) for side in (wanted, others)]
         distance += much * np.abs(sizes[0][:, None, :] - sizes[1][None, :, :]).sum(axis=2)
     return [names[index] for index in distance.argmin(axis=1)]
-
-
-@lru_cache(maxsize=4096)
-def _log2(value: int) -> float:
-    return float(np.log2(value))
