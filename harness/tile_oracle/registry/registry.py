@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +19,6 @@ from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem
 from tile_oracle.registry.kept import KeptKernels
-from tile_oracle.registry.log_once import LogOnce
 from tile_oracle.registry.machine import Machine
 from tile_oracle.registry.measuring import Budget
 from tile_oracle.registry.operands import read_output, shared_files, taken_operands
@@ -25,7 +26,7 @@ from tile_oracle.registry.pools import Pools
 from tile_oracle.registry.rankers import AUTO, Candidates
 from tile_oracle.registry.results import MEASURED, MODEL, TUNED, Failed, Pick, RunResult, Tuning
 from tile_oracle.registry.tuned import Surroundings, TunedResults
-from tile_oracle.registry.tuner import Tuner
+from tile_oracle.registry.tuner import LOG, Tuner
 from tile_oracle.targets import TargetOptions, resolve_target
 from tile_oracle.targets.target import Target
 
@@ -81,7 +82,8 @@ class Registry:
             raise TargetError("give a target, or arch for an architecture that is not at hand, not both")
         self._owns_target = self.target is not None and self.target is not target
         self.arch = arch if self.target is None else self.target.arch
-        self._log = LogOnce()
+        # Each distinct line once.
+        self._say: Callable[[str], None] = cache(partial(logging.getLogger(LOG).warning, "%s"))
         source = _source_elsewhere(self.target, self.arch or "", options)
         self._machine = Machine(self.target, self.arch or "", settings or SweepSettings(), source)
         if kernels is None and (self.target is not None or source is not None):
@@ -92,16 +94,16 @@ class Registry:
             None if model is None else Path(model),
             None if models is None else Path(models),
             engine,
-            self._log.warn,
+            self._say,
             abstain=abstain,
         )
         self.tuned: TunedResults | None = None
         if tuned is not False and self.target is not None:
             self.tuned = TunedResults(self._machine.arch.name, None if tuned is True else Path(tuned))
             for note in self.tuned.notes:
-                self._log.warn(note)
-        self._kept = KeptKernels(self._machine, self.tuned, self._log.warn)
-        self._tuner = Tuner(self._machine, self._kept, fallback, self._log)
+                self._say(note)
+        self._kept = KeptKernels(self._machine, self.tuned, self._say)
+        self._tuner = Tuner(self._machine, self._kept, fallback, self._say)
 
     def select(self, problem: Problem) -> Pick:
         """Returns the kernel for a problem: the tuned one, else the model's pick, else (without a model) the
@@ -187,7 +189,7 @@ class Registry:
                 failed.append(Failed(pick.kernel, ended.status, ended.detail))
                 self._machine.exclude(pick.kernel, problem)
                 what = f"{ended.status}: {ended.detail}"
-                self._log.warn(f"{pick.kernel.name} on {problem.id}: {what}; the next pick is tried")
+                self._say(f"{pick.kernel.name} on {problem.id}: {what}; the next pick is tried")
         reasons = "; ".join(f"{one.kernel.name}: {one.status}: {one.detail}" for one in failed)
         raise TargetError(f"no kernel runs {problem.id}: {reasons[-1500:] or 'there is none'}")
 

@@ -1,13 +1,12 @@
 """Tuned results: the best measured kernel of a problem, stored on disk and used only while it is valid.
 
 There is one file per architecture, `tuned/ARCH.jsonl` in the project's cache folder, with lines like those of
-a journal (record.journal_line). They are appended under a lock, of another file: this one is replaced when it
-is compacted. Later lines replace earlier ones of the same problem and environment.
+a journal (record.journal_line). They are appended under a lock and never changed: damaged lines stay, and are
+ignored. Later lines replace earlier ones of the same problem and environment.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +19,6 @@ import msgspec
 
 from tile_oracle.compiling.cache import default_cache_folder
 from tile_oracle.errors import KernelError, TunedError
-from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.locks import held
 from tile_oracle.files.user_file import open_regular
@@ -33,8 +31,6 @@ _Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 
 _ARCH = re.compile(r"[a-z0-9_]{1,40}")
 _MOST_BYTES = 256 << 20
-_LEAST_TO_TIDY = 1000
-"""The number of lines above which a file is compacted once most of them are replaced."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,6 @@ class TunedResults:
             raise TunedError(f"{arch!r} is not the name of an architecture")
         self.path = (folder or default_cache_folder() / "tuned").absolute() / f"{arch}.jsonl"
         self.notes: list[str] = []
-        self._lines = 0
         self._entries: dict[str, dict[tuple[str, ...], TunedEntry]] = {}
         self._load()
 
@@ -141,19 +136,17 @@ class TunedResults:
             TunedError, f"tuned results cannot be written to {self.path}", "name another folder"
         ):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with held(self.path.with_suffix(".lock")):
-                with self.path.open("ab+") as file:
-                    end = file.seek(0, os.SEEK_END)
-                    if end:
-                        file.seek(end - 1)
-                        # A power cut can leave half a line, which must not merge with this one.
-                        text = text if file.read(1) == b"\n" else b"\n" + text
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                for entry in new:
-                    self._take(entry)
-                self._tidy()
+            with held(self.path.with_suffix(".lock")), self.path.open("ab+") as file:
+                end = file.seek(0, os.SEEK_END)
+                if end:
+                    file.seek(end - 1)
+                    # A power cut can leave half a line, which must not merge with this one.
+                    text = text if file.read(1) == b"\n" else b"\n" + text
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        for entry in new:
+            self._take(entry)
 
     # ---- the file -----------------------------------------------------------------------------
 
@@ -169,7 +162,8 @@ class TunedResults:
         for entry in entries:
             self._take(entry)
         if damaged:
-            self.notes.append(self._set_aside(damaged))
+            kept = f"the whole lines of {len(self)} problems are used"
+            self.notes.append(f"{self.path} has {damaged} damaged lines, which are ignored; {kept}")
 
     def _read(self) -> bytes:
         try:
@@ -182,36 +176,7 @@ class TunedResults:
         return data
 
     def _take(self, entry: TunedEntry) -> None:
-        self._lines += 1
         self._entries.setdefault(entry.problem, {})[entry.identity] = entry
-
-    def _set_aside(self, damaged: int) -> str:
-        """Renames a damaged file and writes its valid lines to a new one; returns a message."""
-        kept = f"the whole lines of {len(self._entries)} problems are kept"
-        try:
-            with held(self.path.with_suffix(".lock")):
-                data = self._read()
-                entries, still = _parsed(data)
-                if not still:
-                    return f"{self.path} was damaged and has been mended by another process: {kept}"
-                digest = hashlib.sha256(data).hexdigest()[:12]
-                aside = self.path.with_name(f"{self.path.stem}.damaged-{digest}.jsonl")
-                write_atomically(aside, data)
-                write_atomically(self.path, _lines(entries))
-        except OSError as error:
-            return (
-                f"{self.path} has {damaged} damaged lines, which are ignored; it cannot be set aside: "
-                f"{error.strerror or error}"
-            )
-        return f"{self.path} has {damaged} damaged lines: it was set aside as {aside.name}, and {kept}"
-
-    def _tidy(self) -> None:
-        """Compacts the file if most of its lines are replaced ones. The caller holds the lock."""
-        if self._lines < _LEAST_TO_TIDY or self._lines < 4 * sum(1 for _ in self.entries()):
-            return
-        newest = {entry.identity: entry for entry in _parsed(self._read())[0]}
-        write_atomically(self.path, _lines(newest.values()))
-        self._lines = len(newest)
 
 
 def now() -> str:

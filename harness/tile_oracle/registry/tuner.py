@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from tile_oracle.errors import NoModelError, TargetError
@@ -9,22 +10,27 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
 from tile_oracle.registry.kept import KeptKernels
-from tile_oracle.registry.log_once import LogOnce
 from tile_oracle.registry.machine import Machine
 from tile_oracle.registry.measuring import Budget, PoolMeasurements, measure_pool, model_free_order
 from tile_oracle.registry.rankers import Candidates
 from tile_oracle.registry.results import MEASURED, Pick, Tuning
 
+LOG = "tile_oracle.registry"
+"""The name of the registry's logger."""
+
 
 class Tuner:
     """Measures pools on a machine, stores the best kernels, and remembers all measurements."""
 
-    def __init__(self, machine: Machine, kept: KeptKernels, fallback: Budget | None, log: LogOnce) -> None:
-        """fallback: the measuring budget for problems without a model, None to measure nothing."""
+    def __init__(
+        self, machine: Machine, kept: KeptKernels, fallback: Budget | None, say: Callable[[str], None]
+    ) -> None:
+        """fallback: the measuring budget for problems without a model, None to measure nothing. say: called
+        with the reason why a pool is measured."""
         self._machine = machine
         self._kept = kept
         self._fallback = fallback
-        self._log = log
+        self._say = say
         self._measured: dict[Problem, PoolMeasurements] = {}
 
     def tune(
@@ -58,7 +64,7 @@ class Tuner:
         with self._machine.turn:
             done = self._measured.get(problem)
             if done is None:
-                self._log.warn(f"{candidates.why}: the pool is measured for {problem.id}")
+                self._say(f"{candidates.why}: the pool is measured for {problem.id}")
                 order = model_free_order(problem, candidates.kernels)
                 done = self._tune(problem, order, self._fallback, "fallback").measured
         return done
@@ -81,7 +87,7 @@ class Tuner:
                 raise TargetError(_none_is_ok(measured))
             self._measured[problem] = measured
             kept = self._kept.keep(best, measured, how)
-        self._log.info(
+        logging.getLogger(LOG).info(
             f"{problem.id}: {best.kernel.name} is the best of {measured.measured} of {measured.pool} kernels "
             f"({best.tflops:.4g} TFLOPS, {measured.seconds:.1f} s){'; kept' if kept else ''}"
         )
