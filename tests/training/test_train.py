@@ -17,7 +17,7 @@ from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.tree_targets import TARGETS
-from tile_oracle.model.trees import TreeSettings
+from tile_oracle.model.trees import TreeData, TreeSettings, grow
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.training.cross_validation import cross_validate, out_of_fold
 from tile_oracle.training.fit import Effort, fit
@@ -222,6 +222,17 @@ def trees_of(booster: lgb.Booster) -> list[str]:
     """The text of every tree, without its number."""
     text = booster.model_to_string(num_iteration=-1).split("\nend of trees")[0]
     return [tree.partition("\n")[2].rstrip() for tree in text.split("\nTree=")[1:]]
+
+
+def test_trees_do_not_depend_on_the_number_of_threads() -> None:
+    """Also where a sum over the rows is not exact, since their weights differ by many powers of 2."""
+    random = np.random.default_rng(0)
+    features, groups = random.normal(size=(12_000, 8)), np.repeat(np.arange(600), 20)
+    label = features[:, 0] + np.sin(9 * features[:, 1])
+    data = TreeData(features, label, 10.0 ** random.uniform(-12, 0, len(label)), groups)
+    settings, names = TreeSettings(trees=5, num_leaves=31), [f"f{number}" for number in range(8)]
+    one, more = (grow(TARGETS["log_time"], data, settings, 0, threads, names) for threads in (1, 3))
+    assert trees_of(one) == trees_of(more)
 
 
 @pytest.mark.slow

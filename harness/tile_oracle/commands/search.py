@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tile_oracle.commands.arguments import argument, json_flag, seed
 from tile_oracle.commands.json_output import print_json
-from tile_oracle.exploration.search import STRATEGIES, best_of, search
+from tile_oracle.exploration.search import best_of, search
 from tile_oracle.model.fitting_model import lines_on, models_for
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import folder_of_model, model_places
@@ -25,12 +25,11 @@ measurements of that kernel; for others the prediction is an extrapolation.
 """
 
 
-ABOUT = "Random sampling or discrete differential evolution, reproducible by the seed."
+ABOUT = "Searches by discrete differential evolution, reproducible by the seed."
 ARGUMENTS = (
     argument("problem", "PROBLEM", "problem id"),
     argument("--model", "FOLDER", "model folder (default: the one that fits)"),
     argument("--arch", "ARCH", "architecture of the shipped model", default="gfx950"),
-    argument("--strategy", None, "how kernels are chosen", choices=STRATEGIES, default="evolution"),
     argument("--budget", "N", "kernels in all", type=int, default=500),
     seed("same seed: same kernels"),
     argument("--top", "N", "kernels to show", type=int, default=10),
@@ -52,16 +51,14 @@ def run(args: argparse.Namespace) -> int:
         folder = models.required
         print("\n".join(lines_on([models])), file=sys.stderr)
     predictor = Predictor.load(folder)
-    found = search(predictor, problem, args.budget, args.strategy, args.seed)
+    found = search(predictor, problem, args.budget, args.seed)
     best = best_of(found, predictor, args.top)
     if args.json:
         print_json(
             {
                 "problem": problem.id,
                 "model": folder.name,
-                "strategy": args.strategy,
-                "kernels": len(found.scores),
-                "rounds": found.rounds,
+                "kernels": len(found),
                 "best": [
                     {
                         "kernel": one.kernel.name,
@@ -73,9 +70,7 @@ def run(args: argparse.Namespace) -> int:
             }
         )
         return 0
-    print(
-        f"{problem.id}: {len(found.scores)} kernels, {found.rounds} rounds of {args.strategy} ({folder.name})"
-    )
+    print(f"{problem.id}: {len(found)} kernels ({folder.name})")
     for place, one in enumerate(best, 1):
         known = _KNOWN[one.measured]
         print(f"{place:>4}  {one.predicted_tflops:9.2f} TFLOPS  buildable, {known}  {one.kernel.name}")

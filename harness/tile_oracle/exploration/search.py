@@ -1,15 +1,14 @@
 """Searches for fast kernels by a model's predictions, beyond the measured ones.
 
 The search space is what an architecture allows: tiles are multiples of waves and warp tiles; all pipelines,
-schedulers and flags are included (tile_oracle.operation.search_axes). The strategy `random` scores a sample,
-`evolution` is discrete differential evolution. Both are deterministic for a given seed, stop at a budget of
-distinct kernels.
+schedulers and flags are included (tile_oracle.operation.search_axes). Discrete differential evolution goes
+through it, deterministically for a given seed, up to a budget of distinct kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,8 +19,6 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.operation import operation_named
 from tile_oracle.operation.search_axes import Axes, SearchAxes
 from tile_oracle.problem import Problem
-
-STRATEGIES = ("random", "evolution")
 
 _POPULATION = 24
 _SCALE = 0.5
@@ -38,18 +35,6 @@ class Found:
     kernel: Kernel
     predicted_tflops: float
     measured: bool | None
-
-
-@dataclass
-class SearchState:
-    """What a search has found.
-
-    scores: kernel name -> predicted TFLOPS. population: combinations of the evolution.
-    """
-
-    scores: dict[str, float] = field(default_factory=dict)
-    population: list[list[int]] = field(default_factory=list)
-    rounds: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,36 +79,34 @@ def search(
     predictor: Predictor,
     problem: Problem,
     budget: int,
-    strategy: str = "evolution",
     seed: int = 0,
-) -> SearchState:
-    """Scores up to `budget` distinct kernels. Raises ModelError for an unknown strategy, or no budget."""
-    if strategy not in STRATEGIES:
-        raise ModelError(f"strategy {strategy!r} is not one of {', '.join(STRATEGIES)}")
+) -> dict[str, float]:
+    """Returns the predicted TFLOPS of up to `budget` distinct kernels, by name. Raises ModelError for no
+    budget."""
     if budget < 1:
         raise ModelError(f"a budget of {budget} kernels leaves nothing to search: it must be at least 1")
     space = Space.of(predictor.spec.arch, problem)
-    state, idle = SearchState(), 0
-    while len(state.scores) < budget and idle < _MOST_TRIES:
-        before = len(state.scores)
-        random = np.random.default_rng([seed, state.rounds])
-        starting = strategy == "random" or not state.population
-        choices = (
-            [_draw(space, random) for _ in range(_POPULATION)] if starting else _mutated(space, random, state)
-        )
-        if not _score(predictor, space, choices, state, budget):
-            break
-        if strategy == "evolution":
-            state.population = choices if starting else _survivors(space, state, choices)
-        state.rounds += 1
-        idle = idle + 1 if len(state.scores) == before else 0
-    return state
+    scores: dict[str, float] = {}
+    random = np.random.default_rng([seed, 0])
+    population = [_draw(space, random) for _ in range(_POPULATION)]
+    _score(predictor, space, population, scores, budget)
+    rounds, idle = 0, 0
+    while len(scores) < budget and idle < _MOST_TRIES:
+        before, rounds = len(scores), rounds + 1
+        trials = _mutated(space, np.random.default_rng([seed, rounds]), population, scores)
+        _score(predictor, space, trials, scores, budget)
+        population = [
+            max((member, trial), key=lambda choice: _fitness(space, scores, choice))
+            for member, trial in zip(population, trials, strict=True)
+        ]
+        idle = idle + 1 if len(scores) == before else 0
+    return scores
 
 
-def best_of(state: SearchState, predictor: Predictor, count: int) -> list[Found]:
+def best_of(scores: Mapping[str, float], predictor: Predictor, count: int) -> list[Found]:
     """Returns the best `count` kernels of a search, best first."""
     known = predictor.measured_kernels
-    ranked = sorted(state.scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
     return [Found(parse_kernel_name(name), score, name in known if known else None) for name, score in ranked]
 
 
@@ -137,16 +120,18 @@ def _draw(space: Space, random: np.random.Generator) -> list[int]:
     return choice
 
 
-def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> list[list[int]]:
+def _mutated(
+    space: Space, random: np.random.Generator, members: Sequence[Sequence[int]], scores: Mapping[str, float]
+) -> list[list[int]]:
     """Returns one trial per member: a mutation by the difference of two others, crossed with the member.
     Repeated while the result is invalid or already scored."""
-    population = [np.array(choice) for choice in state.population]
+    population = [np.array(choice) for choice in members]
     sizes = np.array([len(axis) for axis in space.axes])
-    best = np.array(max(state.population, key=lambda choice: _fitness(space, state, choice)))
+    best = np.array(max(members, key=lambda choice: _fitness(space, scores, choice)))
     trials = []
     for index, member in enumerate(population):
         others = [i for i in range(len(population)) if i != index]
-        trial = [int(value) for value in member]
+        trial = member.tolist()
         for _ in range(_MUTATION_TRIES):
             a, b = random.choice(others, 2, replace=False)
             base = best if random.random() < 0.5 else member
@@ -155,36 +140,30 @@ def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> l
             )
             take = random.random(len(sizes)) < _CROSSOVER
             take[random.integers(len(sizes))] = True
-            values = np.where(take, np.mod(mutant.astype(np.int64), sizes), member)
-            trial = [int(value) for value in values]
+            trial = np.where(take, np.mod(mutant.astype(np.int64), sizes), member).tolist()
             kernel = space.kernel(trial)
-            if kernel is not None and kernel.name not in state.scores:
+            if kernel is not None and kernel.name not in scores:
                 break
         trials.append(trial)
     return trials
 
 
-def _survivors(space: Space, state: SearchState, trials: list[list[int]]) -> list[list[int]]:
-    """Returns the better of each member and its trial."""
-    return [
-        trial if _fitness(space, state, trial) > _fitness(space, state, member) else member
-        for member, trial in zip(state.population, trials, strict=True)
-    ]
-
-
 def _score(
-    predictor: Predictor, space: Space, choices: Sequence[Sequence[int]], state: SearchState, budget: int
-) -> bool:
-    """Scores the kernels that have no score yet; returns False if the budget did not suffice for all."""
+    predictor: Predictor,
+    space: Space,
+    choices: Sequence[Sequence[int]],
+    scores: dict[str, float],
+    budget: int,
+) -> None:
+    """Scores the kernels that have no score yet, as far as the budget goes."""
     kernels = {kernel.name: kernel for choice in choices if (kernel := space.kernel(choice)) is not None}
-    new = [kernel for name, kernel in kernels.items() if name not in state.scores]
-    allowed = new[: budget - len(state.scores)]
-    if allowed:
-        for kernel, score in zip(allowed, predictor.predict(space.problem, allowed), strict=True):
-            state.scores[kernel.name] = float(score)
-    return len(allowed) == len(new)
+    new = [kernel for name, kernel in kernels.items() if name not in scores][: budget - len(scores)]
+    if new:
+        scores.update(
+            zip([one.name for one in new], predictor.predict(space.problem, new).tolist(), strict=True)
+        )
 
 
-def _fitness(space: Space, state: SearchState, choice: Sequence[int]) -> float:
+def _fitness(space: Space, scores: Mapping[str, float], choice: Sequence[int]) -> float:
     kernel = space.kernel(choice)
-    return state.scores.get(kernel.name, -1.0) if kernel is not None else -1.0
+    return scores.get(kernel.name, -1.0) if kernel is not None else -1.0

@@ -54,7 +54,8 @@ class TreeSettings:
             "seed": seed,
             "num_threads": threads,
             "deterministic": True,
-            "force_row_wise": True,
+            # Sums over rows would be divided by the number of threads, and differ in their last digits.
+            "force_col_wise": True,
             "verbosity": -1,
         }
 
@@ -176,7 +177,7 @@ def _dataset(
         group=sizes,
         feature_name=list(feature_names),
         reference=reference,
-        params={"verbosity": -1, "force_row_wise": True},
+        params={"verbosity": -1, "force_col_wise": True},
         free_raw_data=False,
     )
 
