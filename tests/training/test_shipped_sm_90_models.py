@@ -1,25 +1,18 @@
-"""The shipped H200 models: the contents of their folders can be reproduced from their data.
-
-TILE_ORACLE_RETRAIN=1 trains them again, which takes some minutes.
-"""
+"""The shipped H200 models of convolutions: what they were trained on, and the published figures."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
-import lightgbm
 import pandas as pd
 import pytest
 
 from tile_oracle.commands.evaluate import picker_for, rank_recorded
-from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select, summarise
 from tile_oracle.model.fitting_model import models_for
-from tile_oracle.model.model_folder import read_booster_text
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, problem_from_id
@@ -28,8 +21,6 @@ from tile_oracle.record.dataset import read_rows
 from tile_oracle.record.final import final_measurements
 from tile_oracle.record.merge import merge_records
 from tile_oracle.training.auxiliary_rows import not_of_shapes
-from tile_oracle.training.recipe import recipe_named
-from tile_oracle.training.train import train
 
 PUBLISHED_VOLUME = {"forward": 48_845, "bwd_data": 18_773, "bwd_weight": 34_900}
 """Measurements behind the published models."""
@@ -135,39 +126,3 @@ def test_its_picks_reach_the_published_metrics_of_another_compiler(direction: st
     rankings = rank_recorded(picker_for(str(folder), final), final)[0]
     found = summarise(select(problems, final, find_oracles(final), rankings))
     assert (found.mean_percent, found.p10_percent) == pytest.approx(NVCC_FIGURES[direction], abs=0.05)
-
-
-@pytest.mark.skipif(not os.environ.get("TILE_ORACLE_RETRAIN"), reason="TILE_ORACLE_RETRAIN=1 runs it")
-def test_training_on_the_records_reproduces_the_model_byte_for_byte(
-    direction: str, folder: Path, tmp_path: Path
-) -> None:
-    manifest = json.loads((folder / "train_manifest.json").read_text())
-    if manifest["lightgbm_version"] != lightgbm.__version__:
-        pytest.skip(f"made with lightgbm {manifest['lightgbm_version']}, here is {lightgbm.__version__}")
-    training = {
-        name: merge_records([read_rows(data_folder("models") / folder_name(name) / "training.parquet")])[0]
-        for name in DIRECTIONS
-    }
-    others = pd.concat([rows for name, rows in training.items() if name != direction], ignore_index=True)
-    held_out = oracle(folder, f"{direction}_validation_300")
-    others = not_of_shapes(others, held_out)
-    code = CodeTable.of(held_out)
-    again = train(training[direction], recipe_named("launch"), n_splits=2, also=others, code=code)
-    again.save(tmp_path / "first")
-    paths = [data_folder("models") / folder_name(name) / "other_builds.parquet" for name in DIRECTIONS]
-    builds = merge_records([read_rows(path) for path in paths])[0]
-    # A folder that was grown earlier than another one knows fewer of the measurements.
-    builds = builds[builds["time"] <= pd.Timestamp(manifest["timestamp"])].reset_index(drop=True)
-    grown = train(
-        training[direction],
-        code=CodeTable.of(held_out).over(CodeTable.of(training[direction])),
-        warm_start=tmp_path / "first",
-        warm_trees=300,
-        also=not_of_shapes(builds, held_out),
-    )
-    grown.save(tmp_path / "again")
-    for number in range(2):
-        texts = [read_booster_text(one, "lambdarank", number)[1] for one in (tmp_path / "again", folder)]
-        assert texts[0] == texts[1], number
-    name = "code_facts.json"
-    assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
