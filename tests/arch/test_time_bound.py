@@ -65,13 +65,6 @@ def test_without_known_peaks_nothing_is_refused() -> None:
     assert load_arch("gfx1100").peak is None
 
 
-def test_peaks_are_the_published_ones() -> None:
-    assert gpu_limits("gfx950", 0).flops_per_s["bf16"] / 1e12 == pytest.approx(2516, rel=0.01)
-    assert gpu_limits("gfx950", 0).flops_per_s["fp8"] / 1e12 == pytest.approx(5033, rel=0.01)
-    # At 1830 MHz these are 989 TFLOPS.
-    assert gpu_limits("sm_90", 132).flops_per_s["bf16"] * 1830 / 1980 / 1e12 == pytest.approx(989, rel=0.01)
-
-
 def test_this_machines_core_has_a_limit_far_above_its_actual_rate() -> None:
     peak = cpu_peak_flops()
     assert peak["bf16"] == 2 * peak["fp32"] >= 4e11

@@ -86,14 +86,6 @@ def test_the_next_session_finds_it(make_builder: MakeBuilder, make_kernel: MakeK
         assert builder.stats().compile_seconds == 0
 
 
-def test_asking_twice_gives_one_future(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
-    with make_builder() as builder:
-        assert builder.submit(make_kernel()) is builder.submit(make_kernel())
-        assert not builder.submit(make_kernel()).cancel()
-        builder.need(make_kernel())
-        assert builder.stats().compiled == 1
-
-
 def test_kernels_of_equal_code_share_a_binary(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
     with make_builder(jobs=2) as builder:
         results = [
@@ -177,14 +169,6 @@ def test_a_compile_error_is_a_status_with_its_log(
         assert [path.read_text() for path in kept] == [bad.log]
 
 
-def test_a_new_session_tries_again(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
-    results = []
-    for _ in range(2):
-        with make_builder() as builder:
-            results.append(builder.need(make_kernel(13)))
-    assert [(result.status, result.cached) for result in results] == [("build_error", False)] * 2
-
-
 def test_workers_of_one_session_share_a_failure(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
     with make_builder() as one, make_builder() as two:
         first, second = one.need(make_kernel(13)), two.need(make_kernel(13))
@@ -213,13 +197,6 @@ def test_a_library_may_ask_for_what_need_not_be_there(
         result = builder.need(make_kernel(19))
     assert result.status == "ok", result.log
     assert ctypes.CDLL(str(result.binary.path)).asks() == 0
-
-
-def test_a_kernel_without_code_does_not_build(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
-    with make_builder() as builder:
-        result = builder.need(make_kernel(pipeline="compv6"))
-    assert (result.status, result.binary) == ("build_error", None)
-    assert "'compv6' has no code for cpu" in result.log
 
 
 def test_a_compiler_that_hangs_is_stopped_with_its_children(

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.compiling.bare_machine import program, strip_machine
 from tests.samples import sampled
-from tile_oracle.compiling import cuda_programs
 from tile_oracle.compiling import gpu_toolchain as module
 from tile_oracle.compiling.builder import Builder
-from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain, find_ptxas
+from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
 from tile_oracle.compiling.prebuild import prebuild
 from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
 from tile_oracle.compiling.source import DEVICE_WORK, source_for, source_suffix
@@ -109,24 +106,6 @@ def test_ptxas_is_used_if_installed(bare: Path, tmp_path: Path, monkeypatch: pyt
     assert result.binary is not None, result.log
     assert result.binary.path.suffix == ".cubin"
     assert result.binary.toolchain.endswith("ptxas 13.0")
-
-
-@pytest.mark.parametrize("wheel", ["cuda_nvcc", "cu13"])
-def test_ptxas_is_found_on_path_then_in_a_wheel_then_in_cudas_folder(
-    wheel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(cuda_programs, "_CUDA", tmp_path / "cuda")
-    monkeypatch.setattr("sys.path", [str(tmp_path / "site-packages")])
-    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
-    assert find_ptxas() is None
-    places = ("cuda/bin/ptxas", f"site-packages/nvidia/{wheel}/bin/ptxas", "bin/ptxas")
-    for place in places:
-        made = program(tmp_path / place, "")
-        importlib.invalidate_caches()
-        assert find_ptxas() == made
-    assert find_ptxas("amdgcn") is None
 
 
 @pytest.mark.parametrize(

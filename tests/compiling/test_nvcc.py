@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.compiling.bare_machine import program, strip_machine
-from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
 from tests.samples import sampled
 from tile_oracle.commands import doctor
 from tile_oracle.compiling import cuda_programs
@@ -258,23 +257,3 @@ def test_a_builder_builds_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (facts.spills, facts.loop_matrix_instructions) == (0, 64)
     tiles_bytes, rows_bytes, reserved_bytes = (64 + 128) * 64 * 2, 64 * 24, 1024
     assert facts.lds_bytes == tiles_bytes + rows_bytes + reserved_bytes
-
-
-@real
-def test_its_error_messages_are_in_the_log(tmp_path: Path) -> None:
-    headers = tmp_path / "headers"
-    headers_for("sm_90").write(headers)
-    (headers / "gemm.hpp").write_text("#error no such thing\n")
-    with Builder("sm_90", toolchain="nvcc", build_dir=tmp_path / "cache", include=headers) as builder:
-        result = builder.need(named(SOME[3]))
-    assert result.status == "build_error"
-    assert "no such thing" in result.log
-
-
-@real
-def test_kernels_that_misbehave_on_a_gpu_compile_where_nvcc_is_the_compiler(tmp_path: Path) -> None:
-    with Builder(
-        "sm_90", "nvcc", build_dir=tmp_path / "cache", include=evil_headers(tmp_path / "include")
-    ) as builder:
-        result = builder.submit(evil_gpu_kernel("illegal", 65)).result()
-    assert result.binary, result.log

@@ -77,14 +77,6 @@ def test_another_machine_needs_no_compiler(
             builder.need(make_kernel())
 
 
-def test_with_a_compiler_missing_kernels_are_compiled(
-    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
-) -> None:
-    with make_builder(prebuilt=folder) as builder:
-        assert builder.need(make_kernel(1)).cached
-        assert not builder.need(make_kernel(4)).cached
-
-
 def test_the_manifest_lists_the_folder(folder: Path, make_kernel: MakeKernel) -> None:
     data = manifest(folder)
     assert list(data) == sorted(data)
@@ -149,17 +141,6 @@ def test_somebody_elses_folder_is_left_alone(
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     with make_builder() as builder, pytest.raises(BuildError, match=r"holds other files .'thesis.tex'"):
         prebuild(builder, [make_kernel()], tmp_path / "mine")
-
-
-def test_an_unwritable_folder_gives_one_line(
-    tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
-) -> None:
-    (tmp_path / "file").write_text("")
-    with (
-        make_builder() as builder,
-        pytest.raises(BuildError, match="file/made cannot be written: Not a directory"),
-    ):
-        prebuild(builder, [make_kernel()], tmp_path / "file" / "made")
 
 
 def test_no_kernel_is_an_error(tmp_path: Path, make_builder: MakeBuilder) -> None:
@@ -264,23 +245,6 @@ def test_an_invalid_manifest_is_refused(
     with pytest.raises(BuildError, match=rf"manifest\.json.*{says}.*: make the folder with") as error:
         make_builder(build_dir=folder)
     assert str(error.value).isprintable()
-
-
-@pytest.mark.parametrize(
-    "text", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null", b'{"kernels": {}}', b"1" * 10_000]
-)
-def test_junk_is_not_a_manifest(folder: Path, make_builder: MakeBuilder, text: bytes) -> None:
-    (folder / MANIFEST).write_bytes(text)
-    with pytest.raises(BuildError, match="make the folder with tile-oracle build"):
-        make_builder(build_dir=folder)
-
-
-def test_a_folder_without_manifest_is_reported(tmp_path: Path, make_builder: MakeBuilder) -> None:
-    with pytest.raises(
-        BuildError,
-        match=r"manifest\.json cannot be read: No such file.*; make the folder with tile-oracle build",
-    ):
-        make_builder(prebuilt=tmp_path)
 
 
 @pytest.mark.usefixtures("no_compiler")

@@ -17,7 +17,7 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation import Kind
 from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES, GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
-from tile_oracle.pool import explain_pool_of_kind, kernel_pool, list_rule_sets, load_rule_set, pool_of_kind
+from tile_oracle.pool import explain_pool_of_kind, kernel_pool, load_rule_set, pool_of_kind
 from tile_oracle.pool.kernel_filter import KernelFilter
 
 CONVOLUTION = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
@@ -34,11 +34,6 @@ def words(value: str | Words) -> str:
 
 
 # ---- the shipped sets ---------------------------------------------------------------------------
-
-
-def test_the_shipped_sets_are_these() -> None:
-    assert list_rule_sets() == ("default", "full", "full-tests", "tiny")
-    assert all(load_rule_set(name).about for name in list_rule_sets())
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k[1] != "fp32"], ids=str)
@@ -171,13 +166,6 @@ def test_a_filter_splits_the_pool_and_reports_the_rest() -> None:
     assert len(wanted) == 12
     assert set(part.filtered_out) == set(whole.accepted) - set(wanted)
     assert part.refused == whole.refused
-
-
-def test_a_pool_is_made_once() -> None:
-    assert kernel_pool("forward", "bf16", 2, "cpu") is kernel_pool("forward", "bf16", 2, load_arch("cpu"))
-    where, same = KernelFilter("tile_m == 64"), KernelFilter("tile_m == 64")
-    one = kernel_pool("forward", "bf16", 2, "cpu", "default", where)
-    assert one is kernel_pool("forward", "bf16", 2, "cpu", "default", same)
 
 
 def test_the_pool_of_a_problem_is_that_of_its_kind_with_what_the_problem_refuses() -> None:
@@ -396,14 +384,3 @@ def test_a_relative_path_in_a_removed_folder_gives_one_line(
     (tmp_path / "gone").rmdir()
     with pytest.raises(RuleError, match=r"kernel set 'mine\.json': there is no such file"):
         load_rule_set("mine.json")
-
-
-def test_a_relative_path_is_relative_to_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for pipeline in ("compv3", "compv4"):
-        folder = tmp_path / pipeline
-        folder.mkdir()
-        os.utime(own(folder, {"pipeline": [pipeline]}), (0, 0))  # the same size, the same time
-        monkeypatch.chdir(folder)
-        assert [kernel.pipeline for kernel in pool_of("mine.json", "cpu")] == [pipeline]

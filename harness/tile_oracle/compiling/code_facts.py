@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -97,15 +97,10 @@ def _of_code_object(
     data: bytes, where: str, arch: str, kernel: str, threads: int, dynamic_lds_bytes: int
 ) -> CodeFacts:
     facts = read_code_object(data, where).kernels[kernel]
-    elf = Elf(data)
-    made = _of_amd(facts, facts.lds_bytes + dynamic_lds_bytes)
-    held = occupancy(arch, threads, facts.vgprs, facts.lds_bytes + dynamic_lds_bytes, facts.sgprs)
-    return replace(
-        made,
-        workgroups_per_cu=held.workgroups_per_cu,
-        waves_per_cu=held.waves_per_cu,
-        loop_matrix_instructions=main_loop_matrix_instructions(amd_code(_symbol_bytes(elf, kernel))),
-    )
+    lds_bytes = facts.lds_bytes + dynamic_lds_bytes
+    held = occupancy(arch, threads, facts.vgprs, lds_bytes, facts.sgprs)
+    loop = main_loop_matrix_instructions(amd_code(_symbol_bytes(Elf(data), kernel)))
+    return replace(_of_amd(facts, lds_bytes), **asdict(held), loop_matrix_instructions=loop)
 
 
 def _library(path: Path, arch: str) -> CodeFacts:
@@ -136,10 +131,8 @@ def _cubin(data: bytes, arch: str) -> CodeFacts:
 def _of_cubin(elf: Elf, arch: str, name: str, threads: int, dynamic_lds_bytes: int) -> CodeFacts:
     """Reads the section .nv.info: records of (form, attribute, size), each followed by its value."""
     kernel = next(number for number, symbol in enumerate(_symbols(elf)) if symbol.name == name)
-    found: dict[int, int] = {}
-    for attribute, number, value in _attributes(elf.body(_CUBIN_INFO)):
-        if number == kernel:
-            found[attribute] = value
+    attributes = _attributes(elf.body(_CUBIN_INFO))
+    found = {attribute: value for attribute, number, value in attributes if number == kernel}
     static = elf.named_sections().get(f".nv.shared.{name}")
     lds_bytes = (static.size if static else 0) + dynamic_lds_bytes
     frame_bytes = found.get(_FRAME)
@@ -149,8 +142,7 @@ def _of_cubin(elf: Elf, arch: str, name: str, threads: int, dynamic_lds_bytes: i
         lds_bytes=lds_bytes,
         scratch_bytes=frame_bytes,
         spills=None if frame_bytes is None else -(-frame_bytes // _REGISTER_BYTES),
-        workgroups_per_cu=held.workgroups_per_cu,
-        waves_per_cu=held.waves_per_cu,
+        **asdict(held),
         loop_matrix_instructions=main_loop_matrix_instructions(nvidia_code(elf.body(f".text.{name}"))),
     )
 

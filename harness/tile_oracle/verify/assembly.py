@@ -19,6 +19,7 @@ _MNEMONIC = re.compile(r"[a-z][a-z0-9_]*")
 _HSA = re.compile(r"\.amdhsa_(\w+)\s+(\S+)")
 _NO_VALUE = re.compile(r"\s*; implicit-def: (.+)")
 _REGISTER_OF_COMPILER = re.compile(r"(vgpr|agpr|sgpr)(\d+)")
+_COMMA = re.compile(r",(?![^\[(]*[\])])")
 _BRANCH_TO_NUMBER = re.compile(r"(?:0x[0-9a-fA-F]+|\d+)")
 
 
@@ -189,42 +190,21 @@ def _number(text: str, constants: Mapping[str, int]) -> int:
 
 
 def _instruction(number: int, line: str, address: int | None) -> Line:
-    mnemonic, _, rest = line.partition(" ")
-    if "\t" in mnemonic:
-        mnemonic, _, more = line.partition("\t")
-        rest = more
-    parts = _split(rest)
+    mnemonic, *rest = line.split(maxsplit=1)
+    parts = _split(*rest)
     modifiers: list[str] = []
     if parts:
         # Modifiers follow the last operand after blanks; `s_waitcnt vmcnt(0) lgkmcnt(0)` keeps them all.
-        first, *more_words = _words(parts[-1])
-        parts[-1] = first
-        modifiers = more_words
+        parts[-1], *modifiers = parts[-1].split() or [""]
         while len(parts) > 1 and ":" in parts[-1] and "[" not in parts[-1].partition(":")[0]:
             modifiers.insert(0, parts.pop())
     return Line(number, mnemonic, tuple(parts), tuple(modifiers), line, address)
 
 
-def _split(text: str) -> list[str]:
+def _split(text: str = "") -> list[str]:
     """Splits at commas outside brackets."""
-    if "[" not in text and "(" not in text:
-        return [part.strip() for part in text.split(",")] if text.strip() else []
-    parts: list[str] = []
-    depth, begin = 0, 0
-    for at, char in enumerate(text):
-        if char in "[(":
-            depth += 1
-        elif char in "])":
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(text[begin:at].strip())
-            begin = at + 1
-    last = text[begin:].strip()
-    return [*parts, last] if last else parts
-
-
-def _words(text: str) -> list[str]:
-    return text.split() or [""]
+    parts = [part.strip() for part in _COMMA.split(text)]
+    return parts if parts[-1] else parts[:-1]
 
 
 def _name_branch_targets(function: Function) -> None:

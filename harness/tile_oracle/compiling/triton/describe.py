@@ -41,7 +41,7 @@ def describe(path: Path, arch: str, surroundings: Mapping[str, Any]) -> dict[str
                     "one kind need different names"
                 )
             kernels[kernel.name] = unit | ({"code": specifier.code} if reads.imports_packages else {})
-        left_out.update((one.function, one.why) for one in specifier.left_out)
+        left_out.update(specifier.left_out)
     if reads.variables:
         kernels = {name: unit | {"environment": reads.variables} for name, unit in kernels.items()}
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,6 @@ _NOT_IN_NAMES = {"num_ctas": 1, "maxnreg": None, "ir_override": None}
 _ALIGNMENT = 16
 _NEAR_BYTES = 2**31
 """Arrays below this size can be addressed with 32-bit offsets, which AMD's buffer instructions need."""
-
-
-@dataclass
-class LeftOut:
-    """A configuration that is no kernel, and why."""
-
-    function: str
-    why: str
 
 
 def backend_options(arch: str) -> frozenset[str]:
@@ -89,17 +80,18 @@ class Specifier:
         """main: the user's file, which may import the declaration's. number: its place among all."""
         self._declared, self._number, self._main, self._arch = declaration, number, main.name, arch
         self._folder = main.parent
-        folder = main.parent
         place, _, line = declaration.place.rpartition(":")
         self._file, self._line = Path(place).name, int(line)
+        self._place = f"{self._file}:{self._line}"
         self._options = backend_options(arch)
         try:
             self.jit = jit_function(declaration.main.function)
             self._after = [jit_function(one.function) for one in declaration.after]
         except HarnessError as error:
-            raise FileFailure(one_line(error, folder, self._file, self._line)) from None
+            raise FileFailure(one_line(error, self._folder, self._file, self._line)) from None
         self.function = str(self.jit.__name__)
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[tuple[str, str]] = []
+        """(function, why) of each configuration that is no kernel."""
 
     @property
     def code(self) -> list[str]:
@@ -122,7 +114,7 @@ class Specifier:
         except FileFailure as error:
             told = str(error)
             if not told.startswith(f"{self._file}:"):
-                told = f"{self._file}:{self._line}: {told}"
+                told = f"{self._place}: {told}"
             raise FileFailure(told) from None
         except Exception as error:  # the declaration's functions are the user's
             raise FileFailure(one_line(error, self._folder, self._file, self._line)) from None
@@ -134,15 +126,13 @@ class Specifier:
             known = operation.kind_fields[name]
             for value in values:
                 if value not in known:
-                    raise FileFailure(
-                        f"{self._file}:{self._line}: {name} {value!r} is not one of "
-                        f"{', '.join(map(str, known))}"
-                    )
+                    listed = ", ".join(map(str, known))
+                    raise FileFailure(f"{self._place}: {name} {value!r} is not one of {listed}")
         for one in itertools.product(*(words[name] for name in operation.kind_fields)):
             yield Kind(operation.name, tuple(zip(operation.kind_fields, one, strict=True)))
 
     def _leave_out(self, why: str) -> None:
-        self.left_out.append(LeftOut(self.function, why))
+        self.left_out.append((self.function, why))
 
     def _of_kind(self, view: ProblemView) -> Iterator[tuple[NamedKernel, dict[str, Any]]]:
         seen: set[str] = set()
@@ -226,7 +216,7 @@ class Specifier:
                 found[name] = parameter.default
             else:
                 raise FileFailure(
-                    f"{self._file}:{self._line}: the argument {name} of {jit.__name__} has no value: give it "
+                    f"{self._place}: the argument {name} of {jit.__name__} has no value: give it "
                     f"in arguments, or in every configuration{not_said(view.op, name)}; without `arguments` "
                     f"{view.op} gives {', '.join(view.usual_arguments())}"
                 )
@@ -234,7 +224,7 @@ class Specifier:
             known = {*jit.arg_names, *view.usual_arguments()}
             extra = [name for name in given if name not in known]
             if extra:
-                raise FileFailure(f"{self._file}:{self._line}: {jit.__name__} has no argument {extra[0]}")
+                raise FileFailure(f"{self._place}: {jit.__name__} has no argument {extra[0]}")
         # A grid may need a number that the function does not take, such as the rows, each a program.
         return {**view.usual_arguments(), **given, **options, **found}, found
 
@@ -260,22 +250,22 @@ class Specifier:
             if error.args and error.args[0] in meta:
                 raise
             raise FileFailure(
-                f"{self._file}:{self._line}: the grid of {jit.__name__} asks for {error}, which is no "
+                f"{self._place}: the grid of {jit.__name__} asks for {error}, which is no "
                 f"argument of it; those are {', '.join(parameter.name for parameter in jit.params)}"
             ) from None
         axes = [tree_of(axis) for axis in (grid if isinstance(grid, Sequence) else [grid])]
         if not 1 <= len(axes) <= 3:
-            raise FileFailure(f"{self._file}:{self._line}: a grid has one to three extents, not {len(axes)}")
+            raise FileFailure(f"{self._place}: a grid has one to three extents, not {len(axes)}")
         passed: list[list[Any]] = []
         constants: dict[str, Any] = {}
         for parameter in jit.params:
             value, name = arguments[parameter.name], parameter.name
             if parameter.is_constexpr or value is None or isinstance(value, str | bool):
-                constants[name] = _constant(value, name, f"{self._file}:{self._line}")
+                constants[name] = _constant(value, name, self._place)
             elif type(value) is int and value == 1:
                 constants[name] = 1  # as Triton itself specializes
             else:
-                passed.append([name, *_passed(value, name, f"{self._file}:{self._line}")])
+                passed.append([name, *_passed(value, name, self._place)])
         made = {"function": jit.__name__, "grid": axes + [1] * (3 - len(axes)), "arguments": passed}
         return made | {"number": number, "constants": constants}, dict(arguments)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TypeVar
 
 from tile_oracle.compiling.gpu_toolchain import ASSEMBLY
 from tile_oracle.compiling.isa import Isa
@@ -33,6 +34,9 @@ class TritonToolchain(Toolchain):
         return child_command("compile_unit", source, INCLUDE_FOLDER, f"kernel{self.suffix}", output)
 
 
+_T = TypeVar("_T", bound=TritonToolchain)
+
+
 class Packing(TritonToolchain):
     """Compiles nothing: Triton's interpreter needs the specification and the user's files."""
 
@@ -48,19 +52,17 @@ class Packing(TritonToolchain):
 
 def find_interpreter(arch: str) -> Packing:
     """The installed Triton's interpreter. Raises BuildError when there is none."""
-    version = triton_version()
-    identity = f"triton {version}'s interpreter"
-    return Packing(
-        name="triton", version=version, identity=identity, fingerprint=identity, arch=arch, suffix=SUFFIX
-    )
+    return _installed(Packing, arch, "'s interpreter")
 
 
 def find_triton(name: str, arch: str) -> TritonToolchain:
     """The installed Triton. Raises BuildError when there is none, or `name` is another toolchain."""
     if name not in ("auto", "triton"):
         raise BuildError(f"toolchain {name!r} does not compile Triton kernels: leave --toolchain out")
+    return _installed(TritonToolchain, arch)
+
+
+def _installed(made: type[_T], arch: str, part: str = "") -> _T:
     version = triton_version()
-    identity = f"triton {version}"
-    return TritonToolchain(
-        name="triton", version=version, identity=identity, fingerprint=identity, arch=arch, suffix=SUFFIX
-    )
+    told = f"triton {version}{part}"
+    return made(name="triton", version=version, identity=told, fingerprint=told, arch=arch, suffix=SUFFIX)
