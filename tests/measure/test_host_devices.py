@@ -15,6 +15,7 @@ from tile_oracle.measure.assignments import DeviceSettings
 from tile_oracle.measure.engine import Event, Gone, Joined
 from tile_oracle.measure.host_devices import HostDevices
 from tile_oracle.measure.sweep_settings import SweepSettings
+from tile_oracle.process.children import is_stopped
 from tile_oracle.targets import TargetOptions
 
 NAME = "device 0"
@@ -106,10 +107,10 @@ def test_devices_end_with_their_session(open_devices: Callable[..., HostDevices]
     event(devices)
     process = devices._slots[NAME].process
     assert os.getsid(pid(devices)) == pid(devices), "Ctrl-C does not reach it"
-    assert not process._is_stopped()
+    assert not is_stopped(pid(devices))
     os.kill(pid(devices), signal.SIGSTOP)
     end = time.monotonic() + 20
-    while not (stopped := process._is_stopped()) and time.monotonic() < end:
+    while not (stopped := is_stopped(pid(devices))) and time.monotonic() < end:
         time.sleep(0.01)
     os.kill(pid(devices), signal.SIGCONT)
     assert stopped

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -12,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-import tile_oracle
 from tile_oracle.errors import BuildError, DeviceMissingError
 from tile_oracle.libraries.libraries import Library, find_library
 from tile_oracle.libraries.messages import About, Answer, Question
 from tile_oracle.libraries.offers import Offers, ProblemOffers
 from tile_oracle.problem import Problem
+from tile_oracle.process.children import child_environment
 
 _SILENT_S = 600.0
 """A library's file has hundreds of megabytes, and a first start compiles code."""
@@ -71,8 +70,6 @@ def _ask(folder: Path, question: Question) -> tuple[list[bytes], str]:
     asked, answers, output = (folder / name for name in ("question.json", "answers", "output"))
     asked.write_bytes(msgspec.json.encode(question))
     answers.touch()
-    package_parent = str(Path(tile_oracle.__file__).resolve().parent.parent)
-    search = os.pathsep.join(filter(None, [package_parent, os.environ.get("PYTHONPATH", "")]))
     command = [sys.executable, "-P", "-m", "tile_oracle.device.library_offers", str(asked), str(answers)]
     with output.open("wb") as said:
         child = subprocess.Popen(
@@ -80,7 +77,7 @@ def _ask(folder: Path, question: Question) -> tuple[list[bytes], str]:
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": search},
+            env=child_environment(),
             start_new_session=True,
         )
         try:

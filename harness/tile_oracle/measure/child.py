@@ -14,11 +14,11 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-import tile_oracle
 from tile_oracle.measure import guardian
 from tile_oracle.measure.commands import Quit
 from tile_oracle.measure.containment import Containment
 from tile_oracle.measure.protocol import ChannelClosed, WatchedChannel
+from tile_oracle.process.children import child_environment, is_stopped
 
 _TAIL_BYTES = 8192
 _TAIL_SHOWN = 400
@@ -53,8 +53,6 @@ class Child:
             "keep": [theirs.fileno()],
             "command": command,
         }
-        package_parent = str(Path(tile_oracle.__file__).resolve().parent.parent)
-        search = os.pathsep.join(filter(None, [package_parent, os.environ.get("PYTHONPATH", "")]))
         self._mark = secrets.token_hex(8)
         try:
             self._process = subprocess.Popen(
@@ -63,7 +61,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=(theirs.fileno(), to_guardian, from_guardian),
-                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": search, _MARK: self._mark},
+                env=child_environment(**_ONE_THREAD, **{_MARK: self._mark}),
                 start_new_session=True,  # Ctrl-C must reach only pytest, which then ends this process cleanly
             )
         except OSError:
@@ -96,11 +94,7 @@ class Child:
     @property
     def stopped(self) -> bool:
         """Whether a signal has stopped the process. False for a process under a debugger."""
-        try:
-            status = Path(f"/proc/{self.pid}/stat").read_text(errors="replace")
-        except OSError:
-            return False
-        return status.rpartition(")")[2].split()[:1] == ["T"]
+        return is_stopped(self.pid)
 
     @property
     def contained(self) -> frozenset[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -12,14 +11,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import tile_oracle
 from tile_oracle.errors import DeviceMissingError, HarnessError
 from tile_oracle.measure.assignments import DeviceSettings, Message, Opened, Work
 from tile_oracle.measure.engine import Engine, Event, Gone, Joined, Told
+from tile_oracle.process.children import child_environment, is_stopped
 from tile_oracle.targets.gpu_presence import DEVICE_NUMBER
 
 _LOOK_S = 2.0
@@ -41,7 +39,6 @@ class _Process:
 
     def __init__(self, number: int, settings: DeviceSettings) -> None:
         ours, theirs = socket.socketpair()
-        parent = str(Path(tile_oracle.__file__).resolve().parent.parent)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "tile_oracle.measure.device_process", str(theirs.fileno())],
@@ -49,11 +46,7 @@ class _Process:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env={
-                    **os.environ,
-                    DEVICE_NUMBER: str(number),
-                    "PYTHONPATH": os.pathsep.join(filter(None, (parent, os.environ.get("PYTHONPATH")))),
-                },
+                env=child_environment(**{DEVICE_NUMBER: str(number)}),
                 start_new_session=True,  # Ctrl-C must reach only pytest
             )
         self._pipe = Connection(ours.detach())
@@ -68,18 +61,13 @@ class _Process:
         """Returns what the process tells next. Raises EOFError and OSError if it has died, _Silent."""
         silent = stopped = 0
         while not self._pipe.poll(_LOOK_S):
-            silent, stopped = silent + 1, stopped + 1 if self._is_stopped() else 0
+            silent, stopped = silent + 1, stopped + 1 if is_stopped(self._process.pid) else 0
             # Looks, not seconds: time that passes while this process is stopped does not count.
             if stopped >= _MOST_STOPPED_LOOKS:
                 raise _Silent(f"its process was stopped for {stopped * _LOOK_S:g} s and has been killed")
             if silent >= _MOST_SILENT_LOOKS:
                 raise _Silent(f"its process did not answer for {silent * _LOOK_S:g} s and has been killed")
         return self._pipe.recv()
-
-    def _is_stopped(self) -> bool:
-        with suppress(OSError):
-            return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-        return False
 
     def kill(self) -> None:
         """Ends the process and its worker now."""
