@@ -21,7 +21,10 @@ LONGER = replace(SETTINGS, timing=replace(SETTINGS.timing, budget_ms=10.0))
 """For tests that need realistic times."""
 PROBLEM = small_problem()
 GOOD = evil_kernel("good")
-SEQUENTIAL = replace(SETTINGS, timing=replace(SETTINGS.timing, budget_ms=10.0, sequential=True))
+SEQUENTIAL = replace(
+    SETTINGS, timing=replace(SETTINGS.timing, budget_ms=10.0, sequential=True), timeout_s=60.0
+)
+"""With kernels of a tenth of a second, which other work on this machine makes much longer."""
 
 
 def built(supervisor: Supervisor, *kernels: GroupedConvKernel) -> list[GroupedConvKernel]:

@@ -8,47 +8,21 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from evil_target import NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
+from evil_target import evil_kernel
 
-from tests.measure.own_driver import own_driver
+from tests.measure.own_driver import OTHER, PROBLEM, SETTINGS, OwnSession
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.errors import RecordError
-from tile_oracle.measure.supervisor import Supervisor
-from tile_oracle.measure.sweep_settings import SweepSettings
-from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.record.dataset import IDENTITY
-from tile_oracle.record.run import RunLog, open_run
+from tile_oracle.record.run import RunLog
 
-SETTINGS = SweepSettings(
-    timing=TimingPlan(budget_ms=0.5, noisy_above=NOISE_ALLOWED),
-    final_budget_ms=0.1,
-    final_passes=1,
-    leaders_within=1e3,
-)
-PROBLEM, OTHER = small_problem(), small_problem(N=2)
 KERNELS = [evil_kernel("good", i) for i in (1, 2, 3)]
 
 
-class Session:
-    """What a process that measures has."""
-
-    def __init__(
-        self, builder: Builder, reports: Path, plan: Sequence[GroupedConvKernel], **options: Any
-    ) -> None:
-        self.run = open_run(reports, {"a": 1}, stem="s", name="mine", resume=True)
-        self.log = RunLog(self.run, f"w{len(list(self.run.folder.rglob('*')))}")
-        self.supervisor = Supervisor(EvilTarget(builder), SETTINGS, self.run.measurements)
-        self.driver = own_driver(self.supervisor, [PROBLEM, OTHER], plan, self.log, **options)
-
+class Session(OwnSession):
     def rows(self) -> list[str]:
         """The problems of the rows that are recorded so far."""
         return [row["problem"] for row in RunLog(self.run, "reader").known(PROBLEM.id)]
-
-    def close(self) -> pd.DataFrame:
-        self.driver.abandon()
-        self.log.close()
-        return pd.read_parquet(self.run.measurements)
 
 
 @pytest.fixture
@@ -67,7 +41,6 @@ def open_session(evil_builder: Builder, tmp_path: Path) -> Iterator[Callable[...
 
 
 def rounds(table: pd.DataFrame) -> dict[int, int]:
-    assert not table.duplicated(IDENTITY).any()
     return {int(number): int(count) for number, count in table["round"].value_counts().items()}
 
 

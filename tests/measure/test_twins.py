@@ -10,27 +10,15 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from evil_target import NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
+from evil_target import EvilTarget, evil_kernel
 
-from tests.measure.own_driver import own_driver
+from tests.measure.own_driver import PROBLEM, OwnSession
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor
-from tile_oracle.measure.sweep_settings import SweepSettings
-from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.record.dataset import IDENTITY
-from tile_oracle.record.run import RunLog, open_run
-
-SETTINGS = SweepSettings(
-    timing=TimingPlan(budget_ms=0.5, noisy_above=NOISE_ALLOWED),
-    final_budget_ms=0.1,
-    final_passes=1,
-    leaders_within=1e3,
-)
-PROBLEM = small_problem()
 
 
 def twin(kernel: GroupedConvKernel) -> GroupedConvKernel:
@@ -64,25 +52,15 @@ class Refusing(EvilTarget):
         return "not for this filter" if kernel.name == self.refused else None
 
 
-class Session:
+class Session(OwnSession):
     def __init__(self, builder: Builder, reports: Path, plan: Sequence[GroupedConvKernel], **options: Any):
-        run = open_run(reports, {"a": 1}, stem="s", name="mine", resume=True)
-        self.run = run
-        self.log = RunLog(run, f"w{len(list(run.folder.rglob('*')))}")
-        self.target = Refusing(builder)
-        self.supervisor = Counting(self.target, SETTINGS, run.measurements)
-        self.driver = own_driver(self.supervisor, [PROBLEM], plan, self.log, **options)
-        self.plan = plan
+        super().__init__(builder, reports, plan, Refusing, Counting, **options)
 
     def measure(self) -> dict[str, Measurement]:
         return {kernel.name: self.driver.measure(PROBLEM, kernel) for kernel in self.plan}
 
     def close(self) -> pd.DataFrame:
-        self.driver.abandon()
-        self.log.close()
-        table = pd.read_parquet(self.run.measurements)
-        assert not table.duplicated(IDENTITY).any()
-        return table.set_index(["kernel", "round"]).sort_index()
+        return super().close().set_index(["kernel", "round"]).sort_index()
 
 
 @pytest.fixture
