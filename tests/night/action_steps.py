@@ -1,14 +1,14 @@
-"""Runs a GitHub action like a runner: the `run:` steps of an action.yml, with inputs substituted.
-
-Reads the YAML of our own actions: two spaces per level, `run: |` blocks, plain and double-quoted scalars.
-"""
+"""Runs a GitHub action like a runner: the `run:` steps of an action.yml, with inputs substituted."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 
@@ -16,41 +16,21 @@ _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 @dataclass
 class Step:
     name: str
-    condition: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
-    script: str = ""
+    condition: str
+    environment: dict[str, str]
+    script: str
 
 
 def steps_of(action: Path) -> list[Step]:
-    """The steps of `runs:`, with expressions unevaluated."""
-    steps: list[Step] = []
-    lines = iter(action.read_text().partition("\nruns:\n")[2].splitlines())
-    block = ""
-    for line in lines:
-        indent, text = len(line) - len(line.lstrip()), line.strip()
-        if block == "run" and (indent >= 8 or not text):
-            steps[-1].script += line[8:] + "\n"
-        elif block == "env" and indent >= 8:
-            name, _, value = text.partition(": ")
-            steps[-1].environment[name] = _scalar(value)
-        elif text.startswith("- name: "):
-            steps.append(Step(text.removeprefix("- name: ")))
-            block = ""
-        elif text in ("env:", "run: |"):
-            block = text[:3]
-        elif text.startswith("if: "):
-            steps[-1].condition = text.removeprefix("if: ")
-            block = ""
-    return steps
+    """The steps of `runs:` that run something, with expressions unevaluated."""
+    steps: list[dict[str, Any]] = yaml.safe_load(action.read_text())["runs"]["steps"]
+    return [Step(one["name"], one.get("if", ""), one.get("env", {}), one["run"]) for one in steps]
 
 
 def defaults_of(action: Path) -> dict[str, str]:
     """Input -> default."""
-    inputs = action.read_text().partition("\ninputs:\n")[2].partition("outputs:\n")[0]
-    found = re.findall(
-        r"^  ([a-z-]+):\n(?:    (?!default).*\n)*(?:    default: (.*)\n)?", inputs, re.MULTILINE
-    )
-    return {name: _scalar(default) for name, default in found}
+    inputs: dict[str, dict[str, str]] = yaml.safe_load(action.read_text())["inputs"]
+    return {name: str(one.get("default", "")) for name, one in inputs.items()}
 
 
 def filled(text: str, inputs: Mapping[str, str]) -> str:
@@ -65,7 +45,3 @@ def filled(text: str, inputs: Mapping[str, str]) -> str:
         return ""
 
     return _EXPRESSION.sub(value, text)
-
-
-def _scalar(text: str) -> str:
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text

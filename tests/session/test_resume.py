@@ -170,25 +170,14 @@ def kill_measuring_worker(process: subprocess.Popen[str]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def kill_xdist_worker(process: subprocess.Popen[str]) -> None:
-    workers = sorted(pid for pid, command in children(process.pid).items() if "execnet" in command)
-    if workers:
-        os.kill(random.Random(process.pid).choice(workers), signal.SIGKILL)
-
-
 Kill = Callable[[subprocess.Popen[str]], None]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kill", "more", "moments"),
-    [
-        (kill_pytest, (), 4),
-        (kill_measuring_worker, (), 3),
-        (kill_xdist_worker, ("-n2",), 2),
-        (kill_pytest, ("-n2",), 1),
-    ],
-    ids=["pytest", "measuring worker", "xdist worker", "xdist controller"],
+    [(kill_pytest, (), 4), (kill_measuring_worker, (), 3), (kill_pytest, ("-n2",), 1)],
+    ids=["pytest", "measuring worker", "pytest with two devices"],
 )
 def test_sigkill_loses_no_finished_pair(
     four: Project, kill: Kill, more: tuple[str, ...], moments: int

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Yields the collector walks over all objects of the process again and again: a tenth of a report's
-    time."""
+    """Pauses the collector, which walks over all objects of the process again and again: a tenth of a
+    report's time."""
     if not gc.isenabled():
         yield
         return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 import pytest
 
 from tile_oracle.errors import HarnessError
+from tile_oracle.process.collector import paused_collector
 from tile_oracle.session.items import (
     MEASURING,
     is_fixture_of_ours,
@@ -43,15 +43,9 @@ class CollectionHooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        """Disables garbage collection while tens of thousands of items are made: all of them survive, and
-        scanning them again and again would take a tenth of the time."""
-        was_enabled = gc.isenabled()
-        gc.disable()
-        try:
+        """Makes tens of thousands of items, all of which survive."""
+        with paused_collector():
             return (yield)
-        finally:
-            if was_enabled:
-                gc.enable()
 
     def pytest_pycollect_makemodule(
         self, module_path: Path, parent: pytest.Collector
@@ -93,13 +87,7 @@ class CollectionHooks:
         self._first_kernels_first(items)
         if not items or not all(map(is_replay, items)) or not self.state.pairs_by_name.chooses:
             return
-        kept = [item for item in items if self.state.pairs_by_name.kernels(params_of(item)["problem"])]
-        left_out = [
-            item for item in items if not self.state.pairs_by_name.kernels(params_of(item)["problem"])
-        ]
-        if left_out:
-            self.config.hook.pytest_deselected(items=left_out)
-            items[:] = kept
+        self._deselect(items, lambda item: not self.state.pairs_by_name.kernels(params_of(item)["problem"]))
         # Applied here: pytest would match the expression against problem tests, whose names have no kernel.
         self.config.option.keyword = ""
 
@@ -135,10 +123,12 @@ class CollectionHooks:
         plan = self.session.plan
         counts = {problem.id: len(plan.kernels(problem)) for problem in plan.problems}
         others = counts.keys() - self.session.options.shard.problems(expected_times(counts))
-        left_out = [item for item in items if getattr(params_of(item).get("problem"), "id", None) in others]
-        if left_out:
-            self.config.hook.pytest_deselected(items=left_out)
-            gone = set(map(id, left_out))
+        self._deselect(items, lambda item: getattr(params_of(item).get("problem"), "id", None) in others)
+
+    def _deselect(self, items: list[pytest.Item], is_left_out: Callable[[pytest.Item], bool]) -> None:
+        gone = {id(item): item for item in items if is_left_out(item)}
+        if gone:
+            self.config.hook.pytest_deselected(items=[*gone.values()])
             items[:] = [item for item in items if id(item) not in gone]
 
     @pytest.hookimpl(tryfirst=True)

@@ -43,7 +43,6 @@ from tile_oracle.report.data import (
 )
 from tile_oracle.report.files import write_report
 from tile_oracle.session.beside import beside, exports_differ
-from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.explaining import reasons_of_picks
 from tile_oracle.session.models import (
     NONE,
@@ -378,7 +377,7 @@ def _run_info(
 ) -> RunInfo:
     options, has_model = session.options, choice.name != NONE
     assert session.run is not None
-    command = CommandLine(options.command, replayed=bool(session.sources))
+    command = session.command
     environment = {
         "device": device,
         "driver": _most_common(own, "driver"),

@@ -15,7 +15,7 @@ import pytest
 
 from tile_oracle.errors import HarnessError
 from tile_oracle.session.state import SessionState
-from tile_oracle.session.suite_names import replayed_problems
+from tile_oracle.session.suite_names import SUITE_ID
 
 if TYPE_CHECKING:
     from tile_oracle.session.asking import Answers
@@ -50,9 +50,8 @@ class DistributionHooks:
         if self.state.planned:
             return  # all workers collect the same tests
         self.state.planned = True
-        if replayed := replayed_problems(ids):
-            named = {problem.id: problem for problem in self.session.plan.problems}
-            self.state.select_problems(named[problem] for problem in replayed if problem in named)
+        tests = {f"{SUITE_ID}::test_problem[{problem.id}]": problem for problem in self.session.plan.problems}
+        self.state.select_problems(tests[one] for one in ids if one in tests)
         asked = dict.fromkeys(map(pair_of, ids))
         self.state.plan_pairs((problem, kernel) for problem, kernel in asked if problem and kernel)
         self.session.select(

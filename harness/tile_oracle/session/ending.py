@@ -10,7 +10,7 @@ import pytest
 
 from tile_oracle.errors import HarnessError
 from tile_oracle.process.collector import leave_to_the_end_of_the_process, paused_collector
-from tile_oracle.session.command_line import CommandLine, decide_status, only_shows
+from tile_oracle.session.command_line import decide_status, only_shows
 from tile_oracle.session.options import option_value
 from tile_oracle.session.outcome import Outcome, status_of
 from tile_oracle.session.pytest_private import add_junit_property, exit_status, terminal_columns
@@ -178,8 +178,8 @@ class EndHooks:
         if run is None or not run.measurements.is_dir() or not any(run.measurements.iterdir()):
             again = "compiled kernels are kept, and the same command starts again"
             return f"{why}: nothing was measured; {again}"
-        command = CommandLine(list(self.config.invocation_params.args), replayed=not self.session.remeasures)
-        return f"{why}: what was measured is in {run.folder}; this continues there:\n  {command.resumed()}"
+        again = self.session.command.resumed()
+        return f"{why}: what was measured is in {run.folder}; this continues there:\n  {again}"
 
     def _stopped(self, session: pytest.Session, interrupted: bool) -> str:
         """Returns why the session ends before its last test, or ""."""
@@ -238,9 +238,8 @@ class EndHooks:
         for note in dict.fromkeys([*self.session.notes, *self.state.notes]):
             write_line(f"note: {note}")
         status, allowed = exit_status(terminalreporter), self.session.options.allow
-        command = CommandLine(list(self.config.invocation_params.args), replayed=not self.session.remeasures)
         if self.state.conclusions:
-            for line in allowing_lines(self.state.outcomes, allowed, command, status):
+            for line in allowing_lines(self.state.outcomes, allowed, self.session.command, status):
                 write_line(line)
         if said := status_line(self.state.outcomes - allowed, status):
             write_line(said)

@@ -31,7 +31,6 @@ from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.record.run import Run, RunLog
-from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.models import Picks, picks_of
 from tile_oracle.session.options import AUTO_SAMPLING, SEQUENTIAL, SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, without
@@ -131,7 +130,7 @@ class LiveSession(Session):
         return replace(plan, notes=(*plan.notes, *(one.describe() for one in self.offers.values())))
 
     def open_run(self) -> Run:
-        opened, run = self._run is not None, super().open_run()
+        opened, run = self.run is not None, super().open_run()
         if self._asked_libraries and not opened:
             for one in self.offers.values():
                 save_offers(run.folder, one)
@@ -351,7 +350,7 @@ class LiveSession(Session):
     def settling_command(self, run: Run, suspects: Path) -> str:
         # The session's own options: without its folders and kernels, run and baseline would not be found.
         longer = (*_LONGER, *(() if self.options.budget_s is None else _MORE_BUDGET))
-        return CommandLine(self.options.command, replayed=False).settling(run.name, longer)
+        return self.command.settling(run.name, longer)
 
     @property
     def notes(self) -> list[str]:

@@ -268,9 +268,15 @@ def picks_of(
     return lambda problem: tuple(dict.fromkeys(one for by in under_test if (one := first(by, problem))))
 
 
-def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:
-    """Returns the path of a new baseline: models/<model>/<device>/<problem set>/<kernel set>.json."""
-    return _path(options.baseline_dir, choice, problems, device, options)
+def baseline_file(
+    choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions, root: Path | None = None
+) -> Path:
+    """Returns the path of a new baseline: models/<model>/<device>/<problem set>/<kernel set>.json. root: in
+    place of --baseline-dir. Raises GateError without a device."""
+    if not device:
+        raise GateError("a baseline needs the name of the device, which no measurement of this run has")
+    folder = root or options.baseline_dir
+    return baseline_path(folder, choice.name, device, problems.name, _pool(options))
 
 
 def baseline_place(
@@ -279,7 +285,7 @@ def baseline_place(
     """Returns the file that `baseline_for` reads; where there is none, the one that --update-baseline
     writes."""
     roots = model_places(options.baseline_dir, target.arch, target.name == REPLAY)
-    paths = [_path(root, choice, problems, device, options) for root in roots]
+    paths = [baseline_file(choice, problems, device, options, root) for root in roots]
     return next((path for path in paths if path.is_file()), baseline_file(choice, problems, device, options))
 
 
@@ -305,26 +311,15 @@ def refuse_damaged_baselines(
                 load_baseline(path)
 
 
-def _path(
-    root: Path, choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions
-) -> Path:
-    if not device:
-        raise GateError("a baseline needs the name of the device, which no measurement of this run has")
-    pool = _pool(options, options.set_name)
-    return baseline_path(root, choice.name, device, problems.name, pool)
-
-
-def _pool(options: SessionOptions, kernel_set: str) -> str:
+def _pool(options: SessionOptions) -> str:
     """Returns the name of the pool, with everything that makes its baselines differ."""
-    pool = kernel_set
-    if options.kernel_filter is not None:
-        pool += f" {options.kernel_filter}"
-    if options.cold_cache:
-        pool += " cold cache"
-    if options.abstain:
-        pool += " abstaining"
-    if options.kernels.text:
-        pool += f" {options.kernels.named(kernel_set)}"
-    if (first := options.kernels.first) not in ("", NATIVE):
-        pool += f" {first}"  # the kernels differ, but their names do not
-    return pool
+    kernel_set, first = options.set_name, options.kernels.first
+    parts = (
+        kernel_set,
+        options.kernel_filter or "",
+        "cold cache" * options.cold_cache,
+        "abstaining" * options.abstain,
+        options.kernels.named(kernel_set) if options.kernels.text else "",
+        first if first != NATIVE else "",  # the kernels differ, but their names do not
+    )
+    return " ".join(filter(None, parts))

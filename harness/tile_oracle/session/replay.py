@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -132,8 +132,11 @@ class Replay:
         return settled(self.recording.records)
 
     @cached_property
-    def _columns(self) -> _Columns:
-        return _Columns.of(self.final)
+    def _columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The columns of `final` that a Measurement has. Equal texts are one object."""
+        texts = {name: _texts(self.final[name]) for name in ("kernel", "status", "detail")}
+        numbers = ("round", "latency_ms", "latency_min_ms", "spread", "samples")
+        return texts | {name: _numbers(self.final[name]) for name in numbers}
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
@@ -148,49 +151,23 @@ class Replay:
         """Kernel name -> its row in `final`."""
         if self._last[0] != problem_id:
             first, end = self._places.get(problem_id, (0, 0))
-            names = self._columns.kernel[first:end]
+            names = self._columns["kernel"][first:end]
             self._last = (problem_id, {name: first + row for row, name in enumerate(names)})
         return self._last[1]
 
     def _measurement(self, problem: Problem, kernel: Kernel) -> Measurement:
-        row, columns = self._rows_of(problem.id)[kernel.name], self._columns
+        row = self._rows_of(problem.id)[kernel.name]
+        one = {name: column[row] for name, column in self._columns.items()}
         return Measurement(
             problem,
             kernel,
-            columns.status[row],
-            columns.detail[row],
-            int(columns.round[row]),
-            float(columns.latency_ms[row]),
-            float(columns.latency_min_ms[row]),
-            float(columns.spread[row]),
-            int(columns.samples[row]),
-        )
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """The columns of settled records that a Measurement has. Equal texts are one object."""
-
-    kernel: npt.NDArray[np.object_]
-    status: npt.NDArray[np.object_]
-    detail: npt.NDArray[np.object_]
-    round: npt.NDArray[np.int64]
-    latency_ms: npt.NDArray[np.float64]
-    latency_min_ms: npt.NDArray[np.float64]
-    spread: npt.NDArray[np.float64]
-    samples: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, final: pd.DataFrame) -> _Columns:
-        return cls(
-            _texts(final["kernel"]),
-            _texts(final["status"]),
-            _texts(final["detail"]),
-            final["round"].to_numpy(dtype=np.int64),
-            _numbers(final["latency_ms"]),
-            _numbers(final["latency_min_ms"]),
-            _numbers(final["spread"]),
-            np.nan_to_num(_numbers(final["samples"])).astype(np.int64),
+            one["status"],
+            one["detail"],
+            int(one["round"]),
+            float(one["latency_ms"]),
+            float(one["latency_min_ms"]),
+            float(one["spread"]),
+            int(np.nan_to_num(one["samples"])),
         )
 
 

@@ -101,8 +101,8 @@ class ReplaySession(Session):
 
     def close(self, *, interrupted: bool) -> None:
         try:
-            if self._run is not None:
-                self._replay.write(self._run)
+            if self.run is not None:
+                self._replay.write(self.run)
         finally:
             self.target.close()
 

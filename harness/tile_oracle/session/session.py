@@ -22,6 +22,7 @@ from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import left_unsealed
 from tile_oracle.record.run import Run, join_run, open_run
 from tile_oracle.record.schema import COLD
+from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.models import (
     NONE,
     ModelChoice,
@@ -103,9 +104,9 @@ class Session(ABC):
         self._began, self._began_at = time.monotonic(), datetime.now(UTC)
         self.pytest_s = 0.0
         """What pytest itself took in each worker, collecting tests and between measurements."""
-        self._run: Run | None = None
+        self.run: Run | None = None
         if run_folder:
-            self._run = join_run(Path(run_folder), run_owner, resumed=options.resume)
+            self.run = join_run(Path(run_folder), run_owner, resumed=options.resume)
         self._kernels_of: dict[str, list[Kernel]] = {}
         self._known: dict[tuple[str, str], str] = {}
         self._held: dict[str, str] = {}
@@ -133,25 +134,21 @@ class Session(ABC):
 
     def open_run(self) -> Run:
         """Returns the run's folder, made or found at the first call. Raises RecordError."""
-        if self._run is None:
-            self._run = open_run(
+        if self.run is None:
+            self.run = open_run(
                 self.options.report_dir,
                 self._purpose(),
                 stem=self._stem(),
                 name=self.options.run_name,
                 resume=self.options.resume,
             )
-        return self._run
+        return self.run
 
     def _stem(self) -> str:
         """Returns the start of a new run's name."""
         shard = self.options.shard
         part = "" if shard is None else f"-shard{shard.number}of{shard.count}"
         return f"{'+'.join(one.name for one in self.plan.sets)}-{self.target.name}{part}"
-
-    @property
-    def run(self) -> Run | None:
-        return self._run
 
     def describe_run(self, run: Run) -> str:
         """Returns where the run is, and whether it is a new one."""
@@ -270,6 +267,11 @@ class Session(ABC):
         """Ends what the session started and seals its records. Raises RecordError."""
 
     @property
+    def command(self) -> CommandLine:
+        """This session's own command line, to be run again with something added."""
+        return CommandLine(self.options.command, replayed=not self.remeasures)
+
+    @property
     def is_judged(self) -> bool:
         """Whether a verdict is asked for; --model none asks for none."""
         return self.options.model != NONE
@@ -281,7 +283,7 @@ class Session(ABC):
 
     def unsealed(self) -> str:
         """Returns one line on rows that could not be sealed into a part, or "". Raises RecordError."""
-        left = left_unsealed(self._run.measurements) if self._run is not None else []
+        left = left_unsealed(self.run.measurements) if self.run is not None else []
         if not left:
             return ""
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
@@ -292,8 +294,8 @@ class Session(ABC):
 
     def forget_attempts(self) -> None:
         """Removes the notes of killed workers about pairs that the run has. Raises RecordError."""
-        if self._run is not None:
-            folder = self._run.folder
+        if self.run is not None:
+            folder = self.run.folder
             forget_settled(
                 folder,
                 lambda: set(load_records(folder)[["problem", "kernel"]].itertuples(index=False, name=None)),
@@ -304,8 +306,8 @@ class Session(ABC):
 
     def release(self) -> None:
         """Release the run for other sessions."""
-        if self._run is not None and self._run.lock is not None:
-            self._run.lock.release()
+        if self.run is not None and self.run.lock is not None:
+            self.run.lock.release()
 
     def forecast(self) -> list[str]:
         """Returns how long the session may take, and what is shorter, where that is long."""

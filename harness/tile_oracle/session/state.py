@@ -15,7 +15,6 @@ from tile_oracle.session.display import Display
 from tile_oracle.session.pair_id import PairsByName
 from tile_oracle.session.progress import Progress
 from tile_oracle.session.signals import StopSignals
-from tile_oracle.session.suite_names import SUITE_ID
 
 if TYPE_CHECKING:
     from tile_oracle.problem import Problem
@@ -102,4 +101,4 @@ class SessionState:
         """Returns the test ids of the session's criteria."""
         from tile_oracle.session.verdict_items import item_ids
 
-        return item_ids(SUITE_ID, self.session.set_names)
+        return item_ids(self.session.set_names)

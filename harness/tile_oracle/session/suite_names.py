@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -41,9 +41,3 @@ def name_suite(config: pytest.Config, suite: Path) -> bool:
     is_beside = not any(is_only_suite([arg]) for arg in named)
     config.args[:] = [*named, str(suite)] if is_beside else named
     return is_beside
-
-
-def replayed_problems(ids: Iterable[str]) -> list[str]:
-    """Returns the problems of the replay suite's tests."""
-    begin = f"{SUITE_ID}::test_problem["
-    return [one[len(begin) : -1] for one in ids if one.startswith(begin)]

@@ -7,7 +7,7 @@ them. They only pass through pytest's reporting hooks, and count, fail and appea
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.session.pytest_private import TerminalRepr
+from tile_oracle.session.suite_names import SUITE_ID
 
 if TYPE_CHECKING:
     from tile_oracle.session.pytest_private import TerminalWriter
@@ -73,10 +74,10 @@ class VerdictItem:
         return self.nodeid.rpartition("::")[2]
 
 
-def item_ids(suite: str, sets: Sequence[str]) -> list[str]:
+def item_ids(sets: Sequence[str]) -> list[str]:
     """Returns the node ids of a session's criteria; sets: the names of its problem sets."""
     labels = [f"{one}-" if len(sets) > 1 else "" for one in sets]
-    return [f"{suite}::verdict[{label}{name}]" for label in labels for name in CRITERION_NAMES]
+    return [f"{SUITE_ID}::verdict[{label}{name}]" for label in labels for name in CRITERION_NAMES]
 
 
 def verdict_items(nodeids: Sequence[str], data: ReportData, accepted: bool) -> list[VerdictItem]:
@@ -87,21 +88,22 @@ def verdict_items(nodeids: Sequence[str], data: ReportData, accepted: bool) -> l
     failed: dict[str, str] = {}
     for name, nodeid in zip(CRITERION_NAMES, nodeids, strict=True):
         criterion = criteria.get(name)
+        outcome, reason, failure = "skipped", "", None
         if criterion is None:
-            items.append(VerdictItem(nodeid, "skipped", _unapplied(data)))
+            reason = _unapplied(data)
         elif criterion.passed:
-            items.append(VerdictItem(nodeid, "passed", properties=_properties(criterion)))
+            outcome = "passed"
         elif criterion.passed is None:
-            why = criterion.cause or criterion.note or _unapplied(data)
-            why += f"; to settle it: {criterion.command}" if criterion.command else ""
-            items.append(VerdictItem(nodeid, "skipped", why, None, _properties(criterion)))
+            reason = criterion.cause or criterion.note or _unapplied(data)
+            reason += f"; to settle it: {criterion.command}" if criterion.command else ""
         elif accepted:
-            said = f"{_sentence(criterion)}; --update-baseline has accepted it"
-            items.append(VerdictItem(nodeid, "skipped", said, None, _properties(criterion)))
+            reason = f"{_sentence(criterion)}; --update-baseline has accepted it"
         else:
+            outcome = "failed"
             failure = CriterionRepr(_sentence(criterion), list(_details(data, criterion, failed)))
             failed[name] = nodeid.rpartition("::")[2]
-            items.append(VerdictItem(nodeid, "failed", "", failure, _properties(criterion)))
+        facts = () if criterion is None else _properties(criterion)
+        items.append(VerdictItem(nodeid, outcome, reason, failure, facts))
     return items
 
 
@@ -112,42 +114,25 @@ def report_items(config: pytest.Config, items: Sequence[VerdictItem]) -> None:
         path = item.nodeid.partition("::")[0]
         location = (path, None, item.name)
         hook.pytest_runtest_logstart(nodeid=item.nodeid, location=location)
-        for report in _reports(item, path, location):
-            hook.pytest_runtest_logreport(report=report)
+        for when in ("setup", "call", "teardown"):
+            hook.pytest_runtest_logreport(report=_report(item, when, location))
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=location)
 
 
-def _reports(
-    item: VerdictItem, path: str, location: tuple[str, int | None, str]
-) -> Iterator[pytest.TestReport]:
-    make = _maker(item, location)
-    yield make("setup", "passed", None)
-    if item.outcome == "skipped":
-        yield make("call", "skipped", (path, 0, f"Skipped: {item.reason}"))
-    else:
-        yield make("call", item.outcome, item.failure)
-    yield make("teardown", "passed", None)
-
-
-def _maker(
-    item: VerdictItem, location: tuple[str, int | None, str]
-) -> Callable[[str, str, object], pytest.TestReport]:
-    now = time.time()
-
-    def make(when: str, outcome: str, longrepr: object) -> pytest.TestReport:
-        return pytest.TestReport(
-            nodeid=item.nodeid,
-            location=location,
-            keywords={item.name: 1, "tile_oracle": 1},
-            outcome=outcome,  # type: ignore[arg-type]
-            longrepr=longrepr,  # type: ignore[arg-type]
-            when=when,  # type: ignore[arg-type]
-            start=now,
-            stop=now,
-            user_properties=item.properties,
-        )
-
-    return make
+def _report(item: VerdictItem, when: str, location: tuple[str, int | None, str]) -> pytest.TestReport:
+    now, is_call = time.time(), when == "call"
+    why = (location[0], 0, f"Skipped: {item.reason}") if item.outcome == "skipped" else item.failure
+    return pytest.TestReport(
+        nodeid=item.nodeid,
+        location=location,
+        keywords={item.name: 1, "tile_oracle": 1},
+        outcome=item.outcome if is_call else "passed",  # type: ignore[arg-type]
+        longrepr=why if is_call else None,
+        when=when,  # type: ignore[arg-type]
+        start=now,
+        stop=now,
+        user_properties=item.properties,
+    )
 
 
 # ---- messages ---------------------------------------------------------------------------------------
