@@ -106,19 +106,11 @@ def pytest_configure(config: pytest.Config) -> None:
     from tile_oracle.session.running import RunningHooks
     from tile_oracle.session.state import SessionState
 
-    worker_input = getattr(config, "workerinput", {})
     try:
         refuse_missing_docstrings()
         with waits_shown(config), paused_collector():
-            session = open_session(
-                read_options(config),
-                deadline=worker_input.get("tile_oracle_deadline"),
-                run_folder=worker_input.get("tile_oracle_run"),
-                run_owner=worker_input.get("tile_oracle_owner", ""),
-                offers_folder=worker_input.get("tile_oracle_run"),
-                devices=devices_of(config),
-                channel=worker_input.get("tile_oracle_measure"),
-            )
+            process = getattr(config, "workerinput", {}).get("tile_oracle", {})
+            session = open_session(read_options(config), devices=devices_of(config), **process)
     except DeviceMissingError as error:
         _end_without_device(config, str(error))
     except HarnessError as error:

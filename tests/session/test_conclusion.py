@@ -45,31 +45,20 @@ def accepted(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
 
 @pytest.mark.slow
 def test_a_first_run_becomes_the_baseline(accepted: tuple[Project, Finished]) -> None:
-    _, finished = accepted
+    project, finished = accepted
     assert finished.status == 0
     assert finished.counts() == {"passed": 32, "skipped": 6}
     assert "verdict no baseline: not judged yet" in finished.output
     assert "cross-validated on this run's own records" in " ".join(finished.output.split())
     assert "efficiency    mean " in finished.output
-
-
-@pytest.mark.slow
-def test_scores_are_not_shown_as_tflops(accepted: tuple[Project, Finished]) -> None:
-    project, finished = accepted
+    assert "predicted" not in finished.output, "scores are not shown as TFLOPS"
     (selection,) = (project.folder / "reports").glob("*/selection.parquet")
     table = pd.read_parquet(selection)
     assert table["pick_kernel"].notna().all()
     assert table["pick_predicted_tflops"].isna().all()
-    assert "predicted" not in finished.output
-
-
-@pytest.mark.slow
-def test_update_baseline_writes_the_efficiencies(accepted: tuple[Project, Finished]) -> None:
-    project, finished = accepted
     path, baseline = baseline_of(project)
     assert f"baseline written: {path}" in finished.lines
-    assert path.parts[-4] == "out-of-fold"
-    assert path.parent.name == "four"
+    assert (path.parts[-4], path.parent.name) == ("out-of-fold", "four")
     assert set(baseline["efficiencies"]) == set(PROBLEMS)
     assert baseline["device"] == project.records()["device"].iloc[0]
 

@@ -54,12 +54,8 @@ def test_the_suite_runs_on_two_devices_without_workers(on_two_devices: tuple[Pro
     assert len(records[records["round"] == 0]) == 8
     assert twice(records).empty
     assert "8 passed" in finished.output
-
-
-def test_long_problems_begin_and_are_shown_first(on_two_devices: tuple[Project, Finished]) -> None:
-    _, finished = on_two_devices
     shown = re.findall(r"^\[\d/4\] (\S+)  2 ok", finished.output, re.MULTILINE)
-    assert shown == sorted(PROBLEMS, key=lambda name: -problem_from_id(name).flops)
+    assert shown == sorted(PROBLEMS, key=lambda name: -problem_from_id(name).flops), "long ones first"
 
 
 def test_workers_of_pytest_xdist_run_the_tests_and_measure_nothing(
@@ -69,36 +65,25 @@ def test_workers_of_pytest_xdist_run_the_tests_and_measure_nothing(
     assert set(re.findall(r"^\[(gw\d)\] .*PASSED", finished.output, re.MULTILINE)) == {"gw0", "gw1"}
     parts = sorted(path.name for path in (project.runs[0] / "measurements").glob("part-*.parquet"))
     assert {name.split("-")[1] for name in parts} == {"main"}
-
-
-def test_every_pair_is_recorded_once(distributed: tuple[Project, Finished]) -> None:
-    project, _ = distributed
     records = project.records()
     assert len(records[records["round"] == 0]) == 8
     assert twice(records).empty
 
 
-def test_one_verdict_covers_the_records_of_all_workers(distributed: tuple[Project, Finished]) -> None:
+def test_one_verdict_progress_and_junit_come_from_the_controller(
+    distributed: tuple[Project, Finished],
+) -> None:
     project, finished = distributed
     assert finished.output.count("tile-oracle: four ===") == 1
     assert finished.output.count("\nverdict ") == 1
     assert "4 problems, 8 pairs measured\n" in finished.output
-    verdict = project.verdict()
-    assert verdict["statuses"]["ok"] == 8  # type: ignore[index]
-
-
-def test_progress_and_junit_come_from_the_controller(distributed: tuple[Project, Finished]) -> None:
-    project, finished = distributed
+    assert project.verdict()["statuses"]["ok"] == 8  # type: ignore[index]
     assert len(re.findall(r"^\[[1-4]/4\] forward-\S+  2 ok  best ", finished.output, re.MULTILINE)) == 4
     assert f"run: {project.runs[0]}" in finished.lines
     (suite,) = ElementTree.parse(project.folder / "junit.xml").getroot().iter("testsuite")
     assert junit_properties(suite)["tile_oracle.four.verdict"] == "no model"
     measured = [one for one in map(junit_properties, suite.iter("testcase")) if "tflops" in one]
     assert len(measured) == 16
-
-
-def test_a_note_says_that_pytest_benchmark_is_off(distributed: tuple[Project, Finished]) -> None:
-    project, finished = distributed
     assert finished.output.count("note: pytest-benchmark is switched off") == 1
     document = project.folder / "bench.json"
     assert not document.exists() or not json.loads(document.read_text() or "{}").get("benchmarks")

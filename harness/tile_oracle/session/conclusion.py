@@ -118,18 +118,15 @@ def conclude(
         folder = Path(data.run.folder)
         write_report(folder, data)
         write_suspects(folder, data)
-        notes, accepted, outcomes = [], [], []
+        ends = []
         for choice, one in zip(choices, (data, *data.others), strict=True):
-            note, is_accepted = "", False
-            if session.options.update_baseline:
-                note, is_accepted = _update_baseline(session, part, choice, one)
-            notes.append(note)
-            accepted.append(is_accepted)
-            found = outcomes_of(one, is_accepted, asked=session.options.model != NONE)
-            timed = not session.target.interpreted
-            outcomes.append(found if timed else found - {Outcome.PASSED} | {Outcome.NOT_TIMED})
-        told = "\n".join(filter(None, notes))
-        conclusions.append(Conclusion(data, told, accepted[0], tuple(outcomes)))
+            note, accepted = _update_baseline(session, part, choice, one)
+            found = outcomes_of(one, accepted, asked=session.is_judged)
+            if session.target.interpreted:
+                found = found - {Outcome.PASSED} | {Outcome.NOT_TIMED}
+            ends.append((note, accepted, found))
+        told = "\n".join(note for note, _, _ in ends if note)
+        conclusions.append(Conclusion(data, told, ends[0][1], tuple(found for _, _, found in ends)))
     return conclusions
 
 
@@ -151,21 +148,17 @@ def analyse_set(
     of_set = records["problem"].isin({problem.id for problem in part.problems})
     own = records if of_set.all() else records[of_set]
     final = session.settled(own) if own is records else None
-    data: ReportData | None = None
-    others = []
+    reports: list[ReportData] = []
     for place, choice in enumerate(choices):
         earlier = None if before is None else (before, *before.others)[place]
-        one = _judged(session, own, choice, part, stopped, selected, earlier, final)
-        data, final = data or one, one.final
-        others += [one] if place else []
-    assert data is not None
-    data = replace(data, others=tuple(others), reasons=reasons_of_picks(choices[0], own, data))
-    if went := session.where_time_went(records):
-        run = replace(data.run, environment={**data.run.environment, TIME_WENT: went})
-        data = replace(data, run=run)
+        reports.append(_judged(session, own, choice, part, stopped, selected, earlier, final))
+        final = reports[-1].final
+    data, *others = reports
+    went = session.where_time_went(records)
+    run = replace(data.run, environment={**data.run.environment, **({TIME_WENT: went} if went else {})})
+    data = replace(data, run=run, others=tuple(others), reasons=reasons_of_picks(choices[0], own, data))
     plan = without(session.plan, session.lacking() | not_built(own))
-    names = [choice.name for choice in choices]
-    selections = {name: one.selection for name, one in zip(names, (data, *others), strict=True)}
+    selections = {choice.name: one.selection for choice, one in zip(choices, reports, strict=True)}
     changes = paragraphs(selections, own) if others else ()
     others_figures = beside(choices, plan, part, own, session.target.arch, data)
     return replace(data, beside=others_figures, changes=changes)
@@ -226,20 +219,21 @@ def _judged(
         final=final,
     )
     give_back()
-    extrapolating = _extrapolating(data, ranges, part, abstains=options.abstain)
     travel = travel_note(dict.fromkeys(choice.folders.values()), MadeBy.of_records(own))
-    extrapolating = replace(extrapolating, travel=travel)
+    extrapolating = _extrapolating(data, ranges, part, travel, abstains=options.abstain)
     return replace(data, extrapolating=extrapolating, export_differs=exports_differ(choice, part))
 
 
-def _extrapolating(data: ReportData, ranges: RangeOf, part: ProblemSet, *, abstains: bool) -> Extrapolating:
+def _extrapolating(
+    data: ReportData, ranges: RangeOf, part: ProblemSet, travel: str, *, abstains: bool
+) -> Extrapolating:
     """Returns which of the picks extrapolate, and where the model picked nothing."""
     picked = data.selection.dropna(subset=["pick_kernel"])
     picks = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
     found = extrapolating_picks(ranges, part.problems, picks)
     outside = problems_outside(ranges, part.problems) if abstains else {}
     abstained = {problem: "; ".join(reasons) for problem, reasons in outside.items()}
-    return Extrapolating(found.note, found.why, abstained)
+    return Extrapolating(found.note, found.why, abstained, travel)
 
 
 def write_suspects(folder: Path, data: ReportData) -> None:
@@ -300,7 +294,9 @@ OUTCOME_OF_STATE = {
 def _update_baseline(
     session: Session, part: ProblemSet, choice: ModelChoice, data: ReportData
 ) -> tuple[str, bool]:
-    """Returns the message on the baseline, and whether it was written."""
+    """Returns the message on the baseline, and whether it was written: only if it was asked for."""
+    if not session.options.update_baseline:
+        return "", False
     path, by = baseline_file(choice, part, data.run.device, session.options), data.ranked_by
     try:
         baseline = make_baseline(

@@ -32,16 +32,19 @@ class DistributionHooks:
     def pytest_configure_node(self, node: Any) -> None:
         from tile_oracle.record.owner import name_of_owner
 
-        node.workerinput["tile_oracle_run"] = str(self.state.open_run().folder)
-        node.workerinput["tile_oracle_owner"] = name_of_owner()
-        node.workerinput["tile_oracle_deadline"] = self.session.deadline
+        process: dict[str, Any] = {
+            "run_folder": str(self.state.open_run().folder),
+            "run_owner": name_of_owner(),
+            "deadline": self.session.deadline,
+        }
         if self.session.remeasures:
             from tile_oracle.session.asking import Answers
             from tile_oracle.session.live import LiveSession
 
             assert isinstance(self.session, LiveSession)
             self._answers = self._answers or Answers(self.session)
-            node.workerinput["tile_oracle_measure"] = self._answers.channel_from(node.gateway)
+            process["channel"] = self._answers.channel_from(node.gateway)
+        node.workerinput["tile_oracle"] = process
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
@@ -67,10 +70,11 @@ class DistributionHooks:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         # A killed worker has no output.
-        output = getattr(node, "workeroutput", {})
-        self.state.budget_spent |= output.get("tile_oracle_budget_spent", False)
-        self.session.pytest_s += output.get("tile_oracle_pytest_s", 0.0)
-        self.state.device_missing |= output.get("tile_oracle_device_missing", False)
-        self.state.worker_trouble |= output.get("tile_oracle_trouble", False)
-        for note in output.get("tile_oracle_notes", ()):
+        if (told := getattr(node, "workeroutput", {}).get("tile_oracle")) is None:
+            return
+        self.state.budget_spent |= told["budget_spent"]
+        self.session.pytest_s += told["pytest_s"]
+        self.state.device_missing |= told["device_missing"]
+        self.state.worker_trouble |= told["trouble"]
+        for note in told["notes"]:
             self.state.note(note)

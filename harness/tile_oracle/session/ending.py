@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,7 +19,6 @@ from tile_oracle.terminal.plain_text import as_text
 from tile_oracle.terminal.progress_line import clock
 
 if TYPE_CHECKING:
-    from tile_oracle.session.conclusion import Conclusion
     from tile_oracle.session.pytest_private import TerminalReporter
 
 
@@ -58,17 +57,13 @@ class EndHooks:
             exitstatus = session.exitstatus = pytest.ExitCode.INTERRUPTED
         self.state.display.clear()
         if self.state.is_worker:
-            output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
-            output["tile_oracle_pytest_s"] = self.session.pytest_s
-            output["tile_oracle_budget_spent"] = self.session.budget_spent
-            output["tile_oracle_device_missing"] = self.state.device_missing
-            output["tile_oracle_trouble"] = Outcome.FAILED in self.state.outcomes
-            told = [
-                *self.session.notes,
-                *self.state.notes,
-                *([self.state.trouble] if self.state.trouble else []),
-            ]
-            output["tile_oracle_notes"] = told
+            self.config.workeroutput["tile_oracle"] = {  # type: ignore[attr-defined]
+                "pytest_s": self.session.pytest_s,
+                "budget_spent": self.session.budget_spent,
+                "device_missing": self.state.device_missing,
+                "trouble": Outcome.FAILED in self.state.outcomes,
+                "notes": [*self.session.notes, *self.state.notes, self.state.trouble],
+            }
         else:
             self._decide(session, exitstatus)
             self._publish(session)
@@ -218,7 +213,7 @@ class EndHooks:
             terminalreporter.section("tile-oracle", red=True)
             write_line(self.state.trouble)
         from tile_oracle.report.terminal import summary_lines
-        from tile_oracle.session.closing import allowing_lines, status_line
+        from tile_oracle.session.closing import allowing_lines, closing_lines, status_line
 
         for conclusion in self.state.conclusions:
             open_ones = conclusion.outcomes - self.session.options.allow
@@ -234,7 +229,9 @@ class EndHooks:
                 write_line(line)
             if note:
                 write_line(note)
-            self._write_outcomes(write_line, conclusion)
+            lines = closing_lines(conclusion, self.session.options.allow)
+            for line in ["", *lines] if lines else []:
+                write_line(line)
         for note in dict.fromkeys([*self.session.notes, *self.state.notes]):
             write_line(f"note: {note}")
         status, allowed = exit_status(terminalreporter), self.session.options.allow
@@ -243,13 +240,6 @@ class EndHooks:
                 write_line(line)
         if said := status_line(self.state.outcomes - allowed, status):
             write_line(said)
-
-    def _write_outcomes(self, write_line: Callable[[str], None], conclusion: Conclusion) -> None:
-        from tile_oracle.session.closing import closing_lines
-
-        lines = closing_lines(conclusion, self.session.options.allow)
-        for line in ["", *lines] if lines else []:
-            write_line(line)
 
     def pytest_unconfigure(self) -> None:
         self.state.display.end()

@@ -63,9 +63,7 @@ class LiveSession(Session):
     def __init__(self, options: SessionOptions, **process: Any) -> None:
         """process: see Session. Raises HarnessError."""
         target, reason = resolve_target(options.target, self._target_options(options))
-        offers_folder = process.pop("offers_folder", None)
-        self._asked_libraries = offers_folder is None
-        self.offers = self._offers(options, target, offers_folder)
+        self.offers = self._offers(options, target, process.get("run_folder"))
         target.sources += [Algorithms(one, target.arch) for one in self.offers.values()]
         super().__init__(options, target, reason, **process)
         self._driver: Driver | None = None
@@ -131,7 +129,7 @@ class LiveSession(Session):
 
     def open_run(self) -> Run:
         opened, run = self.run is not None, super().open_run()
-        if self._asked_libraries and not opened:
+        if not opened:
             for one in self.offers.values():
                 save_offers(run.folder, one)
         return run
@@ -152,9 +150,6 @@ class LiveSession(Session):
     def goes_on(self, problem: str) -> bool:
         return self._driver is not None and self._driver.goes_on(problem)
 
-    def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
-        return 0
-
     @cached_property
     def _lacking(self) -> frozenset[str]:
         problems: dict[Kind, list[Problem]] = {}
@@ -171,9 +166,6 @@ class LiveSession(Session):
 
     def lacking(self) -> frozenset[str]:
         return self._lacking
-
-    def recorded_kernels(self) -> None:
-        return None
 
     @cached_property
     def _settings(self) -> SweepSettings:

@@ -37,7 +37,6 @@ class ReplaySession(Session):
 
     def __init__(self, options: SessionOptions, **process: Any) -> None:
         """process: see Session. Raises HarnessError."""
-        process.pop("offers_folder", None)
         self.recording = find_recording(options)
         self._replay = Replay(self.recording)
         self.sources = self.recording.paths
@@ -80,9 +79,6 @@ class ReplaySession(Session):
 
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         return self._replay.unrecorded(problem, kernels)
-
-    def build_ahead(self) -> None:
-        return
 
     def recorded_kernels(self) -> Sequence[Kernel]:
         return self.recording.kernels

@@ -216,9 +216,9 @@ class Session(ABC):
     def measurer(self) -> Measurer:
         """Returns what measures or replays pairs, begun at the first call. Raises HarnessError."""
 
-    @abstractmethod
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         """Returns the number of these pairs that cannot be replayed, because they were never recorded."""
+        return 0
 
     def choose_first(self) -> First | None:
         """Returns the kernels of --first; None without it. Raises ModelError."""
@@ -228,17 +228,16 @@ class Session(ABC):
         """Ends the phase of the kernels of --first; returns the verdict on them. Raises HarnessError."""
         return []
 
-    @abstractmethod
-    def build_ahead(self) -> None:
+    def build_ahead(self) -> None:  # noqa: B027  most sessions build nothing
         """Starts building the kernels of the first problems in the background."""
 
     def builds(self) -> tuple[int, int]:
         """Returns how many kernels are built, with or without a binary, and how many are wanted."""
         return 0, 0
 
-    @abstractmethod
     def recorded_kernels(self) -> Sequence[Kernel] | None:
         """Returns the kernels that the replayed records have; None where nothing is replayed."""
+        return None
 
     # ---- the end ----------------------------------------------------------------------------
 
