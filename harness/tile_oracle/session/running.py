@@ -153,10 +153,5 @@ class RunningHooks:
             *session.header(),
             *session.forecast(),
         ]
-        chosen = [
-            line
-            for choices, part in zip(session.pickers, plan.sets, strict=True)
-            for choice in choices
-            for line in choice.lines(part)
-        ]
+        chosen = [line for choice, part in session.judged for line in choice.lines(part)]
         return [as_text(line) for line in (*lines, *dict.fromkeys(chosen))]

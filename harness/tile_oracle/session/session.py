@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
-from tile_oracle.problem_set import load_problem_sets
+from tile_oracle.problem_set import ProblemSet
 from tile_oracle.record.attempts import forget_settled
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import digest_of
@@ -32,7 +31,7 @@ from tile_oracle.session.models import (
     refuse_damaged_baselines,
 )
 from tile_oracle.session.options import SessionOptions
-from tile_oracle.session.plan import Plan, make_plan, set_name
+from tile_oracle.session.plan import Plan, set_name
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, KERNEL_SOURCES
 from tile_oracle.session.time_spent import where_time_went
 from tile_oracle.targets.target import Target
@@ -95,11 +94,10 @@ class Session(ABC):
             for part in self.plan.sets
         )
         """Of each problem set, the pickers that are judged."""
-        judged = [
-            (one, part) for several, part in zip(self.pickers, self.plan.sets, strict=True) for one in several
-        ]
-        refuse_damaged_baselines(judged, options, self.target)
-        self.deadline = deadline if deadline is not None else self._deadline()
+        refuse_damaged_baselines(self.judged, options, self.target)
+        if deadline is None and options.budget_s is not None:
+            deadline = time.monotonic() + options.budget_s
+        self.deadline = deadline
         self.budget_spent = False
         self._began, self._began_at = time.monotonic(), datetime.now(UTC)
         self.pytest_s = 0.0
@@ -124,11 +122,15 @@ class Session(ABC):
         them; without those that only the records show (tile_oracle.record.not_built)."""
         return frozenset()
 
+    @abstractmethod
     def _make_plan(self) -> Plan:
-        return make_plan(self.options, self.target.arch, load_problem_sets(self.options.problem_set or ""))
+        """Returns the pairs of the session. Raises HarnessError."""
 
-    def _deadline(self) -> float | None:
-        return None if self.options.budget_s is None else time.monotonic() + self.options.budget_s
+    @property
+    def judged(self) -> Iterator[tuple[ModelChoice, ProblemSet]]:
+        """Each picker with the problem set that it is judged on."""
+        for choices, part in zip(self.pickers, self.plan.sets, strict=True):
+            yield from ((choice, part) for choice in choices)
 
     # ---- the run ----------------------------------------------------------------------------
 
@@ -157,19 +159,22 @@ class Session(ABC):
         return f"run: {run.folder}" + (" (new: there is no run to resume)" if self.options.resume else "")
 
     def _purpose(self) -> dict[str, object]:
+        options = self.options
         # Present only if given, so that older runs, which lack these keys, can be resumed.
-        cold = {"caches": COLD} if self.options.cold_cache else {}
-        listed = {} if self.options.pairs is None else {"pairs": digest_of(self.options.pairs)}
-        return cold | {
+        given = {
+            "caches": COLD if options.cold_cache else "",
+            KERNEL_SOURCES: options.kernels.text,
+            "pairs": "" if options.pairs is None else digest_of(options.pairs),
+            "shard": "" if options.shard is None else str(options.shard),
+        }
+        return {
             "problem sets": {part.name: part.sha256 for part in self.plan.sets},
-            KERNEL_SET: self.options.kernel_set,
-            KERNEL_FILTER: self.options.kernel_filter or "",
+            KERNEL_SET: options.kernel_set,
+            KERNEL_FILTER: options.kernel_filter or "",
             "target": self.target.name,
             "sources and toolchain": self.target.source_identity(),
-            "data seed": self.options.data_seed,
-            **({KERNEL_SOURCES: text} if (text := self.options.kernels.text) else {}),
-            **listed,
-            **({} if self.options.shard is None else {"shard": str(self.options.shard)}),
+            "data seed": options.data_seed,
+            **{name: value for name, value in given.items() if value},
         }
 
     # ---- measuring --------------------------------------------------------------------------
@@ -205,12 +210,11 @@ class Session(ABC):
         return replace(measurement, known_failure=known) if known else measurement
 
     def _learn_known_failures(self, device: str) -> None:
-        for choices, part in zip(self.pickers, self.plan.sets, strict=True):
-            for choice in choices:
-                baseline = baseline_for(choice, part, device, self.options, self.target) if device else None
-                if baseline is not None:
-                    self._known |= _known_failures(baseline)
-                self._held |= held_of(choice, baseline, self.options)
+        for choice, part in self.judged:
+            baseline = baseline_for(choice, part, device, self.options, self.target) if device else None
+            for problem, statuses in baseline.known_failures.items() if baseline is not None else ():
+                self._known |= {(problem, kernel): status for kernel, status in statuses.items()}
+            self._held |= held_of(choice, baseline, self.options)
 
     @abstractmethod
     def measurer(self) -> Measurer:
@@ -331,11 +335,3 @@ class Session(ABC):
     def measured_on(self) -> str:
         """The target of the measurements: in a replay the recorded one."""
         return self.target.name
-
-
-def _known_failures(baseline: Baseline) -> dict[tuple[str, str], str]:
-    return {
-        (problem, kernel): status
-        for problem, kernels in baseline.known_failures.items()
-        for kernel, status in kernels.items()
-    }
