@@ -6,8 +6,8 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NoReturn, cast
 
 from tile_oracle.commands.arguments import add_arguments
@@ -17,7 +17,7 @@ from tile_oracle.process.optimized import refuse_missing_docstrings
 from tile_oracle.terminal.did_you_mean import did_you_mean, most_like
 from tile_oracle.terminal.help_text import HelpFormatter
 from tile_oracle.terminal.plain_text import OutputFailed, plain_output
-from tile_oracle.terminal.progress_line import never_silent, waits_shown_on
+from tile_oracle.terminal.progress_line import waits_shown_on
 from tile_oracle.version import __version__
 
 _DESCRIPTION = """\
@@ -152,16 +152,10 @@ def _called(named: Command | None) -> str:
     return "tile-oracle" if named is None else f"tile-oracle {named.name}"
 
 
-@contextmanager
-def _shown_progress(command: Command) -> Iterator[None]:
+def _shown_progress(command: Command) -> AbstractContextManager[None]:
     if sys.stderr is None:
-        yield
-    elif command.own_progress:
-        with waits_shown_on(sys.stderr):
-            yield
-    else:
-        with waits_shown_on(sys.stderr), never_silent(f"tile-oracle {command.name}", sys.stderr):
-            yield
+        return nullcontext()
+    return waits_shown_on(sys.stderr, "" if command.own_progress else f"tile-oracle {command.name}")
 
 
 if __name__ == "__main__":

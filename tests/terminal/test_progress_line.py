@@ -20,7 +20,6 @@ from tile_oracle.terminal.progress_line import (
     ProgressLine,
     _Wait,
     clock,
-    never_silent,
     steps,
     wait,
     waits_shown_on,
@@ -115,9 +114,10 @@ ENVIRONMENT = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
 SCRIPT = """
 import sys
 from tile_oracle.terminal import progress_line
-progress_line._QUIET_S = 0.0
-from tile_oracle.cli import main
-sys.exit(main(sys.argv[1:]))
+progress_line._QUIET_S, progress_line._INTERVAL_S = 0.0, 0.01
+from tile_oracle import cli
+cli.waits_shown_on = lambda stream, always: progress_line.waits_shown_on(stream)  # the waits alone
+sys.exit(cli.main(sys.argv[1:]))
 """
 
 
@@ -146,7 +146,7 @@ def test_a_command_on_a_terminal_is_never_silent(no_patience: None, monkeypatch:
     out, err = io.StringIO(), Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
-    with never_silent("tile-oracle runs merge --format oracle", err):
+    with waits_shown_on(err, "tile-oracle runs merge --format oracle"):
         _until(lambda: "tile-oracle runs merge --format oracle: 0:00 so far" in err.getvalue())
         print("result")
     assert sys.stdout is out
@@ -162,7 +162,7 @@ def test_what_is_printed_meanwhile_takes_the_place_of_the_line(
     both = Terminal()
     monkeypatch.setattr(sys, "stdout", both)
     monkeypatch.setattr(sys, "stderr", both)
-    with never_silent("command", both):
+    with waits_shown_on(both, "command"):
         for number in range(20):
             _until(lambda: both.getvalue().endswith("so far"))
             print(f"result {number}")
@@ -174,7 +174,7 @@ def test_what_is_printed_meanwhile_takes_the_place_of_the_line(
 def test_a_wait_within_it_is_shown_in_its_place(no_patience: None, monkeypatch: pytest.MonkeyPatch) -> None:
     err = Terminal()
     monkeypatch.setattr(sys, "stderr", err)
-    with never_silent("command", err), waits_shown_on(err), wait("reading", 4.0) as done:
+    with waits_shown_on(err, "command"), wait("reading", 4.0) as done:
         done(1.0)
         _until(lambda: "reading: 25 %" in err.getvalue())
 
@@ -182,7 +182,7 @@ def test_a_wait_within_it_is_shown_in_its_place(no_patience: None, monkeypatch: 
 def test_elsewhere_nothing_is_added() -> None:
     stream = io.StringIO()
     before = sys.stdout
-    with never_silent("command", stream):
+    with waits_shown_on(stream, "command"):
         assert sys.stdout is before
     assert stream.getvalue() == ""
 

@@ -4,7 +4,7 @@ with wait("reading records", total) as done:     # in a library: silent unless a
     done(bytes_read)
 
 with waits_shown_on(sys.stderr): ...             # in a front door
-with never_silent("tile-oracle runs merge"): ...     # on a terminal: what no wait tells of
+with waits_shown_on(sys.stderr, "tile-oracle runs merge"): ...     # on a terminal, also what no wait tells of
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class ProgressLine:
     def show(self, text: str) -> None:
         """Shows the progress, unless the last line is too recent."""
         text = as_text(text)
-        _Fallback.step_aside(self)
+        if (shown := _SHOWN.get()) is not None and shown.line is not self:
+            shown.step_aside()
         if self._in_place:
             # A line as wide as the terminal would be wrapped, and could not be rewritten.
             width = shutil.get_terminal_size().columns - 1
@@ -69,39 +70,75 @@ class ProgressLine:
             self._stream.flush()
 
 
-_STREAM: ContextVar[TextIO | None] = ContextVar("_STREAM", default=None)
-"""Where waits are shown; None: nowhere, or within another wait."""
+class _Shown:
+    """The line of a front door: the outermost wait, else what it always shows, whenever nothing else was
+    written for two seconds."""
+
+    def __init__(self, stream: TextIO, always: _Wait | None) -> None:
+        self.line = ProgressLine(stream)
+        self.wait: _Wait | None = None
+        self._always = always
+        self._ended, self._lock = threading.Event(), threading.Lock()
+        self._quiet_since = time.monotonic()
+        self._teller = threading.Thread(target=self._tell, daemon=True)
+        self._teller.start()
+
+    def step_aside(self) -> None:
+        """Removes the line because something else, such as another line or another wait, is shown."""
+        with self._lock:
+            self.line.erase()
+            self._quiet_since = time.monotonic()
+
+    def end(self) -> None:
+        self._ended.set()
+        self._teller.join()
+        self.line.erase()
+
+    def _tell(self) -> None:
+        while not self._ended.wait(_INTERVAL_S):
+            with self._lock:
+                state, now = self.wait or self._always, time.monotonic()
+                if state is not None and now - self._quiet_since >= _QUIET_S:
+                    self.line.show(state.text(now))
+
+
+_SHOWN: ContextVar[_Shown | None] = ContextVar("_SHOWN", default=None)
+"""Where waits are shown; None: nowhere."""
 
 
 @contextmanager
-def waits_shown_on(stream: TextIO) -> Iterator[None]:
-    """Shows the waits within the block on a stream."""
-    token = _STREAM.set(stream)
+def waits_shown_on(stream: TextIO, always: str = "") -> Iterator[None]:
+    """Shows the waits within the block on a stream. always: what a terminal shows, with the time so far,
+    whenever nothing else was shown for two seconds; whatever is written to stdout and stderr meanwhile takes
+    the line's place."""
+    is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+    shown = _Shown(stream, _Wait(always, 0.0) if always and is_terminal else None)
+    streams, token = (sys.stdout, sys.stderr), _SHOWN.set(shown)
+    if always and is_terminal:
+        sys.stdout, sys.stderr = (cast(TextIO, _Tidy(one, shown)) for one in streams)
     try:
         yield
     finally:
-        _STREAM.reset(token)
+        shown.end()
+        sys.stdout, sys.stderr = streams
+        _SHOWN.reset(token)
 
 
 @contextmanager
 def wait(what: str, total: float = 0.0) -> Iterator[Callable[[float], None]]:
     """Yields a piece of work that may take long: it is shown from its third second on, with the time left
     where `total` is known. What the block receives counts an amount of work as done."""
-    stream = _STREAM.get()
-    if stream is None:
+    shown = _SHOWN.get()
+    if shown is None or shown.wait is not None:  # within another wait
         yield lambda amount: None
         return
-    state = _Wait(what, total)
-    token = _STREAM.set(None)
-    ended = threading.Event()
-    teller = threading.Thread(target=state.tell, args=(ProgressLine(stream), ended), daemon=True)
-    teller.start()
+    shown.step_aside()
+    shown.wait = state = _Wait(what, total)
     try:
         yield state.add
     finally:
-        ended.set()
-        teller.join()
-        _STREAM.reset(token)
+        shown.wait = None
+        shown.step_aside()
 
 
 def steps(what: str, ones: Sequence[_One], weights: Sequence[float] | None = None) -> Iterator[_One]:
@@ -113,72 +150,14 @@ def steps(what: str, ones: Sequence[_One], weights: Sequence[float] | None = Non
             done(weight)
 
 
-@contextmanager
-def never_silent(what: str, stream: TextIO) -> Iterator[None]:
-    """On a terminal: shows how long the block has been at work whenever nothing else was shown for two
-    seconds. Whatever is written to stdout and stderr meanwhile takes the line's place."""
-    if not stream.isatty() or os.environ.get("TERM") == "dumb":
-        yield
-        return
-    fallback = _Fallback(what, stream)
-    streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (cast(TextIO, _Tidy(one, fallback)) for one in streams)
-    fallback.start()
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = streams
-        fallback.end()
-
-
-class _Fallback:
-    """The line that is shown where no other is."""
-
-    _current: _Fallback | None = None
-
-    def __init__(self, what: str, stream: TextIO) -> None:
-        self._line, self._state = ProgressLine(stream), _Wait(what, 0.0)
-        self._ended, self._lock = threading.Event(), threading.Lock()
-        self._quiet_since = time.monotonic()
-        self._teller = threading.Thread(target=self._tell, daemon=True)
-
-    def start(self) -> None:
-        _Fallback._current = self
-        self._teller.start()
-
-    def end(self) -> None:
-        _Fallback._current = None
-        self._ended.set()
-        self._teller.join()
-
-    @classmethod
-    def step_aside(cls, line: ProgressLine | None = None) -> None:
-        """Removes the line because something else, such as another line, is shown."""
-        current = cls._current
-        if current is None or current._line is line:
-            return
-        with current._lock:
-            current._line.erase()
-            current._quiet_since = time.monotonic()
-
-    def _tell(self) -> None:
-        while not self._ended.wait(_INTERVAL_S):
-            with self._lock:
-                now = time.monotonic()
-                if now - self._quiet_since >= _QUIET_S:
-                    self._line.show(self._state.text(now))
-        with self._lock:
-            self._line.erase()
-
-
 class _Tidy:
-    """A stream before whose output the fallback's line is removed."""
+    """A stream before whose output the line is removed."""
 
-    def __init__(self, stream: TextIO, fallback: _Fallback) -> None:
-        self._stream, self._fallback = stream, fallback
+    def __init__(self, stream: TextIO, shown: _Shown) -> None:
+        self._stream, self._shown = stream, shown
 
     def write(self, text: str) -> int:
-        self._fallback.step_aside()
+        self._shown.step_aside()
         return self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -186,7 +165,7 @@ class _Tidy:
 
 
 class _Wait:
-    """The state of one wait, which a thread of its own shows."""
+    """The state of one wait."""
 
     def __init__(self, what: str, total: float) -> None:
         self._what, self._total, self._done = what, total, 0.0
@@ -195,15 +174,6 @@ class _Wait:
     def add(self, amount: float) -> None:
         self._done += amount
         self._last = time.monotonic()
-
-    def tell(self, line: ProgressLine, ended: threading.Event) -> None:
-        if ended.wait(_QUIET_S):
-            return
-        while True:
-            line.show(self.text(time.monotonic()))
-            if ended.wait(_INTERVAL_S):
-                break
-        line.erase()
 
     def text(self, now: float) -> str:
         """Returns what is waited for, the share done, and the time left, which does not grow within a
