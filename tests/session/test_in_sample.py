@@ -107,7 +107,7 @@ def judged(
             kernels = session.plan.asked(problem)
             selected[problem.id] = len(kernels)
             session.replayed(problem, kernels)
-        session.close(interrupted=False)
+        session.close()
         (conclusion,) = conclude(session, "", selected)
         return Judged(conclusion, session.options.allow)
 

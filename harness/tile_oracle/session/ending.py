@@ -35,7 +35,7 @@ class EndHooks:
             if interrupted and self.state.is_controller:
                 self._stop_workers()
             self._settle(session, interrupted)
-            self.session.close(interrupted=interrupted)
+            self.session.close()
             if self.state.selected and not self.state.is_worker:
                 self.state.display.status(_since("judging the picks and writing the report"), always=True)
             if self.state.signals.received:
@@ -162,7 +162,7 @@ class EndHooks:
 
     def _stop_workers(self) -> None:
         """Ends the workers now. pytest-xdist would do so after the report, which needs their last results."""
-        self.session.close(interrupted=True)  # so that no worker waits for a device
+        self.session.close()  # so that no worker waits for a device
         controller = self.config.pluginmanager.get_plugin("dsession")
         if controller is not None:
             controller.pytest_sessionfinish()
@@ -244,7 +244,7 @@ class EndHooks:
     def pytest_unconfigure(self) -> None:
         self.state.display.end()
         try:
-            self.session.close(interrupted=True)
+            self.session.close()
         finally:
             self.state.stop_noting_warnings()
             self.session.release()

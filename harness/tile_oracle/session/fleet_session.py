@@ -50,8 +50,8 @@ class FleetSession(LiveSession):
         driver.on_wait = self.show
         return driver
 
-    def close(self, *, interrupted: bool) -> None:
-        super().close(interrupted=interrupted)
+    def close(self) -> None:
+        super().close()
         driver, run = self._driver, self.run
         if driver is not None and run is not None and run.folder.is_dir():
             there = driver.progress.devices.values()

@@ -301,7 +301,7 @@ class LiveSession(Session):
     def builds(self) -> tuple[int, int]:
         return sum(len(one.builder.ended()) for one in self.target.compiled), self._to_build
 
-    def close(self, *, interrupted: bool) -> None:
+    def close(self) -> None:
         """Stop the engine and the compilers and seal the journals. Raises RecordError."""
         self._closing.close()
         try:

@@ -95,7 +95,7 @@ class ReplaySession(Session):
         self._outside  # noqa: B018  notes are asked for later
         self._replay.forget_records()
 
-    def close(self, *, interrupted: bool) -> None:
+    def close(self) -> None:
         try:
             if self.run is not None:
                 self._replay.write(self.run)

@@ -266,7 +266,7 @@ class Session(ABC):
         return problem in self._begun
 
     @abstractmethod
-    def close(self, *, interrupted: bool) -> None:
+    def close(self) -> None:
         """Ends what the session started and seals its records. Raises RecordError."""
 
     @property
