@@ -22,7 +22,6 @@ from tile_oracle.judge.statistics import (
     Side,
     between_sessions,
     finding_confidences,
-    over_problems,
     paired_sides,
     with_sessions,
 )
@@ -118,15 +117,6 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     assert interval(values, p10).value == pytest.approx(np.quantile(values, 0.1))
     apart = paired_interval(np.zeros(50), values, mean)
     assert (apart.low, apart.high) == pytest.approx((interval(values, mean).low, interval(values, mean).high))
-
-
-def test_the_interval_over_problems_resamples_both_runs_alike() -> None:
-    now = side(*np.linspace(0.3, 0.6, 40))
-    then = side(*np.linspace(0.35, 0.65, 40))
-    assert over_problems(now, then, mean, 0.95) == pytest.approx((-5.0, -5.0))
-    low, high = over_problems(now, side(*[0.5] * 40), mean, 0.95)
-    error = 100 * np.std(np.linspace(0.3, 0.6, 40)) / math.sqrt(40)
-    assert (low, high) == pytest.approx((-5 - 1.645 * error, -5 + 1.645 * error), rel=0.05)
 
 
 def test_the_noise_between_sessions_is_what_the_errors_leave_over_by_hand() -> None:

@@ -115,7 +115,9 @@ def test_any_stem_makes_a_name_inside_the_folder(stem: str, tmp_path_factory: An
 
 def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "reports").touch()
-    with pytest.raises(RecordError, match=r"cannot write to .*reports: .*; choose another --report-dir"):
+    with pytest.raises(
+        RecordError, match=r"cannot open a run in .*reports: .* or choose another --report-dir"
+    ):
         open_new(tmp_path / "reports")
 
 

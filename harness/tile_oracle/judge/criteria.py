@@ -73,8 +73,8 @@ class Criterion:
 
     outcome: one of OUTCOMES. limit: the least value that passes, or the most for "largest loss" and "new
     failures". low, high: the interval of value - baseline in points, each at `confidence` (a fraction); None
-    for a plain comparison. over_problems: the interval if the problems were a sample, for information. note:
-    a remark for the table. cause: why the outcome is `cannot tell`. command: what would settle it.
+    for a plain comparison. note: a remark for the table. cause: why the outcome is `cannot tell`. command:
+    what would settle it.
     """
 
     name: str
@@ -87,7 +87,6 @@ class Criterion:
     low: float | None = None
     high: float | None = None
     confidence: float | None = None
-    over_problems: tuple[float, float] | None = None
     cause: str = ""
     command: str = ""
 

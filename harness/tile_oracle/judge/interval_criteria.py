@@ -32,7 +32,6 @@ from tile_oracle.judge.statistics import (
     Side,
     finding_confidences,
     loss_bounds,
-    over_problems,
 )
 
 _NAMED = 2
@@ -63,14 +62,7 @@ def interval_average(
     changes = changes or Changes(now, then)
     low, high = changes.interval(statistic, confidence)[0], changes.interval(statistic, _FINDING)[1]
     outcome = _outcome(plain.outcome == PASS, -high, -low, points)
-    decided = replace(
-        plain,
-        outcome=outcome,
-        low=low,
-        high=high,
-        confidence=confidence,
-        over_problems=over_problems(now, then, statistic, confidence),
-    )
+    decided = replace(plain, outcome=outcome, low=low, high=high, confidence=confidence)
     if outcome != UNDECIDED:
         return decided
     doubt = np.hypot(now.sigma * now.efficiency, then.sigma * then.efficiency)

@@ -22,6 +22,18 @@ VENDOR = "vendor"
 PICKER = "picker"
 NO_MODEL = "none"
 
+_SENTENCES = {
+    FOLDER: "ranked by the trained model {name}",
+    VENDOR: "the own choice of {name}",
+    PICKER: "picks of {name}",
+    PICKS: "picks from the file {name}",
+    OUT_OF_FOLD: "no trained model fits this target: ranked by out-of-fold predictions of {name} "
+    "cross-validated on this run's own records",
+    HELD: "no trained model fits this target: the picks of the baseline are judged again (--repick ranks the "
+    "kernels again)",
+}
+"""What is said of each kind of origin."""
+
 COLUMNS = ("problem", "kernel", "predicted_tflops")
 """The columns of rankings, one row a pair: problem id, kernel name, prediction or score. Their order is that
 of tile_oracle.judge.ranking.Ranking."""
@@ -61,26 +73,8 @@ class Origin:
     @property
     def sentence(self) -> str:
         """A sentence on the model's origin."""
-        if self.kind == FOLDER:
-            text = f"ranked by the trained model {self.name}"
-        elif self.kind == VENDOR:
-            text = f"the own choice of {self.name}"
-        elif self.kind == PICKER:
-            text = f"picks of {self.name}"
-        elif self.kind == PICKS:
-            text = f"picks from the file {self.name}"
-        elif self.kind == OUT_OF_FOLD:
-            text = (
-                "no trained model fits this target: ranked by out-of-fold predictions of "
-                f"{self.name or 'a model'} cross-validated on this run's own records"
-            )
-        elif self.kind == HELD:
-            text = (
-                "no trained model fits this target: the picks of the baseline are judged again "
-                "(--repick ranks the kernels again)"
-            )
-        else:
-            text = "no model ranked the kernels: oracles only"
+        text = _SENTENCES.get(self.kind, "no model ranked the kernels: oracles only")
+        text = text.format(name=self.name or "a model")
         return f"{text} ({self.detail})" if self.detail else text
 
 

@@ -3,8 +3,7 @@
 Both runs have the same problems, which are not a sample of others: only their measurements are uncertain. So
 the interval of a statistic is a parametric bootstrap over the measured noise, paired by problem: the margins
 of both runs are redrawn from their t distributions, and the statistic is computed for each draw (Efron and
-Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6). `over_problems` gives the variation with
-*other* problems of the kind, for information only.
+Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6).
 
 Two sessions differ by more than the rounds within each of them: memory addresses, clocks and other load
 change. `between_sessions` estimates this part from the changes of the margins of unchanged picks, and
@@ -280,13 +279,3 @@ class Changes:
             self._noise[statistic] = drawn - np.median(drawn)
         low, high = np.quantile(self._noise[statistic], [1.0 - confidence, confidence])
         return change + float(low), change + float(high)
-
-
-def over_problems(now: Side, then: Side, statistic: Statistic, confidence: float) -> tuple[float, float]:
-    """Returns the limits of `Changes.interval` as if the problems were a sample: they are resampled, with
-    both efficiencies."""
-    rng = np.random.default_rng(_SEED)
-    index = rng.integers(0, len(now.efficiency), (1000, len(now.efficiency)))
-    drawn = statistic(100.0 * now.efficiency[index]) - statistic(100.0 * then.efficiency[index])
-    low, high = np.quantile(drawn, [1.0 - confidence, confidence])
-    return float(low), float(high)

@@ -45,25 +45,19 @@ class AttemptSlot:
         self._boot = boot()
         self._problem = ""
         self._careful = False
-        self._pages: dict[str, bytes] = {}
-        """The page of each kernel that has run on the problem."""
 
     def load(self, problem: str, *, careful: bool) -> None:
         """Sets the problem of the next kernels. careful: flush the start of every kernel to disk."""
         self._problem, self._careful = problem, careful
-        self._pages.clear()
         self.end()
 
     def begin(self, kernel: str) -> None:
         """Notes that a kernel is about to run."""
         if self._fd < 0 or not kernel:
             return
-        page = self._pages.get(kernel)
-        if page is None:
-            body = _page(self._problem, kernel, careful=self._careful, boot=self._boot)
-            page = self._pages[kernel] = (_RUNNING + body).ljust(_BYTES)
+        body = _page(self._problem, kernel, careful=self._careful, boot=self._boot)
         with suppress(OSError):
-            os.pwrite(self._fd, page, 0)
+            os.pwrite(self._fd, (_RUNNING + body).ljust(_BYTES), 0)
             if self._careful:
                 os.fdatasync(self._fd)
 

@@ -150,13 +150,11 @@ def _tables(path: Path, op: str | None, compact: bool = False) -> list[pa.Table]
 
 
 def _read_tables(path: Path, op: str | None, compact: bool) -> list[pa.Table]:
-    with disk_errors_as(RecordError, f"no records at {str(path)[:200]}"):
-        is_file, is_folder = path.is_file(), path.is_dir()
-    if is_file:
+    if path.is_file():
         with wait(f"reading records of {path.name}"):
             check_file(path, RecordError)
             return [_read_part(path, op, compact)]
-    if not is_folder:
+    if not path.is_dir():
         raise RecordError(f"no records at {path}: give a run's folder, a folder of parts or a parquet file")
     folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
     seal_abandoned(folder)

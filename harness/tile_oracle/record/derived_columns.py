@@ -19,11 +19,10 @@ TFLOPS = "tflops"
 def without_tflops(table: pa.Table, op: str) -> pa.Table:
     """Returns the table without `tflops` if `with_tflops` restores every value to the bit, else the table
     itself."""
-    given = table.column(TFLOPS)
-    restored = _tflops(table, op)
-    same_nulls = np.array_equal(given.is_null().to_numpy(), np.isnan(restored))
-    kept = np.asarray(given.to_numpy(), dtype=np.float64)
-    return table.drop_columns([TFLOPS]) if same_nulls and _same(kept, restored) else table
+    given = np.asarray(table.column(TFLOPS).to_numpy(), dtype=np.float64)
+    return (
+        table.drop_columns([TFLOPS]) if np.array_equal(given, _tflops(table, op), equal_nan=True) else table
+    )
 
 
 def with_tflops(table: pa.Table, op: str) -> pa.Table:
@@ -48,7 +47,3 @@ def _tflops(table: pa.Table, op: str) -> npt.NDArray[np.float64]:
     flops = np.array([float(problem_from_row({"op": op, **row}).flops) for row in rows])
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(flops[of_row] / (latency * 1e9))
-
-
-def _same(some: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> bool:
-    return bool(np.array_equal(some, other, equal_nan=True))

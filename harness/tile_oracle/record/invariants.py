@@ -15,6 +15,7 @@ Nulls are allowed in columns that older or foreign files lack.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +50,11 @@ def check_rows(table: pa.Table, op: str, where: Path | str) -> None:
         _Rows(table, op, where).check()
 
 
+@dataclass(frozen=True)
 class _Rows:
-    def __init__(self, table: pa.Table, op: str, where: Path | str) -> None:
-        self.table, self.op, self.where = table, op, where
+    table: pa.Table
+    op: str
+    where: Path | str
 
     def check(self) -> None:
         for name in ("problem", "kernel", "status"):
@@ -90,7 +93,7 @@ class _Rows:
     def _check_problems(self) -> npt.NDArray[np.float64]:
         """Returns the operations of each row's problem."""
         ids, of_row = self._encoded("problem")
-        first = _first_rows(of_row, len(ids))
+        first = _first_rows(of_row)
         columns = problem_columns(self.op)
         flops = np.empty(len(ids))
         for place, (problem_id, row) in enumerate(zip(ids, self._rows_at(first, columns), strict=True)):
@@ -108,12 +111,12 @@ class _Rows:
 
     def _check_kernels(self) -> None:
         names, of_row = self._encoded("kernel")
-        first = _first_rows(of_row, len(names))
+        first = _first_rows(of_row)
         there = self.table.column_names
         columns = tuple(name for name in kernel_columns(self.op) if name not in LATER_FIELDS or name in there)
         if not any(self._is_there(column) for column in columns):
             return  # older and foreign files have only the name
-        shared = [name for name in problem_columns(self.op) if name in _kernel_fields(self.op)]
+        shared = [name for name in problem_columns(self.op) if name in operation_named(self.op).kernel_fields]
         for place, (name, row) in enumerate(
             zip(names, self._rows_at(first, (*shared, *columns)), strict=True)
         ):
@@ -187,15 +190,9 @@ def _not_positive(values: npt.NDArray[np.float64]) -> _Bad:
     return (values <= 0) | np.isinf(values)
 
 
-def _first_rows(of_row: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-    """Returns the first row of each of `count` values."""
-    first = np.full(count, -1, dtype=np.int64)
-    first[of_row[::-1]] = np.arange(len(of_row) - 1, -1, -1)
-    return first
-
-
-def _kernel_fields(op: str) -> tuple[str, ...]:
-    return operation_named(op).kernel_fields
+def _first_rows(of_row: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns the first row of each value."""
+    return np.unique(of_row, return_index=True)[1]
 
 
 def _shown(text: str) -> str:

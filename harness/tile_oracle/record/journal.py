@@ -231,15 +231,12 @@ def names_in(folder: Path, prefix: str, suffix: str) -> list[Path]:
     Raises RecordError if the folder cannot be read, where Path.glob would find nothing.
     """
     try:
-        return sorted(path for path in folder.iterdir() if _fits(path.name, prefix, suffix))
+        paths = sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise RecordError(f"{folder} cannot be read: {error.strerror}") from None
-
-
-def _fits(name: str, prefix: str, suffix: str) -> bool:
-    return name.startswith(prefix) and name.endswith(suffix)
+    return [path for path in paths if path.name.startswith(prefix) and path.name.endswith(suffix)]
 
 
 def journals_in(folder: Path) -> list[Path]:

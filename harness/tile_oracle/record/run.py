@@ -92,7 +92,9 @@ def open_run(
         raise RecordError(
             f"--run-name {name!r} is not a plain name of letters, digits, dot, dash and underscore"
         )
-    with disk_errors_as(RecordError, f"cannot open a run in {reports}", "choose another --report-dir"):
+    with disk_errors_as(
+        RecordError, f"cannot open a run in {reports}", "free space or choose another --report-dir"
+    ):
         return _open_run(reports, json.loads(json.dumps(purpose)), stem, name, resume, tell)
 
 
@@ -110,17 +112,12 @@ def _open_run(
             return Run(found, wanted, resumed=True, lock=lock)
     folder = _make(reports, name or _timed_name(stem), exact=name is not None, take_empty=resume)
     lock = own(folder, MANIFEST)
-    with disk_errors_as(RecordError, f"cannot write to {folder}"):
-        for leftover in folder.iterdir() if _is_empty(folder) else ():
-            leftover.unlink(missing_ok=True)
-        is_free = not any(folder.iterdir())
-    if not is_free:
+    for leftover in folder.iterdir() if _is_empty(folder) else ():
+        leftover.unlink(missing_ok=True)
+    if any(folder.iterdir()):
         raise RecordError(f"another session has just created {folder}: wait until it ends, then --resume")
     document = seal({"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")})
-    with disk_errors_as(
-        RecordError, f"cannot write {folder / MANIFEST}", "free space or choose another --report-dir"
-    ):
-        write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+    write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
     return Run(folder, wanted, lock=lock)
 
 
@@ -172,8 +169,6 @@ def _folders_in(reports: Path) -> list[Path]:
         return sorted(path for path in reports.iterdir() if path.is_dir())
     except FileNotFoundError:
         return []
-    except OSError as error:
-        raise RecordError(f"cannot look for runs in {reports}: {error.strerror}") from None
 
 
 def purpose_of(folder: Path) -> dict[str, Any]:
@@ -221,10 +216,6 @@ def _make(reports: Path, base: str, *, exact: bool, take_empty: bool) -> Path:
                     f"{folder} exists already: add --resume to continue it, or choose another --run-name"
                 ) from None
             continue
-        except OSError as error:
-            raise RecordError(
-                f"cannot write to {reports}: {error.strerror}; choose another --report-dir"
-            ) from None
         return folder
     raise RecordError(f"{reports} holds a thousand runs called {base}")
 
