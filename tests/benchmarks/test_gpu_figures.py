@@ -11,14 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu import make_kit, run
-from benchmarks.gpu.figures import (
-    agreement,
-    best_over_median,
-    geometric_mean,
-    numerics,
-    oracles,
-    throughput,
-)
+from benchmarks.gpu.figures import agreement, best_over_median, geometric_mean, numerics, oracles, throughput
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.arch import load_arch
 from tile_oracle.compiling.toolchain import zig_folder
@@ -140,8 +133,7 @@ def test_a_kit_for_a_gpu_has_the_kernels_that_misbehave_too(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("steps", "said"),
-    [(["speeed"], "'speeed' is not one of numerics, speed"), ([], "holds no kit.json")],
+    ("steps", "said"), [(["speeed"], "'speeed' is not one of numerics, speed"), ([], "holds no kit.json")]
 )
 def test_steps_that_cannot_run_are_reported(steps: list[str], said: str, tmp_path: Path) -> None:
     command = [sys.executable, str(GPU / "run.py"), str(tmp_path), *steps]

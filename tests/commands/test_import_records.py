@@ -57,8 +57,7 @@ def test_the_records_alone_are_a_session(project: Project, published: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [("none.parquet", "none.parquet"), ("text.parquet", "text.parquet")],
+    ("name", "message"), [("none.parquet", "none.parquet"), ("text.parquet", "text.parquet")]
 )
 def test_a_file_without_records_gives_one_line(project: Project, name: str, message: str) -> None:
     project.write("text.parquet", "no parquet")

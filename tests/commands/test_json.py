@@ -47,10 +47,7 @@ FAST = [
     Case("problems", "set problems gflop sha256"),
     Case("problems forward_smoke", "set listed slices"),
     Case("kernels --op gemm --kernel-set tiny", "kernel_set kinds"),
-    Case(
-        "kernels --arch gfx950 --kernel-set tiny --direction forward --dtype bf16 --ndim 2 --list",
-        "kinds",
-    ),
+    Case("kernels --arch gfx950 --kernel-set tiny --direction forward --dtype bf16 --ndim 2 --list", "kinds"),
     Case(f"kernels {KERNEL}", "kernel fields archs"),
     Case("report run", "state verdict efficiency"),
     Case("history reports"),

@@ -27,10 +27,7 @@ def test_a_name_is_that_of_an_own_or_else_of_a_shipped_model(
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ("predict", "forward-bf16-n1-c64-k64-i56x56-f3x3-p1", "--model"),
-        ("export", "-o", "exported"),
-    ],
+    [("predict", "forward-bf16-n1-c64-k64-i56x56-f3x3-p1", "--model"), ("export", "-o", "exported")],
     ids=lambda words: words[0],
 )
 def test_a_misspelt_name_is_answered_with_the_model_that_was_meant(

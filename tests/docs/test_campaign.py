@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -14,13 +13,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.docs.test_docs import commands
 from tests.pytest_project import Finished, Project, twice
 from tests.warm_python import run_warm
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.dataset import load_records
 
 PAGE = Path(__file__).parents[2] / "docs" / "campaign.md"
-_FENCE = re.compile(r"^```campaign\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def problems(sizes: range) -> tuple[str, ...]:
@@ -29,10 +28,6 @@ def problems(sizes: range) -> tuple[str, ...]:
         for n in sizes
     ]
     return tuple(problem.id for problem in made)
-
-
-def commands() -> list[str]:
-    return [line for body in _FENCE.findall(PAGE.read_text()) for line in body.splitlines() if line]
 
 
 def run(project: Project, line: str) -> Finished:
@@ -82,7 +77,7 @@ def campaign(make_project: Callable[[], Project]) -> Project:
 @pytest.mark.slow
 def test_the_commands_of_the_page_from_end_to_end(campaign: Project) -> None:
     outputs = {}
-    for line in commands():
+    for line in commands(PAGE, "campaign"):
         if "--run-name=training" in line and "--budget" not in line:
             assert killed_on_the_way(campaign, line) == 5
         done = run(campaign, line)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.docs.test_docs import commands
 from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import CLOCK_THAT_JUMPS, SHORTLY, Finished, Project
 from tests.warm_python import run_warm
@@ -22,7 +23,6 @@ from tile_oracle.problem_set import load_problem_set
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "first_day.md"
 MODEL = "grouped_conv_bwd_data_bf16_gfx950"
-_FENCE = re.compile(r"^```first-day\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| (\w+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d.]+) \|$", re.MULTILINE)
 KERNELS = (
     "tile_m == 16 and tile_n == 64 and tile_k == 64 and vector_a == 4 and pipeline in ('basic_v1', 'compv3') "
@@ -52,10 +52,6 @@ SETS = {
     "bwd_data_training": problems(range(1, 5)),
     "bwd_data_validation_300": problems(range(10, 12)),
 }
-
-
-def commands() -> list[str]:
-    return [line for body in _FENCE.findall(PAGE.read_text()) for line in body.splitlines() if line]
 
 
 def run(project: Project, machine: emulated.EmulatedMachine, line: str) -> Finished:
@@ -101,7 +97,7 @@ def test_the_commands_of_the_page_from_end_to_end(
     project.write("on_the_machine.py", ON_THE_MACHINE)
     project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS.replace("bool(done)", "(len(done) > 2)"))
     outputs = {}
-    for line in commands():
+    for line in commands(PAGE, "first-day"):
         done = run(project, machine, line)
         assert done.status == 0, f"{line}\n{done.output[-4000:]}"
         outputs[line] = done.output

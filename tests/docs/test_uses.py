@@ -55,16 +55,8 @@ SHOWN = {
     ("session", TRITON, ATTENTION): "models/attention_fwd_bf16_sm_90/nvidia-h200-84ff98ac",
     ("session", LIBRARY, CONV): "tests/libraries/test_cudnn_sessions.py::test_a_session_measures",
     ("session", LIBRARY, GEMM): "tests/libraries/test_cublaslt_sessions.py::test_a_session_measures",
-    (
-        "session",
-        LIBRARY,
-        ATTENTION,
-    ): "tests/libraries/test_cudnn_sessions.py::test_attention_is_one",
-    (
-        "`-n 2`",
-        LIBRARY,
-        GEMM,
-    ): "tests/libraries/test_cublaslt_sessions.py::test_every_layout_is_right",
+    ("session", LIBRARY, ATTENTION): "tests/libraries/test_cudnn_sessions.py::test_attention_is_one",
+    ("`-n 2`", LIBRARY, GEMM): "tests/libraries/test_cublaslt_sessions.py::test_every_layout_is_right",
     ("resume", LIBRARY, GEMM): "tests/libraries/test_mixed_sources.py::test_native_triton_and_a_library",
 }
 """Cell -> the test, or the records of a GPU, that show it where this file cannot."""

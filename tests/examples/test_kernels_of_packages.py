@@ -12,13 +12,7 @@ import pandas as pd
 import pytest
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kernels_of_packages"
-PACKAGES = (
-    "liger-kernel==0.8.5",
-    "packaging",
-    "fla-core==0.6.0",
-    "einops",
-    "flash-attention-triton==0.1.1",
-)
+PACKAGES = ("liger-kernel==0.8.5", "packaging", "fla-core==0.6.0", "einops", "flash-attention-triton==0.1.1")
 
 pytestmark = pytest.mark.slow
 

@@ -18,10 +18,7 @@ import pytest
 from tests.shims.recording import build_recorder, read_record
 from tile_oracle.compiling.triton.child_process import triton_folder
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")]
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "own_triton_kernel"
 PAGE = ROOT / "docs" / "bring_your_own_kernels.md"

@@ -81,10 +81,7 @@ def test_the_report_speaks_of_the_operation_at_hand(op: str) -> None:
         assert f"triton.{function}" in shown
     kinds = set(data.slices["slice"])
     assert kinds >= ({"decode", "causal", "grouped"} if op == "attention" else {"rcr"})
-    for heading in (
-        "Roofline of the oracles",
-        "Problems, most lost time first",
-    ):
+    for heading in ("Roofline of the oracles", "Problems, most lost time first"):
         assert heading in shown
     assert "the peak of sm_90 for bf16" in shown
     assert "limit: 1,071 TFLOPS, 4,800 GB/s" in page

@@ -20,8 +20,3 @@ def test_every_dependency_has_a_lowest_version() -> None:
 def test_a_dependency_without_one_is_refused(requirement: str) -> None:
     with pytest.raises(NoFloorError, match="has no lowest version: write NAME>=VERSION"):
         lowest_versions([requirement])
-
-
-def test_extras_and_markers_are_read() -> None:
-    given = ["ray[default]>=2.40; platform_machine == 'x86_64'", "ml-dtypes>=0.3"]
-    assert lowest_versions(given) == ["ray==2.40", "ml-dtypes==0.3"]
