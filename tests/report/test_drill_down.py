@@ -77,6 +77,17 @@ def test_intervals_are_the_recorded_ones_or_follow_from_the_quartiles() -> None:
     assert [row.texts[1] for row in down.rows[0]] == ["±1.2 %", f"±{100 * 1.57 * 0.04 / 5:.1f} %", "-"]
 
 
+def test_a_kernel_that_looks_faster_than_the_oracle_is_explained() -> None:
+    problem = some_problems(1)[0]
+    a, b, c = some_kernels(3, problem)
+    swept = [record(problem, a, 3.0), record(problem, b, 2.9), record(problem, c, 2.8)]
+    again = [record(problem, a, 2.0, round=1), record(problem, b, 2.5, round=1)]
+    for rows, said in ((swept, ""), ([*swept, *again], "A kernel above the oracle was timed once")):
+        (found,) = json.loads(drill_data(analyse(frame(rows), [problem], None, run=RUN)))["problems"]
+        assert found["left"].startswith(said)
+        assert bool(found["left"]) == bool(said)
+
+
 def test_registers_are_written_once_a_kernel() -> None:
     problem = some_problems(1)[0]
     a, b = some_kernels(2, problem)

@@ -208,8 +208,18 @@ def _about(data: ReportData, down: DrillDown, place: int) -> dict[str, Any]:
         "title": down.titles[place],
         "facts": [(name, text) for name, text in facts.items() if text],
         "tables": [*_difference(row), *tables],
-        "left": down.left_out(place),
+        "left": " ".join(
+            filter(None, (_FASTER if _looks_faster(down.rows[place]) else "", down.left_out(place)))
+        ),
     }
+
+
+_FASTER = "A kernel above the oracle was timed once, which flatters the fastest, or is noisy."
+
+
+def _looks_faster(rows: Sequence[KernelRow]) -> bool:
+    """Returns whether a kernel stands above the oracle."""
+    return any("oracle" in row.tags for row in rows[1:])
 
 
 @functools.cache

@@ -118,7 +118,8 @@ def _mean_percent(efficiency: pd.Series) -> float | None:
 
 
 def pickers_table(pickers: Sequence[PickerFigures]) -> Table:
-    """Returns all pickers side by side; without rows for a single one."""
+    """Returns all pickers side by side, without columns that say nothing; without rows for a single one."""
+    shown = pickers if len(pickers) > 1 else ()
     made: list[Made] = [
         (Column("picker"), lambda one: Cell(one.name, note=one.identity)),
         *((Column(heading, "num"), _shows(name)) for heading, name in _FIGURES.items()),
@@ -127,12 +128,16 @@ def pickers_table(pickers: Sequence[PickerFigures]) -> Table:
             Column("covered", "num", "problems with an oracle and a measured pick"),
             lambda one: whole(one.problems),
         ),
-        (Column("choices", "", "that the pool has, and those that another kernel stands for"), _choices),
+        (
+            Column("choices", "", "that the pool has, and those that another kernel stands for"),
+            lambda one: Cell(in_the_pool(one), note=one.rule),
+        ),
         (Column("mean, points", "num", _AGAINST), lambda one: _difference(one.difference_mean)),
         (Column("P10, points", "num", _AGAINST), lambda one: _difference(one.difference_p10)),
         (Column("verdict"), lambda one: Cell(one.state, note=one.message if one.state else "")),
     ]
-    return Table.of("Pickers", pickers if len(pickers) > 1 else (), made, narrow=True)
+    said = [column for column in made if any(column[1](one).text for one in shown)]
+    return Table.of("Pickers", shown, said, narrow=True)
 
 
 _FIGURES = {
@@ -155,10 +160,6 @@ def _us(one: PickerFigures) -> Cell:
     return (
         Cell("-") if one.us_per_pick is None else number(one.us_per_pick, words.microseconds(one.us_per_pick))
     )
-
-
-def _choices(one: PickerFigures) -> Cell:
-    return Cell(in_the_pool(one), note=one.rule)
 
 
 def _difference(found: Interval | None) -> Cell:
@@ -188,8 +189,8 @@ def picker_lines(pickers: Sequence[PickerFigures]) -> list[str]:
         if one.difference_mean is not None and one.difference_p10 is not None:
             change = f"mean {_points(one.difference_mean)}, P10 {_points(one.difference_p10)} points"
             lines.append(f"  {one.name} - {pickers[0].name}: {change}")
-        if one.mapped or one.same_tile or one.lacking or one.fallback:
-            lines.append(f"  {one.name}: choices: {in_the_pool(one)}")
+        if choices := in_the_pool(one):
+            lines.append(f"  {one.name}: choices: {choices}")
         if one.rule:
             lines.append(f"    {one.rule}")
         if one.state and one is not pickers[0]:
@@ -199,7 +200,9 @@ def picker_lines(pickers: Sequence[PickerFigures]) -> list[str]:
 
 def in_the_pool(one: PickerFigures) -> str:
     """Returns how many choices the pool has, which stand for others, and which it lacks, with the means of
-    each."""
+    each; "" where it has all."""
+    if not (one.mapped or one.same_tile or one.lacking or one.fallback):
+        return ""
     parts = [_part(one.exact, "exactly", one.exact_mean_percent)]
     same = "same tile and split-K"
     parts += [_part(one.same_tile, same, one.same_tile_mean_percent)] if one.same_tile else []
