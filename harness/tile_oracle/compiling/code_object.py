@@ -51,9 +51,8 @@ class _Note(msgspec.Struct):
 
 @dataclass(frozen=True)
 class CodeObject:
-    """bytes: size of the file. arch: the target, such as gfx950, with its features (xnack, sramecc)."""
+    """arch: the target, such as gfx950, with its features (xnack, sramecc)."""
 
-    bytes: int
     arch: str
     kernels: Mapping[str, KernelFacts]
     symbols: frozenset[str]
@@ -83,7 +82,6 @@ def _code_object(data: bytes) -> CodeObject:
         raise ValueError("not an ELF file for AMD GPUs")
     note = msgspec.msgpack.decode(dict(elf.notes())[_METADATA_NOTE], type=_Note)
     return CodeObject(
-        len(data),
         _arch_of(note.target),
         {kernel.name: kernel for kernel in note.kernels},
         frozenset(symbol.name for symbol in elf.symbols(DYNAMIC_SYMBOLS) if symbol.name and symbol.section),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
+
+from tile_oracle.compiling.toolchain import package_folders
 
 _CUDA = Path("/usr/local/cuda")
 _WHEELS = ("cuda_nvcc", "cu13")
+"""Folders in `nvidia` of the compiler's wheels for CUDA 12 and 13."""
 
 
 def find_cuda_program(name: str) -> Path | None:
@@ -24,19 +25,9 @@ def find_cuda_program(name: str) -> Path | None:
     if Path(name).name != name:
         return None
     folders = [Path(os.environ["CUDA_HOME"])] if os.environ.get("CUDA_HOME") else []
-    for folder in (*folders, *_wheel_folders(), _CUDA):
+    wheels = (place / inner for place in package_folders("nvidia") for inner in _WHEELS)
+    for folder in (*folders, *wheels, _CUDA):
         inner = folder / "bin" / name
         if inner.is_file() and os.access(inner, os.X_OK):
             return inner.absolute()
     return None
-
-
-def _wheel_folders() -> Iterator[Path]:
-    """Install folders of the CUDA compiler wheels: nvidia/cuda_nvcc (CUDA 12), nvidia/cu13 (CUDA 13)."""
-    try:
-        spec = importlib.util.find_spec("nvidia")
-    except (ImportError, ValueError):
-        return
-    for place in spec.submodule_search_locations or () if spec else ():
-        for inner in _WHEELS:
-            yield Path(place) / inner

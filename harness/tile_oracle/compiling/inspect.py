@@ -23,7 +23,6 @@ _WEAK = 2
 class BinaryFacts:
     """Facts about an ELF shared object."""
 
-    bytes: int
     machine: str
     """x86_64, aarch64, or `machine` and the ELF number of another machine."""
     exports: frozenset[str]
@@ -53,7 +52,6 @@ def _facts(data: bytes) -> BinaryFacts:
         raise ValueError("not a shared object")
     symbols = [symbol for symbol in elf.symbols(DYNAMIC_SYMBOLS) if symbol.name]
     return BinaryFacts(
-        len(data),
         _MACHINES.get(elf.machine, f"machine {elf.machine}"),
         exports=frozenset(symbol.name for symbol in symbols if symbol.section),
         imports=frozenset(s.name for s in symbols if not s.section and s.binding != _WEAK),

@@ -209,14 +209,16 @@ def find_toolchain(name: str = "auto") -> Toolchain:
 
 def zig_folder() -> Path | None:
     """Returns the folder of the ziglang wheel, or None when it is not installed."""
+    return next((one for one in package_folders("ziglang") if os.access(one / "zig", os.X_OK)), None)
+
+
+def package_folders(name: str) -> tuple[Path, ...]:
+    """Returns the folders of an installed Python package, which is not imported; () if there is none."""
     try:
-        spec = importlib.util.find_spec("ziglang")
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
-        return None
-    for place in spec.submodule_search_locations or () if spec else ():
-        if os.access(Path(place) / "zig", os.X_OK):
-            return Path(place)
-    return None
+        return ()
+    return tuple(map(Path, spec.submodule_search_locations or ())) if spec else ()
 
 
 @lru_cache(maxsize=16)

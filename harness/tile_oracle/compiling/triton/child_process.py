@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import signal
@@ -15,6 +14,7 @@ from typing import Any
 
 from tile_oracle.compiling.compiler_message import compiler_message
 from tile_oracle.compiling.process import CompilerProcesses
+from tile_oracle.compiling.toolchain import package_folders
 from tile_oracle.errors import BuildError
 
 _PACKAGE = Path(__file__).resolve().parents[3]
@@ -29,13 +29,7 @@ HOW_TO_GET_TRITON = "pip install 'tile-oracle[triton]', or give a folder of tile
 def triton_folder() -> Path | None:
     """Returns the folder of the installed package `triton`, found without importing it; None if there is
     none."""
-    try:
-        spec = importlib.util.find_spec("triton")
-    except (ImportError, ValueError):
-        return None
-    if spec is None or not spec.origin:
-        return None
-    return Path(spec.origin).parent
+    return next((one for one in package_folders("triton") if (one / "__init__.py").is_file()), None)
 
 
 def triton_version() -> str:
