@@ -6,111 +6,14 @@ import pickle
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.pool import kernel_pool
 from tile_oracle.pool.kernel_filter import MAX_CHARACTERS, MAX_DEPTH, KernelFilter, filter_fields
 
-POOL = (
-    *kernel_pool("forward", "bf16", 2, "gfx950", "full")[::97],
-    *kernel_pool("bwd_weight", "fp32", 3, "cpu", "full")[::17],
-)
 KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x128x64_compv3_intrawave_dsb")
-
-
-def as_python(text: str, kernel: GroupedConvKernel) -> bool | type[ZeroDivisionError]:
-    """The reference: Python's own evaluation of the same text on the same fields."""
-    fields = {name: getattr(kernel, name) for name in filter_fields("grouped_conv")}
-    try:
-        return bool(eval(text, {"__builtins__": {}}, fields))
-    except ZeroDivisionError:
-        return ZeroDivisionError
-
-
-# ---- random expressions -------------------------------------------------------------------------
-
-_INTEGERS = ("tile_m", "tile_n", "tile_k", "warp_tile_m", "wave_n", "vector_a", "num_groups_to_merge", "ndim")
-_TEXTS = {
-    "pipeline": ("mem", "compv3", "compv4", "basic_v1", "comp_async"),
-    "scheduler": ("intrawave", "interwave"),
-    "dtype": ("bf16", "fp16", "fp32"),
-}
-_FLAGS = ("split_image", "double_smem_buffer", "explicit_gemm", "two_stage", "pad_m")
-
-
-@st.composite
-def arithmetic(draw: st.DrawFn, depth: int = 2) -> str:
-    if depth == 0 or draw(st.booleans()):
-        return draw(st.one_of(st.sampled_from(_INTEGERS), st.integers(1, 300).map(str)))
-    part = arithmetic(depth=depth - 1)
-    form = draw(
-        st.sampled_from(("{} + {}", "{} - {}", "{} * {}", "{} // {}", "{}%{}", "-{}", "({})", "(({}) - {})"))
-    )
-    return form.format(draw(part), draw(part))
-
-
-@st.composite
-def comparisons(draw: st.DrawFn) -> str:
-    number = arithmetic()
-    signs = st.sampled_from(("<", "<=", ">", ">=", "==", "!="))
-    kind = draw(st.integers(0, 6))
-    if kind == 0:
-        return f"{draw(number)} {draw(signs)} {draw(number)}"
-    if kind == 1:
-        return f"{draw(number)}{draw(signs)}{draw(number)} {draw(signs)} {draw(number)}"
-    if kind == 2:
-        items = ", ".join(draw(st.lists(number, min_size=1, max_size=3)))
-        brackets = draw(st.sampled_from(("[{}]", "({},)", "[{}, ]")))
-        return f"{draw(number)} {draw(st.sampled_from(('in', 'not in')))} {brackets.format(items)}"
-    if kind == 3:
-        field = draw(st.sampled_from(sorted(_TEXTS)))
-        word = draw(st.sampled_from(_TEXTS[field]))
-        return draw(st.sampled_from(("{} == '{}'", '{} != "{}"'))).format(field, word)
-    if kind == 4:
-        field = draw(st.sampled_from(sorted(_TEXTS)))
-        words = draw(st.lists(st.sampled_from(_TEXTS[field]), min_size=1, max_size=3))
-        return f"{field} {draw(st.sampled_from(('in', 'not in')))} {words!r}"
-    if kind == 5:
-        part, field = (
-            draw(st.sampled_from(("64x64", "comp", "_w"))),
-            draw(st.sampled_from(("name", "pipeline"))),
-        )
-        return f"'{part}' in {field}"
-    flag = draw(st.sampled_from(_FLAGS))
-    return draw(st.sampled_from(("{}", "{} == True", "{} != pad_k", "True", "False"))).format(flag)
-
-
-@st.composite
-def filters(draw: st.DrawFn, depth: int = 3) -> str:
-    if depth == 0 or draw(st.integers(0, 3)) == 0:
-        return draw(comparisons())
-    part = filters(depth=depth - 1)
-    # Also without parentheses, to test precedence.
-    form = draw(
-        st.sampled_from(("{} and {}", "{} or {}", "not {}", "({})", "({}) or not ({})", "{} and {} or {}"))
-    )
-    return form.format(draw(part), draw(part), draw(part))
-
-
-@pytest.mark.slow
-@settings(max_examples=150)
-@given(filters(), st.sampled_from(POOL))
-def test_a_filter_means_what_python_means(text: str, kernel: GroupedConvKernel) -> None:
-    try:
-        where = KernelFilter(text)
-    except RuleError as error:
-        assume("the most is" not in str(error))  # too long
-        raise
-    expected = as_python(text, kernel)
-    if expected is ZeroDivisionError:
-        with pytest.raises(RuleError, match="division by zero for kernel"):
-            where.matches(kernel)
-    else:
-        assert where.matches(kernel) is expected
 
 
 @settings(max_examples=300)
@@ -184,13 +87,11 @@ def test_equal_texts_are_equal_filters_and_can_be_pickled() -> None:
         ("tile_n == 'x'", 8, "'==' cannot compare these: tile_n is an integer, this is a text"),
         ("pipeline > 3", 10, "'>' cannot compare these: pipeline is a text, this is an integer"),
         ("pipeline > 'mem'", 10, "'>' compares integers only, but pipeline is a text"),
-        ("split_image < pad_m", 13, "'<' compares integers only"),
         (
             "split_image == 1",
             13,
             "'==' cannot compare these: split_image is true or false, this is an integer",
         ),
-        ("1 < tile_n < 'a'", 12, "'<' cannot compare these: tile_n is an integer, this is a text"),
         (
             "tile_n in (64)",
             12,
@@ -206,14 +107,11 @@ def test_equal_texts_are_equal_filters_and_can_be_pickled() -> None:
         ("tile_n in ()", 11, "an empty list matches no kernel"),
         ("[64] == tile_n", 1, "a list is valid only after 'in'"),
         ("tile_n == (64, 64)", 11, "a list is valid only after 'in'"),
-        ("tile_n in [64] in [True]", 11, "a list is valid only after 'in'"),
-        ("[tile_n, 3]", 1, "a list is valid only after 'in'"),
         ("tile_n", 1, "a filter as a whole must be true or false, but tile_n is an integer"),
         ("tile_n and pad_m", 1, "the left side of 'and' must be true or false, but tile_n is an integer"),
         ("pad_m or pipeline", 10, "the right side of 'or' (column 7) must be true or false"),
         ("not tile_n", 5, "the operand of 'not' must be true or false"),
         ("-pad_m == 1", 2, "the operand of '-' must be an integer, but pad_m is true or false"),
-        ("pad_m + 1 == 2", 1, "the left side of '+' must be an integer"),
         ("1 + name == 2", 5, "the right side of '+' must be an integer, but name is a text"),
         ("tile_n // 0 == 1", 8, "division by zero"),
         ("tile_n % -(0) == 1", 8, "division by zero"),
@@ -228,16 +126,10 @@ def test_equal_texts_are_equal_filters_and_can_be_pickled() -> None:
         ("tile_n == 12345678901", 11, "a number has at most 10 digits"),
         ("tile_n ==", 10, "invalid syntax"),
         ("(tile_n == 64", 1, "'(' was never closed"),
-        ("[tile_n == 64)", 14, "closing parenthesis ')' does not match opening parenthesis '['"),
-        ("tile_n == 64)", 13, "unmatched ')'"),
-        ("tile_n 64", 8, "invalid syntax"),
         ("tile_n == 'x", 11, "this text has no closing quote"),
         (r"name == 'a\'b'", 9, "this text has no closing quote"),
         ("name.upper() == 'X'", 1, "not an expression of kernel filters"),
-        ("__import__('os').system('x')", 1, "not an expression of kernel filters"),
         ("__class__", 1, "a kernel has no field '__class__'"),
-        ("tile_n == 64; pad_m", 13, "invalid syntax"),
-        ("lambda: 1", 1, "not an expression of kernel filters"),
         ("tile_n == 64 if pad_m else 3", 1, "not an expression of kernel filters"),
         ("pad_m == True # and pad_n", 15, "unexpected character '#'"),
         ("tile_n == ٦٤", 11, "unexpected character"),
