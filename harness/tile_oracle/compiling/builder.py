@@ -6,22 +6,30 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from tile_oracle.compiling.binary import Binary, BuildResult
-from tile_oracle.compiling.binary_maker import BinaryMaker
-from tile_oracle.compiling.cache import check_runs_code
+from tile_oracle.compiling.cache import (
+    BuildCache,
+    CacheEntry,
+    check_runs_code,
+    content_key,
+    default_cache_folder,
+)
 from tile_oracle.compiling.code_verifier import NOTE, REFUSE, VERIFIABLE, CodeVerifier
+from tile_oracle.compiling.compiler import Compiler
 from tile_oracle.compiling.compiler_message import compiler_message
 from tile_oracle.compiling.equipment import equip
 from tile_oracle.compiling.isa import Isa
 from tile_oracle.compiling.job_queue import Job, JobQueue
-from tile_oracle.compiling.kernel_source import KernelSource
+from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
 from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
+from tile_oracle.compiling.source import DEVICE_WORK, device_work_source, source_suffix
 from tile_oracle.compiling.toolchain import Toolchain
-from tile_oracle.errors import BuildError
+from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.verify.findings import Report
@@ -49,7 +57,7 @@ class _Compile(Job):
         self.locked_since: float | None = None
 
 
-class Builder(BinaryMaker):
+class Builder:
     """Builds kernels for one architecture.
 
     Background threads run compilers as child processes; this process never loads a binary. Results are kept,
@@ -99,7 +107,16 @@ class Builder(BinaryMaker):
         self.source: KernelSource = found.source
         self.notes: list[str] = found.notes
         """Messages to show to the user once, such as a stale folder."""
-        super().__init__(found, build_dir, timeout_s, verifier)
+        self._equipment, self._timeout_s, self._verifier = found, timeout_s, verifier
+        if build_dir is None:
+            # Without a compiler nothing is cached, so no home folder is needed.
+            uncached = found.prebuilt if found.toolchain is None else None
+            build_dir = default_cache_folder() if uncached is None else uncached.folder
+        suffix = found.toolchain.suffix if found.toolchain is not None else ".so"
+        self.cache = BuildCache(build_dir, suffix, source_suffix(arch))
+        self._compiler: Compiler | None = None
+        if found.toolchain is not None:
+            self._compiler = Compiler(found.source, found.toolchain, found.isa, self.cache, timeout_s)
         if runs_here and arch == "cpu":
             check_runs_code(self.cache.folder if found.prebuilt is None else found.prebuilt.folder)
         self._queue = JobQueue[_Compile](jobs or max(1, usable_cores() - 1), self._run, self._fail)
@@ -190,7 +207,8 @@ class Builder(BinaryMaker):
         with self._lock:
             self._closed = True
         self._queue.close()
-        self._stop()
+        if self._compiler is not None:
+            self._compiler.stop()
         self._queue.join()
 
     def __enter__(self) -> Builder:
@@ -210,7 +228,7 @@ class Builder(BinaryMaker):
                 return False
             # The lock's holder is probably suspended. Two builders are safe: entries are renamed into place.
         with lock or nullcontext():
-            result = self._make(job.kernel, job.unit, job.key, self._began, self._queue.run_fewer)
+            result = self._make(job.kernel, job.unit, job.key)
         self._finish(job, result)
         return True
 
@@ -239,3 +257,116 @@ class Builder(BinaryMaker):
                 failed=s.failed + (result.status != "ok"),
                 compile_seconds=s.compile_seconds + result.seconds,
             )
+
+    @property
+    def source_identity(self) -> str:
+        """Hash of everything but the kernel that determines a binary. A run is resumed only if it is
+        equal."""
+        if self._compiler is not None:
+            return self._compiler.identity
+        folder = self._equipment.prebuilt
+        assert folder is not None
+        return content_key(asdict(folder.facts))
+
+    def source_hash(self, kernel: Kernel) -> str:
+        """Returns the `source_hash` that the kernel's binary has or would have, without compiling it.
+
+        "" for a kernel that has no code on this architecture, or that is not prebuilt and cannot be compiled.
+        """
+        try:
+            unit = self._equipment.source.unit(kernel)
+        except KernelError:
+            return ""
+        binary = self._equipment.find_prebuilt(kernel.name, unit)
+        if binary is not None:
+            return binary.source_hash
+        return "" if self._compiler is None else self._compiler.key(unit)
+
+    def _without_compiler(self, kernel: Kernel) -> BuildResult | tuple[str, str]:
+        """Returns the result if no compiler is needed, else (translation unit, cache key).
+
+        Raises BuildError when a compiler is needed and there is none.
+        """
+        try:
+            unit = self._equipment.source.unit(kernel)
+        except KernelError as error:
+            return BuildResult(kernel, "build_error", None, str(error), cached=False)
+        binary = self._equipment.find_prebuilt(kernel.name, unit)
+        if binary is not None:
+            return BuildResult(kernel, "ok", binary)
+        if self._compiler is None:
+            folder = self._equipment.prebuilt
+            where = f" is not in {folder.folder} and" if folder is not None else ""
+            raise BuildError(
+                f"kernel {kernel.name}{where} cannot be compiled: {self._equipment.why_no_toolchain}"
+            )
+        key = self._compiler.key(unit)
+        entry = self.cache.find(key)
+        if entry is not None and self._verifier.knows(entry):
+            return self._found(self._compiler, kernel, key, entry)
+        return unit, key
+
+    def _make(self, kernel: Kernel, unit: str, key: str) -> BuildResult:
+        """Compiles a kernel, unless the cache now has it, or has a log of its failure in this session.
+
+        The caller holds the cache's lock on the key. Raises BuildError when the cache cannot be written, and
+        after `close`.
+        """
+        compiler = self._compiler
+        assert compiler is not None
+        entry = self.cache.find(key)
+        if entry is not None:
+            return self._found(compiler, kernel, key, entry)
+        failed = self.cache.log_since(key, self._began)
+        if failed is not None:
+            return BuildResult(kernel, "build_error", None, failed, failed_with=compiler.toolchain)
+        make = partial(compiler.make, kernel.name, unit, key, self._verifier.look)
+        entry, ended = compiler.make_again_if_killed(make, self._queue.run_fewer)
+        if entry is None:
+            facts = (ended.log, ended.seconds, False, ended.killed, compiler.toolchain)
+            return BuildResult(kernel, "build_error", None, *facts)
+        binary = compiler.binary(key, entry)
+        return self._judged(BuildResult(kernel, "ok", binary, ended.log, ended.seconds, cached=False))
+
+    def device_work(self) -> Binary:
+        """Returns the harness's own GPU code (kernels/gpu/device_work.hpp), compiling it if necessary.
+
+        Raises BuildError when it cannot be built, and for an architecture that has none.
+        """
+        unit = device_work_source(self.arch)
+        binary = self._equipment.find_prebuilt(DEVICE_WORK, unit)
+        if binary is not None:
+            return binary
+        if self._equipment.source.implementation != NATIVE:
+            # Device work is native code; another source's toolchain may not produce loadable modules.
+            return Builder(self.arch, build_dir=self.cache.folder, timeout_s=self._timeout_s).device_work()
+        if self._compiler is None:
+            raise BuildError(
+                f"the harness's own code for {self.arch} cannot be compiled: "
+                f"{self._equipment.why_no_toolchain}"
+            )
+        key = self._compiler.key(unit)
+        entry = self.cache.find(key)
+        if entry is None:
+            # Another session may build it too; no lock is needed, since entries are renamed into place.
+            with self.cache.try_lock(key) or nullcontext():
+                entry, ended = self._compiler.make(DEVICE_WORK, unit, key)
+            if entry is None:
+                raise BuildError(
+                    f"kernels/gpu/device_work.hpp does not compile: {compiler_message(ended.log)}"
+                )
+        return self._compiler.binary(key, entry)
+
+    def assembly(self, kernel: Kernel) -> str:
+        """Compiles a kernel to assembly, without a binary. Raises BuildError when that fails."""
+        if self._compiler is None:
+            raise BuildError(f"{kernel.name} cannot be verified without the compiler that made it")
+        return self._compiler.assembly(kernel)
+
+    def _found(self, compiler: Compiler, kernel: Kernel, key: str, entry: CacheEntry) -> BuildResult:
+        log = entry.facts.get("log")
+        log = log if isinstance(log, str) else ""
+        return self._judged(BuildResult(kernel, "ok", compiler.binary(key, entry), log))
+
+    def _judged(self, result: BuildResult) -> BuildResult:
+        return self._verifier.judged(result, self.assembly)
