@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError, NotBegunError
 from tile_oracle.session import benchmark_bridge
 from tile_oracle.session.companions import check_companions
-from tile_oracle.session.items import params_of
+from tile_oracle.session.items import FIXTURES, pair_of_item, params_of
+from tile_oracle.session.pytest_private import fixture_definitions
 from tile_oracle.session.state import SessionState
 from tile_oracle.session.suite_names import SUITE_ID
 from tile_oracle.terminal.plain_text import as_text
@@ -59,6 +61,15 @@ class RunningHooks:
             return None  # not about a problem, or `problem` is a fixture of the project's own
         # After the budget is spent a test is neither run nor reported; the summary counts the tests left.
         return True if self.session.over_budget(problem) else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Gives a test of a pair what its fixtures would, since pytest takes long to set them up."""
+        if (pair := pair_of_item(item)) is None or self.config.getoption("setupshow", False):
+            return
+        if fixture_definitions(item, "measure")[-1].func.__module__ == FIXTURES:
+            given = {"problem": pair[0], "kernel": pair[1], "measure": partial(self.measure, item)}
+            item.funcargs.update(given)  # type: ignore[attr-defined]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         from tile_oracle.session.pair_id import pair_of
