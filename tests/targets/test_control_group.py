@@ -15,14 +15,19 @@ LIMIT_BYTES = 300 << 20
 _LIMITS = {"memory.max": "", "memory.limit_in_bytes": "memory"}
 
 PROGRAM = """
+import ctypes
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 Path(sys.argv[1], "cgroup.procs").write_text("0")
 from tile_oracle.device.cpu import CpuDevice
 from tile_oracle.targets.cpu_info import memory_available_bytes
 print(memory_available_bytes())
+class Arguments(ctypes.Structure):
+    _fields_ = [("workspace", ctypes.c_void_p)]
+library = SimpleNamespace(launch=1, code=SimpleNamespace(to_workspace_bytes=lambda arguments: 1 << 30))
 try:
-    CpuDevice()._make_workspace(1 << 30, flush=True)
+    CpuDevice()._attach_workspace(library, Arguments(), flush=True)
 except MemoryError as error:
     print(error)
 """

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.targets.conftest import Resolve
 from tile_oracle.errors import TargetError
-from tile_oracle.targets import TargetOptions, gpu_presence, resolve_target
+from tile_oracle.targets import gpu_presence
 from tile_oracle.targets.gpu_presence import amd_presence, nvidia_presence, visible_device
 
 
@@ -39,11 +40,6 @@ def add_nvidia(machine: Path, gpus: int = 3) -> None:
     for name in (*(f"nvidia{number}" for number in range(gpus)), "nvidiactl", "nvidia-uvm"):
         (machine / "dev" / name).touch()
     (machine / "lib" / "libcuda.so.1").touch()
-
-
-@pytest.fixture
-def options(tmp_path: Path) -> TargetOptions:
-    return TargetOptions(toolchain="ziglang", build_dir=tmp_path / "build", jobs=1)
 
 
 def test_an_amd_machine(machine: Path) -> None:
@@ -93,15 +89,12 @@ def test_the_loaders_path_comes_first(machine: Path, monkeypatch: pytest.MonkeyP
     ids=["amd", "nvidia", "none"],
 )
 def test_auto_takes_what_is_there_and_says_why(
-    machine: Path, options: TargetOptions, add: object, name: str
+    machine: Path, resolve: Resolve, add: object, name: str
 ) -> None:
     if callable(add):
         add(machine)
-    target, why = resolve_target("auto", options)
-    try:
-        assert target.name == target.arch == name
-    finally:
-        target.close()
+    target, why = resolve("auto")
+    assert target.name == target.arch == name
     assert why.startswith("auto: ")
     assert ("are there" in why) == (name != "cpu")
     if name == "cpu":
@@ -109,12 +102,10 @@ def test_auto_takes_what_is_there_and_says_why(
         assert "no NVIDIA GPU" in why
 
 
-def test_amd_is_preferred(machine: Path, options: TargetOptions) -> None:
+def test_amd_is_preferred(machine: Path, resolve: Resolve) -> None:
     add_nvidia(machine)
     add_amd(machine)
-    target, _ = resolve_target("auto", options)
-    target.close()
-    assert target.name == "gfx950"
+    assert resolve("auto")[0].name == "gfx950"
 
 
 def name_archs(machine: Path, *versions: int) -> None:
@@ -127,58 +118,48 @@ def name_archs(machine: Path, *versions: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("version", "name"), [(90402, "gfx942"), (90010, "gfx90a"), (90500, "gfx950")])
 def test_auto_takes_the_architecture_that_the_driver_names(
-    machine: Path, options: TargetOptions, version: int, name: str
+    machine: Path, resolve: Resolve, version: int, name: str
 ) -> None:
     add_amd(machine)
     name_archs(machine, version, version)
-    target, why = resolve_target("auto", options)
-    try:
-        assert target.name == target.arch == name
-        assert Path(target.device_options()["work"]).suffix == ".hsaco"
-    finally:
-        target.close()
+    target, why = resolve("auto")
+    assert target.name == target.arch == name
+    assert Path(target.device_options()["work"]).suffix == ".hsaco"
     assert why.endswith(f"are there ({name})")
     for other in {"gfx950", "gfx942", "gfx90a"} - {name}:
         with pytest.raises(
             TargetError, match=f"{other} cannot run here: the GPU here is {name}, not {other}"
         ):
-            resolve_target(other, options)
+            resolve(other)
 
 
-def test_auto_skips_gpus_without_a_target(machine: Path, options: TargetOptions) -> None:
+def test_auto_skips_gpus_without_a_target(machine: Path, resolve: Resolve) -> None:
     add_amd(machine)
     name_archs(machine, 110_000, 90402)
     assert amd_presence().archs == ("gfx1100", "gfx942")
-    target, _ = resolve_target("auto", options)
-    target.close()
-    assert target.name == "gfx942"
+    assert resolve("auto")[0].name == "gfx942"
     name_archs(machine, 110_000, 110_000)
-    target, why = resolve_target("auto", options)
-    target.close()
+    target, why = resolve("auto")
     assert target.name == "cpu"
     assert "gfx1100" in why
     assert "is no target" in why
 
 
 @pytest.mark.parametrize("name", ["gfx950", "gfx942", "gfx90a", "sm_90"])
-def test_a_missing_target_gives_one_line(machine: Path, options: TargetOptions, name: str) -> None:
+def test_a_missing_target_gives_one_line(machine: Path, resolve: Resolve, name: str) -> None:
     with pytest.raises(
         TargetError, match=rf"^--target {name} cannot run here: no /dev/.*$|cannot run here: no .*kfd"
     ):
-        resolve_target(name, options)
+        resolve(name)
 
 
 @pytest.mark.slow
 def test_a_target_gives_its_worker_what_it_needs(
-    machine: Path, options: TargetOptions, monkeypatch: pytest.MonkeyPatch
+    machine: Path, resolve: Resolve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # with it, each worker has its own device
     add_amd(machine)
-    target, _ = resolve_target("gfx950", options)
-    try:
-        given = target.device_options()
-    finally:
-        target.close()
+    given = resolve("gfx950")[0].device_options()
     assert Path(given["work"]).suffix == ".hsaco"
     assert given["library"].endswith("libamdhip64.so.6")
     assert given["visible"] == ""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.targets.conftest import Resolve
 from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.errors import BuildError, DeviceMissingError, TargetError
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
@@ -17,49 +18,39 @@ from tile_oracle.targets import TargetOptions, gpu_presence, resolve_target
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 1, 16, 16, 1, 8, 8, 3, 3)
 
 
-@pytest.fixture
-def options(tmp_path: Path) -> TargetOptions:
-    return TargetOptions(toolchain="ziglang", build_dir=tmp_path / "build", jobs=1)
-
-
 @pytest.mark.parametrize("name", ["auto", "cpu"])
-def test_the_cpu_is_found(name: str, options: TargetOptions) -> None:
-    target, why = resolve_target(name, options)
-    try:
-        assert (target.name, target.arch) == ("cpu", "cpu")
-        assert why
-        kernel = kernel_pool("forward", "bf16", 2, arch="cpu", rules="tiny")[0]
-        assert target.refusal(kernel, PROBLEM) is None
-        assert len(target.source_identity()) == 64
-    finally:
-        target.close()
+def test_the_cpu_is_found(name: str, resolve: Resolve) -> None:
+    target, why = resolve(name)
+    assert (target.name, target.arch) == ("cpu", "cpu")
+    assert why
+    kernel = kernel_pool("forward", "bf16", 2, arch="cpu", rules="tiny")[0]
+    assert target.refusal(kernel, PROBLEM) is None
+    assert len(target.source_identity()) == 64
 
 
 @pytest.mark.parametrize("name", ["gfx950", "sm_90"])
 def test_kernels_for_a_gpu_elsewhere_are_built_without_one(
-    name: str, options: TargetOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str, options: TargetOptions, resolve: Resolve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for place in ("KFD", "_DEV", "_KFD_NODES"):
         monkeypatch.setattr(gpu_presence, place, tmp_path / "none")
     with pytest.raises(DeviceMissingError, match="cannot run here"):
-        resolve_target(name, options)
-    target, _ = resolve_target(name, replace(options, elsewhere=True))
-    assert target.arch == name
-    target.close()
+        resolve(name)
+    assert resolve(name, replace(options, elsewhere=True))[0].arch == name
 
 
 @pytest.mark.parametrize("name", ["", "gpu", "CPU", "../cpu", "cpu "])
-def test_an_unknown_name_is_refused_with_the_known_ones(name: str, options: TargetOptions) -> None:
+def test_an_unknown_name_is_refused_with_the_known_ones(name: str, resolve: Resolve) -> None:
     with pytest.raises(TargetError, match=r"is not one of auto, gfx950, gfx942, gfx90a, sm_90, cpu"):
-        resolve_target(name, options)
+        resolve(name)
 
 
 @pytest.mark.parametrize("name", ["sm_86", "sm_89", "sm_100", "sm_120"])
-def test_what_only_compiles_kernels_in_triton_says_so(name: str, options: TargetOptions) -> None:
+def test_what_only_compiles_kernels_in_triton_says_so(name: str, resolve: Resolve) -> None:
     with pytest.raises(
         BuildError, match=f"kernels in Triton: tile-oracle pool list --kernels FILE.py --arch {name}"
     ):
-        resolve_target(name, options)
+        resolve(name)
     with pytest.raises(
         BuildError, match="the kernels that ship are for gfx950, gfx942, gfx90a, sm_90, not for"
     ):
@@ -80,25 +71,14 @@ def test_options_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
         resolve_target("cpu", TargetOptions(toolchain="no-such-compiler", build_dir=tmp_path))
 
 
-def test_a_kernel_that_this_arch_lacks_is_refused_with_a_reason(options: TargetOptions) -> None:
-    target, _ = resolve_target("cpu", options)
-    try:
-        foreign = GroupedConvKernel(
-            "forward", "bf16", 2, 64, 64, 64, 1, 1, 1, 4, 16, 1, pipeline="preshufflev2"
-        )
-        reason = target.refusal(foreign, PROBLEM)
-        assert reason is not None
-        assert "preshufflev2" in reason
-    finally:
-        target.close()
+def test_a_kernel_that_this_arch_lacks_is_refused_with_a_reason(resolve: Resolve) -> None:
+    foreign = GroupedConvKernel("forward", "bf16", 2, 64, 64, 64, 1, 1, 1, 4, 16, 1, pipeline="preshufflev2")
+    assert "preshufflev2" in (resolve("cpu")[0].refusal(foreign, PROBLEM) or "")
 
 
-def test_the_limit_grows_with_the_work(options: TargetOptions) -> None:
-    target, _ = resolve_target("cpu", options)
-    try:
-        large = GroupedConvProblem("forward", "bf16", 2, 64, 256, 256, 1, 56, 56, 3, 3)
-        slowest_flops_per_s = 0.5e9
-        assert target.timeout_s(large) > 6 * large.flops / slowest_flops_per_s
-        assert target.timeout_s(PROBLEM) < 60
-    finally:
-        target.close()
+def test_the_limit_grows_with_the_work(resolve: Resolve) -> None:
+    target, _ = resolve("cpu")
+    large = GroupedConvProblem("forward", "bf16", 2, 64, 256, 256, 1, 56, 56, 3, 3)
+    slowest_flops_per_s = 0.5e9
+    assert target.timeout_s(large) > 6 * large.flops / slowest_flops_per_s
+    assert target.timeout_s(PROBLEM) < 60
