@@ -14,8 +14,6 @@ int access(const char *path, int mode);
 char *getenv(const char *name);
 void exit(int code);
 void abort(void);
-int fork(void);
-int pause(void);
 
 enum {
     GOOD = 1,
@@ -44,8 +42,6 @@ enum {
     WORKSPACE_UNDERRUN = 25,
     OTHER_ABI = 26,
     LOOPS_WHEN_TIMED = 27,
-    STACK_OVERFLOW = 28,
-    FORKS_AND_DIES = 29,
     NEEDS_UNKNOWN = 30,
     SLOW = 31,
     WAITS_FOR_FLAG = 32,
@@ -82,11 +78,6 @@ static void print_garbage(long times) {
 }
 
 static volatile int sink;
-__attribute__((noinline)) static int recurse(int depth) {
-    volatile char frame[4096];
-    frame[0] = (char)depth;
-    return recurse(depth + 1) + frame[0];
-}
 
 static void convolve(const to_conv_args *a) {
     const float *x = (const float *)a->in0, *w = (const float *)a->in1;
@@ -152,17 +143,8 @@ int32_t to_launch(const to_conv_args *a) {
     case CLOSES_FILES:
         for (int fd = 3; fd < 4096; ++fd) close(fd);
         break;
-    case STACK_OVERFLOW: sink = recurse(0); break;
     case WORKSPACE_UNDERRUN: ((char *)a->workspace)[-1] = 1; break;
     case WRITES_INPUT: *(volatile float *)a->in0 = 1; break;
-    case FORKS_AND_DIES:
-        if (fork() == 0) {
-            raise_flag();
-            for (;;) pause();
-        }
-        while (!flagged()) sink = 1;
-        die();
-        break;
 #if TO_TILE_M == 30
     case NEEDS_UNKNOWN: sink = nobody_has_this(); break;
 #endif
