@@ -30,10 +30,11 @@ def model(
     schema: str = "gemm_pool_2",
     devices: Sequence[str] = (),
     day: int = 1,
+    spec: ModelSpec | None = None,
 ) -> Path:
     """A folder as `train` describes it; what is asked here does not read the trees."""
     folder.mkdir(parents=True)
-    spec = ModelSpec(
+    spec = spec or ModelSpec(
         "gemm_universal",
         "bf16",
         "sm_90",
@@ -149,6 +150,32 @@ def test_a_model_of_families_ranks_no_kernels_of_other_sources(tmp_path: Path) -
     chosen = found(RCR, tmp_path, pool=kernels(RCR, "mine"))
     assert chosen.folder == pool
     assert "which has 0 of the 4 candidates" in {one.folder: one.why_not for one in chosen.considered}[native]
+
+
+def test_a_model_of_convolutions_is_for_its_kind_and_architecture(tmp_path: Path) -> None:
+    own = {"direction": "forward", "dtype": "bf16", "ndim": 2}
+    spec = ModelSpec("grouped_conv", "bf16", "gfx950", ("N",), direction="forward", ndims=(2,))
+    folder = model(tmp_path / "a", None, spec=spec)
+    assert models_for(Kind.of("grouped_conv", **own), "gfx950", [tmp_path], device="MI350X").folder == folder
+    for change, why in (
+        ({"ndim": 3}, "was trained for rank 2, not 3"),
+        ({"direction": "bwd_data"}, "was trained for forward, not bwd_data"),
+        ({"dtype": "fp16"}, "was trained for bf16, not fp16"),
+    ):
+        looked = models_for(Kind.of("grouped_conv", **own | change), "gfx950", [tmp_path])
+        assert [one.why_not for one in looked.considered] == [why]
+    elsewhere = models_for(Kind.of("grouped_conv", **own), "cpu", [tmp_path])
+    assert [one.why_not for one in elsewhere.considered] == ["was trained for gfx950, not cpu"]
+
+
+def test_a_cpu_model_is_used_for_its_cpus_only(tmp_path: Path) -> None:
+    spec = ModelSpec("grouped_conv", "bf16", "cpu", ("N",), devices=("EPYC", "Xeon"))
+    folder = model(tmp_path / "two", None, spec=spec)
+    kind = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
+    for device in ("EPYC", "Xeon", ""):
+        assert models_for(kind, "cpu", [tmp_path], device=device).folder == folder
+    elsewhere = models_for(kind, "cpu", [tmp_path], device="Ryzen")
+    assert elsewhere.why_none.endswith(": two was measured on EPYC and Xeon, not on Ryzen")
 
 
 def test_the_pool_of_a_model_is_what_it_was_trained_on(tmp_path: Path) -> None:

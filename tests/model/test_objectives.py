@@ -108,14 +108,6 @@ def test_native_code_and_exports_refuse_what_is_no_sum_of_leaves(
     assert "objective=" in said or "random forest" in said
 
 
-@pytest.mark.parametrize("how", SUMS, ids=name)
-def test_native_code_scores_sums_of_leaves(
-    records: pd.DataFrame, tmp_path: Path, how: dict[str, Any]
-) -> None:
-    folder_of(tmp_path / "m", records, how)
-    assert len(read_forest(tmp_path / "m", "tflops").num_leaves)
-
-
 @pytest.mark.parametrize(
     ("how", "said"),
     [

@@ -19,11 +19,9 @@ from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.model_folder import packed_booster
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import write_folder
-from tile_oracle.problem import Kind
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 
@@ -221,39 +219,6 @@ def test_writing_replaces_only_a_model_folder(tmp_path: Path) -> None:
     (tmp_path / "photos" / "a.png").write_bytes(b"")
     with pytest.raises(ModelError, match="not a model folder"):
         write_folder(tmp_path / "photos", {"feature_spec.json": b"{}"})
-
-
-@pytest.mark.slow
-def test_the_matching_model_is_found(records: pd.DataFrame, tmp_path: Path) -> None:
-    train(records, recipe_named("log_time").with_trees(5), n_splits=2).save(tmp_path / "fwd")
-    forward = _convolution("forward")
-    assert models_for(forward, "gfx950", [tmp_path]).folder == tmp_path / "fwd"
-    assert models_for(_convolution("forward", ndim=3), "gfx950", [tmp_path]).folder is None
-    assert models_for(_convolution("bwd_data"), "gfx950", [tmp_path]).folder is None
-    assert models_for(_convolution("forward", "fp16"), "gfx950", [tmp_path]).folder is None
-    on_cpu = models_for(forward, "cpu", [tmp_path])
-    assert [one.why_not for one in on_cpu.considered] == ["was trained for gfx950, not cpu"]
-    assert models_for(forward, "gfx950").folder is not None  # shipped
-
-
-@pytest.mark.slow
-def test_a_cpu_model_is_used_for_its_cpu_only(records: pd.DataFrame, tmp_path: Path) -> None:
-    recipe = recipe_named("log_time").with_trees(5)
-    on_cpus = records.assign(arch="cpu", device=["EPYC", "Xeon"] * (len(records) // 2))
-    train(on_cpus, recipe, n_splits=2).save(tmp_path / "cpu" / "two")
-    for device in ("EPYC", "Xeon", ""):
-        found = models_for(_convolution("forward"), "cpu", [tmp_path / "cpu"], device=device)
-        assert found.folder == tmp_path / "cpu" / "two"
-    elsewhere = models_for(_convolution("forward"), "cpu", [tmp_path / "cpu"], device="Ryzen")
-    assert elsewhere.why_none.endswith(": two was measured on EPYC and Xeon, not on Ryzen")
-    # A model of one GPU is valid for all GPUs of its architecture.
-    train(records.assign(device="MI355X"), recipe, n_splits=2).save(tmp_path / "gpu" / "one")
-    found = models_for(_convolution("forward"), "gfx950", [tmp_path / "gpu"], device="MI350X")
-    assert found.folder == tmp_path / "gpu" / "one"
-
-
-def _convolution(direction: str, dtype: str = "bf16", ndim: int = 2) -> Kind:
-    return Kind.of("grouped_conv", direction=direction, dtype=dtype, ndim=ndim)
 
 
 @pytest.mark.slow

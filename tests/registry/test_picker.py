@@ -27,7 +27,6 @@ from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.run import RunLog, open_run
 from tile_oracle.registry import Budget, Registry, TunedResults, model_free_order
-from tile_oracle.registry.measuring import PoolMeasurements
 from tile_oracle.registry.results import MEASURED, MODEL, TUNED
 from tile_oracle.registry.seed import entries_of_records
 from tile_oracle.selector.ranker import NativeRanker
@@ -110,13 +109,9 @@ def test_a_model_trained_for_other_problems_is_not_used(
         registry.select(problem_from_id(problem))
     assert why in str(raised.value)
     assert "nothing may be measured" in str(raised.value)
-
-
-def test_a_model_of_another_architecture_is_not_used(make_registry: Callable[..., Registry]) -> None:
-    shipped = Path(__file__).parents[2] / "models" / "grouped_conv_forward_bf16_gfx950"
-    registry = make_registry(model=shipped, fallback=None)
+    shipped = shipped_models() / "grouped_conv_forward_bf16_gfx950"
     with pytest.raises(ModelError, match="was trained for gfx950, not cpu"):
-        registry.select(problem_from_id("forward-bf16-n1-c16-k16-i9x9-f3x3-p1"))
+        make_registry(model=shipped, fallback=None).select(GFX)
 
 
 @pytest.mark.parametrize(
@@ -315,24 +310,6 @@ def test_without_a_model_the_least_padding_comes_first_and_pipelines_alternate()
         for pipeline in pipelines:
             of_pipeline = [covered(kernel) for kernel in order if kernel.pipeline == pipeline]
             assert of_pipeline == sorted(of_pipeline)
-
-
-def test_measured_kernels_are_ranked_by_their_last_round() -> None:
-    a, b, c = (evil_kernel("good", number) for number in (1, 2, 3))
-
-    def measured(kernel: Kernel, latency_ms: float, number: int) -> Measurement:
-        return Measurement(EVIL, kernel, "ok", "", number, latency_ms, latency_ms, 0.0, 9)
-
-    rows = (
-        measured(a, 1.0, 0),
-        measured(b, 1.1, 0),
-        measured(c, 0.9, 0),
-        measured(a, 1.2, 1),
-        measured(b, 1.0, 1),
-    )
-    found = PoolMeasurements(EVIL, rows, rows[4], 3, 1.0)
-    assert [m.kernel for m in found.ranked()] == [b, c, a]
-    assert (found.measured, found.complete, dict(found.statuses)) == (3, True, {"ok": 3})
 
 
 # ---- records ------------------------------------------------------------------------------------

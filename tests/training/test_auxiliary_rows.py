@@ -208,30 +208,6 @@ def test_unusable_auxiliary_data_is_refused() -> None:
         train(own, recipe_named("physical"), also=others)
 
 
-@pytest.mark.slow
-def test_the_command_takes_further_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = {}
-    for direction in ("forward", "bwd_data", "bwd_weight"):
-        files[direction] = tmp_path / f"{direction}.parquet"
-        made = records_of(direction, 4).drop(columns="time")
-        made.to_parquet(files[direction])
-    words = [
-        "train",
-        str(files["forward"]),
-        "-o",
-        str(tmp_path / "m"),
-        "--recipe",
-        "log_time",
-        "--folds",
-        "2",
-    ]
-    words += ["--also", str(files["bwd_data"]), "--also", str(files["bwd_weight"])]
-    assert main(words) == 0
-    rows = 4 * len(make_kernels())
-    said = capsys.readouterr().out
-    assert f"auxiliary training data: {rows} rows of bwd_data, {rows} rows of bwd_weight" in said
-
-
 def test_pairs_that_no_compiler_was_asked_for_have_no_build_of_their_own() -> None:
     """They have no compiler, so that they would be a build without an ok row."""
     own = records_of("forward", 2).assign(toolchain="clang 22.1.8", device="H200")

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.made_records import make_kernels, make_problems, make_records, true_time_ms
+from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.errors import ModelError
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
@@ -105,29 +105,24 @@ def test_each_direction_has_its_own_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "arch", "has_code", "name"),
+    ("op", "arch", "has_code", "several", "name"),
     [
-        ("grouped_conv", "gfx950", True, "physical"),
-        ("grouped_conv", "gfx950", False, "physical"),
-        ("grouped_conv", "sm_90", True, "launch"),
-        ("grouped_conv", "sm_90", False, "lambdarank"),
-        ("grouped_conv", "cpu", True, "lambdarank"),
-        ("gemm", "cpu", True, "lambdarank"),
-        ("gemm", "sm_90", True, "two_orders"),
-        ("gemm", "gfx950", True, "lambdarank"),
-        ("attention", "sm_90", False, "lambdarank"),
+        ("grouped_conv", "gfx950", True, False, "physical"),
+        ("grouped_conv", "gfx950", False, False, "physical"),
+        ("grouped_conv", "sm_90", True, False, "launch"),
+        ("grouped_conv", "sm_90", False, False, "lambdarank"),
+        ("grouped_conv", "cpu", True, False, "lambdarank"),
+        ("gemm", "cpu", True, True, "lambdarank"),
+        ("gemm", "sm_90", True, False, "two_orders"),
+        ("gemm", "sm_90", True, True, "network"),
+        ("gemm", "gfx950", True, False, "lambdarank"),
+        ("attention", "sm_90", False, True, "lambdarank"),
     ],
 )
 def test_the_suited_recipe_of_an_operation_and_architecture(
-    op: str, arch: str, has_code: bool, name: str
+    op: str, arch: str, has_code: bool, several: bool, name: str
 ) -> None:
-    assert suited_recipe(op, arch, has_code=has_code) == name
-
-
-def test_the_suited_recipe_of_gemm_kernels_of_several_sources() -> None:
-    assert suited_recipe("gemm", "sm_90", has_code=True, several=True) == "network"
-    assert suited_recipe("gemm", "cpu", has_code=True, several=True) == "lambdarank"
-    assert suited_recipe("attention", "sm_90", has_code=False, several=True) == "lambdarank"
+    assert suited_recipe(op, arch, has_code=has_code, several=several) == name
 
 
 @pytest.mark.slow
@@ -313,9 +308,3 @@ def test_records_of_several_kinds_are_refused(records: pd.DataFrame) -> None:
         train(records, "soup")
     with pytest.raises(ModelError, match="no target 'joy'"):
         train(records, "log_time", targets=("joy",))
-
-
-def test_synthetic_records_follow_their_rule() -> None:
-    problem, kernel = make_problems(1)[0], make_kernels()[0]
-    row = make_records([problem], [kernel], noise=0.0).iloc[0]
-    assert row["latency_ms"] == pytest.approx(true_time_ms(problem, kernel))

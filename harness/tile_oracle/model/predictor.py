@@ -44,7 +44,6 @@ from tile_oracle.model.store import (
 from tile_oracle.model.tree_targets import Target, target_named
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, Problem
-from tile_oracle.terminal.progress_line import steps
 
 if TYPE_CHECKING:
     import lightgbm as lgb
@@ -271,8 +270,7 @@ def _tree_parts(spec: ModelSpec, name: str) -> TreeParts:
 
 
 def _boosters(folder: Path, parts: TreeParts) -> tuple[lgb.Booster, ...]:
-    numbers = steps(f"loading the model {folder.name}", range(parts.count))
-    boosters = tuple(read_booster(folder, parts.name, number) for number in numbers)
+    boosters = tuple(read_booster(folder, parts.name, number) for number in range(parts.count))
     for booster in boosters:
         check_feature_count(folder, parts, booster.num_feature())
     return boosters
