@@ -1,37 +1,35 @@
-"""Training on a shipped model's records gives its trees again, bit for bit, on any machine.
-
-TILE_ORACLE_RETRAIN=1 trains the H200's models of convolutions, too: some minutes each.
-"""
+"""Training on a shipped model's records gives its trees again, bit for bit, on any machine."""
 
 from __future__ import annotations
 
-import json
-import os
+from dataclasses import replace
 from pathlib import Path
 
-import lightgbm
+import lightgbm as lgb
 import pandas as pd
 import pytest
 
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.data_files import data_folder
-from tile_oracle.model.model_folder import read_booster_text
+from tile_oracle.model.model_folder import read_booster
+from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.store import CODE_FILE, read_manifest
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.record.dataset import read_rows
 from tile_oracle.record.merge import merge_records
 from tile_oracle.training.auxiliary_rows import not_of_shapes
 from tile_oracle.training.recipe import recipe_named
-from tile_oracle.training.train import TrainedModel, train
+from tile_oracle.training.train import train
 
-ASKED = pytest.mark.skipif(not os.environ.get("TILE_ORACLE_RETRAIN"), reason="TILE_ORACLE_RETRAIN=1 runs it")
+FEW = 6
+"""Trees of a large model that are compared."""
 
 
 def shipped(name: str) -> Path:
     folder = data_folder("models") / name
     made_with = read_manifest(folder)["lightgbm_version"]
-    if made_with != lightgbm.__version__:
-        pytest.skip(f"made with lightgbm {made_with}, here is {lightgbm.__version__}")
+    if made_with != lgb.__version__:
+        pytest.skip(f"made with lightgbm {made_with}, here is {lgb.__version__}")
     return folder
 
 
@@ -39,20 +37,11 @@ def recorded(*paths: Path) -> pd.DataFrame:
     return merge_records([read_rows(path) for path in paths])[0]
 
 
-def trees_of(folder: Path, number: int = 0) -> str:
-    """The text of the trees, without LightGBM's parameters, which say how they were computed."""
-    return read_booster_text(folder, "lambdarank", number)[1].partition("\nparameters:")[0]
-
-
-def assert_the_same(again: TrainedModel, folder: Path, out: Path) -> None:
-    again.save(out)
-    boosters = len(list(folder.glob("model_*.lgbm.gz")))
-    assert [trees_of(out, number) for number in range(boosters)] == [
-        trees_of(folder, number) for number in range(boosters)
-    ]
-    for name in (CODE_FILE, "feature_importances_lambdarank.json"):
-        if (folder / name).is_file():
-            assert (out / name).read_bytes() == (folder / name).read_bytes(), name
+def trees_of(booster: lgb.Booster, first: int = 0, count: int = FEW) -> list[str]:
+    """The text of some trees, without their numbers."""
+    text = booster.model_to_string(num_iteration=-1).partition("\nend of trees")[0]
+    trees = [tree.partition("\n")[2].rstrip() for tree in text.split("\nTree=")[1:]]
+    return trees[first : first + count]
 
 
 @pytest.mark.slow
@@ -61,33 +50,49 @@ def test_a_small_model_is_trained_again(name: str, tmp_path: Path) -> None:
     folder = shipped(name)
     training = recorded(folder / "training.parquet")
     code = CodeTable.of(recorded(*folder.glob("*/*/*.parquet"))).over(CodeTable.of(training))
-    assert_the_same(
-        train(training, recipe_named("lambdarank"), n_splits=2, code=code), folder, tmp_path / "m"
+    train(training, recipe_named("lambdarank"), n_splits=2, code=code).save(tmp_path / "m")
+    expected, again = (
+        trees_of(read_booster(one, "lambdarank"), count=600) for one in (folder, tmp_path / "m")
     )
+    assert len(expected) == 600
+    assert again == expected
+    for name in (CODE_FILE, "feature_importances_lambdarank.json"):
+        if (folder / name).is_file():
+            assert (tmp_path / "m" / name).read_bytes() == (folder / name).read_bytes(), name
 
 
-@ASKED
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_a_grown_model_of_convolutions_is_trained_again(direction: str, tmp_path: Path) -> None:
+def test_the_first_trees_of_a_grown_model_are_trained_again(direction: str, tmp_path: Path) -> None:
+    """The model's first trees, from its own records and those of other directions, and the first of those by
+    which it grew, from records of another compiler. A tree depends on all before it."""
     folders = {name: shipped(f"grouped_conv_{name}_bf16_sm_90") for name in DIRECTIONS}
-    folder = folders[direction]
-    training = {name: recorded(one / "training.parquet") for name, one in folders.items()}
+    folder, own = folders[direction], recorded(folders[direction] / "training.parquet")
     held_out = recorded(*folder.glob(f"nvidia-h200-*/{direction}_validation_300/default.parquet"))
-    others = pd.concat([rows for name, rows in training.items() if name != direction], ignore_index=True)
-    code = CodeTable.of(held_out)
-    also = not_of_shapes(others, held_out)
-    train(training[direction], recipe_named("launch"), n_splits=2, also=also, code=code).save(
-        tmp_path / "old"
+    others = pd.concat(
+        [recorded(one / "training.parquet") for name, one in folders.items() if name != direction],
+        ignore_index=True,
     )
+    recipe, code = recipe_named("launch").with_trees(FEW), CodeTable.of(held_out)
+    old = train(own, recipe, n_splits=2, also=not_of_shapes(others, held_out), code=code)
+    (member,) = tree_members(old.ranker)
+    shipped_trees = [read_booster(folder, "lambdarank", number) for number in range(2)]
+    for booster, whole in zip(member.boosters, shipped_trees, strict=True):
+        assert trees_of(booster) == trees_of(whole)
+    before = read_manifest(folder)["n_estimators_of"]["lambdarank"]["prev"] // 2
+    cut = [lgb.Booster(model_str=one.model_to_string(num_iteration=before)) for one in shipped_trees]
+    ranker = replace(old.ranker, members=(replace(member, boosters=tuple(cut)),))
+    replace(old, ranker=ranker).save(tmp_path / "old")
     builds = recorded(*(one / "other_builds.parquet" for one in folders.values()))
     # A folder that was grown earlier than another one knows fewer of the measurements.
-    grown_at = json.loads((folder / "train_manifest.json").read_text())["timestamp"]
-    builds = builds[builds["time"] <= pd.Timestamp(grown_at)].reset_index(drop=True)
+    builds = builds[builds["time"] <= pd.Timestamp(read_manifest(folder)["timestamp"])].reset_index(drop=True)
     grown = train(
-        training[direction],
-        code=code.over(CodeTable.of(training[direction])),
+        own,
+        code=code.over(CodeTable.of(own)),
         warm_start=tmp_path / "old",
-        warm_trees=300,
+        warm_trees=FEW,
         also=not_of_shapes(builds, held_out),
     )
-    assert_the_same(grown, folder, tmp_path / "again")
+    (member,) = tree_members(grown.ranker)
+    for booster, whole in zip(member.boosters, shipped_trees, strict=True):
+        assert trees_of(booster, before) == trees_of(whole, before)

@@ -79,8 +79,7 @@ def suggest_picks(
     """
     _check_budget(budget)
     table = _unmeasured_picks(records, predictor, problems, kernels, budget, report)
-    table = table.sort_values(["place", "number"])[["problem", "kernel", "rank"]]
-    return table.head(budget).reset_index(drop=True)
+    return _first(table.sort_values(["place", "number"]), budget)
 
 
 def suggest_adapting(
@@ -101,10 +100,12 @@ def suggest_adapting(
     picks = [group["kernel"].tolist() for _, group in table.groupby("number")]
     numbers = table["number"].unique()
     chosen = [numbers[one] for one in covering_problems(picks, budget)]
-    order = {number: place for place, number in enumerate(chosen)}
-    table = table[table["number"].isin(chosen)].assign(order=table["number"].map(order))
-    table = table.sort_values(["order", "place"])[["problem", "kernel", "rank"]]
-    return table.head(budget).reset_index(drop=True)
+    return _first(table.set_index("number").loc[chosen], budget)
+
+
+def _first(ordered: pd.DataFrame, budget: int) -> pd.DataFrame:
+    """Returns the first pairs of a table that is in order."""
+    return ordered[["problem", "kernel", "rank"]].head(budget).reset_index(drop=True)
 
 
 def _unmeasured_picks(

@@ -86,15 +86,9 @@ _STATISTICS = (
 """Not used for scores: their numbers may be infinite and are not checked one by one."""
 
 _OPTIONAL = {"objective", "monotone_constraints", _AVERAGED}
-_OPTIONAL_OF_TREE = {
-    "split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count",
-    "cat_boundaries", "cat_threshold", "is_linear", "shrinkage",
-}  # fmt: skip
-_PER_SPLIT = (
-    "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child",
-    "internal_value", "internal_weight", "internal_count",
-)  # fmt: skip
-_PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count")
+_OPTIONAL_OF_TREE = {*_STATISTICS, "cat_boundaries", "cat_threshold", "is_linear", "shrinkage"}
+_PER_LEAF = tuple(name for name in _LISTS if name.startswith("leaf_"))
+_PER_SPLIT = tuple(name for name in _LISTS if not name.startswith(("leaf_", "cat_")))
 
 _HEADER_LINES = {key: re.compile(value) for key, value in _HEADER.items()}
 _TREE_LINES = {key: re.compile(value) for key, value in _OF_TREE.items()} | dict.fromkeys(_LISTS)

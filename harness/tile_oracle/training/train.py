@@ -134,14 +134,14 @@ def train(
     auxiliary = None if also is None else _auxiliary_rows(also, data, effort)
     train_rows = rows if auxiliary is None else with_auxiliary(rows, auxiliary)
     if start is None:
-        tested = _cross_validated(chosen, rows, train_rows, on, n_splits, effort)
+        checks, out_of_fold, unchecked = _cross_validated(chosen, rows, train_rows, on, n_splits, effort)
     else:
-        tested = _Tested(
+        checks, out_of_fold = (), start.out_of_fold
+        unchecked = (
             "the cross-validation is of the model that this one was grown from, which may have seen the "
-            "problems that a fold would hold out",
-            out_of_fold=start.out_of_fold,
+            "problems that a fold would hold out"
         )
-        effort.say(tested.unchecked)
+        effort.say(unchecked)
     effort.say("fitting all rows")
     ranker = fit(chosen, train_rows, on, effort, None if start is None else start.ranker)
     if code is not None:
@@ -157,9 +157,9 @@ def train(
         ranker,
         spec,
         manifest,
-        tested.checks,
-        tested.out_of_fold,
-        tested.unchecked,
+        checks,
+        out_of_fold,
+        unchecked,
         other_builds,
         {} if start is None else start.metrics,
     )
@@ -270,19 +270,11 @@ def _rows_by_kind(rows: pd.DataFrame) -> dict[str, int]:
     return {str(name): int(count) for name, count in kinds.items()}
 
 
-@dataclass(frozen=True)
-class _Tested:
-    """The results of cross-validation; see `TrainedModel`."""
-
-    unchecked: str = ""
-    checks: tuple[Check, ...] = ()
-    out_of_fold: pd.DataFrame | None = None
-
-
 def _cross_validated(
     recipe: Recipe, rows: pd.DataFrame, train_rows: pd.DataFrame, arch: str, n_splits: int, effort: Effort
-) -> _Tested:
-    """Cross-validation by problem and by family. train_rows: the rows, including auxiliary ones."""
+) -> tuple[tuple[Check, ...], pd.DataFrame | None, str]:
+    """Cross-validation by problem and by family; the predictions of the first; why there is none
+    (`TrainedModel`). train_rows: the rows, including auxiliary ones."""
     checks, kept, unchecked = [], None, ""
     for grouping in GROUPINGS:
         effort.say(f"cross-validating by {grouping}")
@@ -294,4 +286,4 @@ def _cross_validated(
             continue
         checks.append(check(rows, validation.table, grouping, validation.n_splits, scores=recipe.orders_only))
         kept = validation.table if kept is None else kept
-    return _Tested(unchecked, tuple(checks), kept)
+    return tuple(checks), kept, unchecked
