@@ -215,6 +215,7 @@ GEMMS = Dialect(
 )
 
 
+_BEGINNING = 1 << 20
 _BATCHES = ("b", "batch", "batch_count", "batch_size", "num_batches")
 FUSED = Dialect(
     FusedGemmProblem.op,
@@ -250,8 +251,9 @@ def dialect_of_header(names: Sequence[str], text: str = "") -> Dialect:
 
 
 def _of_products(text: str) -> Dialect:
-    """Returns the dialect of most kernels that a text names. Batches have to state their number."""
-    fused = NAME.findall(text)
-    if 2 * len(fused) <= len(GEMMS.kernel_word.findall(text)):
+    """Returns the dialect of most kernels that the beginning of a text names. Batches have to state their
+    number."""
+    fused = NAME.findall(text, 0, _BEGINNING)
+    if 2 * len(fused) <= len(GEMMS.kernel_word.findall(text, 0, _BEGINNING)):
         return GEMMS
     return replace(FUSED, optional=()) if any("batched" in name for name in fused) else FUSED
