@@ -61,7 +61,7 @@ FAST = [
         "picks_changed efficiency_percent verdict",
     ),
     Case("suggest part.parquet --model models/made_up --budget 3", "problem kernel rank"),
-    Case(f"search {PROBLEM} --model models/made_up --budget 40 --top 2", "best kernels rounds"),
+    Case(f"search {PROBLEM} --model models/made_up --budget 40 --top 2", "best kernels model"),
     Case(f"predict {PROBLEM} --model models/made_up --top 2", "problem picks", lines=True),
     Case(f"pick {PROBLEM} --arch gfx950 --model models/made_up", "problem picks", lines=True),
 ]

@@ -25,6 +25,7 @@ from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import problems_of
 from tile_oracle.report.data import Extrapolating, Training
 from tile_oracle.report.terminal import evaluation_lines
+from tile_oracle.terminal.text_table import text_table
 from tile_oracle.training.extrapolation import abstaining, extrapolating_picks, problems_outside
 from tile_oracle.training.trained_on import Overlap, overlap
 from tile_oracle.training.training_range import TrainingRange
@@ -136,14 +137,11 @@ def _accuracy(evaluation: Evaluation) -> list[str]:
     lines = [f"95 % intervals: {intervals}"]
     if not evaluation.targets:
         return lines
-    lines.append("")
-    lines += [f"{'prediction':<16}{'of':<16}{'pairs':>8}{'R2':>9}{'RMSE':>11}  {'':<10}{'rank corr.':>10}"]
+    rows = [("prediction", "of", "pairs", "R2", "RMSE", "", "rank corr.")]
     for one in evaluation.targets:
         r2, rmse, correlation = (
             "-" if value is None else f"{value:.{digits}}" if value > -100 else f"{value:.1e}"
             for value, digits in ((one.r2, "3f"), (one.rmse, "4g"), (one.rank_correlation, "3f"))
         )
-        lines.append(
-            f"{one.quantity:<16}{one.of:<16}{one.pairs:>8}{r2:>9}{rmse:>11}  {one.unit:<10}{correlation:>10}"
-        )
-    return lines
+        rows.append((one.quantity, one.of, str(one.pairs), r2, rmse, one.unit, correlation))
+    return [*lines, "", *text_table(rows, (2, 3, 4, 6))]

@@ -7,16 +7,25 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tile_oracle.commands.arguments import RECORDS, argument, json_file
 from tile_oracle.commands.json_output import STDOUT, put_json, write_text
 from tile_oracle.errors import RecordError
+from tile_oracle.evaluation.portfolio import (
+    PoolEfficiencies,
+    Portfolio,
+    Summary,
+    choose,
+    pool_efficiencies,
+    relaxed_bound,
+)
+from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.pages.words import short_name
+from tile_oracle.pool.named_kernels import may_be_listed, named_kernels_json
+from tile_oracle.problem import kind_text
+from tile_oracle.record.dataset import load_records
 from tile_oracle.terminal.text_table import text_table
-
-if TYPE_CHECKING:
-    from tile_oracle.evaluation.portfolio import PoolEfficiencies, Portfolio, Summary
 
 EXAMPLES = """\
 examples:
@@ -90,9 +99,6 @@ def _first(percent: float, summaries: Sequence[Summary]) -> int | None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the tables and writes the files. Raises RecordError."""
-    from tile_oracle.problem import kind_text
-    from tile_oracle.record.dataset import load_records
-
     sizes = _sizes(args.sizes)
     if args.size is not None and args.size < 1:
         raise RecordError(f"--size {args.size}: a set has at least one kernel")
@@ -131,9 +137,6 @@ def _sizes(text: str) -> list[int]:
 
 
 def _pools_of(records: Any) -> dict[str, PoolEfficiencies]:
-    from tile_oracle.evaluation.portfolio import pool_efficiencies
-    from tile_oracle.problem import kind_text
-
     return {kind_text(pool.kind): pool for pool in pool_efficiencies(records)}
 
 
@@ -143,9 +146,6 @@ def _result(
     sizes: Sequence[int],
     most: int,
 ) -> KindResult:
-    from tile_oracle.evaluation.portfolio import Summary, choose, relaxed_bound
-    from tile_oracle.problem import kind_text
-
     portfolios = tuple(
         relaxed_bound(pool, one) if len(one.kernels) in sizes else one for one in choose(pool, most)
     )
@@ -206,9 +206,6 @@ def _needs(size: int | None, reach: float, where: str) -> str:
 def _write_list(
     path: Path, found: Mapping[str, KindResult], archs: Sequence[str], size: int | None, reach: float
 ) -> str:
-    from tile_oracle.kernel import parse_kernel_name
-    from tile_oracle.pool.named_kernels import may_be_listed, named_kernels_json
-
     if path.suffix != ".json":
         raise RecordError(f"{path}: a kernel list is a .json file")
     if not archs:

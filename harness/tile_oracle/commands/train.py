@@ -19,6 +19,7 @@ from tile_oracle.files.output_place import refuse_unwritable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.record.dataset import load_records
+from tile_oracle.terminal.text_table import text_table
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.recipe import RECIPES, SUITED
 from tile_oracle.training.train import TrainedModel, train
@@ -245,24 +246,16 @@ def _summary(model: TrainedModel, out: Path, seconds: float) -> str:
         f"recipe {spec.recipe}: "
         f"{manifest['valid_rows']} rows, {manifest['unique_shapes']} problems",
         "",
-        f"{'cross-validation':<22}{'problems':>9}{'mean %':>9}{'median %':>10}{'P10 %':>8}{'min %':>8}"
-        f"{'top-1 %':>9}",
+    ]
+    rows: list[tuple[str, ...]] = [
+        ("cross-validation", "problems", "mean %", "median %", "P10 %", "min %", "top-1 %")
     ]
     for check in model.checks:
-        figures = check.efficiency
-        lines.append(
-            f"{f'{check.n_splits} folds by {check.grouping}':<22}{figures.covered:>9}"
-            + "".join(
-                f"{value:>{width}.2f}"
-                for value, width in (
-                    (figures.mean_percent or 0.0, 9),
-                    (figures.median_percent or 0.0, 10),
-                    (figures.p10_percent or 0.0, 8),
-                    (figures.min_percent or 0.0, 8),
-                    (figures.top_1_percent or 0.0, 9),
-                )
-            )
-        )
+        found = check.efficiency
+        values = (found.mean_percent, found.median_percent, found.p10_percent, found.min_percent)
+        figures = (f"{value or 0.0:.2f}" for value in (*values, found.top_1_percent))
+        rows.append((f"{check.n_splits} folds by {check.grouping}", str(found.covered), *figures))
+    lines += text_table(rows, range(1, len(rows[0])))
     if not model.checks:
         lines.append(model.unchecked)
     for stands, names in model.ranker.aliases.groups().items():

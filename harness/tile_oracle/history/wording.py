@@ -139,19 +139,11 @@ def run_rows(group: Group) -> list[list[str]]:
 
 def headings(group: Group) -> list[str]:
     """Returns the columns of `run_rows`."""
-    return [group.hours if name == _HOURS else name for name in _HEADINGS]
-
-
-_HOURS = "hours"
-_HEADINGS = (
-    "time, UTC",
-    "run",
-    "verdict",
-    *(f"{name}, %" for name in ("mean", "median", "P10", "worst", "coverage", "speed")),
-    *(_HOURS, "pairs/s"),
-    "picks changed",
-    "oracles changed",
-)
+    shares = (f"{name}, %" for name in ("mean", "median", "P10", "worst", "coverage", "speed"))
+    return [
+        *("time, UTC", "run", "verdict", *shares, group.hours, "pairs/s"),
+        *("picks changed", "oracles changed"),
+    ]
 
 
 def no_step(group: Group) -> str:
@@ -183,13 +175,12 @@ def state_line(group: Group) -> str:
 
 def terminal_lines(groups: Sequence[Group], notes: Sequence[str]) -> list[str]:
     """Returns the history for a terminal: of each group the newest runs, the steps and the marked changes."""
-    head = ["time, UTC", "run", "verdict", "mean", "median", "P10", "worst", "covered", "speed"]
     lines: list[str] = []
     for group in groups:
         rows = run_rows(group)
         short = [[row[0], one_line(row[1], _SHORT), one_line(row[2], _SHORT), *row[3:]] for row in rows]
         lines += ["", f"{group.title}: {state_line(group)}"]
-        heads = [*head, group.hours.replace("hours", "h"), "pairs/s", "picks", "oracles"]
+        heads = [name.removesuffix(", %").removesuffix(" changed") for name in headings(group)]
         table = text_table([heads, *short[:_SHOWN_RUNS]], right_aligned=range(3, len(heads)))
         lines += [f"  {line}" for line in table]
         if len(rows) > _SHOWN_RUNS:

@@ -112,7 +112,8 @@ def selection_bytes(data: ReportData) -> bytes:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a run's report, read from its files. problems and rankings: None if unknown."""
+    """The inputs of a run's report, read from its files. problems and rankings: None if unknown. The others
+    are those of `analyse` and, from `extrapolating` on, of ReportData."""
 
     run: RunInfo
     problems: tuple[Problem, ...] | None = None

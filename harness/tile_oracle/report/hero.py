@@ -4,7 +4,6 @@ winners of one sweep, with the other ways to choose."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
@@ -22,21 +21,8 @@ _LETTER = 7.0
 """Width of a letter, at most, in the units of the chart."""
 
 
-@dataclass(frozen=True)
-class Spot:
-    """A way to choose: its mean efficiency in percent."""
-
-    name: str
-    percent: float
-
-    @property
-    def label(self) -> str:
-        """The name and the figure."""
-        return f"{words.one_line(self.name, 40)} {words.percent(self.percent)}"
-
-
-def spots(data: ReportData) -> list[Spot]:
-    """Returns what stands beside the judged model, lowest first."""
+def spots(data: ReportData) -> list[tuple[float, str]]:
+    """(mean efficiency in percent, name with that) of what stands beside the judged model, lowest first."""
     judged = next((one for one in data.verdict.criteria if one.name == "mean"), None)
     rest = (
         (SINGLE, data.fixed_mean_percent),
@@ -45,9 +31,12 @@ def spots(data: ReportData) -> list[Spot]:
         *((wording.beside_name(one, data), one.mean_percent) for one in data.beside),
         (ONE_SWEEP, data.repeatability_percent),
     )
-    return sorted(
-        (Spot(name, value) for name, value in rest if value is not None), key=lambda one: one.percent
-    )
+    known = [
+        (value, f"{words.one_line(name, 40)} {words.percent(value)}")
+        for name, value in rest
+        if value is not None
+    ]
+    return sorted(known, key=lambda spot: spot[0])
 
 
 def mean_interval(data: ReportData) -> bootstrap.Interval:
@@ -62,19 +51,19 @@ def mean_interval(data: ReportData) -> bootstrap.Interval:
 def hero_line(data: ReportData) -> Markup:
     """Returns the line. The names below it are in rows, so that none covers another."""
     own, others = mean_interval(data), spots(data)
-    low = 5.0 * math.floor((min(own.low, *(one.percent for one in others), 99.0) - 1.0) / 5.0)
-    labels = _labels([(one.label, (one.percent - low) / (100.0 - low)) for one in others])
+    low = 5.0 * math.floor((min(own.low, *(value for value, _ in others), 99.0) - 1.0) / 5.0)
+    labels = _labels([(label, (value - low) / (100.0 - low)) for value, label in others])
     height = _TRACK + 34 + _ROW * max((row + 1 for row, _, _ in labels), default=0)
     plot = Plot((low, 100.0), (0.0, 1.0), size=(_WIDTH, height), margins=(_SIDE, _SIDE, 0, height - _TRACK))
     plot.rule("axis", _TRACK)
-    ends = {one.name: plot.x(one.percent) for one in others}
-    if SINGLE in ends and ONE_SWEEP in ends:
-        plot.add("line", css="span", x1=ends[SINGLE], x2=ends[ONE_SWEEP], y1=_TRACK, y2=_TRACK)
-    for spot, (row, at, anchor) in zip(others, labels, strict=True):
+    if data.fixed_mean_percent is not None and data.repeatability_percent is not None:
+        ends = (plot.x(data.fixed_mean_percent), plot.x(data.repeatability_percent))
+        plot.add("line", css="span", x1=ends[0], x2=ends[1], y1=_TRACK, y2=_TRACK)
+    for (value, label), (row, at, anchor) in zip(others, labels, strict=True):
         below = _TRACK + 20 + _ROW * row
-        plot.add("line", css="grid", x1=plot.x(spot.percent), x2=plot.x(spot.percent), y1=_TRACK, y2=below)
-        plot.dot("dot third", (spot.percent, 0.0), 4, spot.label)
-        plot.text(at, below, spot.label, anchor, css="halo")
+        plot.add("line", css="grid", x1=plot.x(value), x2=plot.x(value), y1=_TRACK, y2=below)
+        plot.dot("dot third", (value, 0.0), 4, label)
+        plot.text(at, below, label, anchor, css="halo")
     trained_on = ", in-sample" if efficiencies(data)[0][0] != EFFICIENCY else ""
     said = f"this model{trained_on} {words.percent(own.value)}, 95 % interval {own.low:.1f} to {own.high:.1f}"
     plot.add("line", css="interval", x1=plot.x(own.low), x2=plot.x(own.high), y1=_TRACK, y2=_TRACK)
@@ -84,7 +73,7 @@ def hero_line(data: ReportData) -> Markup:
     plot.text(plot.x(own.value) + side, _TRACK - 16, said, anchor, css="lead")
     plot.text(_SIDE, height - 3, f"{low:g} %", "start")
     plot.text(_WIDTH - _SIDE, height - 3, "100 %: the oracle", "end")
-    return plot.svg(f"Mean efficiency: {'; '.join([said, *(one.label for one in others)])}")
+    return plot.svg(f"Mean efficiency: {'; '.join([said, *(label for _, label in others)])}")
 
 
 def _labels(shares: list[tuple[str, float]]) -> list[tuple[int, float, str]]:
