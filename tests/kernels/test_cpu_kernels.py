@@ -27,6 +27,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.samples import sampled
+from tile_oracle.compiling.isa import resolve_isa, this_cpu
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
@@ -466,24 +467,11 @@ def test_timing_runs_as_often_as_asked(config: Config, library_of: Callable[[Con
     assert (to_values(out, problem.dtype) == to_values(expected, problem.dtype)).all()
 
 
-X86_LEVELS = {
-    "x86-64": set(),
-    "x86-64-v3": {"avx2", "fma", "f16c"},
-    "x86-64-v4": {"avx512f", "avx512bw", "avx512vl", "avx512dq"},
-}
-
-
-def cpu_flags() -> set[str]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return {word for line in lines if line.startswith("flags") for word in line.split(":")[1].split()}
-
-
-@pytest.mark.skipif(MACHINE != "x86_64", reason="levels of x86-64")
-@pytest.mark.parametrize("level", X86_LEVELS)
+@pytest.mark.parametrize("level", ["x86-64", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("index", sampled([0, 10, 29, 33], every=4))
 def test_every_level_of_x86_is_exact(level: str, index: int, tmp_path: Path) -> None:
-    if not X86_LEVELS[level] <= cpu_flags():
-        pytest.skip(f"this CPU is below {level}")
+    if missing := resolve_isa(level).missing(this_cpu()):
+        pytest.skip(f"this CPU lacks {missing[0]}")
     config = CONFIGS[index]
     kernel = Kernel(compile_library(config, tmp_path, f"-march={level}"))
     for problem in awkward_problems(config.direction, config.dtype, config.ndim):

@@ -181,49 +181,24 @@ def not_finite_values_agree(driver: EmulatedDriver, device: GpuDevice, problem: 
     return np.array_equal(wanted[few], exact[few], equal_nan=True) and bool(np.isfinite(exact[~few]).all())
 
 
+CHECKED = """
+gfx950 bwd_weight_bf16_2d_64x64x64_mem_intrawave_2s bwd_weight-bf16-n2-c9-k21-i6x5-f3x2-p1x0
+sm_90 forward_fp16_2d_64x64x64_compv3_intrawave forward-fp16-n2-c16-k8-i7x9-f3x3-p1
+gfx950 bwd_data_fp32_2d_64x64x64_compv4_intrawave_dsb_v4x4x4 bwd_data-fp32-n2-c16-k8-i7x9-f3x3-s2-p1
+gfx950 gemm_fp32_crr_mem_default_interwave_True_True_True_True_64x64x32_2x2x1_16x16x4 \
+    gemm-fp32-crr-m130-n70-k66
+gfx950 gemm_fp8_rcr_compv3_cshuffle_intrawave_True_True_True_True_64x64x128_2x2x1_16x16x32 \
+    gemm-fp8-rcr-m130-n70-k66
+sm_90 gemm_bf16_ccr_comp_async_default_intrawave_True_True_True_False_64x64x64_2x2x1_16x16x16 \
+    gemm-bf16-ccr-m33-n70-k130
+sm_90 forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8_gm2 forward-bf16-n1-g4-c32-k32-i5x6-f3x3-p1
+gfx950 bwd_data_bf16_2d_64x64x64_compv3_intrawave_v8x8x8_gm4 bwd_data-bf16-n1-g4-c32-k32-i5x6-f3x3-p1
+"""
+"""Architecture, kernel and problem. The last two merge groups, with zeros between them."""
+
+
 @pytest.mark.parametrize(
-    ("arch", "kernel", "problem"),
-    [
-        (
-            "gfx950",
-            "bwd_weight_bf16_2d_64x64x64_mem_intrawave_2s",
-            "bwd_weight-bf16-n2-c9-k21-i6x5-f3x2-p1x0",
-        ),
-        ("sm_90", "forward_fp16_2d_64x64x64_compv3_intrawave", "forward-fp16-n2-c16-k8-i7x9-f3x3-p1"),
-        (
-            *("gfx950", "bwd_data_fp32_2d_64x64x64_compv4_intrawave_dsb_v4x4x4"),
-            "bwd_data-fp32-n2-c16-k8-i7x9-f3x3-s2-p1",
-        ),
-        (
-            *("gfx950", "gemm_fp32_crr_mem_default_interwave_True_True_True_True_64x64x32_2x2x1_16x16x4"),
-            "gemm-fp32-crr-m130-n70-k66",
-        ),
-        (
-            *(
-                "gfx950",
-                "gemm_fp8_rcr_compv3_cshuffle_intrawave_True_True_True_True_64x64x128_2x2x1_16x16x32",
-            ),
-            "gemm-fp8-rcr-m130-n70-k66",
-        ),
-        (
-            *(
-                "sm_90",
-                "gemm_bf16_ccr_comp_async_default_intrawave_True_True_True_False_64x64x64_2x2x1_16x16x16",
-            ),
-            "gemm-bf16-ccr-m33-n70-k130",
-        ),
-        # Merged groups, with zeros between them.
-        (
-            "sm_90",
-            "forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8_gm2",
-            "forward-bf16-n1-g4-c32-k32-i5x6-f3x3-p1",
-        ),
-        (
-            "gfx950",
-            "bwd_data_bf16_2d_64x64x64_compv3_intrawave_v8x8x8_gm4",
-            "bwd_data-bf16-n1-g4-c32-k32-i5x6-f3x3-p1",
-        ),
-    ],
+    ("arch", "kernel", "problem"), [line.split() for line in CHECKED.strip().splitlines()]
 )
 def test_a_kernel_is_checked_as_on_a_gpu(
     gpu: EmulatedGpu, arch: str, kernel: str, problem: str, tmp_path: Path, request: pytest.FixtureRequest
