@@ -8,7 +8,8 @@ and number. `tile-oracle doctor` shows what is available.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import shutil
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,21 +52,7 @@ class Containment:
         limits = {"RLIMIT_CORE": 0, "RLIMIT_FSIZE": self.file_bytes}
         if self.memory_bytes:
             limits["RLIMIT_DATA"] = self.memory_bytes
-        return {
-            "namespaces": self.namespaces,
-            "memory_bytes": self.memory_bytes,
-            "most_tasks": self.most_tasks,
-            "stopped_s": self.stopped_s,
-            "limits": limits,
-        }
-
-
-def wish() -> str:
-    """Returns the value of the environment variable. Raises TargetError for an unknown value."""
-    word = os.environ.get(VARIABLE) or "auto"
-    if word not in _WORDS:
-        raise TargetError(f"{VARIABLE}={word}: must be one of {', '.join(_WORDS)}")
-    return word
+        return {**asdict(self), "limits": limits}
 
 
 def containment_for(target: str, folder: Path | None = None) -> Containment:
@@ -74,7 +61,9 @@ def containment_for(target: str, folder: Path | None = None) -> Containment:
     By default only targets on the CPU get namespaces, because a GPU driver may not work in them;
     TILE_ORACLE_CONTAINMENT=full requests them for GPUs too. Raises TargetError for an unknown value.
     """
-    word = wish()
+    word = os.environ.get(VARIABLE) or "auto"
+    if word not in _WORDS:
+        raise TargetError(f"{VARIABLE}={word}: must be one of {', '.join(_WORDS)}")
     on_cpu = target in ("cpu", INTERPRET)
     memory = max(_LEAST_MEMORY_BYTES, int(_MEMORY_SHARE * memory_available_bytes())) if on_cpu else 0
     return Containment(
@@ -86,7 +75,6 @@ def containment_for(target: str, folder: Path | None = None) -> Containment:
 
 def _free_bytes(folder: Path) -> int:
     try:
-        there = os.statvfs(folder)
+        return shutil.disk_usage(folder).free
     except OSError:
         return _FILE_BYTES
-    return there.f_bavail * there.f_frsize

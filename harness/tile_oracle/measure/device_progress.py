@@ -75,7 +75,7 @@ class DevicesProgress:
         if now - self._last_s < _UPDATE_S:
             return
         busy = dispatcher.busy()
-        for name, _, _, seconds in dispatcher.devices():
+        for name, _, seconds in dispatcher.devices():
             if name in self.devices:
                 self.devices[name].busy_s = seconds + (now - busy[name] if name in busy else 0.0)
         usable = dispatcher.usable()

@@ -129,7 +129,6 @@ class _Device:
     kind: str
     usable: bool = True
     busy_s: float = 0.0
-    pairs: int = 0
 
 
 _Queue = list[tuple[_Priority, int, _Part]]
@@ -184,10 +183,10 @@ class Dispatcher:
     def problems_left(self) -> int:
         return self._problems_left
 
-    def devices(self) -> Iterator[tuple[str, str, int, float]]:
-        """Yields the name, kind, finished pairs and finished busy seconds of every device."""
+    def devices(self) -> Iterator[tuple[str, str, float]]:
+        """Yields the name, kind and finished busy seconds of every device."""
         for one in self._devices.values():
-            yield one.name, one.kind, one.pairs, one.busy_s
+            yield one.name, one.kind, one.busy_s
 
     def busy(self) -> dict[str, float]:
         """Device -> when its assignment began, of those that have one."""
@@ -264,7 +263,6 @@ class Dispatcher:
             return False
         del assignment.part.remaining[kernel]
         assignment.done += 1
-        self._devices[device].pairs += 1
         self._pairs_left -= 1
         return True
 

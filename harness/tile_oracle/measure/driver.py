@@ -243,7 +243,7 @@ class Driver:
     @property
     def kind(self) -> str:
         """The kind of the first device that is there; "" before any is."""
-        return next((kind for _, kind, _, _ in self._dispatcher.devices()), "")
+        return next((kind for _, kind, _ in self._dispatcher.devices()), "")
 
     def all_notes(self) -> list[str]:
         """Returns what the user must know about devices and kernels."""

@@ -6,7 +6,6 @@ Functions, descriptors and numbers are those that NVIDIA documents in "cuDNN Bac
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, byref, c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
@@ -409,8 +408,3 @@ def of_data(text: str) -> tuple[int, Choices]:
     engine, *pairs = text.split(",")
     knobs = (pair.partition(":") for pair in pairs)
     return int(engine), tuple((int(knob), int(value)) for knob, _, value in knobs)
-
-
-def distinct(rankings: Sequence[Sequence[tuple[int, Choices]]]) -> list[tuple[int, Choices]]:
-    """Returns all of them one after the other, each once."""
-    return list(dict.fromkeys(itertools.chain(*rankings)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.cudnn import (
     RANKINGS,
@@ -11,7 +13,6 @@ from tile_oracle.device.library.cudnn import (
     Graph,
     algorithm_name,
     as_data,
-    distinct,
 )
 from tile_oracle.device.library.cudnn_attention import Attention
 from tile_oracle.libraries.offers import WORKSPACE_BYTES, Offer, ProblemOffers
@@ -33,7 +34,7 @@ def offers_for(library: Cudnn, graph: Graph, most: int) -> ProblemOffers:
     others: list[tuple[int, Choices]] = [(engine, ()) for engine in range(graph.engines)]
     offers: list[Offer] = []
     too_large = 0
-    for engine, choices in distinct([*rankings, others]):
+    for engine, choices in dict.fromkeys(itertools.chain(*rankings, others)):
         if len(offers) == most:
             break
         try:
