@@ -125,11 +125,12 @@ class _Rows:
 
     # ---- verdicts ---------------------------------------------------------------------------
 
-    def refuse(self, reason: str, bad: Any, column: str = "") -> None:
-        """Takes rows out, and counts them under their first reason. column: the one to show first."""
+    def refuse(self, reason: str, bad: Any, column: str = "", error: str = "") -> None:
+        """Takes rows out, and counts them under their first reason. column: the one to show first. error:
+        what to show in place of the columns."""
         mask = np.asarray(bad, dtype=bool) & self.keep
         if mask.any():
-            self.summary.refuse(reason, self._shown(mask, column), int(mask.sum()))
+            self.summary.refuse(reason, self._shown(mask, column, error), int(mask.sum()))
             self.keep[mask] = False
 
     def becomes(self, status: str, reason: str, bad: Any, column: str = "") -> None:
@@ -140,13 +141,13 @@ class _Rows:
             self.status[mask] = status
             self.detail[mask] = np.where(self.detail[mask] == "", reason, self.detail[mask])
 
-    def _shown(self, mask: Mask, column: str) -> str:
+    def _shown(self, mask: Mask, column: str, error: str = "") -> str:
         place = int(np.argmax(mask))
         names = dict.fromkeys([*([column] if column else []), *map(str, self.rows)])
         said = [
             f"{name.rstrip('~')}={self.rows[name].iloc[place]}" for name in names if self.stated(name)[place]
         ]
-        return f"row {place + 1}: " + ", ".join(said)
+        return f"row {place + 1}: " + (error or ", ".join(said))
 
     def judge(self, arch: str) -> None:
         """Compares every declared field with what its row must be."""
@@ -195,7 +196,7 @@ class _Rows:
                     continue
                 named = named or parse_kernel_name(str(name))
             except KernelError as error:
-                self._refused_for(codes == index, "kernel name cannot be read", str(error))
+                self.refuse("kernel name cannot be read", codes == index, error=str(error))
                 continue
             if named.op != self.dialect.op:
                 self.refuse(f"kernel of another operation: {named.op}", codes == index)
@@ -204,12 +205,6 @@ class _Rows:
             place[index] = places.setdefault(meant, len(places))
             self.summary.padded += int(counts[index]) if meant != named else 0
         return list(places), place[codes]
-
-    def _refused_for(self, rows: Mask, reason: str, error: str) -> None:
-        mask = rows & self.keep
-        if mask.any():
-            self.summary.refuse(reason, f"row {int(np.argmax(mask)) + 1}: {error}", int(mask.sum()))
-            self.keep[mask] = False
 
     def _problems(self) -> tuple[list[Problem], npt.NDArray[np.int64]]:
         """Returns the distinct problems, and each row's index into them (-1 if it has no valid one)."""
@@ -230,13 +225,13 @@ class _Rows:
                 continue
             sizes = {n: float(v) for n, v in zip(names, row[2:], strict=True) if v != _UNSTATED}
             if any(size != np.floor(size) or abs(size) > 2**40 for size in sizes.values()):
-                self._refused_for(codes == index, "a dimension is not an integer", str(sizes))
+                self.refuse("a dimension is not an integer", codes == index, error=str(sizes))
                 continue
             try:
                 whole = {name: int(size) for name, size in sizes.items()}
                 problem = self._problem(kinds[int(row[0])], str(id_texts[int(row[1])]), whole)
             except ProblemError as error:
-                self._refused_for(codes == index, "dimensions cannot be right", str(error))
+                self.refuse("dimensions cannot be right", codes == index, error=str(error))
             else:
                 problems.append(problem)
                 place[index] = len(problems) - 1
@@ -320,8 +315,8 @@ def _check_figures(read: _Rows, latency: Numbers, tflops: Numbers) -> None:
     read.refuse("latency is outside its own samples", ok & outside)
     for name, least in (("spread", 0.0), ("samples", 1.0), ("latency_min_ms", 0.0)):
         values = read.numbers(name)
-        read.refuse(f"{name} is no such number", ok & (values != _UNSTATED) & ~(values >= least))
-        read.refuse(f"{name} is no such number", ok & np.isinf(values))
+        bad = (values != _UNSTATED) & (~(values >= least) | np.isinf(values))
+        read.refuse(f"{name} is no such number", ok & bad)
 
 
 def converted(

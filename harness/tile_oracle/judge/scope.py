@@ -54,8 +54,8 @@ def part_to_judge(selection: pd.DataFrame, baseline: Baseline | None, in_sample:
     of kernels count on every problem, because they do not depend on the model."""
     covered = selection[selection["coverage"] == COVERED]
     seen = covered["problem"].isin(list(in_sample))
-    # Where a picker names its choice alone, its candidates are the kernels that are not refused. A choice
-    # that is right among others that are wrong is one, and so is a choice that is none of the candidates.
+    # Where a picker names its choice alone, its candidates are the kernels that are not refused. It had a
+    # choice where others of them were wrong, and where it named a refused one.
     refused = covered["kernels_unsupported"].where(covered["kernels_ranked"] == 1, 0)
     candidates = covered["kernels_measured"] - refused
     alone = ~seen & (candidates == 1) & (covered["pick_status"] == "ok")

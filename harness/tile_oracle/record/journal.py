@@ -39,7 +39,7 @@ from tile_oracle.files.atomic_file import (
 )
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.locks import take
-from tile_oracle.files.user_file import open_regular
+from tile_oracle.files.user_file import read_regular
 from tile_oracle.record.journal_line import JournalLines, decode_line, decode_lines, encode_line
 from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
 
@@ -230,12 +230,11 @@ def names_in(folder: Path, prefix: str, suffix: str) -> list[Path]:
 
     Raises RecordError if the folder cannot be read, where Path.glob would find nothing.
     """
-    try:
-        paths = sorted(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise RecordError(f"{folder} cannot be read: {error.strerror}") from None
+    with disk_errors_as(RecordError, f"{folder} cannot be read"):
+        try:
+            paths = sorted(folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
     return [path for path in paths if path.name.startswith(prefix) and path.name.endswith(suffix)]
 
 
@@ -266,15 +265,13 @@ def seal_abandoned(folder: Path, tell: Tell = tell_in_log) -> int:
                 tell(f"{path} cannot be sealed: {error.strerror}; its rows are still in it")
             continue
         try:
-            # Its owner lives, or another process sealed and removed it between open and lock.
-            if take(fd) and os.fstat(fd).st_nlink:
-                _seal(path, fd, tell)
-                sealed += 1
-        except (OSError, RecordError) as error:
-            if isinstance(error, RecordError):
-                tell(str(error))
-            else:
-                tell(f"{path} cannot be locked: {error.strerror}; its rows are still in it")
+            with disk_errors_as(RecordError, f"{path} cannot be locked", "its rows are still in it"):
+                # Its owner lives, or another process sealed and removed it between open and lock.
+                if take(fd) and os.fstat(fd).st_nlink:
+                    _seal(path, fd, tell)
+                    sealed += 1
+        except RecordError as error:
+            tell(str(error))
         finally:
             os.close(fd)
     return sealed
@@ -301,14 +298,11 @@ def _is_held(path: Path) -> bool:
 def read_journal(path: Path) -> JournalLines:
     """Returns the content of a journal; empty if another process has sealed it. Raises RecordError if it
     cannot be read."""
-    try:
-        with open_regular(path) as file:
-            data = file.read()
-    except FileNotFoundError:
-        return JournalLines((), ())
-    except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror}; its rows are still in it") from None
-    return decode_lines(data)
+    with disk_errors_as(RecordError, f"{path} cannot be read", "its rows are still in it"):
+        try:
+            return decode_lines(read_regular(path))
+        except FileNotFoundError:
+            return JournalLines((), ())
 
 
 def _part_of(journal: Path) -> Path:
@@ -435,20 +429,17 @@ def forget_lost(folder: Path) -> int:
 
     Raises RecordError if a part cannot be read or rewritten.
     """
-    try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return 0
-    except OSError as error:
-        raise RecordError(f"{folder} cannot be read: {error.strerror}") from None
-    try:
-        # Only one session at a time may rewrite the parts of a run.
-        take(fd, wait=True)
-        return sum(_forget_lost_in(part) for part in parts_in(folder))
-    except OSError as error:
-        raise RecordError(f"{folder} cannot be locked: {error.strerror}") from None
-    finally:
-        os.close(fd)
+    with disk_errors_as(RecordError, f"{folder} cannot be locked"):
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return 0
+        try:
+            # Only one session at a time may rewrite the parts of a run.
+            take(fd, wait=True)
+            return sum(_forget_lost_in(part) for part in parts_in(folder))
+        finally:
+            os.close(fd)
 
 
 def _forget_lost_in(part: Path) -> int:
