@@ -32,11 +32,6 @@ def test_commands_take_the_short_name(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == explained
     assert main(["kernels", KERNEL.short_name]) == 2
     assert "add --direction and --dtype and --ndim, or give a full name such as" in capsys.readouterr().err
-    pair = ["features", "grouped_conv_own_1", f"--problem={PROBLEM.id}"]
-    assert main([*pair, f"--kernel={KERNEL.short_name}"]) == 0
-    of_short = capsys.readouterr().out
-    assert main([*pair, f"--kernel={KERNEL.name}"]) == 0
-    assert capsys.readouterr().out == of_short
 
 
 def test_picks_and_lists_of_candidates_take_short_names(

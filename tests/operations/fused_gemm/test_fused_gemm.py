@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, expit
 
-from tile_oracle.compiling.triton.child_process import triton_folder
-from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.device.bounded_rows import outside
-from tile_oracle.errors import KernelError, ProblemError
-from tile_oracle.kernel import NamedKernel, parse_kernel_name
+from tile_oracle.errors import ProblemError
+from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation import operation_of_columns
 from tile_oracle.operations.fused_gemm import on_device, problem
 from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES, Epilogue
@@ -25,7 +22,6 @@ from tile_oracle.operations.fused_gemm.problem import DTYPES, FusedGemmProblem
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem.number_formats import Array, decode, encode
-from tile_oracle.problem_set import load_problem_set
 
 F = np.float32
 
@@ -232,22 +228,13 @@ def test_results_of_large_problems_repeat(
     assert len(products) == {160: 8, 60: 3, 13: 1}[period]
 
 
-def test_sets_names_and_ids_read_back() -> None:
-    products = {}
-    for name in ("smoke", "training", "validation"):
-        problems = load_problem_set(f"fused_gemm_{name}").problems
-        assert {problem.op for problem in problems} == {"fused_gemm"}
-        assert all(problem_from_id(problem.id) == problem for problem in problems)
-        products[name] = {tuple(p.as_row()[one] for one in ("M", "N", "K", "batch")) for p in problems}
-    assert not products["training"] & products["validation"]
+def test_tables_names_and_ids_are_told_apart() -> None:
     kernel = parse_kernel_name("fused_gemm_bf16_rcr_bias_gelu_tanh_columns4")
     assert kernel.as_row()["epilogue"] == "bias_gelu_tanh"
     for columns in (("batch", "M", "N", "K"), ("layout", "epilogue", "M", "N", "K", "batch")):
         assert operation_of_columns(columns).name == "fused_gemm"
     for columns in (("M", "N", "K"), ("layout", "M", "N", "K"), ("layout", "epilogue", "M", "N", "K")):
         assert operation_of_columns(columns).name == "gemm"
-    with pytest.raises(KernelError, match="no fused_gemm kernel with epilogue 'relu'"):
-        parse_kernel_name("fused_gemm_bf16_rcr_relu_columns4")
     with pytest.raises(ProblemError, match="epilogue 'relu' is not one of none, bias, "):
         problem_from_id("fused_gemm-bf16-rcr-relu-m1-n1-k6")
     with pytest.raises(ProblemError, match="did you mean 'fused_gemm-bf16-rcr-bias-m1-n1-k6'"):
@@ -259,16 +246,3 @@ def test_shapes_and_bytes_count_bias_and_d() -> None:
     assert p.operand_shapes == ((3, 30, 5), (3, 30, 20), (3, 20), (3, 5, 20), (3, 5, 20))
     assert p.bytes == 2 * 3 * (150 + 600 + 20 + 100 + 100)
     assert p.flops == 2 * 3 * 5 * 20 * 30
-
-
-@pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
-@pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
-def test_every_kind_has_a_pool(arch: str, tmp_path: Path) -> None:
-    source = open_triton(arch, "")
-    pools = [source.pool(kind) for kind in source.kinds if kind.op == "fused_gemm"]
-    assert len(pools) == len(DTYPES) * len(GEMM_LAYOUTS) * len(EPILOGUES)
-    functions = {"fused_tiles", "fused_split_k"} | ({"fused_tma"} if arch == "sm_90" else set())
-    for pool in pools:
-        assert {one.function for one in pool if isinstance(one, NamedKernel)} == functions
-        a_by_columns = str(pool[0].kind.words["layout"]).startswith("c")
-        assert len(pool) == {"sm_90": 30, "gfx950": 28 - a_by_columns}[arch]

@@ -16,7 +16,7 @@ from tile_oracle.compiling.triton.child_process import triton_folder
 from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.device.bounded_rows import Repeated, outside
 from tile_oracle.errors import BuildError, KernelError, ProblemError
-from tile_oracle.kernel import NamedKernel, parse_kernel_name
+from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation import operation_of_columns
 from tile_oracle.operations.fused_moe.on_device import WORKER
 from tile_oracle.operations.fused_moe.problem import BLOCKS, MOST_EXTENT, FusedMoeProblem
@@ -29,7 +29,6 @@ from tile_oracle.operations.fused_moe.routing import (
 )
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem.number_formats import Array, decode, encode
-from tile_oracle.problem_set import load_problem_set
 
 needs_triton = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
 
@@ -183,20 +182,7 @@ def test_least_work_reads_the_experts_that_have_tokens() -> None:
     assert few.bytes > 2 * 128 * 64 * 32
 
 
-def test_sets_names_and_ids_read_back() -> None:
-    layers = {}
-    for name in ("smoke", "training", "validation"):
-        found = load_problem_set(f"fused_moe_{name}").problems
-        assert {problem.op for problem in found} == {"fused_moe"}
-        assert all(problem_from_id(problem.id) == problem for problem in found)
-        rows = [problem.as_row() for problem in found]
-        layers[name] = {(row["experts"], row["hidden"], row["intermediate"]) for row in rows}
-        assert {row["product"] for row in rows} == {"gate_up", "down"}
-        assert any(row["zipf"] for row in rows)
-        assert any(row["hot"] for row in rows)
-    assert not layers["training"] & layers["validation"]
-    name = "fused_moe_bf16_down_rows16_columns4"
-    assert parse_kernel_name(name).name == name
+def test_tables_names_and_ids_are_told_apart() -> None:
     assert operation_of_columns(("tokens", "experts", "topk", "hidden", "intermediate")).name == "fused_moe"
     with pytest.raises(KernelError, match="no fused_moe kernel with rows 8"):
         parse_kernel_name("fused_moe_bf16_down_rows8_columns4")
@@ -265,15 +251,3 @@ def test_a_configuration_without_rows_of_a_block_is_refused(tmp_path: Path) -> N
     file.write_text(USERS_FILE.replace('"BLOCK_SIZE_M": 16', '"BLOCK_SIZE_M": 8'))
     with pytest.raises(BuildError, match=r"needs BLOCK_M or BLOCK_SIZE_M, one of 16, 32, 64, 128, 256"):
         open_triton("sm_90", os.fspath(file))
-
-
-@needs_triton
-@pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
-def test_both_products_have_a_pool(arch: str) -> None:
-    source = open_triton(arch, "")
-    pools = [source.pool(kind) for kind in source.kinds if kind.op == "fused_moe"]
-    functions = {"experts", "experts_persistent"} | ({"experts_tma"} if arch == "sm_90" else set())
-    assert len(pools) == 2
-    for pool in pools:
-        assert {one.function for one in pool if isinstance(one, NamedKernel)} == functions
-        assert len(pool) == {"sm_90": 52, "gfx950": 20}[arch]

@@ -67,27 +67,6 @@ def positions(extent: int, taps: int, stride: int, pad: int, dilation: int) -> l
     raise AssertionError
 
 
-@given(problems())
-def test_a_problem_comes_back_from_its_id(problem: GroupedConvProblem) -> None:
-    assert GroupedConvProblem.from_id(problem.id) == problem
-
-
-@given(problems())
-def test_a_problem_comes_back_from_rows_of_pandas_and_csv(
-    problem: GroupedConvProblem,
-) -> None:
-    row = problem.as_row()
-    assert tuple(row) == GroupedConvProblem.field_names()
-    assert GroupedConvProblem.from_row(row) == problem
-    assert (
-        GroupedConvProblem.from_row(
-            {k: np.int64(v) if isinstance(v, int) else v for k, v in row.items()} | {"latency_ms": 1.5}
-        )
-        == problem
-    )
-    assert GroupedConvProblem.from_row({name: str(value) for name, value in row.items()}) == problem
-
-
 @pytest.mark.parametrize("value", [3.5, float("nan"), float("inf"), "3.0", "", None, "x", []])
 def test_a_row_is_never_rounded_into_another_problem(value: object) -> None:
     with pytest.raises(ProblemError, match=r"C = .* is not an integer"):
@@ -98,36 +77,6 @@ def test_a_row_is_never_rounded_into_another_problem(value: object) -> None:
 def test_a_row_without_a_needed_field_is_refused(field: str) -> None:
     with pytest.raises(ProblemError, match=f"{field} is missing"):
         GroupedConvProblem.from_row({name: value for name, value in LAYER.items() if name != field})
-
-
-@pytest.mark.slow
-@given(problems(), st.sampled_from(GroupedConvProblem.field_names()), st.data())
-def test_another_value_in_any_field_is_another_key_and_another_id(
-    problem: GroupedConvProblem, field: str, data: st.DataObject
-) -> None:
-    words = {"direction": DIRECTIONS, "dtype": DTYPES, "ndim": (2, 3)}
-    value = data.draw(st.sampled_from(words[field]) if field in words else st.integers(0, 40))
-    assume(value != getattr(problem, field))
-    try:
-        other = dataclasses.replace(problem, **{field: value})
-    except ProblemError:
-        return
-    assert other != problem
-    assert other.key != problem.key
-    assert other.id != problem.id
-
-
-@given(problems())
-def test_the_key_holds_the_operation_and_every_field(problem: GroupedConvProblem) -> None:
-    assert problem.key == ("grouped_conv", *dataclasses.astuple(problem))
-    assert hash(problem) == hash(dataclasses.replace(problem))
-
-
-@given(problems(), st.integers(1, 64))
-def test_the_family_is_one_layer_at_every_size(problem: GroupedConvProblem, batch: int) -> None:
-    larger = dataclasses.replace(problem, N=batch, Hi=problem.Hi + 5, Wi=problem.Wi + 3)
-    assert larger.family == problem.family
-    assert dataclasses.replace(problem, K=problem.K + problem.G).family != problem.family
 
 
 @given(problems(extents=60))
