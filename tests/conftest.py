@@ -42,8 +42,10 @@ def pytest_pycollect_makemodule() -> None:
 def _set_hypothesis_profile() -> None:
     from hypothesis import HealthCheck, settings
 
-    # No test hangs on how fast the machine is.
-    settings.register_profile("tile_oracle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    # No test hangs on how fast the machine is. Each run draws other examples.
+    settings.register_profile(
+        "tile_oracle", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("tile_oracle")
 
 

@@ -119,36 +119,39 @@ def test_a_folder_without_headers_is_refused(tmp_path: Path) -> None:
         read_headers(tmp_path)
 
 
-def test_a_gemm_that_needs_too_many_registers_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Kernels on both sides of the limits, checked with the compiler."""
-    name = "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_256x256x64_2x2x1_32x32x16"
-    in_mem = name.replace("compv3", "mem")
-    too_large = (
-        name.replace("rcr", "rrr"),
-        name.replace("compv3", "compv4"),
-        in_mem,
-        in_mem.replace("256x256x64", "256x128x128").replace("intra", "inter"),
-        name.replace("True_False", "True_True"),
-    )
-    fitting = (
-        name,
-        name.replace("rcr", "crr").replace("256x256x64", "128x256x64"),
-        in_mem.replace("256x256x64", "256x128x128"),
-        name.replace("256x256x64_2x2x1", "256x128x64_4x4x1"),
-    )
-    reasons = {text: gpu_code_refusal(parse_gemm_name(text), "gfx950") for text in (*too_large, *fitting)}
-    assert all(str(reasons[text]).startswith("registers: ") for text in too_large)
-    assert "256 for accumulators and 128 for prefetched tiles exceed the 320" in str(reasons[in_mem])
-    assert all(reasons[text] is None for text in fitting)
+LARGE_GEMM = "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_256x256x64_2x2x1_32x32x16"
+LARGE_IN_MEM = LARGE_GEMM.replace("compv3", "mem")
+TOO_LARGE = (
+    LARGE_GEMM.replace("rcr", "rrr"),
+    LARGE_GEMM.replace("compv3", "compv4"),
+    LARGE_IN_MEM,
+    LARGE_IN_MEM.replace("256x256x64", "256x128x128").replace("intra", "inter"),
+    LARGE_GEMM.replace("True_False", "True_True"),
+)
+FITTING = (
+    LARGE_GEMM,
+    LARGE_GEMM.replace("rcr", "crr").replace("256x256x64", "128x256x64"),
+    LARGE_IN_MEM.replace("256x256x64", "256x128x128"),
+    LARGE_GEMM.replace("256x256x64_2x2x1", "256x128x64_4x4x1"),
+)
+
+
+def test_a_gemm_that_needs_too_many_registers_is_refused() -> None:
+    reasons = {text: gpu_code_refusal(parse_gemm_name(text), "gfx950") for text in (*TOO_LARGE, *FITTING)}
+    assert all(str(reasons[text]).startswith("registers: ") for text in TOO_LARGE)
+    assert "256 for accumulators and 128 for prefetched tiles exceed the 320" in str(reasons[LARGE_IN_MEM])
+    assert all(reasons[text] is None for text in FITTING)
+
+
+@pytest.mark.slow
+def test_the_compiler_spills_those_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_source, "_too_many_registers", lambda *_: None)
     with Builder("gfx950", build_dir=tmp_path, runs_here=False) as builder:
-        for text in reasons:
+        for text in (*TOO_LARGE, *FITTING):
             built = builder.submit(parse_gemm_name(text)).result()
             assert built.binary is not None, built.log[-500:]
             facts = code_facts(built.binary.path, "gfx950")
-            assert bool(facts.spills) == (text in too_large), text
+            assert bool(facts.spills) == (text in TOO_LARGE), text
 
 
 def test_lds_counts_the_table_of_rows() -> None:

@@ -223,7 +223,7 @@ def test_a_long_kernel_that_may_lead_is_timed_once() -> None:
     assert (timing.sample_ms, timing.sampling) == ((501.0,), FULL)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     best_ms=st.floats(0.01, 20),
     ratio=st.floats(0.2, 10),
