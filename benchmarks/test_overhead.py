@@ -48,7 +48,7 @@ def pytest_runtestloop(session):
 @pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config):
     session = config.pluginmanager.get_plugin("tile_oracle_session").session
-    taken["kernels_s"] = session._supervisor.kernel_seconds
+    taken["kernels_s"] = session.driver()._engine._supervisor.kernel_seconds
     taken["compiled"] = session.target.builder.stats().compiled
     with open(os.environ["OVERHEAD_PROBE"], "w") as file:
         json.dump(taken, file)
@@ -61,10 +61,12 @@ import json, os
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.session.live import LiveSession
 
+class Instant:
+    def measure(self, problem, kernel):
+        return Measurement(problem, kernel, "ok", "", 0, 1.0, 1.0, 0.0, 1, "full", 1)
+
 LiveSession.build_ahead = lambda self: None
-LiveSession.measure = lambda self, problem, kernel: Measurement(
-    problem, kernel, "ok", "", 0, 1.0, 1.0, 0.0, 1, "full", 1
-)
+LiveSession.measurer = lambda self: Instant()
 
 def pytest_sessionfinish(session):
     own = session.config.pluginmanager.get_plugin("tile_oracle_session").session
