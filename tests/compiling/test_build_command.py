@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import re
 from pathlib import Path
@@ -23,7 +22,6 @@ from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.operation import operation_named
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import Kind
-from tile_oracle.terminal.progress_line import ProgressLine
 
 
 @pytest.fixture(autouse=True)
@@ -83,13 +81,6 @@ def test_kinds_come_from_words_or_from_problem_sets(tmp_path: Path) -> None:
     assert tile_oracle_build("-o", tmp_path / "b", *wanted) == 0
     assert names_in(tmp_path / "b")
     assert all("_bwd_weight_fp16_2d_" in name for name in names_in(tmp_path / "b"))
-
-
-def test_gemms_come_from_words_too(tmp_path: Path) -> None:
-    wanted = ("--kernel-set", "tiny", "--op", "gemm", "--layout", "rcr,crr", "--dtype", "bf16,fp32")
-    assert tile_oracle_build("-o", tmp_path / "made", *wanted) == 0
-    kinds = {tuple(name.split("_")[1:3]) for name in names_in(tmp_path / "made")}
-    assert kinds == {("bf16", "rcr"), ("bf16", "crr"), ("fp32", "rcr"), ("fp32", "crr")}
 
 
 def test_a_filter_leaves_kernels_out(tmp_path: Path) -> None:
@@ -165,19 +156,6 @@ def test_progress_shows_counts_rate_and_time_left() -> None:
 def test_the_time_left_does_not_grow_while_a_kernel_compiles() -> None:
     left = [Progress(2, 6, 0, elapsed_s, last_s=10.0).left_s for elapsed_s in (10.0, 15.0, 30.0, 60.0)]
     assert left == [20.0, 15.0, 0.0, 0.0]
-
-
-def test_progress_is_rewritten_in_place_on_a_terminal_only() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    for stream, ending in ((Terminal(), "left\n"), (io.StringIO(), "")):
-        with ProgressLine(stream) as line:
-            for done in (1, 2):
-                line.show(build.describe_progress(Progress(done, 4, 0, 1.0)))
-        assert stream.getvalue().endswith(ending)
-        assert stream.getvalue().count("\r") == (2 if ending else 0)
 
 
 def test_a_source_with_kernels_of_its_own_has_those_of_the_asked_operation() -> None:

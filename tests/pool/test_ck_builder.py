@@ -8,15 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.processes import run_python
 from tile_oracle.errors import RuleError
-from tile_oracle.operation import Kind
-from tile_oracle.pool import explain_pool_of_kind, kernel_pool, load_rule_set, rules_of
+from tile_oracle.pool import kernel_pool, load_rule_set, rules_of
 from tile_oracle.pool.ck_builder import read_builder_configs
-
-CONVOLUTION = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
-
-ROOT = Path(__file__).parents[2]
 
 FORWARD = """
     std::string GetTypeString() const override
@@ -86,12 +80,6 @@ def test_pipeline_scheduler_vectors_and_rank_are_read(checkout: Path) -> None:
     write(checkout, line, name="forward/tests/ndhwgc_fp16.config")
     (kernel,) = kernel_pool("forward", "fp16", 3, "gfx950", rules_of("tests", checkout))
     assert kernel.name == "grouped_conv_forward_fp16_3d_128x128x64_mem_interwave_w2x2x1_v1x2x4"
-
-
-def test_version_4_has_two_buffers(checkout: Path) -> None:
-    write(checkout, GOOD.replace("v3>", "v4>"))
-    (kernel,) = kernel_pool("forward", "bf16", 2, "gfx950", rules_of("profiler", checkout))
-    assert kernel.name.split("64_")[1].startswith("compv4_intrawave_dsb")
 
 
 def test_a_name_may_be_printed_in_parts(checkout: Path) -> None:
@@ -183,12 +171,6 @@ def test_lines_of_other_kernels_are_refused_by_name(checkout: Path, line: str, w
         load_rule_set(rules_of("profiler", checkout))
 
 
-def test_a_file_with_only_bad_lines_is_refused(checkout: Path) -> None:
-    write(checkout, "nonsense", "more nonsense")
-    with pytest.raises(RuleError, match=r"no line makes a kernel; .*2 of 2 lines .*2 lines: not of the form"):
-        load_rule_set(rules_of("profiler", checkout))
-
-
 def test_a_folder_that_is_not_a_checkout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RuleError, match="is not a checkout of Composable Kernel"):
         load_rule_set(rules_of("profiler", tmp_path))
@@ -198,29 +180,6 @@ def test_without_a_checkout_the_option_is_named() -> None:
     with pytest.raises(RuleError, match=r"name it with --ck-tile DIR"):
         load_rule_set(rules_of("profiler", None))
     assert rules_of("default", Path("anywhere")) == "default"
-
-
-def test_what_the_architecture_refuses_is_refused(checkout: Path) -> None:
-    # (512 + 512) x 256 elements of 2 bytes are more LDS than gfx950 has.
-    write(checkout, GOOD.replace("<256, 128, 128, 64", "<1024, 512, 512, 256").replace("2, 2, 8", "4, 4, 8"))
-    explained = explain_pool_of_kind(
-        CONVOLUTION,
-        "gfx950",
-        rules_of("profiler", checkout),
-    )
-    assert not explained.accepted
-    (refused,) = explained.refused
-    assert refused.reason.startswith("LDS: ")
-    assert refused.place == "experimental/configs/forward/profiler/nhwgc_bf16.conf:1"
-
-
-def test_the_command_shows_counts_and_what_was_left_out(checkout: Path) -> None:
-    write(checkout, GOOD, "nonsense")
-    command = ("-m", "tile_oracle.cli", "kernels", "--kernel-set", "profiler", "--ck-tile", str(checkout))
-    done = run_python(*command, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert "1 of 2 lines in 1 config files were left out" in done.stdout
-    assert "1 lines: not of the form Class<number, ...>" in done.stdout
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -160,70 +160,10 @@ def test_a_call_is_a_wait_if_all_called_functions_begin_with_one(
     assert "kernel: s_swappc_b64 is not followed" in report.incomplete
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "states"),
-    [
-        # The numbers of gfx950: passes + 4 but for the shortest, whose are 5.
-        ("v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], v[0:3]", "v_mov_b32_e32 v9, v2", 8),
-        ("v_mfma_f32_32x32x16_bf16 v[0:15], v[20:23], v[24:27], v[0:15]", "v_mov_b32_e32 v40, v2", 12),
-        (
-            "v_mfma_f32_32x32x64_f8f6f4 v[0:15], v[20:27], v[28:35], v[0:15]",
-            "global_store_dword v[40:41], v2, off",
-            20,
-        ),
-        ("v_mfma_f32_4x4x4_16b_f16 v[0:3], v[4:5], v[6:7], v[0:3]", "v_mov_b32_e32 v9, v2", 5),
-        ("v_mfma_f32_16x16x4_f32 v[0:3], v4, v5, v[0:3]", "v_mov_b32_e32 v9, v2", 10),
-        # As the next one's operand; as its sums: at once where they are the same registers.
-        (
-            "v_mfma_f32_16x16x32_f16 v[0:3], v[4:7], v[8:11], v[0:3]",
-            "v_mfma_f32_16x16x32_f16 v[12:15], v[0:3], v[8:11], v[12:15]",
-            8,
-        ),
-        (
-            "v_mfma_f32_16x16x32_f16 v[0:3], v[4:7], v[8:11], v[0:3]",
-            "v_mfma_f32_16x16x32_f16 v[0:3], v[4:7], v[8:11], v[0:3]",
-            0,
-        ),
-        (
-            "v_mfma_f32_16x16x32_f16 v[0:3], v[4:7], v[8:11], v[0:3]",
-            "v_mfma_f32_16x16x32_f16 v[16:19], v[4:7], v[8:11], v[2:5]",
-            6,
-        ),
-        ("v_mov_b32_e32 v4, 0", "v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], v[0:3]", 2),
-        ("v_cmp_eq_u32_e32 vcc, v0, v1", "v_cndmask_b32_e32 v2, v3, v4, vcc", 2),
-        ("v_readfirstlane_b32 s4, v0", "buffer_load_dword v1, v2, s[8:11], s4 offen", 5),
-        ("v_rcp_f32_e32 v1, v0", "v_mul_f32_e32 v2, v1, v3", 1),
-        ("v_mov_b32_e32 v1, v0", "v_readfirstlane_b32 s4, v1", 1),
-        ("s_mov_b32 m0, s4", "global_load_lds_dwordx4 v[0:1], off", 1),
-        ("global_store_dwordx4 v[0:1], v[4:7], off", "v_mov_b32_e32 v5, 0", 1),
-        ("v_cmp_eq_f32_e32 vcc, v0, v1", "v_div_fmas_f32 v2, v3, v4, v5", 4),
-    ],
-)
-def test_wait_states(first: str, second: str, states: int) -> None:
-    def between(count: int) -> list[str]:
-        gap = [f"s_nop {min(left, 16) - 1}" for left in (count, count - 16) if left > 0]
-        return rules("\n".join([first, *gap, second]))
-
-    assert between(states) == []
-    if states:
-        assert between(states - 1) == ["wait-states"]
-
-
-@pytest.mark.parametrize(("taken", "enough"), [(True, 6), (False, 7)])
-def test_a_taken_branch_is_two_wait_states(taken: bool, enough: int) -> None:
-    first = "v_mfma_f32_16x16x32_f16 v[0:3], v[4:7], v[8:11], v[0:3]"
-    read = "v_mov_b32_e32 v20, v2"
-    body = "{first}\ns_nop {gap}\ns_cbranch_scc1 target\n{straight}\ns_endpgm\ntarget:\n{after}"
-    straight, after = ("s_nop 0", read) if taken else (read, "s_nop 0")
-
-    def of(gap: int) -> list[str]:
-        return rules(body.format(first=first, gap=gap, straight=straight, after=after))
-
-    # Eight wait states: four passes, three, and one of gfx950. The branch itself is one.
-    assert of(enough - 1) == []
-    assert of(enough - 2) == ["wait-states"]
-
-
+_F16 = "v_mfma_f32_16x16x32_f16 v[0:3], v[4:7], v[8:11], v[0:3]"
+_32X32 = "v_mfma_f32_32x32x16_bf16 v[0:15], v[20:23], v[24:27], v[0:15]"
+_F8 = "v_mfma_f32_32x32x64_f8f6f4 v[0:15], v[20:27], v[28:35], v[0:15]"
+_READ = "v_mov_b32_e32 v9, v2"
 _1K = "v_mfma_f32_16x16x16bf16_1k v[0:3], v[4:5], v[6:7], v[0:3]"
 _OF_GFX942 = _1K.replace("16bf16_1k", "16_bf16")
 _PARTLY = "v_mfma_f32_16x16x16{} v[16:19], v[4:5], v[6:7], v[2:5]"
@@ -232,21 +172,39 @@ _PARTLY = "v_mfma_f32_16x16x16{} v[16:19], v[4:5], v[6:7], v[2:5]"
 @pytest.mark.parametrize(
     ("arch", "first", "second", "states"),
     [
+        # The numbers of gfx950: passes + 4 but for the shortest, whose are 5.
+        ("gfx950", "v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], v[0:3]", _READ, 8),
+        ("gfx950", _32X32, "v_mov_b32_e32 v40, v2", 12),
+        ("gfx950", _F8, "global_store_dword v[40:41], v2, off", 20),
+        ("gfx950", "v_mfma_f32_4x4x4_16b_f16 v[0:3], v[4:5], v[6:7], v[0:3]", _READ, 5),
+        ("gfx950", "v_mfma_f32_16x16x4_f32 v[0:3], v4, v5, v[0:3]", _READ, 10),
+        # As the next one's operand; as its sums: at once where they are the same registers.
+        ("gfx950", _F16, "v_mfma_f32_16x16x32_f16 v[12:15], v[0:3], v[8:11], v[12:15]", 8),
+        ("gfx950", _F16, _F16, 0),
+        ("gfx950", _F16, "v_mfma_f32_16x16x32_f16 v[16:19], v[4:7], v[8:11], v[2:5]", 6),
+        ("gfx950", "v_mov_b32_e32 v4, 0", "v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], v[0:3]", 2),
+        ("gfx950", "v_cmp_eq_u32_e32 vcc, v0, v1", "v_cndmask_b32_e32 v2, v3, v4, vcc", 2),
+        ("gfx950", "v_readfirstlane_b32 s4, v0", "buffer_load_dword v1, v2, s[8:11], s4 offen", 5),
+        ("gfx950", "v_rcp_f32_e32 v1, v0", "v_mul_f32_e32 v2, v1, v3", 1),
+        ("gfx950", "v_mov_b32_e32 v1, v0", "v_readfirstlane_b32 s4, v1", 1),
+        ("gfx950", "s_mov_b32 m0, s4", "global_load_lds_dwordx4 v[0:1], off", 1),
+        ("gfx950", "global_store_dwordx4 v[0:1], v[4:7], off", "v_mov_b32_e32 v5, 0", 1),
+        ("gfx950", "v_cmp_eq_f32_e32 vcc, v0, v1", "v_div_fmas_f32 v2, v3, v4, v5", 4),
         # By LLVM: passes + 3. gfx90a takes twice the passes, also for fp32.
-        ("gfx942", _OF_GFX942, "v_mov_b32_e32 v9, v2", 7),
-        ("gfx942", "v_mfma_f32_16x16x4_f32 v[0:3], v4, v5, v[0:3]", "v_mov_b32_e32 v9, v2", 10),
+        ("gfx942", _OF_GFX942, _READ, 7),
+        ("gfx942", "v_mfma_f32_16x16x4_f32 v[0:3], v4, v5, v[0:3]", _READ, 10),
         ("gfx942", _OF_GFX942, _PARTLY.format("_bf16"), 5),
         ("gfx942", "v_rcp_f32_e32 v1, v0", "v_mul_f32_e32 v2, v1, v3", 1),
-        ("gfx90a", _1K, "v_mov_b32_e32 v9, v2", 11),
+        ("gfx90a", _1K, _READ, 11),
         ("gfx90a", "v_mfma_f32_32x32x8f16 v[0:15], v[20:21], v[22:23], v[0:15]", "v_mov_b32_e32 v40, v2", 19),
-        ("gfx90a", "v_mfma_f32_16x16x4f32 v[0:3], v4, v5, v[0:3]", "v_mov_b32_e32 v9, v2", 11),
+        ("gfx90a", "v_mfma_f32_16x16x4f32 v[0:3], v4, v5, v[0:3]", _READ, 11),
         ("gfx90a", _1K, _PARTLY.format("bf16_1k"), 8),
-        ("gfx90a", "v_mfma_f32_4x4x4f16 v[0:3], v[4:5], v[6:7], v[0:3]", "v_mov_b32_e32 v9, v2", 5),
+        ("gfx90a", "v_mfma_f32_4x4x4f16 v[0:3], v[4:5], v[6:7], v[0:3]", _READ, 5),
         ("gfx90a", "v_rcp_f32_e32 v1, v0", "v_mul_f32_e32 v2, v1, v3", 0),
         ("gfx90a", "v_cmp_eq_f32_e32 vcc, v0, v1", "v_div_fmas_f32 v2, v3, v4, v5", 4),
     ],
 )
-def test_wait_states_of_older_gfx9(arch: str, first: str, second: str, states: int) -> None:
+def test_wait_states(arch: str, first: str, second: str, states: int) -> None:
     frame = _FRAME.replace("gfx950", arch)
 
     def found(count: int) -> list[str]:
@@ -258,6 +216,21 @@ def test_wait_states_of_older_gfx9(arch: str, first: str, second: str, states: i
     assert found(states) == []
     if states:
         assert found(states - 1) == ["wait-states"]
+
+
+@pytest.mark.parametrize(("taken", "enough"), [(True, 6), (False, 7)])
+def test_a_taken_branch_is_two_wait_states(taken: bool, enough: int) -> None:
+    first = _F16
+    read = "v_mov_b32_e32 v20, v2"
+    body = "{first}\ns_nop {gap}\ns_cbranch_scc1 target\n{straight}\ns_endpgm\ntarget:\n{after}"
+    straight, after = ("s_nop 0", read) if taken else (read, "s_nop 0")
+
+    def of(gap: int) -> list[str]:
+        return rules(body.format(first=first, gap=gap, straight=straight, after=after))
+
+    # Eight wait states: four passes, three, and one of gfx950. The branch itself is one.
+    assert of(enough - 1) == []
+    assert of(enough - 2) == ["wait-states"]
 
 
 def test_accesses_to_lds_at_constant_addresses() -> None:
