@@ -393,15 +393,9 @@ def _set(*path: str, value: Any) -> Any:
     ("change", "message"),
     [
         (_set("archs", "cpu", "wavez", value=[]), "archs.cpu: wavez is not a field"),
-        (
-            _set("archs", "cpu", "waves", value=[[1, 1]]),
-            r"cpu: waves\[0\]: expected `array` of length 3",
-        ),
+        (_set("archs", "cpu", "waves", value=[[1, 1]]), r"cpu: waves\[0\]: expected `array` of length 3"),
         (_set("archs", "cpu", "waves", value=[[1, 0, 1]]), r"cpu: waves\[0\]\[1\]: expected `int` >= 1"),
-        (
-            _set("archs", "cpu", "waves", value=[[1, True, 1]]),
-            r"waves\[0\]\[1\]: expected `int`, got `bool`",
-        ),
+        (_set("archs", "cpu", "waves", value=[[1, True, 1]]), r"waves\[0\]\[1\]: expected `int`, got `bool`"),
         (
             _set("archs", "cpu", "kernels", value="cuda"),
             "cpu: 'cuda' is not one of ck_tile, ck_tile_tdm, native, cpu",
@@ -417,10 +411,7 @@ def _set(*path: str, value: Any) -> Any:
             _set("kernel_families", "cpu", "pipelines", "mem", "double_smem_buffer", value="maybe"),
             "kernels.pipelines.*double_smem_buffer: invalid enum value 'maybe'",
         ),
-        (
-            _set("kernel_families", "cpu", "paddings", value=0),
-            "object contains unknown field `paddings`",
-        ),
+        (_set("kernel_families", "cpu", "paddings", value=0), "object contains unknown field `paddings`"),
     ],
 )
 def test_a_mistake_in_the_table_is_reported_with_its_place(change: Any, message: str, tmp_path: Path) -> None:

@@ -170,10 +170,7 @@ def test_with_a_checkout_the_library_determines_the_waves(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (
-            FULL.replace("NHWGC,", "NGCHW,"),
-            "layout NGCHW GKYXC NHWGK: problems here have NHWGC GKYXC NHWGK",
-        ),
+        (FULL.replace("NHWGC,", "NGCHW,"), "layout NGCHW GKYXC NHWGK: problems here have NHWGC GKYXC NHWGK"),
         (FULL.replace("PassThrough,Default", "Bilinear,Default"), "CElementwiseOp Bilinear"),
         (FULL.replace("GKYXC,EmptyTuple", "GKYXC,Tuple(G_K)"), "DsLayout Tuple"),
         (FULL.replace("<2,", "<1,"), "NDimSpatial 1 is neither 2 nor 3"),

@@ -92,11 +92,7 @@ def test_equal_texts_are_equal_filters_and_can_be_pickled() -> None:
             13,
             "'==' cannot compare these: split_image is true or false, this is an integer",
         ),
-        (
-            "tile_n in (64)",
-            12,
-            "'in' needs a list like (64, 128) or a text field, but this is an integer",
-        ),
+        ("tile_n in (64)", 12, "'in' needs a list like (64, 128) or a text field, but this is an integer"),
         ("pipeline in ('mem')", 14, "'in' needs a list like ('mem', 'compv3')"),
         (
             "pipeline in (64, 32)",

@@ -116,8 +116,4 @@ def test_other_variants_and_mistakes_are_refused_by_name(
 def test_a_sweep_is_no_set_of_convolutions(tmp_path: Path) -> None:
     (tmp_path / "ci.json").write_text(json.dumps(sweep()))
     with pytest.raises(RuleError, match=r"only for other operations: --op gemm \(convolutions\)"):
-        explain_pool_of_kind(
-            CONVOLUTION,
-            "gfx950",
-            str(tmp_path / "ci.json"),
-        )
+        explain_pool_of_kind(CONVOLUTION, "gfx950", str(tmp_path / "ci.json"))
