@@ -174,7 +174,7 @@ def test_a_variable_that_it_reads_belongs_to_the_kernels(
         found[value] = describe_file(copy_file, "sm_90")
         images.add(image(copy_file, tmp_path / "cache"))
     assert len({one.identity for one in found.values()}) == len(images) == 3
-    assert [one.environment for one in found.values()] == [{}, {"MY_SCALE": "2"}, {"MY_SCALE": "3"}]
+    assert [one.told.environment for one in found.values()] == [{}, {"MY_SCALE": "2"}, {"MY_SCALE": "3"}]
     monkeypatch.setenv("SOMETHING_ELSE", "1")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert describe_file(copy_file, "sm_90").identity == found["3"].identity
