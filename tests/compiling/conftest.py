@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling.bare_machine import strip_machine
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
@@ -87,3 +88,9 @@ def compiler(request: pytest.FixtureRequest) -> str:
     if not _there_is(request.param):
         pytest.skip(f"this machine has no {request.param}")
     return str(request.param)
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without any compiler; the folder is its PATH."""
+    return strip_machine(monkeypatch, tmp_path)

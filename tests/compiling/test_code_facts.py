@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.compiling.builder import Builder
-from tile_oracle.compiling.code_facts import CODE_FACTS, CodeFacts, code_facts
+from tile_oracle.compiling.code_facts import CodeFacts, code_facts
 from tile_oracle.compiling.gpu_toolchain import find_ptxas
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.record.schema import columns
 
 KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave_dsb")
 
@@ -76,7 +75,3 @@ def test_damaged_binaries_give_no_facts(arch: str, tmp_path: Path) -> None:
         path = tmp_path / f"{number}{suffix}"
         path.write_bytes(content)
         assert code_facts(path, arch) == CodeFacts()
-
-
-def test_every_fact_is_a_column() -> None:
-    assert set(CODE_FACTS) <= {column.name for column in columns()}

@@ -97,8 +97,3 @@ def test_a_damaged_file_gives_one_line(compile_: Compile, damage: Callable[[byte
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(BuildError, match="is not an AMD code object, or is damaged"):
         inspect_code_object(path)
-
-
-def test_a_missing_file_gives_one_line(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="No such file"):
-        inspect_code_object(tmp_path / "none")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compiling.bare_machine import program, strip_machine
+from tests.compiling.bare_machine import program
 from tests.samples import sampled
 from tile_oracle.compiling import gpu_toolchain as module
 from tile_oracle.compiling.builder import Builder
@@ -21,12 +21,6 @@ from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 ARCHS = ("gfx950", "sm_90")
 KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_basic_v1_interwave")
-
-
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without any compiler; the folder is its PATH."""
-    return strip_machine(monkeypatch, tmp_path)
 
 
 def wrapped_clang(path: Path, says: str) -> Path:

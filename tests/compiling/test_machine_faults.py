@@ -74,16 +74,8 @@ def test_a_resumed_session_measures_what_the_machine_s_fault_left_out(project: P
     compiler.write_text(
         working.replace("exec ", f'case "$*" in *-dumpmachine*|*--version*) ;; *) {said};; esac\nexec ')
     )
-    session = (
-        "--problem-set",
-        "one.csv",
-        "--target",
-        "cpu",
-        *TWO_KERNELS,
-        "--toolchain",
-        compiler,
-        "--run-name=it",
-    )
+    asked = ("--problem-set", "one.csv", "--target", "cpu", "--toolchain", compiler, "--run-name=it")
+    session = (*asked, *TWO_KERNELS)
     first = project.pytest(*session)
     assert first.status != 0
     assert set(measured(project).status) == {"device_lost"}

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.compiling.bare_machine import program, strip_machine
+from tests.compiling.bare_machine import program
 from tests.samples import sampled
 from tile_oracle.commands import doctor
 from tile_oracle.compiling import cuda_programs
@@ -35,12 +35,6 @@ SAYS = (
     "nvcc: NVIDIA (R) Cuda compiler driver\nCopyright (c) 2005-2025 NVIDIA Corporation\n"
     "Cuda compilation tools, release {release}, V{release}.88\nBuild cuda_{release}.r{release}/compiler.1_0"
 )
-
-
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without any compiler; the folder is its PATH."""
-    return strip_machine(monkeypatch, tmp_path)
 
 
 def saying(path: Path, says: str) -> Path:

@@ -41,24 +41,12 @@ def test_parameters_come_in_order_with_their_defaults() -> None:
     )
 
 
-def test_a_body_ends_where_the_class_ends() -> None:
-    found = find_template(TEXT, "Problem")
-    assert "last = 1" in found.body
-    assert "Short" not in found.body
-
-
 def test_the_longest_constructor_counts() -> None:
     found = find_template(TEXT, "Problem")
     assert found is not None
     parameters = constructor_parameters(found)
     assert parameters is not None
     assert [(p.name, p.default) for p in parameters][::2] == [("first_", None), ("last_", "3")]
-
-
-def test_aliases_are_found_with_and_without_parameters() -> None:
-    short, alias = find_template(TEXT, "Short"), find_template(TEXT, "Alias")
-    assert short.parameters == ()
-    assert alias.parameters == (Parameter("X", "int"),)
 
 
 def test_defaults_may_be_in_an_earlier_declaration() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.compiling.ck_tile.api import CkTileApi, detect, plain
+from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
 from tile_oracle.compiling.ck_tile.headers import find_headers
 from tile_oracle.compiling.ck_tile.kernel_source import CkTileSource
 from tile_oracle.compiling.ck_tile.source import source_for
@@ -48,11 +48,6 @@ def test_all_operations_are_there(api: CkTileApi) -> None:
     assert dict(api.missing) == {}
     assert api.gemm_layouts["bwd_weight"] == ("ColumnMajor", "RowMajor", "RowMajor")
     assert not api.tails_are_arguments
-
-
-def test_a_schedule_in_a_comment_is_ignored(api: CkTileApi) -> None:
-    assert api.pipelines["compv3"].schedulers == frozenset()
-    assert api.pipelines["compv4"].two_lds
 
 
 def test_members_that_the_adapter_uses_are_looked_for_before_anything_compiles(changed: Path) -> None:
@@ -352,13 +347,6 @@ def test_a_pipeline_that_is_not_persistent_is_refused(changed: Path) -> None:
     with pytest.raises(KernelError, match="persistent: GemmPipelineAgBgCr"):
         source_for(api, persistent)
     assert source_for(api, parse_kernel_name(GEMM))
-
-
-def test_names_are_compared_without_what_versions_vary() -> None:
-    assert plain("kMWave_") == plain("MWave_") == "mwave"
-    assert plain("kM_") == "m"
-    assert plain("k_batch_") == "k_batch"
-    assert plain("kernel") == "kernel"
 
 
 def test_a_specialization_is_that_of_the_traits(api: CkTileApi) -> None:

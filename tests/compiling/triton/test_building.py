@@ -62,18 +62,8 @@ def test_facts_are_shown_for_other_gpus(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path / "cache"))
-    given = [
-        "pool",
-        "list",
-        "--kernels",
-        str(copy_file),
-        "--arch",
-        arch,
-        "--facts",
-        "--kernel-filter",
-        "BLOCK == 64",
-    ]
-    assert main(given) == 0
+    given = ["--kernels", str(copy_file), "--arch", arch, "--facts", "--kernel-filter", "BLOCK == 64"]
+    assert main(("pool", "list", *given)) == 0
     header, line = capsys.readouterr().out.splitlines()[:2]
     assert header.split()[0] == "VGPRs"
     assert int(line.split()[0]) > 0
