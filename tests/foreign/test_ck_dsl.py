@@ -82,14 +82,8 @@ def test_a_sweep_of_rocke_is_read_by_its_columns(tmp_path: Path) -> None:
         "scheduler": "intrawave", "epilogue": "cshuffle", "pad_m": False, "pad_n": False,
         "pad_k": False, "persistent": False,
     }  # fmt: skip
-    bad = {
-        **row,
-        "tile_m": 256,
-        "measured_tflops": 0.0,
-        "latency_ms": 0.0,
-        "bandwidth_gb_s": 0.0,
-        "is_valid": False,
-    }
+    none = dict.fromkeys(("measured_tflops", "latency_ms", "bandwidth_gb_s"), 0.0)
+    bad = {**row, **none, "tile_m": 256, "is_valid": False}
     pd.DataFrame([row, bad]).to_parquet(tmp_path / "training.parquet")
     found = import_file(tmp_path / "training.parquet", "gfx950")
     assert found.records["status"].tolist() == ["ok", "wrong"]

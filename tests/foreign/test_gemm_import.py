@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tile_oracle.commands.import_records import run
+from tile_oracle.cli import main
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.operations.gemm.problem import GemmProblem
@@ -119,25 +119,15 @@ def test_foreign_parquet(tmp_path: Path) -> None:
         import_file(path, "gfx950")
 
 
-def test_one_call_imports_one_operation(tmp_path: Path) -> None:
-    import argparse
-
+def test_one_call_imports_one_operation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gemm, conv = tmp_path / "gemm.json", tmp_path / "conv.json"
     gemm.write_text(json.dumps(results()))
     row = {"N": 1, "C": 8, "K": 8, "Hi": 9, "Wi": 9, "Y": 1, "X": 1, "latency_ms": 1.0}
     name = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
     conv.write_text(json.dumps([{"kernel": name, **row}]))
-    args = argparse.Namespace(
-        files=[str(gemm), str(conv)],
-        arch="gfx950",
-        out=str(tmp_path / "o.parquet"),
-        trust_unverified=False,
-        dtype=None,
-        device=None,
-        layout="",
-    )
-    with pytest.raises(RecordError, match="several operations, gemm and grouped_conv"):
-        run(args)
+    out = str(tmp_path / "o.parquet")
+    assert main(["runs", "import", str(gemm), str(conv), "--arch", "gfx950", "-o", out]) == 2
+    assert "several operations, gemm and grouped_conv" in capsys.readouterr().err
 
 
 def test_mem_kernels_are_padded_whatever_their_names_say(tmp_path: Path) -> None:

@@ -31,20 +31,9 @@ def line(
     **dims: object,
 ) -> str:
     values = {
-        "N": 2,
-        "C": 64,
-        "K": 32,
-        "G": 1,
-        "Hi": 8,
-        "Wi": 8,
-        "Y": 3,
-        "X": 3,
-        "sh": 1,
-        "sw": 1,
-        "ph": 1,
-        "pw": 1,
-        **dims,
-    }
+        "N": 2, "C": 64, "K": 32, "G": 1, "Hi": 8, "Wi": 8, "Y": 3, "X": 3,
+        "sh": 1, "sw": 1, "ph": 1, "pw": 1, **dims,
+    }  # fmt: skip
     stated = PROBLEM.tflops(float(str(latency))) if tflops is None else tflops
     return ",".join(map(str, [kernel, 0, *values.values(), latency, stated, non_zero]))
 
