@@ -7,22 +7,19 @@ pair. Records already have this form; `pair_columns` makes such a table from obj
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
 
 Column = npt.NDArray[Any]
 Columns = Mapping[str, Any]
 
 
-class HasFields(Protocol):
-    """A problem or a kernel: an object with its fields as a flat mapping."""
-
-    def as_row(self) -> dict[str, Any]: ...
-
-
-def field_columns(items: Sequence[HasFields]) -> dict[str, Column]:
+def field_columns(items: Sequence[Problem] | Sequence[Kernel]) -> dict[str, Column]:
     """Returns one column per field of the problems or kernels, in their order.
 
     Kernels of several sources have different fields; only those that all of them have are columns.
@@ -32,14 +29,7 @@ def field_columns(items: Sequence[HasFields]) -> dict[str, Column]:
     return {name: _column([row[name] for row in rows]) for name in names}
 
 
-class Named(HasFields, Protocol):
-    """A kernel: fields and a name."""
-
-    @property
-    def name(self) -> str: ...
-
-
-def pair_columns(problems: Sequence[HasFields], kernels: Sequence[Named]) -> dict[str, Column]:
+def pair_columns(problems: Sequence[Problem], kernels: Sequence[Kernel]) -> dict[str, Column]:
     """Columns of every problem with every kernel, all kernels of the first problem first.
 
     The length is len(problems) x len(kernels). The column `kernel` holds the kernels' names. A field that
@@ -52,10 +42,10 @@ def pair_columns(problems: Sequence[HasFields], kernels: Sequence[Named]) -> dic
     return table
 
 
-def own_pair_columns(problems: Sequence[HasFields], pools: Sequence[Sequence[Named]]) -> dict[str, Column]:
+def own_pair_columns(problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]]) -> dict[str, Column]:
     """Columns of every problem with each kernel of its own pool, in their order. Otherwise like
     `pair_columns`."""
-    kernels: dict[str, Named] = {kernel.name: kernel for pool in pools for kernel in pool}
+    kernels = {kernel.name: kernel for pool in pools for kernel in pool}
     number = {name: place for place, name in enumerate(kernels)}
     of_row = np.array([number[kernel.name] for pool in pools for kernel in pool], dtype=np.int64)
     problem_of_row = np.repeat(np.arange(len(problems)), [len(pool) for pool in pools])
@@ -65,7 +55,7 @@ def own_pair_columns(problems: Sequence[HasFields], pools: Sequence[Sequence[Nam
     return table
 
 
-def shared_fields(items: Sequence[HasFields]) -> frozenset[str]:
+def shared_fields(items: Sequence[Problem] | Sequence[Kernel]) -> frozenset[str]:
     """Returns the fields that all of these problems or kernels have: the names of `field_columns`."""
     return frozenset.intersection(*(frozenset(item.as_row()) for item in items)) if items else frozenset()
 

@@ -170,9 +170,7 @@ class FeatureTable:
                 return np.full(self.length, float(self._hardware[name]))
             if name in self._schema.optional:
                 return np.zeros(self.length)
-            raise ModelError(
-                f"schema {self._schema.name} needs the column {name}, which the rows do not have"
-            )
+            raise self._lacks(name)
         column = self._rows[name]
         codes = self._schema.words.get(name)
         if codes is not None:
@@ -186,6 +184,9 @@ class FeatureTable:
         except (TypeError, ValueError):
             raise ModelError(f"column {name} holds a value that is not a number") from None
 
+    def _lacks(self, name: str) -> ModelError:
+        return ModelError(f"schema {self._schema.name} needs the column {name}, which the rows do not have")
+
     def word_is(self, name: str, predicate: Callable[[str], bool]) -> Array:
         """1.0 where the text in column `name` satisfies the predicate, else 0.0."""
         return self.number_of(name, lambda word: float(predicate(word)))
@@ -194,9 +195,7 @@ class FeatureTable:
         """Returns a number for each text in column `name`; the function is called once for each different
         text."""
         if name not in self._rows:
-            raise ModelError(
-                f"schema {self._schema.name} needs the column {name}, which the rows do not have"
-            )
+            raise self._lacks(name)
         index, values = self._words_of(name)
         return np.asarray(np.array([number(str(value)) for value in values], dtype=np.float64)[index])
 

@@ -18,26 +18,11 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
-HARDWARE = dict(
-    zip(
-        (
-            "hw_num_cus",
-            "hw_simds_per_cu",
-            "hw_total_simds",
-            "hw_shader_engines",
-            "hw_max_clock_mhz",
-            "hw_max_waves_per_cu",
-            "hw_wavefront_size",
-            "hw_lds_capacity",
-            "hw_l1_cache_kb",
-            "hw_l2_cache_kb",
-            "hw_l3_cache_kb",
-            "hw_num_xcd",
-        ),
-        (256, 4, 1024, 32, 2400, 32, 64, 65536, 32, 4096, 262144, 8),
-        strict=True,
-    )
-)
+HARDWARE = {
+    "hw_num_cus": 256, "hw_simds_per_cu": 4, "hw_total_simds": 1024, "hw_shader_engines": 32,
+    "hw_max_clock_mhz": 2400, "hw_max_waves_per_cu": 32, "hw_wavefront_size": 64, "hw_lds_capacity": 65536,
+    "hw_l1_cache_kb": 32, "hw_l2_cache_kb": 4096, "hw_l3_cache_kb": 262144, "hw_num_xcd": 8,
+}  # fmt: skip
 
 
 def features_of(
@@ -249,13 +234,8 @@ def test_no_problem_gives_nan_or_infinity(
     columns = pair_columns([problem], [kernel])
     for name in ("grouped_conv_97", "grouped_conv_113", "grouped_conv_own_1"):
         schema = schema_named(name)
-        found = dict(
-            zip(
-                schema.names,
-                schema.compute(columns, hardware_features(arch))[0],
-                strict=True,
-            )
-        )
+        row = schema.compute(columns, hardware_features(arch))[0]
+        found = dict(zip(schema.names, row, strict=True))
         assert np.isfinite(list(found.values())).all()
         for share in ("tile_eff_m", "overall_tile_efficiency", "fill_m", "fill", "tail"):
             if share in found:

@@ -19,18 +19,8 @@ from tile_oracle.operations.grouped_conv.problem import (
 )
 from tile_oracle.problem.fields import ELEMENT_BYTES
 
-LAYER = {
-    "direction": "forward",
-    "dtype": "bf16",
-    "ndim": 2,
-    "N": 1,
-    "C": 8,
-    "K": 16,
-    "G": 1,
-    "Hi": 9,
-    "Wi": 7,
-}
-LAYER |= {"Y": 3, "X": 2}
+LAYER = {"direction": "forward", "dtype": "bf16", "ndim": 2, "N": 1, "C": 8, "K": 16, "G": 1, "Hi": 9}
+LAYER |= {"Wi": 7, "Y": 3, "X": 2}
 
 
 @st.composite
@@ -135,23 +125,8 @@ def test_the_result_is_the_last_operand() -> None:
 
 
 def test_a_known_layer() -> None:
-    layer = GroupedConvProblem(
-        "forward",
-        "bf16",
-        2,
-        N=1,
-        C=3,
-        K=64,
-        G=1,
-        Hi=224,
-        Wi=224,
-        Y=7,
-        X=7,
-        stride_h=2,
-        stride_w=2,
-        pad_h=3,
-        pad_w=3,
-    )
+    more = {"stride_h": 2, "stride_w": 2, "pad_h": 3, "pad_w": 3}
+    layer = GroupedConvProblem("forward", "bf16", 2, N=1, C=3, K=64, G=1, Hi=224, Wi=224, Y=7, X=7, **more)
     assert layer.id == "forward-bf16-n1-c3-k64-i224x224-f7x7-s2-p3"
     assert (layer.Ho, layer.Wo) == (112, 112)
     assert layer.flops == 236_027_904

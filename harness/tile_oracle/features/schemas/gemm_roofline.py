@@ -79,33 +79,24 @@ def _from_library(number: Callable[[str], tuple[float, float]], place: int) -> _
     return lambda t: t.number_of("kernel", lambda name: number(name)[place])
 
 
+def _over_least(name: str, what: str, formula: Callable[[Time, Work], Array]) -> Feature:
+    column = _of_time(lambda time, work, least: _ln(formula(time, work) / least))
+    return Feature(f"{name}_over_least", column, f"ln({what} / least time)")
+
+
 _TIMES = (
     Feature("roofline", _of_time(lambda time, work, least: _ln(time.total_us)), "ln(roofline time in us)"),
     Feature("least", _of_time(lambda time, work, least: _ln(least)), "ln(least time of the problem in us)"),
-    Feature(
-        "roofline_over_least",
-        _of_time(lambda time, work, least: _ln(time.total_us / least)),
-        "ln(roofline time / least time)",
+    _over_least("roofline", "roofline time", lambda time, work: time.total_us),
+    _over_least("busy", "time of the compute units' rounds", lambda time, work: time.busy_us),
+    _over_least(
+        "steps", "time of the steps of one workgroup", lambda time, work: work.steps * time.step.all_us
     ),
-    Feature(
-        "busy_over_least",
-        _of_time(lambda time, work, least: _ln(time.busy_us / least)),
-        "ln(time of the compute units' rounds / least time)",
-    ),
-    Feature(
-        "steps_over_least",
-        _of_time(lambda time, work, least: _ln(work.steps * time.step.all_us / least)),
-        "ln(time of the steps of one workgroup / least time)",
-    ),
-    Feature(
-        "memory_over_least",
-        _of_time(lambda time, work, least: _ln(time.memory_us / least)),
-        "ln(time of the memory / least time)",
-    ),
-    Feature(
-        "second_over_least",
-        _of_time(lambda time, work, least: _ln((time.second_us + 0.01) / least)),
-        "ln(time to add up the parts of split-K or stream-K / least time)",
+    _over_least("memory", "time of the memory", lambda time, work: time.memory_us),
+    _over_least(
+        "second",
+        "time to add up the parts of split-K or stream-K",
+        lambda time, work: time.second_us + 0.01,
     ),
     Feature("step", _of_time(lambda time, work, least: _ln(time.step.all_us)), "ln(time of a step in us)"),
     Feature("step_compute", _share("compute_us"), "ln(matrix instructions' share of a step)"),
