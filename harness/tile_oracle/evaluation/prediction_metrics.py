@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.features.feature_table import Array
+from tile_oracle.features.groups import group_minimum
 from tile_oracle.features.schemas import work_of
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.tree_targets import TARGETS
@@ -91,9 +92,7 @@ def target_metrics(ok: pd.DataFrame, predictor: Predictor | None = None) -> tupl
 def _quantities(log_time: Array, flops: Array, bytes_: Array, codes: Codes) -> Mapping[str, Array]:
     """Returns all quantities that follow from ln(latency in ms)."""
     time_ms = np.exp(np.clip(log_time, -50, 50))
-    least = np.full(int(codes.max()) + 1, np.inf)
-    np.minimum.at(least, codes, log_time)
-    log_efficiency = least[codes] - log_time
+    log_efficiency = group_minimum(log_time, codes) - log_time
     return {
         "tflops": flops / (time_ms * 1e9),
         "latency": time_ms,

@@ -42,3 +42,10 @@ def group_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np
     names = [n for n in operation_named(records_op(rows)).group_fields(grouping) if n in rows]
     numbers = rows.groupby(names, sort=False, dropna=False).ngroup()
     return np.asarray(numbers.to_numpy(dtype=np.int64))
+
+
+def group_minimum(values: npt.NDArray[np.float64], groups: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Returns the least value of each row's group, (rows,)."""
+    least = np.full(int(groups.max(initial=-1)) + 1, np.inf)
+    np.minimum.at(least, groups, values)
+    return least[groups]

@@ -19,7 +19,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features import exact_math
 from tile_oracle.features.columns import Columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
-from tile_oracle.features.groups import group_codes
+from tile_oracle.features.groups import group_codes, group_minimum
 from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS, is_step_term
 from tile_oracle.kernel import Kernel, parse_kernel_name, tiled
 from tile_oracle.model.aliases import Aliases, merge, own_fields
@@ -186,9 +186,8 @@ def explain_aliases(rows: pd.DataFrame, aliases: Aliases, hardware: Mapping[str,
 def nearness(log_time: Array, groups: npt.NDArray[np.int64], width: float = 0.3, least: float = 0.1) -> Array:
     """Sample weights: 1 for the fastest kernel of a problem, falling as exp(-gap / (2 width)) with the
     gap in ln(time), at least `least`. Slow kernels need no exact prediction."""
-    best = np.full(int(groups.max()) + 1 if len(groups) else 0, np.inf)
-    np.minimum.at(best, groups, log_time)
-    return np.asarray(np.maximum(np.exp(-(log_time - best[groups]) / (2 * width)), least))
+    gap = log_time - group_minimum(log_time, groups)
+    return np.asarray(np.maximum(np.exp(-gap / (2 * width)), least))
 
 
 def _nearness_fields(kernel: Kernel) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from tile_oracle.features import exact_math
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import Columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
+from tile_oracle.features.groups import group_minimum
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import flops_of
 from tile_oracle.model.aliases import Aliases
@@ -173,7 +174,7 @@ class Ranker:
             return score
         absolute = [scores[m.name] for m in self.members if not m.relative]
         if not absolute:
-            return np.asarray(score - _group_least(score, groups))
+            return np.asarray(score - group_minimum(score, groups))
         level = sum(absolute, start=np.zeros(len(groups))) / len(absolute)
         return np.asarray(score + _group_mean(level - score, groups))
 
@@ -212,12 +213,6 @@ def _with_trees(member: Member, changed: Callable[[TreeMember], TreeMember]) -> 
 def _group_mean(values: Array, groups: npt.NDArray[np.int64]) -> Array:
     size = np.bincount(groups)
     return np.asarray((np.bincount(groups, values) / np.maximum(size, 1))[groups])
-
-
-def _group_least(values: Array, groups: npt.NDArray[np.int64]) -> Array:
-    least = np.full(int(groups.max()) + 1 if len(groups) else 0, np.inf)
-    np.minimum.at(least, groups, values)
-    return least[groups]
 
 
 def constant_groups(problems: int, kernels: int) -> npt.NDArray[np.int64]:

@@ -18,6 +18,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features import exact_math
 from tile_oracle.features.feature_table import Array
+from tile_oracle.features.groups import group_minimum
 from tile_oracle.features.schemas import work_of
 
 _RELEVANCE_LEVELS = 31
@@ -80,7 +81,7 @@ def label(target: Target, rows: pd.DataFrame, groups: npt.NDArray[np.int64]) -> 
     if target.name == "log_time":
         return np.asarray(log_time)
     if target.relative:
-        log_efficiency = _group_minimum(log_time, groups) - log_time
+        log_efficiency = group_minimum(log_time, groups) - log_time
         if target.name == "lambdarank":
             share = (np.exp(log_efficiency) - _RELEVANCE_FLOOR) / (1 - _RELEVANCE_FLOOR)
             return np.asarray(np.rint(np.clip(share, 0, 1) * (_RELEVANCE_LEVELS - 1)))
@@ -113,9 +114,3 @@ def _quantity(target: Target, rows: pd.DataFrame, log_time: Array) -> Array:
     return np.asarray(
         work.flops / (latency_ms * 1e9) if target.name == "tflops" else work.bytes / (latency_ms * 1e6)
     )
-
-
-def _group_minimum(values: Array, groups: npt.NDArray[np.int64]) -> Array:
-    least = np.full(int(groups.max()) + 1 if len(groups) else 0, np.inf)
-    np.minimum.at(least, groups, values)
-    return least[groups]

@@ -103,15 +103,20 @@ class TreeData:
             np.concatenate([self.groups, self.groups[again] + int(self.groups.max(initial=-1)) + 1]),
         )
 
-    def take(self, mask: npt.NDArray[np.bool_]) -> TreeData:
-        """Returns the rows of a mask."""
+    def take(self, chosen: npt.NDArray[np.bool_ | np.int64]) -> TreeData:
+        """Returns some rows: of a mask, or indices in the wanted order."""
         return TreeData(
-            self.features[mask],
-            self.label[mask],
-            None if self.weight is None else self.weight[mask],
-            self.groups[mask],
-            None if self.unseen is None else self.unseen[mask],
+            self.features[chosen],
+            self.label[chosen],
+            None if self.weight is None else self.weight[chosen],
+            self.groups[chosen],
+            None if self.unseen is None else self.unseen[chosen],
         )
+
+    @property
+    def in_order(self) -> TreeData:
+        """The rows, problem by problem."""
+        return self.take(np.argsort(self.groups, kind="stable"))
 
     def columns(self, chosen: npt.NDArray[np.bool_ | np.int_]) -> TreeData:
         """Returns the same rows with only these features: a mask, or indices in the wanted order."""
@@ -138,17 +143,14 @@ def grow(
     import lightgbm as lgb  # not at the top: it is slow to import, and native predictions do not need it
 
     params = settings.params(len(data.label), seed, threads)
-    order = np.argsort(data.groups, kind="stable")
-    ordered = _permuted(data, order)
     params["objective"] = target.objective
     if target.objective == "lambdarank":
         params |= {"label_gain": _RELEVANCE_GAIN, "lambdarank_truncation_level": 10}
-    train_set = _dataset(ordered, target, feature_names)
+    train_set = _dataset(data.in_order, target, feature_names)
     callbacks: list[Callable[..., Any]] = []
     valid_sets = []
     if valid is not None and settings.early_stopping_rounds:
-        in_order = _permuted(valid, np.argsort(valid.groups, kind="stable"))
-        valid_sets = [_dataset(in_order, target, feature_names, train_set)]
+        valid_sets = [_dataset(valid.in_order, target, feature_names, train_set)]
         callbacks.append(lgb.early_stopping(settings.early_stopping_rounds, verbose=False))
     if progress is not None:
         callbacks.append(_reporting(progress, settings.trees))
@@ -179,15 +181,6 @@ def _dataset(
         reference=reference,
         params={"verbosity": -1, "force_col_wise": True},
         free_raw_data=False,
-    )
-
-
-def _permuted(data: TreeData, order: npt.NDArray[np.int64]) -> TreeData:
-    return TreeData(
-        data.features[order],
-        data.label[order],
-        None if data.weight is None else data.weight[order],
-        data.groups[order],
     )
 
 
