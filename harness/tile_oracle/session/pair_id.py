@@ -68,17 +68,18 @@ class PairsByName:
 
     def kernels(self, problem: Problem) -> tuple[Kernel, ...]:
         """Returns the requested kernels of a problem, in the plan's order."""
+        if self._expression is None:
+            return self._plan.asked(problem)
         if problem.id not in self._known:
-            asked = self._plan.asked(problem)
-            self._known[problem.id] = tuple(kernel for kernel in asked if self._is_chosen(problem, kernel))
+            expression, asked = self._expression, self._plan.asked(problem)
+            self._known[problem.id] = tuple(one for one in asked if _is_chosen(expression, problem, one))
         return self._known[problem.id]
 
-    def _is_chosen(self, problem: Problem, kernel: Kernel) -> bool:
-        if self._expression is None:
-            return True
-        name = f"tile_oracle::test_problem, test_kernel[{pair_id(problem, kernel)}]".lower()
 
-        def is_named(word: str, /, **_: str | int | bool | None) -> bool:
-            return word.lower() in name
+def _is_chosen(expression: Expression, problem: Problem, kernel: Kernel) -> bool:
+    name = f"tile_oracle::test_problem, test_kernel[{pair_id(problem, kernel)}]".lower()
 
-        return self._expression.evaluate(is_named)
+    def is_named(word: str, /, **_: str | int | bool | None) -> bool:
+        return word.lower() in name
+
+    return expression.evaluate(is_named)
