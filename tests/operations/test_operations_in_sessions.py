@@ -8,6 +8,8 @@ import pytest
 
 from tests.pytest_project import SHORTLY, Project
 from tile_oracle.cli import main
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset_file import write_dataset
 
 
@@ -52,3 +54,19 @@ def test_a_session_measures_and_a_model_learns(
         assert main(command) in (0, 1), command
     assert field in capsys.readouterr().out
     assert (project.folder / "figures.json").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", ["attention", "softmax", "rms_norm"])
+def test_a_session_measures_and_checks(operation: str, make_project: Callable[[], Project]) -> None:
+    name = f"{operation}_smoke"
+    project = make_project()
+    finished = project.pytest(
+        *("--problem-set", name, "--kernel-set", "tiny", "--target", "cpu", "--model", "none"), *SHORTLY
+    )
+    assert finished.status == 0, finished.output
+    records = project.records()
+    sweep = records[records["round"] == 0]
+    problems = load_problem_set(name).problems
+    assert len(sweep) == sum(len(pool_of_kind(problem.kind, "cpu", "tiny")) for problem in problems)
+    assert set(sweep["status"]) == {"ok"}

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.pytest_project import SHORTLY, Project
 from tile_oracle.device.bounded_rows import outside
 from tile_oracle.errors import KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
@@ -167,17 +166,3 @@ def test_flops_count_visible_keys() -> None:
     assert problem.visible == 3 + 4 + 5
     assert problem.flops == 4 * 2 * 4 * 12 * 64
     assert problem.bytes == 2 * 64 * (2 * 2 * 4 * 3 + 2 * 2 * 2 * 5)
-
-
-@pytest.mark.slow
-def test_a_session_measures_and_checks(make_project: Callable[[], Project]) -> None:
-    project = make_project()
-    finished = project.pytest(
-        *("--problem-set", "attention_smoke", "--kernel-set", "tiny", "--target", "cpu", "--model", "none"),
-        *SHORTLY,
-    )
-    assert finished.status == 0, finished.output
-    records = project.records()
-    sweep = records[records["round"] == 0]
-    assert len(sweep) == 24
-    assert set(sweep["status"]) == {"ok"}

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.pytest_project import SHORTLY, Project
 from tile_oracle.device.bounded_rows import outside
-from tile_oracle.errors import KernelError, ProblemError
-from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.operation import operation_named
 from tile_oracle.operations.rms_norm import on_device as rms_norm
 from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
 from tile_oracle.operations.rowwise.on_device import Definition, mismatch
 from tile_oracle.operations.softmax import on_device as softmax
 from tile_oracle.operations.softmax.problem import SoftmaxProblem
-from tile_oracle.problem import problem_from_id
 from tile_oracle.problem.number_formats import Array, decode, encode
-from tile_oracle.problem_set import load_problem_set
 
 Computed = Callable[[Sequence[Array]], Array]
 
@@ -124,40 +117,3 @@ def test_rms_norm_is_checked_with_values_of_many_sizes(dtype: str, fault: str) -
         x = np.round(x * 16) / np.float32(16)
     result = encode(_rms_norm([x, decode(others[0].whole(), dtype)]), dtype)
     assert (outside(result, low, high, dtype) is None) == (fault == "none")
-
-
-@pytest.mark.parametrize("op", ["softmax", "rms_norm"])
-def test_sets_hold_problems_of_the_operation_that_read_back(op: str) -> None:
-    for name in ("smoke", "validation"):
-        problems = load_problem_set(f"{op}_{name}").problems
-        assert {problem.op for problem in problems} == {op}
-        assert {problem.dtype for problem in problems} == {"bf16", "fp16", "fp32"}
-        assert all(problem_from_id(problem.id) == problem for problem in problems)
-
-
-@pytest.mark.parametrize("op", ["softmax", "rms_norm"])
-def test_names_read_back_and_bad_ones_say_why(op: str) -> None:
-    operation = operation_named(op)
-    kernel = operation.kernel.from_row({"dtype": "bf16", "lanes": 16})
-    assert parse_kernel_name(kernel.name) == kernel
-    with pytest.raises(KernelError, match=f"no {op} kernel with lanes 3: it is one of 1, 4, 16, 32"):
-        parse_kernel_name(f"{op}_bf16_lanes3")
-    with pytest.raises(ProblemError, match="dtype 'fp8' is not one of"):
-        problem_from_id(f"{op}-fp8-r1-c1")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("op", "columns"), [("softmax", "rows,length"), ("rms_norm", "tokens,hidden")])
-def test_a_session_measures_and_checks(
-    op: str, columns: str, make_project: Callable[[], Project], tmp_path: Path
-) -> None:
-    project = make_project()
-    project.write("shapes.csv", f"dtype,{columns}\nbf16,33,1000\nfp16,5,4097\nfp32,8,1024\n")
-    finished = project.pytest(
-        "--problem-set", "shapes.csv", "--kernel-set", "tiny", "--target", "cpu", "--model", "none", *SHORTLY
-    )
-    assert finished.status == 0, finished.output
-    records = project.records()
-    sweep = records[records["round"] == 0]
-    assert len(sweep) == 6
-    assert set(sweep["status"]) == {"ok"}
