@@ -136,6 +136,23 @@ def test_a_damaged_baseline_is_found_before_the_first_measurement(recorded: Reco
     assert "Traceback" not in finished.output
 
 
+SWAPPED = """\
+from tile_oracle.features.feature_table import FeatureTable
+
+given = FeatureTable.given
+FeatureTable.given = lambda self, name: given(self, {"tile_m": "tile_n", "tile_n": "tile_m"}.get(name, name))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("accepted")
+def test_worse_features_fail(recorded: Recorded) -> None:
+    recorded.project.write("swapped_tiles.py", SWAPPED)
+    done = recorded.project.pytest(*SHIPPED, "-p", "swapped_tiles")
+    assert done.status == 1
+    assert "verdict FAILED: criteria not met: " in done.output
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 def test_an_unrecorded_pick_lowers_the_coverage(recorded: Recorded, tmp_path: Path) -> None:
