@@ -13,13 +13,15 @@ from tests.report.records_factory import accepted, frame, record, some_kernels, 
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.picker import Origin
-from tile_oracle.judge.verdict import FAILED
+from tile_oracle.judge.verdict import FAILED, NO_BASELINE
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.report.answers import is_it_good, where_it_fails
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
+from tile_oracle.report.hero import spots
 from tile_oracle.report.html import report_html
 from tile_oracle.report.lost_time import combined_name, losing_slices, lost_times, time_weighted_percent
 from tile_oracle.report.next_steps import next_steps
+from tile_oracle.report.picker_figures import PickerFigures
 from tile_oracle.report.pictures import roofline
 
 
@@ -85,6 +87,10 @@ def test_the_session_s_own_command_accepts_its_picks() -> None:
     assert _proposed(asked)[reason] == own
     done = replace(data, run=replace(asked.run, options={"--update-baseline": "yes"}))
     assert reason not in _proposed(done)
+    passed = replace(asked, baseline=accepted(data))
+    assert reason not in _proposed(passed)
+    other = PickerFigures("theirs", 2, 90.0, state=NO_BASELINE)
+    assert _proposed(replace(passed, beside=(other,)))[reason] == own
 
 
 def test_an_incomplete_run_is_not_accepted_but_goes_on() -> None:
@@ -174,6 +180,14 @@ def test_the_mean_is_set_beside_what_it_is_judged_by() -> None:
     said = " ".join(is_it_good(data))
     assert f"{99.9 - mean:.1f} points below the winners of one sweep (99.9 %)" in said
     assert f"{mean - 61.6:.1f} points above the best single kernel for all problems (61.6 %)" in said
+
+
+def test_the_best_single_kernel_as_a_picker_is_named_once() -> None:
+    beside = (PickerFigures("single", 2, 61.6), PickerFigures("theirs", 1, 90.0))
+    data = replace(_two_problems(), fixed_mean_percent=61.6, beside=beside)
+    names = [name for _, name in spots(data)]
+    assert names == ["best single kernel 61.6 %", "theirs, on 1 problem 90.0 %"]
+    assert " ".join(is_it_good(data)).count("best single kernel") == 1
 
 
 def test_without_a_model_nothing_is_said_of_picks_and_the_run_can_be_used() -> None:

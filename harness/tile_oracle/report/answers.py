@@ -43,11 +43,7 @@ def is_it_good(data: ReportData) -> list[str]:
             ("the baseline", None if judged is None else judged.baseline),
             ("the winners of one sweep", data.repeatability_percent),
             ("the best single kernel for all problems", data.fixed_mean_percent),
-            *(
-                (wording.beside_name(one, data), one.mean_percent)
-                for one in data.beside
-                if one.mean_percent is not None
-            ),
+            *wording.others(data),
         )
         if other is not None
     ]

@@ -28,7 +28,7 @@ def spots(data: ReportData) -> list[tuple[float, str]]:
         (SINGLE, data.fixed_mean_percent),
         ("baseline", None if judged is None else judged.baseline),
         *((f"{name} problems", other.mean_percent) for name, other in efficiencies(data)[1:]),
-        *((wording.beside_name(one, data), one.mean_percent) for one in data.beside),
+        *wording.others(data),
         (ONE_SWEEP, data.repeatability_percent),
     )
     known = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tile_oracle.judge.picker import FOLDER
 from tile_oracle.judge.selection import NOT_MEASURED, PICK_NOT_MEASURED
-from tile_oracle.judge.verdict import FAILED, IN_SAMPLE, PASSED
+from tile_oracle.judge.verdict import FAILED, IN_SAMPLE, NO_BASELINE, PASSED
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData, RunInfo
 from tile_oracle.report.lost_time import lost_times
@@ -74,7 +74,8 @@ def _of_picks(data: ReportData, records: str) -> list[Step]:
         for one in verdict.criteria
     )
     whole = data.scope.complete and data.efficiency.covered and verdict.state != IN_SAMPLE
-    wanted = data.baseline is None or (verdict.state == PASSED and better)
+    lacking = data.baseline is None or any(one.state == NO_BASELINE for one in data.beside)
+    wanted = lacking or (verdict.state == PASSED and better)
     if run.problem_set and whole and wanted and "--update-baseline" not in run.options:
         accepting = run.accepting or _accepting(run)
         found.append(Step("to accept these picks as the baseline", accepting, "no-baseline"))

@@ -134,7 +134,7 @@ def pickers_table(pickers: Sequence[PickerFigures]) -> Table:
         ),
         (Column("mean, points", "num", _AGAINST), lambda one: _difference(one.difference_mean)),
         (Column("P10, points", "num", _AGAINST), lambda one: _difference(one.difference_p10)),
-        (Column("verdict"), lambda one: Cell(one.state, note=one.message if one.state else "")),
+        (Column("verdict"), lambda one: Cell(one.state, full=one.message if one.state else "")),
     ]
     said = [column for column in made if any(column[1](one).text for one in shown)]
     return Table.of("Pickers", shown, said, narrow=True)
