@@ -169,7 +169,8 @@ def test_a_tuned_result_is_what_later_picks_are(tmp_path: Path) -> None:
     (tmp_path / "mine" / "cpu.jsonl").write_text("nonsense\n")
     measured = run("pick", MINE, *SMALL, *kept, "--measure", "1s", "--top", "1", cwd=tmp_path)
     assert measured.returncode == 0, measured.stderr
-    assert "has 1 damaged lines: it was set aside as cpu.damaged-" in measured.stderr
+    assert "cpu.jsonl are ignored (1); " in measured.stderr
+    assert (tmp_path / "mine" / "cpu.jsonl").read_text().startswith("nonsense\n"), "nothing is lost"
     assert "Traceback" not in measured.stderr
     assert "of 8 kernels were measured" in measured.stdout
     assert len(re.findall(r"measured TFLOPS  measured  ", measured.stdout)) == 1

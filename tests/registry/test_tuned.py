@@ -153,7 +153,7 @@ def test_damaged_lines_are_counted_and_the_whole_ones_are_used(tmp_path: Path) -
     path.write_bytes(path.read_bytes() + b'{"problem": "half a li')
     found = results(tmp_path)
     whole = "the whole lines of 2 problems are used"
-    assert found.notes == [f"{path} has 1 damaged lines, which are ignored; {whole}"]
+    assert found.notes == [f"damaged lines of {path} are ignored (1); {whole}"]
     assert found.find(PROBLEM, HERE).kernel == KERNELS[0]
 
 

@@ -163,7 +163,7 @@ class TunedResults:
             self._take(entry)
         if damaged:
             kept = f"the whole lines of {len(self)} problems are used"
-            self.notes.append(f"{self.path} has {damaged} damaged lines, which are ignored; {kept}")
+            self.notes.append(f"damaged lines of {self.path} are ignored ({damaged:,}); {kept}")
 
     def _read(self) -> bytes:
         try:
