@@ -121,7 +121,7 @@ def pickers_table(pickers: Sequence[PickerFigures]) -> Table:
     """Returns all pickers side by side, without columns that say nothing; without rows for a single one."""
     shown = pickers if len(pickers) > 1 else ()
     made: list[Made] = [
-        (Column("picker"), lambda one: Cell(one.name, note=one.identity)),
+        (Column("picker"), lambda one: Cell(one.name, note=one.identity.removeprefix(f"{one.name} "))),
         *((Column(heading, "num"), _shows(name)) for heading, name in _FIGURES.items()),
         (Column("µs a pick", "num", "the picker's own time on this machine"), _us),
         (
