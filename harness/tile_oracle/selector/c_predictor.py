@@ -55,11 +55,11 @@ def c_predictor_parity(model: Path, file: Path) -> Parity:
         return parity  # the function would read or expect other columns
     rows = rows_at_thresholds(read)
     expected = np.asarray(lgb.Booster(model_str=text).predict(rows, raw_score=True, num_threads=1))
-    options = ("-x", "c", "-O1", "-w", "-ffp-contract=off", "-fPIC", "-shared", "-o", "predictor.so")
+    unit = file.resolve()
+    options = ("-x", "c", "-O1", "-w", "-ffp-contract=off", "-fPIC", f"-I{unit.parent}")
     with tempfile.TemporaryDirectory() as work:
-        compile_in(
-            Path(work), str(file), (*options, f"-I{file.resolve().parent}", str(file.resolve()), "-lm")
-        )
+        linked = ("-shared", "-o", "predictor.so", "-lm")
+        compile_in(Path(work), str(file), (str(unit),), options, linked)
         declared_as = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
         function = declared_as((names[0], ctypes.CDLL(f"{work}/predictor.so")))
         scores = np.array([function(row.ctypes.data) for row in rows])

@@ -165,9 +165,9 @@ def compiled(include: Path, header: Path, driver: str, arch: str, work: Path) ->
     options = (
         *("-std=c++20", "-O1", "-w", "-ffp-contract=off", *(f"-I{one}" for one in folders)),
         *(f"-DTO_HIP_{name}={value}" for name, value in device.items()),
-        *(str(_DRIVER / name) for name in (driver, "lightgbm_calls.cpp")),
     )
-    compile_in(work, str(include / header), (*options, "-o", "driver", "-ldl", "-pthread"))
+    sources = [str(_DRIVER / name) for name in (driver, "lightgbm_calls.cpp")]
+    compile_in(work, str(include / header), sources, options, ("-o", "driver", "-ldl", "-pthread"))
     return work / "driver"
 
 

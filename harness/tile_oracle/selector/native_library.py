@@ -219,15 +219,23 @@ def _said(compiler: Compiler, log: str) -> str:
     return f"{compiler.identity} says {' '.join(first.split())[:300]!r}"
 
 
-def compile_in(work: Path, what: str, arguments: Sequence[str]) -> None:
-    """Compiles the user's code in a folder of its own, with the first compiler that succeeds. Raises
+def compile_in(
+    work: Path, what: str, sources: Sequence[str], options: Sequence[str], linked: Sequence[str]
+) -> None:
+    """Compiles the user's code in a folder of its own and links it, with the first compiler that succeeds.
+    Zig compiles its C++ library for a minute before it links, and so not for code that has an error. Raises
     BuildError with the first error of each."""
     failures = []
+    objects = [f"{place}.o" for place, _ in enumerate(sources)]
+    steps = [(*options, "-c", one, "-o", to) for one, to in zip(sources, objects, strict=True)]
     for compiler in compilers("auto"):
         with wait(f"compiling {what} with {compiler.identity}"):
-            ended = CompilerProcesses().run((*compiler.command, *arguments), work, _TIMEOUT_S)
-        if ended.ok:
-            return
+            for step in (*steps, (*objects, *linked)):
+                ended = CompilerProcesses().run((*compiler.command, *step), work, _TIMEOUT_S)
+                if not ended.ok:
+                    break
+            else:
+                return
         failures.append(_said(compiler, ended.log))
     raise BuildError(f"{what} does not compile: {'; '.join(failures)}")
 
