@@ -18,6 +18,7 @@ from tile_oracle.problem import kernel_prefix, problem_from_id
 from tile_oracle.record.final import is_censored
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.data import ReportData
+from tile_oracle.report.picker_figures import PickerFigures
 
 
 def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
@@ -161,13 +162,13 @@ def pairs_sentence(data: ReportData) -> str:
 def others(data: ReportData) -> list[tuple[str, float | None]]:
     """(name, mean efficiency in percent) of the other pickers but the best single kernel, which every run
     has, with the number of problems where that is not the model's."""
-    found = []
-    for one in data.beside:
-        same = one.problems == data.efficiency.covered
-        name = "the roofline" if one.name == "roofline" else one.name
-        said = name if same else f"{name}, on {count(one.problems, 'problem')}"
-        found += [] if one.name == "single" else [(said, one.mean_percent)]
-    return found
+    return [(_said_beside(one, data), one.mean_percent) for one in data.beside if one.name != "single"]
+
+
+def _said_beside(one: PickerFigures, data: ReportData) -> str:
+    name = "the roofline" if one.name == "roofline" else one.name
+    same = one.problems == data.efficiency.covered
+    return name if same else f"{name}, on {count(one.problems, 'problem')}"
 
 
 def coverage_sentence(data: ReportData) -> str:

@@ -228,15 +228,14 @@ def compile_in(
     failures = []
     objects = [f"{place}.o" for place, _ in enumerate(sources)]
     steps = [(*options, "-c", one, "-o", to) for one, to in zip(sources, objects, strict=True)]
+    steps.append((*objects, *linked))
     for compiler in compilers("auto"):
         with wait(f"compiling {what} with {compiler.identity}"):
-            for step in (*steps, (*objects, *linked)):
-                ended = CompilerProcesses().run((*compiler.command, *step), work, _TIMEOUT_S)
-                if not ended.ok:
-                    break
-            else:
-                return
-        failures.append(_said(compiler, ended.log))
+            ended = (CompilerProcesses().run((*compiler.command, *step), work, _TIMEOUT_S) for step in steps)
+            failed = next((one for one in ended if not one.ok), None)
+        if failed is None:
+            return
+        failures.append(_said(compiler, failed.log))
     raise BuildError(f"{what} does not compile: {'; '.join(failures)}")
 
 
