@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -150,8 +151,9 @@ def test_problems_are_chosen_by_kind_and_a_link_of_the_summary_chooses(report: P
     assert all(problem.startswith("1x1, ") for problem in shown)
     link = page.locator("#answers a[href^='#kind-']").first
     link.click()
+    # The page hears of its new address some time after the click.
     chosen = page.locator(".filter").get_by_label("kind").locator("option:checked")
-    assert chosen.inner_text() == link.inner_text()
+    chosen.filter(has_text=re.compile(f"^{re.escape(link.inner_text())}$")).wait_for(state="attached")
     assert 0 < page.locator("#all-problems tbody tr:not([hidden])").count() < 30
     page.locator("#answers a[href^='#open=']").click()
     page.get_by_role("dialog").wait_for()
@@ -165,7 +167,7 @@ def test_the_groups_stay_in_reach_and_are_folded_on_a_phone(report: Path, open_p
     assert [groups.nth(n).get_attribute("open") is not None for n in range(4)] == [True, False, False, False]
     page.get_by_role("navigation").get_by_role("link", name="Kernels").click()
     assert page.locator("#pool").is_visible()
-    assert page.get_by_role("navigation").bounding_box()["y"] == 0  # type: ignore[index]
+    page.wait_for_function("document.querySelector('nav').getBoundingClientRect().y === 0")
     without = open_page(report, **PHONE, java_script_enabled=False)
     assert without.locator("#all-problems").is_visible()
 
@@ -197,6 +199,9 @@ def test_terms_are_explained_on_hover_and_on_focus(report: Path, open_page: Open
     page.mouse.move(0, 0)
     assert not tip.is_visible()
     page.locator("#all-problems thead button", has_text="rank").focus()
+    page.wait_for_function("scrollY > 0")
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert tip.is_visible()
     assert "ranking" in tip.inner_text()
     page.keyboard.press("Escape")
     assert not tip.is_visible()
