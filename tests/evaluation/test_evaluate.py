@@ -115,7 +115,7 @@ def test_a_model_that_orders_kernels_is_not_judged_as_if_it_predicted_times(
     json.dumps(found.as_json(), default=str)
 
 
-def test_what_is_outside_of_the_training_is_counted_or_left_out(
+def test_what_is_outside_of_the_training_is_counted(
     records: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     most = int(records["C"].median())
@@ -132,18 +132,6 @@ def test_what_is_outside_of_the_training_is_counted_or_left_out(
     assert all("C = " in found["picks"][problem] for problem in wide)
     outside = " problems lie outside the model's training range (C: "
     assert f"{len(wide)}{outside}" in capsys.readouterr().out
-
-    assert main([*given, str(tmp_path / "abstains.json"), "--abstain"]) == 0
-    document = json.loads((tmp_path / "abstains.json").read_text())
-    assert wide <= document["extrapolating"]["abstained"].keys()
-    assert document["extrapolating"]["picks"] == {}
-    abstained = len(document["extrapolating"]["abstained"])
-    assert document["efficiency"]["covered"] == records["problem"].nunique() - abstained
-    assert f"the model picked nothing for {abstained} problems" in capsys.readouterr().out
-
-    (tmp_path / "picks.csv").write_text("kernel_name,predicted_tflops,N,C,K\n")
-    assert main(["evaluate", str(tmp_path / "picks.csv"), str(tmp_path / "all.parquet"), "--abstain"]) != 0
-    assert "--abstain needs a model folder that names its training problems" in capsys.readouterr().err
 
 
 def test_always_the_second_best(records: pd.DataFrame) -> None:

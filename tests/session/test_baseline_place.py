@@ -26,9 +26,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Path, 
     """The session's options, the user's own folder of baselines and the shipped one."""
     own, shipped = tmp_path / "own", tmp_path / "shipped"
     monkeypatch.setattr(models, "model_places", lambda mine, arch, replays: (mine, shipped))
-    options = SimpleNamespace(
-        baseline_dir=own, kernel_set="tiny", kernel_filter=None, cold_cache=False, abstain=False
-    )
+    options = SimpleNamespace(baseline_dir=own, kernel_set="tiny", kernel_filter=None, cold_cache=False)
     options.set_name = options.kernel_set
     options.kernels = GivenKernels()
     return options, own, shipped

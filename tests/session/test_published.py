@@ -61,10 +61,10 @@ def arguments(folder: Path, table: str) -> list[str]:
 
 
 def test_entries_are_the_options_of_the_command_line(tmp_path: Path) -> None:
-    table = 'kernel-set = "full"\nabstain = true\nrepick = false\nmean-tolerance = 0.2\nreport-dir = "out"'
+    table = 'kernel-set = "full"\ncold-cache = true\nrepick = false\nmean-tolerance = 0.2\nreport-dir = "out"'
     assert arguments(tmp_path, table) == [
         "--kernel-set=full",
-        "--abstain",
+        "--cold-cache",
         "--mean-tolerance=0.2",
         f"--report-dir={tmp_path / 'out'}",
     ]
@@ -76,7 +76,7 @@ def test_entries_are_the_options_of_the_command_line(tmp_path: Path) -> None:
     [
         ('kernel_set = "full"', "kernel_set is no option: did you mean kernel-set?"),
         ('problem-set = "forward_smoke"', "problem-set cannot be a default"),
-        ("abstain = 1", "abstain must be true or false, not '1'"),
+        ("cold-cache = 1", "cold-cache must be true or false, not '1'"),
         ("target = {}", "target must be a text, a number or a list of texts"),
         ("samples = true", "samples must be a text, a number or a list of texts"),
     ],

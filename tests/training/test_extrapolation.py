@@ -1,4 +1,4 @@
-"""A verdict states how many picks extrapolate; with --abstain a model picks nothing there."""
+"""A verdict states how many picks extrapolate; by problem and by kernel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ended(recorded: Recorded, name: str, *options: str) -> tuple[str, dict[str, 
 
 
 @pytest.mark.slow
-def test_extrapolating_picks_are_counted_and_abstain_leaves_them_out(recorded: Recorded) -> None:
+def test_extrapolating_picks_are_counted(recorded: Recorded) -> None:
     wide = {problem.id for problem in recorded.problems if problem.C > 256}
     output, document, selection = ended(recorded, "picks")
     extrapolated = document["extrapolating"]["picks"]
@@ -45,15 +45,7 @@ def test_extrapolating_picks_are_counted_and_abstain_leaves_them_out(recorded: R
     assert all("C = " in extrapolated[problem] for problem in wide)
     assert f"{len(extrapolated)} problems lie outside the model's training range" in output
     assert (selection["coverage"] == "covered").all()
-
-    output, document, left = ended(recorded, "abstains", "--abstain")
-    assert document["extrapolating"]["abstained"] == extrapolated
-    assert f"picked nothing for {len(extrapolated)} problems outside of its training" in output
-    assert "outside the model's training range" not in output
-    assert set(left.index[left["coverage"] == "not ranked"]) == extrapolated.keys()
-    inside = [problem for problem in left.index if problem not in extrapolated]
-    pd.testing.assert_frame_equal(left.loc[inside, ["pick_kernel"]], selection.loc[inside, ["pick_kernel"]])
-    folder = recorded.project.folder / "reports" / "abstains"
+    folder = recorded.project.folder / "reports" / "picks"
     assert main(["report", str(folder)]) == 0
     assert json.loads((folder / "verdict.json").read_text())["extrapolating"] == document["extrapolating"]
 

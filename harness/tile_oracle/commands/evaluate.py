@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.commands.arguments import RECORDS, argument, flag, json_file
+from tile_oracle.commands.arguments import RECORDS, argument, json_file
 from tile_oracle.commands.json_output import STDOUT, put_json
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
@@ -26,7 +26,7 @@ from tile_oracle.record.final import problems_of
 from tile_oracle.report.data import Extrapolating, Training
 from tile_oracle.report.terminal import evaluation_lines
 from tile_oracle.terminal.text_table import text_table
-from tile_oracle.training.extrapolation import abstaining, extrapolating_picks, problems_outside
+from tile_oracle.training.extrapolation import extrapolating_picks
 from tile_oracle.training.trained_on import Overlap, overlap
 from tile_oracle.training.training_range import TrainingRange
 
@@ -46,7 +46,6 @@ ABOUT = "Ranks the measured kernels of every recorded problem and compares picks
 ARGUMENTS = (
     argument("model", "MODEL", "a model folder, a file of picks, or a picker (docs/pickers.md)"),
     RECORDS,
-    flag("--abstain", "the model picks nothing for problems outside of what it was trained on"),
     argument("--worst", "N", "problems to show", type=int, default=10),
     json_file("all metrics"),
 )
@@ -60,24 +59,18 @@ def run(args: argparse.Namespace) -> int:
     problems, name, picker = problems_of(records), Path(args.model).name, picker_for(args.model, records)
     folder = next(iter(picker.folders.values()), None)
     trained = None if folder is None else TrainingRange.of(folder)
-    if args.abstain and trained is None:
-        raise ModelError(f"--abstain needs a model folder that names its training problems, not {name}")
     refuse_unwritable(ModelError, args.json)
-    abstained = problems_outside(lambda problem: trained, problems) if args.abstain else {}
     rankings, origin = rank_recorded(picker, records)
     seen = overlap_with(picker, records)
     training = Training(seen.problems, seen.same_measurements, seen.known)
     predictor = None
     if folder is not None:
         predictor = load_predictor(folder, 0, usable_cores(), CodeTable.of(records))
-    evaluation = evaluate(
-        name, records, abstaining(rankings, abstained), predictor, ranked_by=origin, training=training
-    )
+    evaluation = evaluate(name, records, rankings, predictor, ranked_by=origin, training=training)
     picked = evaluation.selection.dropna(subset=["pick_kernel"])
     pick_of = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
     beyond = extrapolating_picks(lambda problem: trained, problems, pick_of)
-    left_out = {problem: "; ".join(reasons) for problem, reasons in abstained.items()}
-    report = replace(evaluation.report, extrapolating=Extrapolating(beyond.note, beyond.why, left_out))
+    report = replace(evaluation.report, extrapolating=Extrapolating(beyond.note, beyond.why))
     evaluation = replace(evaluation, report=report)
     if args.json != STDOUT:
         print("\n".join([*evaluation_lines(report, args.worst), "", *_accuracy(evaluation)]))

@@ -17,7 +17,6 @@ from tile_oracle.commands.arguments import (
     TOOLCHAIN,
     Argument,
     argument,
-    flag,
     take_source,
 )
 from tile_oracle.kernel import Kernel, kernel_of_kind
@@ -45,7 +44,6 @@ def registry_arguments(*, arch: bool = True) -> tuple[Argument, ...]:
         ),
         CK_TILE,
         KERNELS,
-        flag("--abstain", "the model picks nothing for problems outside of what it was trained on"),
         MODEL,
         argument("--tuned", "DIR", "folder of tuned results (default: yours)", type=Path),
         argument(
@@ -85,7 +83,6 @@ def open_registry(
         tuned=True if args.tuned is None else args.tuned,
         fallback=fallback,
         options=TargetOptions(toolchain=args.toolchain, build_dir=args.build_dir, sources=(source,)),
-        abstain=args.abstain,
     )
 
 

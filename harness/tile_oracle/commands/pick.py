@@ -25,7 +25,7 @@ examples:
   tile-oracle pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950
   tile-oracle pick N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1 --arch gfx950 --top 3
   tile-oracle pick forward_smoke --arch gfx950 --json
-  tile-oracle pick forward_smoke --arch gfx950 --ck-tile ~/composable_kernel --abstain
+  tile-oracle pick forward_smoke --arch gfx950 --ck-tile ~/composable_kernel
   tile-oracle pick forward-fp32-n1-c64-k64-i28x28-f1x1 --target cpu --measure 10s
   tile-oracle pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --predictions --top 5
   tile-oracle pick forward_smoke --predictions --model models/mine --kernels names.txt --json

@@ -28,8 +28,6 @@ class Pools:
         models: Path | None,
         engine: str,
         say: Callable[[str], None],
-        *,
-        abstain: bool = False,
     ) -> None:
         """say: called with the reason if a model picks in Python. The other arguments are those of
         `Registry`.
@@ -44,12 +42,11 @@ class Pools:
         self._models = models
         self._engine = engine
         self._say = say
-        self._abstain = abstain
         self._lock = threading.Lock()
         self._loaded: dict[Kind, Candidates] = {}
 
     def candidates(self, problem: Problem) -> Candidates:
-        """Returns the pool of the problem's kind, and its ranker: None if the model abstains.
+        """Returns the pool of the problem's kind, and its ranker.
 
         Raises ModelError for an empty pool or a model that cannot be used, RuleError for a rule set that
         cannot be read.
@@ -59,7 +56,7 @@ class Pools:
             with self._lock:
                 found = self._loaded.get(problem.kind) or self._load(problem)
                 self._loaded[problem.kind] = found
-        return found.abstaining(problem) if self._abstain else found
+        return found
 
     def _load(self, problem: Problem) -> Candidates:
         arch = self._machine.arch

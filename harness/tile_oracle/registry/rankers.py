@@ -74,14 +74,6 @@ class Candidates:
         known = self._training
         return "" if known is None else known.kernel_outside(kernel.name)
 
-    def abstaining(self, problem: Problem) -> Candidates:
-        """Without the ranker, for a problem outside of the model's training."""
-        reasons = self.outside(problem)
-        if not reasons:
-            return self
-        why = f"{self.model} abstains, the problem is outside of its training ({'; '.join(reasons)})"
-        return Candidates(self.kernels, None, why=why)
-
     @cached_property
     def _training(self) -> TrainingRange | None:
         if self.folder is None or self.rank is None:

@@ -59,7 +59,6 @@ class Registry:
         fallback: Budget | None = FALLBACK,
         options: TargetOptions | None = None,
         settings: SweepSettings | None = None,
-        abstain: bool = False,
     ) -> None:
         """kernels: a rule set (default, full, tiny, a .json file), or the candidates themselves; by default
         the rule set `default`, and for an architecture that is not present, without a kernel source, what
@@ -68,8 +67,7 @@ class Registry:
         native, python, or auto (native if it can be compiled, once). tuned: the folder of tuned results, True
         for the default one, False for none. fallback: the measuring budget for problems without a model, None
         to measure nothing. options: how kernels are built, and their kernel source; kernels that it has no
-        code for are not candidates. abstain: the model does not pick for problems outside of its training,
-        which are handled like problems without a model.
+        code for are not candidates.
 
         Raises TargetError and BuildError for a target or a kernel source that cannot be used here, RuleError
         for an unknown architecture, ModelError for an unknown engine.
@@ -95,7 +93,6 @@ class Registry:
             None if models is None else Path(models),
             engine,
             self._say,
-            abstain=abstain,
         )
         self.tuned: TunedResults | None = None
         if tuned is not False and self.target is not None:

@@ -74,12 +74,11 @@ class Training:
 @dataclass(frozen=True)
 class Extrapolating:
     """Picks outside of the model's training range. note: their number, in words, "" for none. picks: problem
-    id -> why. abstained: problem id -> why the model picked nothing (--abstain). travel: in what the
-    compiler, device or driver differs from the model's, in one line, "" if nothing known does."""
+    id -> why. travel: in what the compiler, device or driver differs from the model's, in one line, "" if
+    nothing known does."""
 
     note: str = ""
     picks: Mapping[str, str] = field(default_factory=dict)
-    abstained: Mapping[str, str] = field(default_factory=dict)
     travel: str = ""
 
 

@@ -269,13 +269,6 @@ def scope_notes(data: ReportData) -> list[str]:
         notes.append(one_line(data.extrapolating.note, 300))
     if data.extrapolating.travel:
         notes.append(one_line(data.extrapolating.travel, 500))
-    if data.extrapolating.abstained:
-        problem, reason = next(iter(data.extrapolating.abstained.items()))
-        abstained = count(len(data.extrapolating.abstained), "problem")
-        notes.append(
-            f"the model picked nothing for {abstained} outside of its training, such as "
-            f"{one_line(problem)} ({one_line(reason)})"
-        )
     if data.alone:
         notes.append(
             f"{count(len(data.alone), 'problem')} with one candidate, which is 100 % by construction: "

@@ -57,7 +57,7 @@ from tile_oracle.session.models import (
 from tile_oracle.session.outcome import Outcome
 from tile_oracle.session.plan import set_name, without
 from tile_oracle.session.session import Session
-from tile_oracle.training.extrapolation import RangeOf, abstaining, extrapolating_picks, problems_outside
+from tile_oracle.training.extrapolation import RangeOf, extrapolating_picks
 from tile_oracle.version import __version__
 
 SUSPECTS = "suspects.csv"
@@ -189,8 +189,6 @@ def _judged(
         rankings, ranked_by = picker.rank(part.problems, without(plan, lacking).kernels, own)
         ranked_by = replace(ranked_by, considered=choice.considered())
         give_back()
-        if options.abstain and rankings is not None:
-            rankings = abstaining(rankings, problems_outside(ranges, part.problems))
     else:
         rankings, ranked_by, baseline = before.rankings, before.ranked_by, before.baseline
     all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
@@ -220,20 +218,16 @@ def _judged(
     )
     give_back()
     travel = travel_note(dict.fromkeys(choice.folders.values()), MadeBy.of_records(own))
-    extrapolating = _extrapolating(data, ranges, part, travel, abstains=options.abstain)
+    extrapolating = _extrapolating(data, ranges, part, travel)
     return replace(data, extrapolating=extrapolating, export_differs=exports_differ(choice, part))
 
 
-def _extrapolating(
-    data: ReportData, ranges: RangeOf, part: ProblemSet, travel: str, *, abstains: bool
-) -> Extrapolating:
-    """Returns which of the picks extrapolate, and where the model picked nothing."""
+def _extrapolating(data: ReportData, ranges: RangeOf, part: ProblemSet, travel: str) -> Extrapolating:
+    """Returns which of the picks extrapolate."""
     picked = data.selection.dropna(subset=["pick_kernel"])
     picks = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
     found = extrapolating_picks(ranges, part.problems, picks)
-    outside = problems_outside(ranges, part.problems) if abstains else {}
-    abstained = {problem: "; ".join(reasons) for problem, reasons in outside.items()}
-    return Extrapolating(found.note, found.why, abstained, travel)
+    return Extrapolating(found.note, found.why, travel)
 
 
 def write_suspects(folder: Path, data: ReportData) -> None:

@@ -318,7 +318,6 @@ def _pool(options: SessionOptions) -> str:
         kernel_set,
         options.kernel_filter or "",
         "cold cache" * options.cold_cache,
-        "abstaining" * options.abstain,
         options.kernels.named(kernel_set) if options.kernels.text else "",
         first if first != NATIVE else "",  # the kernels differ, but their names do not
     )

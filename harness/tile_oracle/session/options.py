@@ -382,12 +382,6 @@ class SessionOptions:
         "judging the baseline's picks; --update-baseline implies it",
         recorded=True,
     )
-    abstain: bool = _option(
-        "",
-        "pick nothing for problems outside of the model's training range, which count as not covered. "
-        "Such sessions have their own baselines",
-        recorded=True,
-    )
     criteria: str = _option(
         "RULE",
         "interval: a criterion fails if its whole confidence interval is beyond the limit, and suspects "

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 from tile_oracle.problem import Problem
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tile_oracle.training.training_range import TrainingRange
 
 RangeOf = Callable[[Problem], "TrainingRange | None"]
@@ -49,29 +47,15 @@ class Extrapolation:
         return "; ".join(parts)
 
 
-def problems_outside(range_of: RangeOf, problems: Iterable[Problem]) -> dict[str, tuple[str, ...]]:
-    """Problem id -> why it is outside of the training range, for the problems that are."""
-    found = {}
-    for problem in problems:
-        of_kind = range_of(problem)
-        if of_kind is not None and (reasons := of_kind.problem_outside(problem)):
-            found[problem.id] = reasons
-    return found
-
-
 def extrapolating_picks(
     range_of: RangeOf, problems: Iterable[Problem], picks: Mapping[str, str]
 ) -> Extrapolation:
     """Returns the picks that extrapolate. picks: problem id -> name of the picked kernel."""
-    picked = [problem for problem in problems if problem.id in picks]
-    kernels = {}
-    for problem in picked:
-        of_kind = range_of(problem)
+    outside, kernels = {}, {}
+    for problem in problems:
+        of_kind = range_of(problem) if problem.id in picks else None
+        if of_kind is not None and (reasons := of_kind.problem_outside(problem)):
+            outside[problem.id] = reasons
         if of_kind is not None and (reason := of_kind.kernel_outside(picks[problem.id])):
             kernels[problem.id] = reason
-    return Extrapolation(problems_outside(range_of, picked), kernels)
-
-
-def abstaining(rankings: pd.DataFrame, outside: Iterable[str]) -> pd.DataFrame:
-    """Returns the rankings without the problems `outside`, for which the model abstains."""
-    return rankings[~rankings["problem"].isin(list(outside))].reset_index(drop=True)
+    return Extrapolation(outside, kernels)

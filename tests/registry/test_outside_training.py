@@ -1,4 +1,4 @@
-"""Problems outside a model's training range: they are reported, and a registry may abstain."""
+"""Problems outside a model's training range: `pick` says why."""
 
 from __future__ import annotations
 
@@ -7,23 +7,11 @@ import json
 import pytest
 
 from tile_oracle.cli import main
-from tile_oracle.errors import NoModelError
 from tile_oracle.problem import problem_from_id
-from tile_oracle.registry import Registry
 
 INSIDE = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
 OUTSIDE = problem_from_id("forward-bf16-n512-c8192-k4096-i56x56-f3x3-p1")
 WHERE = "N = 512, trained on 1 to 16; C = 8192, trained on 3 to 3072"
-
-
-def test_a_registry_that_abstains_picks_inside_of_the_training_alone() -> None:
-    with Registry(arch="gfx950", engine="python", abstain=True) as registry:
-        assert registry.select(INSIDE).source == "model"
-        with pytest.raises(NoModelError) as failed:
-            registry.select(OUTSIDE)
-        assert f"abstains, the problem is outside of its training ({WHERE})" in str(failed.value)
-    with Registry(arch="gfx950", engine="python") as registry:
-        assert registry.select(OUTSIDE).source == "model"
 
 
 def test_pick_notes_problems_and_kernels_outside_of_the_training(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,5 +26,3 @@ def test_pick_notes_problems_and_kernels_outside_of_the_training(capsys: pytest.
     inside, outside = map(json.loads, capsys.readouterr().out.splitlines())
     assert inside["outside_training"] == []
     assert "; ".join(outside["outside_training"]) == WHERE
-    assert main(["pick", OUTSIDE.id, *own, "--abstain"]) == 1
-    assert "abstains" in capsys.readouterr().err
