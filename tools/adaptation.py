@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tile_oracle.evaluation.folder_model import load_predictor
 from tile_oracle.exploration.suggest import PICKS, covering_problems
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
@@ -99,7 +98,7 @@ def _study(args: argparse.Namespace) -> int:
     new = new[~new["problem"].isin(judge["problem"].unique())]
     names = sorted({*new["kernel"].astype(str), *judge["kernel"].astype(str)})
     code = CodeTable.of(new).over(CodeTable.of(judge))
-    loaded = load_predictor(args.model, len(new) + len(judge), usable_cores())
+    loaded = Predictor.load(args.model, usable_cores())
     predictor = loaded.knowing(code)
     here, judged = (Scored.of(rows, predictor) for rows in (new, judge))
     adaptation = Adaptation(

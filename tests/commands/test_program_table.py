@@ -66,7 +66,6 @@ def test_a_lookup_table_of_inductor_comes_back(tmp_path: Path, capsys: pytest.Ca
     assert main(["model", "evaluate", str(file), str(records), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["headlines_percent"]["mean"]["value"] == 100
-    assert found["targets"] == [], "a picker orders kernels, and predicts nothing"
 
 
 def test_an_entry_of_inductors_triton_is_what_torch_compiles(tmp_path: Path) -> None:

@@ -8,16 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import spearmanr
 
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
-from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.comparison.compare import FASTER, SLOWER
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.compare import compare
 from tile_oracle.evaluation.evaluate import evaluate
-from tile_oracle.evaluation.folder_model import FolderModel
 from tile_oracle.pickers.picks_file import read_picks
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.final import problems_of
@@ -43,76 +40,6 @@ def test_a_perfect_ranking(records: pd.DataFrame) -> None:
     )
     assert (found.efficiency.top_1_percent, found.efficiency.covered) == (100.0, 40)
     json.dumps(found.as_json(), allow_nan=False, default=str)
-
-
-def test_every_quantity_of_a_perfect_ranking_is_exact(records: pd.DataFrame) -> None:
-    found = evaluate("perfect", records, perfect(records)).targets
-    assert {one.quantity for one in found} == {"tflops", "latency", "bandwidth", "log_time", "efficiency"}
-    for one in found:
-        assert (one.of, one.pairs) == ("pick", 400)
-        assert one.r2 == pytest.approx(1.0)
-        assert one.rmse == pytest.approx(0.0, abs=1e-9)
-        assert one.rank_correlation == pytest.approx(1.0)
-
-
-@pytest.mark.slow
-def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path: Path) -> None:
-    recipe = recipe_named("published").with_targets(
-        ["latency", "bandwidth", "log_time", "log_efficiency", "lambdarank"]
-    )
-    train(records, recipe.with_trees(60), n_splits=2).save(tmp_path / "m")
-    model = FolderModel(tmp_path / "m")
-    found = evaluate(
-        "m",
-        records,
-        rank_recorded(picker_for(str(model.folder), records), records)[0],
-        predictor=model.predictor,
-    )
-    by = {(one.of, one.quantity): one for one in found.targets}
-    assert {key for key in by if key[0] != "pick"} == {
-        ("tflops", "tflops"), ("latency", "latency"), ("bandwidth", "bandwidth"), ("log_time", "log_time"),
-        ("log_efficiency", "log_efficiency"), ("lambdarank", "order"),
-    }  # fmt: skip
-    problems, kernels = problems_of(records), make_kernels()
-    for target, measured in (
-        ("tflops", lambda p, t: p.tflops(t)),
-        ("latency", lambda p, t: t),
-        ("bandwidth", lambda p, t: p.bytes / (t * 1e6)),
-    ):
-        said = model.predictor.predict(problems, kernels, target)
-        times = records.pivot_table(index="problem", columns="kernel", values="latency_ms")
-        truth = np.array([[measured(p, times.loc[p.id, k.name]) for k in kernels] for p in problems])
-        one = by[target, target]
-        assert one.rmse == pytest.approx(np.sqrt(((said - truth) ** 2).mean()))
-        squares = [((x - truth) ** 2).sum() for x in (said, truth.mean())]
-        assert one.r2 == pytest.approx(1 - squares[0] / squares[1])
-        varied = [(a, b) for a, b in zip(truth, said, strict=True) if np.ptp(b) > 0]
-        ranks = [spearmanr(a, b).statistic for a, b in varied]
-        assert one.rank_correlation == pytest.approx(np.mean(ranks))
-    order = by["lambdarank", "order"]
-    assert (order.r2, order.rmse) == (None, None)
-    assert order.rank_correlation is not None
-    assert order.rank_correlation > 0.7
-    assert by["log_efficiency", "log_efficiency"].r2 > 0.5  # type: ignore[operator]
-    assert json.loads(json.dumps(found.as_json(), default=str))["targets"][0]["quantity"] == "tflops"
-
-
-@pytest.mark.slow
-def test_a_model_that_orders_kernels_is_not_judged_as_if_it_predicted_times(
-    records: pd.DataFrame, tmp_path: Path
-) -> None:
-    train(records, recipe_named("lambdarank").with_trees(60), n_splits=2).save(tmp_path / "m")
-    model = FolderModel(tmp_path / "m")
-    found = evaluate(
-        "m",
-        records,
-        rank_recorded(picker_for(str(model.folder), records), records)[0],
-        predictor=model.predictor,
-    )
-    pick, member = found.targets
-    assert (pick.of, pick.quantity, pick.r2, pick.rmse) == ("pick", "order", None, None)
-    assert member.rank_correlation == pytest.approx(pick.rank_correlation)
-    json.dumps(found.as_json(), default=str)
 
 
 def test_what_is_outside_of_the_training_is_counted(

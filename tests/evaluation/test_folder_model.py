@@ -109,7 +109,6 @@ def test_predictions_of_own_pools_are_those_of_one_problem_after_the_other() -> 
 
 def test_without_native_code_lightgbm_scores_features_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_model.native_library, "is_compiled", lambda: False)
-    monkeypatch.setattr(folder_model, "scorer_library", None)
     kernels = pool_of_kind(GEMMS[0].kind, "sm_90", "tiny")
     expected = Predictor.load(GEMM_FOLDER).predict(GEMMS, kernels)
     assert predicted(1, kernels, GEMM_FOLDER) == expected.ravel().tolist()

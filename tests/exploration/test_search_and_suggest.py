@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from tile_oracle.exploration.search import best_of, search
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.problem import Problem
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.final import problems_of
 from tile_oracle.training.recipe import recipe_named
@@ -28,6 +30,15 @@ def predictor(records: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -
     folder: Path = tmp_path_factory.mktemp("models") / "m"
     train(records, recipe_named("physical"), n_splits=2).save(folder)
     return Predictor.load(folder)
+
+
+def rankings_of(predictor: Predictor, problems: Sequence[Problem]) -> pd.DataFrame:
+    rows = [
+        (problem.id, kernel.name, tflops)
+        for problem in problems
+        for kernel, tflops in predictor.rank(problem, make_kernels())
+    ]
+    return pd.DataFrame(rows, columns=["problem", "kernel", "predicted_tflops"])
 
 
 def test_every_kernel_found_can_be_built(predictor: Predictor) -> None:
@@ -96,22 +107,19 @@ def test_a_models_first_picks_that_nobody_measured_come_problem_by_problem(
     first, third = ranked[problems[0].id][0], ranked[problems[1].id][2]
     gone = [(problems[0].id, first), (problems[1].id, third)]
     measured = pd.DataFrame(gone, columns=["problem", "kernel"])
-    said: list[str] = []
-    found = suggest_picks(measured, predictor, problems, kernels, 12, said.append)
+    rankings = rankings_of(predictor, problems)
+    found = suggest_picks(measured, rankings, 12)
     assert found["problem"].tolist() == [p.id for p in problems] * 2 + [p.id for p in problems[:2]]
     assert found["rank"].tolist() == [2, 1, 1, 1, 1, 3, 2, 2, 2, 2, 4, 4]
     assert all(
         row.kernel == ranked[row.problem][row.rank - 1]  # type: ignore[index, operator]
         for row in found.itertuples()
     )
-    assert said[-1] == "5 of 5 problems ranked"
     everything = [(p.id, kernel.name) for p in problems for kernel in kernels]
     with pytest.raises(ModelError, match="nothing to suggest"):
-        suggest_picks(
-            pd.DataFrame(everything, columns=["problem", "kernel"]), predictor, problems, kernels, 3
-        )
+        suggest_picks(pd.DataFrame(everything, columns=["problem", "kernel"]), rankings, 3)
     with pytest.raises(ModelError, match="at least 1"):
-        suggest_picks(measured, predictor, problems, kernels, 0)
+        suggest_picks(measured, rankings, 0)
 
 
 def test_adapting_pairs_are_the_first_picks_of_few_problems(
@@ -120,12 +128,13 @@ def test_adapting_pairs_are_the_first_picks_of_few_problems(
     problems, kernels = problems_of(records)[:12], make_kernels()
     ranked = {p.id: [kernel.name for kernel, _ in predictor.rank(p, kernels)] for p in problems}
     gone = pd.DataFrame([(p.id, ranked[p.id][0]) for p in problems], columns=["problem", "kernel"])
-    found = suggest_adapting(gone, predictor, problems, kernels, 23)
+    rankings = rankings_of(predictor, problems)
+    found = suggest_adapting(gone, rankings, 23)
     assert found.groupby("problem", sort=False).size().tolist() == [9, 9, 5]
     assert found["rank"].tolist() == [*range(2, 11), *range(2, 11), *range(2, 7)]
     for row in found.to_dict("records"):
         assert row["kernel"] == ranked[row["problem"]][row["rank"] - 1]
-    assert len(suggest_adapting(gone, predictor, problems, kernels, 999)) == 12 * 9
+    assert len(suggest_adapting(gone, rankings, 999)) == 12 * 9
 
 
 def test_the_command_takes_a_models_picks(

@@ -7,8 +7,10 @@ that differ between the candidates and the candidates that share values; scoring
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy.typing as npt
 
 from tile_oracle.errors import ModelError
 from tile_oracle.model.forest import Forest
-from tile_oracle.selector.forest_scores import FeatureRecord, read_forests, scorer_library
+from tile_oracle.selector import native_library
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.uint32]
@@ -25,6 +27,17 @@ ISAS = ("scalar", "neon", "avx2", "avx512")
 """Instruction sets with code. All of them give the same bits."""
 
 _ERROR_BYTES = 400
+
+
+class FeatureRecord(ctypes.Structure):
+    """`to_feature` of tile_oracle/scorer_c.h."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("n_classes", ctypes.c_uint32),
+        ("class_of", ctypes.c_void_p),
+        ("class_values", ctypes.c_void_p),
+    )
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,45 @@ class PerClass:
 
 
 FeatureSource = Constant | PerKernel | PerClass
+
+
+@contextmanager
+def read_forests(forests: Sequence[Forest]) -> Iterator[Any]:
+    """Yields an array of the library's handles of forests. Raises ModelError for one that it refuses."""
+    library = scorer_library()
+    error = ctypes.create_string_buffer(_ERROR_BYTES)
+    handles = (ctypes.c_void_p * max(1, len(forests)))()
+    try:
+        for number, forest in enumerate(forests):
+            data = forest.to_bytes()
+            handles[number] = library.to_forest_read(data, len(data), error, _ERROR_BYTES)
+            if not handles[number]:
+                raise ModelError(error.value.decode(errors="replace"))
+        yield handles
+    finally:
+        for handle in handles:
+            library.to_forest_free(handle)
+
+
+@cache
+def scorer_library() -> ctypes.CDLL:
+    """Returns the native library with the functions of tile_oracle/scorer_c.h declared. Raises BuildError."""
+    library = native_library.load()
+    handle, text, size, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32
+    functions = {
+        "to_forest_read": (handle, (text, size, text, size)),
+        "to_forest_free": (None, (handle,)),
+        "to_scorer_make": (handle, (handle, number, number, handle, number, text, text, size)),
+        "to_scorer_free": (None, (handle,)),
+        "to_scorer_score": (ctypes.c_int, (handle, handle, handle, handle)),
+        "to_scorer_n_distinct": (number, (handle,)),
+        "to_scorer_reads": (ctypes.c_int, (handle, number)),
+        "to_scorer_memory_bytes": (size, (handle,)),
+        "to_scorer_isa": (text, (handle,)),
+        "to_isa_available": (ctypes.c_int, (text,)),
+    }
+    native_library.declare(library, functions)
+    return library
 
 
 def available_isas() -> tuple[str, ...]:

@@ -12,11 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.selector.native_scorer import Constant, PerClass, PerKernel, Scorer, available_isas
-from tile_oracle.errors import ModelError
 from tile_oracle.model.forest import Forest
-from tile_oracle.model.trees import mean_predictions
-from tile_oracle.selector import forest_scores
-from tile_oracle.selector.forest_scores import ForestScores
 
 ROWS = 400
 KINDS = ("constant", "kernel", "interaction")
@@ -136,27 +132,6 @@ def test_any_model_and_values(
         booster = train(x, random, categorical, trees, num_leaves=leaves, min_data_in_leaf=1, **how)
     kinds = tuple(random.choice(KINDS, columns))
     assert_equal_everywhere([booster], feature_rows(random, x, kinds, candidates), available_isas())
-
-
-@pytest.mark.parametrize("count", [0, 1, 6, 200])
-def test_any_rows_have_the_mean_of_the_forests(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Also where they are scored in several parts."""
-    monkeypatch.setattr(forest_scores, "_ROWS_AT_ONCE", 7)
-    random = np.random.default_rng(5)
-    x = training_columns(random, 5, 1, 0.2)
-    boosters = [train(x, random, 1, trees, num_leaves=12, min_data_in_leaf=1) for trees in (3, 9, 20)]
-    rows = random.permutation(x)[:count]
-    scores = ForestScores(tuple(Forest.from_text(one.model_to_string()) for one in boosters))
-    expected = mean_predictions(boosters, rows, 1) if count else np.zeros(0)
-    assert same_bits(scores(rows), expected)
-
-
-def test_rows_of_another_width_are_refused() -> None:
-    random = np.random.default_rng(5)
-    x = training_columns(random, 5, 0, 0.0)
-    scores = ForestScores((Forest.from_text(train(x, random, 0, 3).model_to_string()),))
-    with pytest.raises(ModelError, match="a forest has 5 features, not 4"):
-        scores(x[:10, :4])
 
 
 def train_on_counts(

@@ -12,20 +12,17 @@ import pandas as pd
 from tile_oracle.commands.arguments import RECORDS, argument, json_file
 from tile_oracle.commands.json_output import STDOUT, put_json
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.evaluate import Evaluation, evaluate
-from tile_oracle.evaluation.folder_model import Folders, load_predictor, pool_recorded
-from tile_oracle.features.code_table import CodeTable
+from tile_oracle.evaluation.evaluate import evaluate
+from tile_oracle.evaluation.folder_model import Folders, pool_recorded
 from tile_oracle.files.output_place import refuse_unwritable
 from tile_oracle.judge.picker import Origin, Picker
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.pickers.installed import picker_of
-from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import problems_of
 from tile_oracle.report.data import Extrapolating, Training
 from tile_oracle.report.terminal import evaluation_lines
-from tile_oracle.terminal.text_table import text_table
 from tile_oracle.training.extrapolation import extrapolating_picks
 from tile_oracle.training.trained_on import Overlap, overlap
 from tile_oracle.training.training_range import TrainingRange
@@ -37,8 +34,7 @@ examples:
   tile-oracle model evaluate picks.csv measured.parquet          a published file of picks in place of a model
 
 The figures are those of a session that replays the records; in [ ] are 95 % bootstrap intervals over the
-problems. R2 and RMSE are over all pairs, the rank correlation is within problems: of everything derived
-from the pick's prediction, and of the target of each member of the model.
+problems.
 """
 
 
@@ -63,17 +59,15 @@ def run(args: argparse.Namespace) -> int:
     rankings, origin = rank_recorded(picker, records)
     seen = overlap_with(picker, records)
     training = Training(seen.problems, seen.same_measurements, seen.known)
-    predictor = None
-    if folder is not None:
-        predictor = load_predictor(folder, 0, usable_cores(), CodeTable.of(records))
-    evaluation = evaluate(name, records, rankings, predictor, ranked_by=origin, training=training)
+    evaluation = evaluate(name, records, rankings, ranked_by=origin, training=training)
     picked = evaluation.selection.dropna(subset=["pick_kernel"])
     pick_of = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
     beyond = extrapolating_picks(lambda problem: trained, problems, pick_of)
     report = replace(evaluation.report, extrapolating=Extrapolating(beyond.note, beyond.why))
     evaluation = replace(evaluation, report=report)
     if args.json != STDOUT:
-        print("\n".join([*evaluation_lines(report, args.worst), "", *_accuracy(evaluation)]))
+        intervals = ", ".join(f"{name} {value}" for name, value in evaluation.headlines.items())
+        print("\n".join([*evaluation_lines(report, args.worst), "", f"95 % intervals: {intervals}"]))
     put_json(args.json, evaluation.as_json())
     return 0
 
@@ -122,19 +116,3 @@ def training_lines(pickers: Sequence[Picker], records: pd.DataFrame) -> list[str
         elif not found.known:
             lines.append(f"{picker.name} does not record its training problems: it may be in-sample")
     return lines
-
-
-def _accuracy(evaluation: Evaluation) -> list[str]:
-    """Intervals of the efficiencies, then R2 and RMSE of every prediction."""
-    intervals = ", ".join(f"{name} {value}" for name, value in evaluation.headlines.items())
-    lines = [f"95 % intervals: {intervals}"]
-    if not evaluation.targets:
-        return lines
-    rows = [("prediction", "of", "pairs", "R2", "RMSE", "", "rank corr.")]
-    for one in evaluation.targets:
-        r2, rmse, correlation = (
-            "-" if value is None else f"{value:.{digits}}" if value > -100 else f"{value:.1e}"
-            for value, digits in ((one.r2, "3f"), (one.rmse, "4g"), (one.rank_correlation, "3f"))
-        )
-        rows.append((one.quantity, one.of, str(one.pairs), r2, rmse, one.unit, correlation))
-    return [*lines, "", *text_table(rows, (2, 3, 4, 6))]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
+from tile_oracle.arch import load_arch
 from tile_oracle.commands.arguments import argument, flag, json_flag, seed
 from tile_oracle.commands.json_output import print_json, write_text
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.folder_model import load_predictor
+from tile_oracle.evaluation.folder_model import FolderModel, pool_of
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.output_place import refuse_unwritable
 from tile_oracle.files.spreadsheet import safe_cell
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.process.cores import usable_cores
@@ -63,13 +64,17 @@ def run(args: argparse.Namespace) -> int:
     problems = load_problem_set(args.problem_set).problems if args.problem_set else problems_of(records)
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
     if args.model:
-        pairs = len(problems) * len(kernels)
-        folder = folder_of_model(args.model)
-        predictor = load_predictor(folder, pairs, usable_cores(), CodeTable.of(records))
-        if predictor.spec.arch != archs[0]:
-            raise ModelError(f"{args.model} is of {predictor.spec.arch}, the records are of {archs[0]}")
+        model = FolderModel(
+            folder_of_model(args.model), len(problems) * len(kernels), CodeTable.of(records), usable_cores()
+        )
+        if (of := read_spec(model.folder).arch) != archs[0]:
+            raise ModelError(f"{args.model} is of {of}, the records are of {archs[0]}")
+        arch, matching = load_arch(of), pool_of(kernels)
+        rankings, origin = model.rank(problems, lambda problem: arch.able(matching(problem), problem))
+        if rankings is None:
+            raise ModelError(f"{args.model}: {origin.detail}")
         choose = suggest_adapting if args.adapt else suggest_picks
-        table = choose(records, predictor, problems, kernels, args.budget, _say)
+        table = choose(records, rankings, args.budget)
     else:
         table = suggest(records, archs[0], problems, kernels, args.budget, args.seed)
     if args.csv:
@@ -83,7 +88,3 @@ def run(args: argparse.Namespace) -> int:
     for row in table.to_dict("records"):
         print(f"{row['rank']:>4}  {row['problem']}  {row['kernel']}")
     return 0
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

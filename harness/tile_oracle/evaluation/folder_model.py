@@ -30,9 +30,7 @@ from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import names_in
 from tile_oracle.record.not_built import not_built
 from tile_oracle.selector import native_library
-from tile_oracle.selector.forest_scores import ForestScores, scorer_library
 from tile_oracle.selector.ranker import NativeRanker
-from tile_oracle.selector.selector_file import NativeModel
 from tile_oracle.terminal.progress_line import steps
 from tile_oracle.training.neighbours import CONSTRAINT
 
@@ -43,23 +41,6 @@ WORTH_COMPILING = 50_000
 
 PROBLEMS_AT_ONCE = 50
 """For a single one, making the columns takes most of the time."""
-
-
-def load_predictor(folder: Path, pairs: int, threads: int = 1, code: CodeTable | None = None) -> Predictor:
-    """Returns the model in a folder, to predict this number of pairs. Python computes the features; native
-    code scores the trees, or LightGBM, which imports slowly. code: as for Predictor.knowing. Raises
-    ModelError like Predictor.load.
-    """
-    code = CodeTable() if code is None else code
-    try:
-        if _may_be_native(pairs):
-            model = NativeModel.load(folder, code)
-            scorer_library()
-            engines = {name: ForestScores(forests) for name, forests in model.forests.items()}
-            return Predictor(folder, model.spec, model.ranker.scored_by(engines), threads)
-    except (BuildError, ModelError, TargetError) as error:
-        _log.debug("no native scores of %s: %s", folder, error)
-    return Predictor.load(folder, threads).knowing(code)
 
 
 def _may_be_native(pairs: int) -> bool:
@@ -84,7 +65,7 @@ class FolderModel:
     @cached_property
     def predictor(self) -> Predictor:
         """Raises ModelError like Predictor.load."""
-        return load_predictor(self.folder, self.pairs, self.threads, self.code)
+        return Predictor.load(self.folder, self.threads).knowing(self.code)
 
     @cached_property
     def orders_only(self) -> bool:

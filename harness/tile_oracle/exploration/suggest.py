@@ -15,19 +15,16 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tile_oracle.arch import load_arch
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.cold_start import NO_PAIR, ColdStart
+from tile_oracle.judge.ranking import Ranking
 from tile_oracle.kernel import Kernel
-from tile_oracle.model.predictor import Predictor
 from tile_oracle.problem import Problem
 from tile_oracle.record.final import final_measurements, problems_of, records_op
-from tile_oracle.training.fit import Effort, Report
 
 PICKS = 10
 """Measured kernels of a problem. Fewer leave out kernels that may be the best elsewhere."""
 
-_PROBLEMS_A_LINE = 200
 _ALL_MEASURED = "every pair of these problems and kernels is measured: there is nothing to suggest"
 
 
@@ -62,41 +59,25 @@ def suggest(
     return table.assign(rank=range(1, len(table) + 1))
 
 
-def suggest_picks(
-    records: pd.DataFrame,
-    predictor: Predictor,
-    problems: Sequence[Problem],
-    kernels: Sequence[Kernel],
-    budget: int,
-    report: Report | None = None,
-) -> pd.DataFrame:
+def suggest_picks(records: pd.DataFrame, rankings: pd.DataFrame, budget: int) -> pd.DataFrame:
     """Returns the first `budget` unmeasured pairs in a model's order.
 
-    The first unmeasured pair of every problem, then the second of every problem, and so on. Columns: problem,
-    kernel, and `rank`, from 1, among all of the problem's kernels, measured or not. report: called with
-    progress messages. Raises ModelError for a budget below 1, for problems of another kind than the model's,
-    and if every pair is measured.
+    The first unmeasured pair of every problem, then the second of every problem, and so on. rankings:
+    problem, kernel, predicted_tflops. Columns: problem, kernel, and `rank`, from 1, among all of the
+    problem's kernels, measured or not. Raises ModelError for a budget below 1, and if every pair is measured.
     """
     _check_budget(budget)
-    table = _unmeasured_picks(records, predictor, problems, kernels, budget, report)
-    return _first(table.sort_values(["place", "number"]), budget)
+    return _first(_unmeasured_picks(records, rankings, budget).sort_values(["place", "number"]), budget)
 
 
-def suggest_adapting(
-    records: pd.DataFrame,
-    predictor: Predictor,
-    problems: Sequence[Problem],
-    kernels: Sequence[Kernel],
-    budget: int,
-    report: Report | None = None,
-) -> pd.DataFrame:
+def suggest_adapting(records: pd.DataFrame, rankings: pd.DataFrame, budget: int) -> pd.DataFrame:
     """Returns the `budget` pairs that teach most about a model's kernels elsewhere (`covering_problems`).
 
     The first unmeasured pairs of some problems in the model's order. Columns and errors: as of
     `suggest_picks`.
     """
     _check_budget(budget)
-    table = _unmeasured_picks(records, predictor, problems, kernels, PICKS, report)
+    table = _unmeasured_picks(records, rankings, PICKS)
     picks = [group["kernel"].tolist() for _, group in table.groupby("number")]
     numbers = table["number"].unique()
     chosen = [numbers[one] for one in covering_problems(picks, budget)]
@@ -108,33 +89,21 @@ def _first(ordered: pd.DataFrame, budget: int) -> pd.DataFrame:
     return ordered[["problem", "kernel", "rank"]].head(budget).reset_index(drop=True)
 
 
-def _unmeasured_picks(
-    records: pd.DataFrame,
-    predictor: Predictor,
-    problems: Sequence[Problem],
-    kernels: Sequence[Kernel],
-    most: int,
-    report: Report | None,
-) -> pd.DataFrame:
+def _unmeasured_picks(records: pd.DataFrame, rankings: pd.DataFrame, most: int) -> pd.DataFrame:
     """Returns the first `most` unmeasured pairs of each problem in a model's order. Columns: problem, kernel,
     `rank` among all of the problem's kernels, `place` among the unmeasured ones, `number` of the problem.
     Raises ModelError if there is none."""
-    effort = Effort(report=report)
     measured = records.groupby(records["problem"].astype(str))["kernel"].agg(set)
-    arch = load_arch(predictor.spec.arch)
+    number = {str(problem): place for place, problem in enumerate(rankings["problem"].unique())}
     frames = []
-    for number, problem in enumerate(problems):
-        names = [kernel.name for kernel, _ in predictor.rank(problem, arch.able(kernels, problem))]
+    for problem, names, _ in Ranking.of(rankings).of_problems():
         found = pd.DataFrame({"kernel": names, "rank": range(1, len(names) + 1)})
-        found = found[~found["kernel"].isin(measured.get(problem.id, set()))].head(most)
-        place = range(len(found))
-        frames.append(found.assign(problem=problem.id, place=place, number=number))
-        if (number + 1) % _PROBLEMS_A_LINE == 0 or number + 1 == len(problems):
-            effort.say(f"{number + 1} of {len(problems)} problems ranked")
+        found = found[~found["kernel"].isin(measured.get(problem, set()))].head(most)
+        frames.append(found.assign(problem=problem, place=range(len(found)), number=number[problem]))
     table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
     if table.empty:
         raise ModelError(_ALL_MEASURED)
-    return table
+    return table.sort_values(["number", "place"], ignore_index=True)
 
 
 def covering_problems(picks: Sequence[Sequence[str]], pairs: int) -> list[int]:

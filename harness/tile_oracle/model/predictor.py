@@ -12,7 +12,7 @@ import numpy as np
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
-from tile_oracle.features.columns import Columns, own_pair_columns, pair_columns, shared_fields
+from tile_oracle.features.columns import own_pair_columns, pair_columns, shared_fields
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.hardware import hardware_features, stated_hardware
 from tile_oracle.features.schemas import op_of_model, schema_with, schemas_of_model, work_of
@@ -119,13 +119,6 @@ class Predictor:
             for place, part in zip(places, np.split(values, np.cumsum(sizes)[:-1]), strict=True):
                 found[place] = part
         return found
-
-    def scores(self, rows: Columns) -> dict[str, Array]:
-        """Returns every member's own ln(latency in ms) for the pairs of a table (fields of problem and
-        kernel, and `kernel`), (rows,); for a relative member up to a constant per problem."""
-        if self.ranker.aliases.representative:
-            rows, _ = self.ranker.aliases.canonical(rows)
-        return {m.name: m.log_time(rows, self.ranker.hardware, self.threads) for m in self.ranker.members}
 
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[tuple[Kernel, float]]:
         """Kernels with their predicted TFLOPS, best first (tile_oracle.judge.ranking)."""

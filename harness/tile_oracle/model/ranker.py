@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     import lightgbm as lgb
 
 
-RawScores = Callable[[Array], Array]
-
-
 class Member(Protocol):
     """One part of a ranker."""
 
@@ -53,15 +50,13 @@ class Member(Protocol):
 @dataclass(frozen=True)
 class TreeMember:
     """Boosters of one target, whose predictions are averaged, and their features. `code`: metrics of
-    binaries, for schemas that read them. `raw_scores`: computes the mean raw output of rows of features,
-    (rows,), in place of LightGBM; then there need be no boosters."""
+    binaries, for schemas that read them."""
 
     target: Target
     schema: FeatureSchema
     feature_names: tuple[str, ...]
     boosters: tuple[lgb.Booster, ...]
     code: CodeTable = field(default_factory=CodeTable)
-    raw_scores: RawScores | None = None
 
     @property
     def name(self) -> str:
@@ -75,8 +70,6 @@ class TreeMember:
         if self.schema.optional:
             rows = {**{str(name): rows[name] for name in rows}, **self.code.columns(rows["kernel"])}
         features = self.schema.compute(rows, hardware, self.feature_names)
-        if self.raw_scores is not None:
-            return log_time_of(self.target, self.raw_scores(features), rows)
         return log_time_of(self.target, mean_predictions(self.boosters, features, threads), rows)
 
 
@@ -143,14 +136,7 @@ class Ranker:
         return self._with_code(code.over)
 
     def _with_code(self, changed: Callable[[CodeTable], CodeTable]) -> Ranker:
-        return self._with_trees(lambda trees: replace(trees, code=changed(trees.code)))
-
-    def scored_by(self, engines: Mapping[str, RawScores]) -> Ranker:
-        """Returns the ranker whose trees are scored by other engines than LightGBM: member name -> engine."""
-        return self._with_trees(lambda trees: replace(trees, raw_scores=engines[trees.name]))
-
-    def _with_trees(self, changed: Callable[[TreeMember], TreeMember]) -> Ranker:
-        return replace(self, members=tuple(_with_trees(member, changed) for member in self.members))
+        return replace(self, members=tuple(_changed(member, changed) for member in self.members))
 
     def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Returns predicted ln(latency in ms) of every row, in the order of the picks within each problem.
@@ -204,10 +190,10 @@ def tree_members(ranker: Ranker) -> list[TreeMember]:
     return [member for member in members if isinstance(member, TreeMember)]
 
 
-def _with_trees(member: Member, changed: Callable[[TreeMember], TreeMember]) -> Member:
+def _changed(member: Member, changed: Callable[[CodeTable], CodeTable]) -> Member:
     if isinstance(member, CorrectionMember):
-        return replace(member, trees=changed(member.trees))
-    return changed(member) if isinstance(member, TreeMember) else member
+        return replace(member, trees=replace(member.trees, code=changed(member.trees.code)))
+    return replace(member, code=changed(member.code)) if isinstance(member, TreeMember) else member
 
 
 def _group_mean(values: Array, groups: npt.NDArray[np.int64]) -> Array:
