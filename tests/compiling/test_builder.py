@@ -179,7 +179,7 @@ def test_workers_of_one_session_share_a_failure(make_builder: MakeBuilder, make_
 
 @pytest.mark.parametrize(
     ("tile_m", "says"),
-    [(11, "does not export to_time"), (17, "needs somewhere_else, which nothing provides")],
+    [(11, "does not export to_workspace_bytes"), (17, "needs somewhere_else, which nothing provides")],
 )
 def test_an_unusable_library_is_a_build_error(
     make_builder: MakeBuilder, make_kernel: MakeKernel, compiler: str, tile_m: int, says: str

@@ -68,7 +68,6 @@ extern "C" int32_t to_launch(const to_conv_args *a) {
         }
   return TO_OK;
 }
-extern "C" int32_t to_time(const to_conv_args *, int64_t, uint64_t *) { return TO_UNSUPPORTED; }
 """
 '''
 

@@ -31,7 +31,7 @@ enum {
     UNDERRUN = 13,
     ERROR_CODE = 14,
     REFUSES = 15,
-    NO_TO_TIME = 16,
+    NO_WORKSPACE_BYTES = 16,
     COMPILE_ERROR = 17,
     BREAKS_DEVICE = 18,
     CRASHES_WHEN_FLAGGED = 19,
@@ -108,9 +108,11 @@ const int32_t to_variant = TO_TILE_N;
 
 int32_t to_abi_version(void) { return TILE_ORACLE_ABI_VERSION + (TO_TILE_M == OTHER_ABI); }
 
+#if TO_TILE_M != 16
 int64_t to_workspace_bytes(const to_conv_args *) {
     return TO_TILE_M == HUGE_WORKSPACE ? INT64_MAX / 2 : TO_TILE_M == WORKSPACE_UNDERRUN ? 64 : 0;
 }
+#endif
 
 #if TO_TILE_M == 30
 int32_t nobody_has_this(void);
@@ -167,9 +169,4 @@ int32_t to_launch(const to_conv_args *a) {
     }
     return TO_OK;
 }
-
-#if TO_TILE_M != 16
-/* Nobody asks a kernel how long it took: this one would not know. */
-int32_t to_time(const to_conv_args *, int64_t, uint64_t *) { return 9; }
-#endif
 }

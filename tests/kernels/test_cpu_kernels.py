@@ -449,24 +449,6 @@ def test_invalid_extents_are_refused(field: str, library_of: Callable[[Config], 
     assert kernel.library.to_workspace_bytes(ctypes.byref(args)) == 0
 
 
-@flat_kernels
-def test_timing_runs_as_often_as_asked(config: Config, library_of: Callable[[Config], Path]) -> None:
-    kernel = Kernel(library_of(config))
-    assert kernel.library.to_abi_version() == 1
-    problem = awkward_problems(config.direction, config.dtype, 2)[0]
-    in0, in1, expected = integer_case(problem)
-    out = np.full(expected.shape, 0xFFFF, expected.dtype)
-    args = kernel.args(problem)
-    scratch = np.empty(kernel.library.to_workspace_bytes(ctypes.byref(args)) + 64, np.uint8)
-    args.in0, args.in1, args.out = in0.ctypes.data, in1.ctypes.data, out.ctypes.data
-    args.workspace = -(-scratch.ctypes.data // 64) * 64
-    nanoseconds = (ctypes.c_uint64 * 5)()
-    assert kernel.library.to_time(ctypes.byref(args), ctypes.c_int64(4), nanoseconds) == 0
-    assert all(0 < value < 10**9 for value in nanoseconds[:4])
-    assert nanoseconds[4] == 0
-    assert (to_values(out, problem.dtype) == to_values(expected, problem.dtype)).all()
-
-
 @pytest.mark.parametrize("level", ["x86-64", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("index", sampled([0, 10, 29, 33], every=4))
 def test_every_level_of_x86_is_exact(level: str, index: int, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ EVILS = (
     Evil("wrong", "wrong", "1 of 245 values wrong, at (0, 6, 6, 0, 4) got"),
     Evil("time_error", "wrong", "the kernel returned 5 when it was timed"),
     Evil("huge_workspace", "unsupported", "its workspace: cannot allocate 4,611,686,018,427,387,904 bytes"),
-    Evil("no_to_time", "build_error", "does not export to_time"),
+    Evil("no_workspace_bytes", "build_error", "does not export to_workspace_bytes"),
     Evil("needs_unknown", "build_error", "needs nobody_has_this, which nothing provides"),
     Evil("compile_error", "build_error", "this kernel does not compile"),
     Evil("prints", "ok", ""),

@@ -28,8 +28,7 @@ class Family:
 
     does: a sentence. statuses: those that the kernel may get; any other is a failure. launch: the body of
     `to_launch(const to_conv_args *a)`; `convolve(a)` computes the correct result, and TO_OK is returned at
-    the end. time: the body of `to_time(a, count, nanoseconds)`, "" for an honest one. declarations: C++
-    before both, in the family's own namespace. workspace: `to_workspace_bytes`, an expression. detail: text
+    the end. declarations: C++ before it, in the family's own namespace. workspace: `to_workspace_bytes`, an expression. detail: text
     that the measurement's detail must contain. limit_s: the time limit of a kernel. own_session: the session
     runs in its own process, which may be stopped or killed; it is resumed until it ends. uncontained: without
     namespaces, in which the kernel could not see its victim. machine: the only machine that has it ("" for
@@ -41,7 +40,6 @@ class Family:
     does: str
     statuses: frozenset[str]
     launch: str = "convolve(a);"
-    time: str = ""
     declarations: str = ""
     workspace: str = "0"
     detail: str = ""

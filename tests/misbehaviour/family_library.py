@@ -38,9 +38,6 @@ extern "C" {
 int32_t to_abi_version(void) { return TILE_ORACLE_ABI_VERSION; }
 int64_t to_workspace_bytes(const to_conv_args *a) { return family()->workspace(a); }
 int32_t to_launch(const to_conv_args *a) { return family()->launch(a); }
-int32_t to_time(const to_conv_args *a, int64_t count, uint64_t *nanoseconds) {
-    return family()->time(a, count, nanoseconds);
-}
 }
 """
 
@@ -49,16 +46,13 @@ def library_source(families: Sequence[Family]) -> str:
     """The header that replaces kernels/cpu/grouped_conv.hpp."""
     parts = ['#include "prelude.hpp"']
     for i, family in enumerate(families):
-        timed = family.time or "return time_honestly(a, count, nanoseconds);"
         parts.append(
             f"namespace family_{i} {{  /* {family.name} */\n{family.declarations}\n"
             f"static int64_t workspace(const to_conv_args *a) {{ (void)a; return {family.workspace}; }}\n"
-            f"static int32_t launch(const to_conv_args *a) {{ {family.launch}\n return TO_OK; }}\n"
-            "static int32_t time(const to_conv_args *a, int64_t count, uint64_t *nanoseconds) {"
-            f" {timed}\n return TO_OK; }}\n}}"
+            f"static int32_t launch(const to_conv_args *a) {{ {family.launch}\n return TO_OK; }}\n}}"
         )
     rows = (
-        f'{{"{family.name}", family_{i}::workspace, family_{i}::launch, family_{i}::time}}'
+        f'{{"{family.name}", family_{i}::workspace, family_{i}::launch}}'
         for i, family in enumerate(families)
     )
     parts.append(f"static const family_ families[] = {{{', '.join(rows)}}};")

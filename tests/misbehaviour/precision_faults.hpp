@@ -52,7 +52,6 @@ static void store(void *to, int64_t at, float value) {
 extern "C" {
 int32_t to_abi_version(void) { return TILE_ORACLE_ABI_VERSION; }
 int64_t to_workspace_bytes(const to_conv_args *) { return 0; }
-int32_t to_time(const to_conv_args *, int64_t, uint64_t *) { return 1; }
 
 int32_t to_launch(const to_conv_args *a) {
     for (int64_t n = 0; n < a->N; ++n)

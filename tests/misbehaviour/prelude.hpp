@@ -141,19 +141,8 @@ static inline void spoil(float *value, int64_t by) { *value += (1 + (*value < 0 
 
 typedef int32_t (*launch_)(const to_conv_args *);
 
-/* What an honest kernel does to be timed. */
-static inline int32_t time_honestly(const to_conv_args *a, int64_t count, uint64_t *nanoseconds) {
-    for (int64_t i = 0; i < count; ++i) {
-        const int64_t before = now_ns();
-        convolve(a);
-        nanoseconds[i] = (uint64_t)(now_ns() - before);
-    }
-    return TO_OK;
-}
-
 struct family_ {
     const char *name;
     int64_t (*workspace)(const to_conv_args *);
     int32_t (*launch)(const to_conv_args *);
-    int32_t (*time)(const to_conv_args *, int64_t, uint64_t *);
 };

@@ -16,7 +16,7 @@ def read_families(group: str) -> tuple[Family, ...]:
 
     After `@part NAME` follow declarations for the families that name them by `with=`; after `@family NAME
     STATUSES FIELDS` a sentence and the body of `to_launch`, and behind `before: ` the family's declarations,
-    behind `time: ` the body of `to_time`, behind `workspace: ` its expression.
+    behind `workspace: ` its expression.
     """
     parts: dict[str, str] = {}
     found = []
@@ -28,7 +28,7 @@ def read_families(group: str) -> tuple[Family, ...]:
             parts[name] = body
             continue
         does, _, body = body.partition("\n")
-        launch, *others = re.split("^(before|time|workspace): ", body, flags=re.MULTILINE)
+        launch, *others = re.split("^(before|workspace): ", body, flags=re.MULTILINE)
         texts = dict(zip(others[::2], others[1::2], strict=True))
         fields: dict[str, Any] = {
             key: value or True for key, _, value in (one.partition("=") for one in words[1:])

@@ -11,8 +11,8 @@ from tile_oracle.compiling.elf import AARCH64, AMDGPU, CUDA, DAMAGED, DYNAMIC_SY
 from tile_oracle.errors import BuildError
 from tile_oracle.files.disk_errors import disk_errors_as
 
-EXPORTS = ("to_abi_version", "to_workspace_bytes", "to_launch", "to_time")
-"""The functions that a CPU kernel must export (kernels/cpu/abi.h)."""
+EXPORTS = ("to_abi_version", "to_workspace_bytes", "to_launch")
+"""The functions of kernels/cpu/abi.h that a CPU kernel must export: those that a worker calls."""
 
 _MACHINES = {X86_64: "x86_64", AARCH64: "aarch64", AMDGPU: "amdgcn", CUDA: "cuda"}
 _SHARED_OBJECT = 3

@@ -53,7 +53,4 @@ int32_t to_launch(const to_conv_args* a) {
     }
     return TO_OK;
 }
-
-// The harness has a clock of its own.
-int32_t to_time(const to_conv_args*, int64_t, uint64_t*) { return TO_UNSUPPORTED; }
 }
