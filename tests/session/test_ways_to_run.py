@@ -56,6 +56,15 @@ def test_each_way_to_run_pytest_ends_as_the_table_says(recorded: Recorded, way: 
         assert told["trouble"] or told["sets"], "it says why"
 
 
+@pytest.mark.parametrize("where", ["", "def pytest_runtest_logfinish():\n    "])
+def test_a_process_that_ends_itself_leaves_no_report(recorded: Recorded, where: str) -> None:
+    project = recorded.project
+    project.write(JSON, '{"exit_status": 0}')
+    project.write("conftest.py", f"import os\n{where}os._exit(0)\n")
+    assert project.pytest(*REPLAY, f"--report-json={JSON}").status == 0, "out of reach"
+    assert not (project.folder / JSON).exists()
+
+
 def test_the_table_has_no_pass_without_a_name() -> None:
     assert len(WAYS) >= 40
     assert len({way.said for way in WAYS}) >= len(WAYS) - 4, "some are `the same, -n 2`"

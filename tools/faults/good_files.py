@@ -42,7 +42,7 @@ class Format:
 
     name: str
     file: str
-    rows: tuple[Row, Row]
+    rows: tuple[Row, ...]
     witness: str
     write: Callable[[Path, Sequence[Row]], object]
     takes: frozenset[str]
@@ -352,7 +352,8 @@ FORMATS: tuple[Format, ...] = (
            "grouped_conv_forward_bf16_2d_miopen.Two", _find_db, frozenset({"found"})),
     Format("flashinfer-bench", "t.jsonl", (_TRACE, _TRACE | {"solution": "two", "ms": WITNESS_MS}),
            "gemm_fp16_rcr_flashinfer.two", _traces, frozenset({"trace"}), alone=False),
-    Format("list of BLAS calls", "calls.log", (_LISTED, _LISTED | {"N": 128}),
+    # A batch is another operation's problem, and a list is of the operation of most calls: here the plain one.
+    Format("list of BLAS calls", "calls.log", (_LISTED, _LISTED | {"N": 128}, _LISTED | {"N": 256}),
            "gemm-bf16-rcr-m128-n512-k5120", _calls, frozenset({"calls"}), is_list=True),
     Format("table of problems", "p.csv", (_SHAPE, _SHAPE | {"M": 128}), "gemm-bf16-rcr-m128-n512-k5120",
            _csv, frozenset({"shapes"}), is_list=True),

@@ -285,7 +285,7 @@ def told(form: Format, lie: Row) -> str:
     """The outcome of a file whose victim states this."""
     with tempfile.TemporaryDirectory(prefix="lies-") as folder:
         path = Path(folder) / form.file
-        form.write(path, (form.rows[0] | lie, form.rows[1]))
+        form.write(path, (form.rows[0] | lie, *form.rows[1:]))
         try:
             return _of_list(path, form) if form.is_list else _of_records(path, form)
         except HarnessError:
@@ -308,7 +308,7 @@ def _of_list(path: Path, form: Format) -> str:
     found = {one.id for one in load_problem_set(path).problems}
     if form.witness not in found:
         return "witness lost"
-    return "believed" if len(found) > 1 else "row refused"
+    return "believed" if len(found) == len(form.rows) else "row refused"
 
 
 CAMPAIGN = Campaign("lies", "no row is believed that its own file denies", 1000, run)

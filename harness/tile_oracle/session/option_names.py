@@ -7,6 +7,7 @@ collides with one of ours. What is given as `--NAME` is respelt before pytest re
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,11 @@ class OptionNames:
             except HarnessError as error:
                 raise pytest.UsageError(str(error)) from None
             self._args[:] = [*(PREFIX + one[2:] for one in defaults), *in_full(self._args, free)]
-            look_for_conftests_by(self._config, self._parser, self._args)
+            found = look_for_conftests_by(self._config, self._parser, self._args)
+            if report := found.tile_oracle_report_json:
+                # What ends the process itself leaves no outcome of an earlier session behind.
+                with suppress(OSError):  # it cannot be replaced either: the session's end says why
+                    (self._config.invocation_params.dir / Path(report).expanduser()).unlink()
 
     def close(self) -> None:
         """Leaves to conftests and other plugins what is theirs. Raises UsageError for an option that is given

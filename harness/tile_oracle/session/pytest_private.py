@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import os
 from collections.abc import Sequence
@@ -65,10 +66,14 @@ def registered_names(parser: pytest.Parser) -> set[str]:
     return {name for group in groups.values() for option in group.options for name in option.names()}
 
 
-def look_for_conftests_by(config: pytest.Config, parser: pytest.Parser, args: Sequence[str]) -> None:
-    """Tells pytest which of these arguments are files of tests, before it loads their conftests."""
+def look_for_conftests_by(
+    config: pytest.Config, parser: pytest.Parser, args: Sequence[str]
+) -> argparse.Namespace:
+    """Tells pytest which of these arguments are files of tests, before it loads their conftests; returns all
+    that they say."""
     found = parser.parse_known_args(list(args), copy.copy(config.option))
     config.known_args_namespace.file_or_dir = found.file_or_dir
+    return found
 
 
 def is_loading_conftests(manager: pytest.PytestPluginManager) -> bool:
