@@ -28,11 +28,11 @@ class Family:
 
     does: a sentence. statuses: those that the kernel may get; any other is a failure. launch: the body of
     `to_launch(const to_conv_args *a)`; `convolve(a)` computes the correct result, and TO_OK is returned at
-    the end. declarations: C++ before it, in the family's own namespace. workspace: `to_workspace_bytes`, an expression. detail: text
-    that the measurement's detail must contain. limit_s: the time limit of a kernel. own_session: the session
-    runs in its own process, which may be stopped or killed; it is resumed until it ends. uncontained: without
-    namespaces, in which the kernel could not see its victim. machine: the only machine that has it ("" for
-    any). quick: part of the sample that the normal suite runs.
+    the end. declarations: C++ before it, in the family's own namespace. workspace: `to_workspace_bytes`, an
+    expression. detail: text that the measurement's detail must contain. limit_s: the time limit of a kernel.
+    own_session: the session runs in its own process, which may be stopped or killed; it is resumed until it
+    ends. uncontained: without namespaces, in which the kernel could not see its victim. machine: the only
+    machine that has it ("" for any). quick: part of the sample that the normal suite runs.
     """
 
     name: str

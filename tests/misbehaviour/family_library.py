@@ -52,8 +52,7 @@ def library_source(families: Sequence[Family]) -> str:
             f"static int32_t launch(const to_conv_args *a) {{ {family.launch}\n return TO_OK; }}\n}}"
         )
     rows = (
-        f'{{"{family.name}", family_{i}::workspace, family_{i}::launch}}'
-        for i, family in enumerate(families)
+        f'{{"{family.name}", family_{i}::workspace, family_{i}::launch}}' for i, family in enumerate(families)
     )
     parts.append(f"static const family_ families[] = {{{', '.join(rows)}}};")
     return "\n".join(parts) + _DISPATCH

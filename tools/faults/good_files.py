@@ -352,7 +352,7 @@ FORMATS: tuple[Format, ...] = (
            "grouped_conv_forward_bf16_2d_miopen.Two", _find_db, frozenset({"found"})),
     Format("flashinfer-bench", "t.jsonl", (_TRACE, _TRACE | {"solution": "two", "ms": WITNESS_MS}),
            "gemm_fp16_rcr_flashinfer.two", _traces, frozenset({"trace"}), alone=False),
-    # A batch is another operation's problem, and a list is of the operation of most calls: here the plain one.
+    # A batch is another operation's problem, and a list is of the operation of most calls: the plain one.
     Format("list of BLAS calls", "calls.log", (_LISTED, _LISTED | {"N": 128}, _LISTED | {"N": 256}),
            "gemm-bf16-rcr-m128-n512-k5120", _calls, frozenset({"calls"}), is_list=True),
     Format("table of problems", "p.csv", (_SHAPE, _SHAPE | {"M": 128}), "gemm-bf16-rcr-m128-n512-k5120",

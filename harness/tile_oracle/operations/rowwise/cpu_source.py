@@ -87,8 +87,8 @@ VISIBLE int32_t to_time(const Args *args, int64_t count, uint64_t *nanoseconds) 
   return 0;
 }
 """
-"""What kernels/cpu/abi.h declares, besides to_launch. Needs Args. Nobody calls to_time: it stays, because records
-name the hash of this text."""
+"""What kernels/cpu/abi.h declares, besides to_launch. Needs Args. Nobody calls to_time: it stays,
+because records name the hash of this text."""
 
 
 def translation_unit(dtype: str, macros: Mapping[str, object], *texts: str) -> str:
