@@ -144,6 +144,6 @@ def makespan_s(durations_s: Sequence[Sequence[float]], devices: int, seed: int =
             begin(device)
         else:
             del work[device]
-            dispatcher.ended(device, number, now)
+            dispatcher.ended(device, number)
     total = sum(map(sum, durations_s))
     return now, max(total / devices, max(max(one, default=0.0) for one in durations_s))

@@ -13,8 +13,6 @@ from tests.pytest_project import SHORTLY, Finished, Project, twice
 from tile_oracle.compiling.toolchain import zig_folder
 from tile_oracle.files.lock_folder import LOCK_DIR_VARIABLE
 
-pytest.importorskip("ray")
-
 
 @pytest.mark.slow
 def test_every_device_measures_on_a_gpu_of_its_own(
@@ -36,7 +34,6 @@ def test_every_device_measures_on_a_gpu_of_its_own(
         f"--toolchain={machine.compiler}",
         *SHORTLY,
         "--fleet=local",
-        "--fleet-devices=2",
         environment=environment,
     )
     output, _ = process.communicate(timeout=280)

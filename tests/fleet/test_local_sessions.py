@@ -1,4 +1,4 @@
-"""Whole sessions on a fleet of this machine. Its devices are those of -n, which tests/session kills."""
+"""Whole sessions on all devices of this machine: --fleet=local, which is -n with all of them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def check_records(records: pd.DataFrame) -> None:
 
 @pytest.mark.slow
 def test_a_fleet_session_is_like_any_other_and_its_run_can_be_resumed(four: Project) -> None:
-    done = four.pytest(*FLEET, "--fleet", "local", "--fleet-devices", "2")
+    done = four.pytest(*FLEET, "--fleet", "local", "-n2")
     assert done.status == 0, done.output
-    assert "fleet: this machine" in done.output
+    assert "devices: 2, each with a process of its own" in done.output
     check_records(four.records())
     (run,) = four.runs
     assert (run / "report.html").is_file()
@@ -43,9 +43,8 @@ def test_a_fleet_session_is_like_any_other_and_its_run_can_be_resumed(four: Proj
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--fleet", "local", "-n1"), "--fleet has workers of its own: leave -n out"),
-        (("--fleet-devices", "2"), "--fleet-devices and --fleet-match are for sessions with --fleet"),
-        (("--fleet=local", "--fleet-devices=0"), "--fleet-devices 0 is not from 1 to 100,000"),
+        (("--fleet", "local", "--fleet-match=H200"), "--fleet-match is for sessions with --fleet=ADDRESS"),
+        (("--fleet=auto", "--first=2"), "--first is for sessions of one process: leave -n and --fleet out"),
     ],
 )
 def test_options_that_do_not_fit_get_one_line(

@@ -189,7 +189,7 @@ def test_a_night(folder: Path) -> None:
 
 def test_a_fleet_of_this_machine(folder: Path) -> None:
     works("pytest --problem-set rms_norm_smoke --kernel-set tiny --target cpu --model none --fleet=local "
-          "--fleet-devices=2 --run-name it", folder, *SHORTLY)  # fmt: skip
+          "--run-name it", folder, *SHORTLY)  # fmt: skip
     assert (folder / "reports" / "it" / "report.html").is_file()
 
 

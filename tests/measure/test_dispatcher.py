@@ -71,7 +71,7 @@ class Fleet:
     def end(self, device: str) -> None:
         work = self.work.pop(device)
         del self.open[device]
-        if self.dispatcher.ended(device, work.number, self.now):
+        if self.dispatcher.ended(device, work.number):
             self.finals[work.problem] += 1
 
     def finish_all(self, limit: int = 100_000) -> None:
@@ -91,7 +91,7 @@ class Fleet:
     def check_end(self) -> None:
         every = [(task.problem, kernel) for task in self.tasks for kernel in task.kernels]
         assert self.counted + Counter(self.blamed) == Counter(every)
-        assert self.dispatcher.pairs_left == self.dispatcher.problems_left == 0
+        assert self.dispatcher.problems_left == 0
         assert all(count == 1 for count in self.finals.values())
         assert set(self.finals) | set(self.dispatcher.without_finals) == {task.problem for task in self.tasks}
 

@@ -66,7 +66,7 @@ class FleetTrial(Trial):
         self.arguments = [*plugin_options(), *SESSION, f"--fleet={fleet.address}"]
         if self.number % 2:
             # The only device is killed: another must take over before anything is recorded.
-            self.arguments.append("--fleet-devices=1")
+            self.arguments.append("-n1")
         return self
 
     def rows(self) -> int:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.errors import HarnessError, TargetError, first_line
-from tile_oracle.fleet.ray_compilers import RayCompilers
 from tile_oracle.measure.assignments import DeviceSettings, Shipment, Work
 from tile_oracle.measure.device_runner import DeviceRunner
 from tile_oracle.measure.engine import Event, Gone, Joined, Told
@@ -135,10 +134,6 @@ class RayEngine:
             if threading.current_thread() is threading.main_thread():
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
-
-    def compilers(self, identity: str) -> RayCompilers:
-        """Returns the cluster's compilers. identity: `Target.source_identity` of the session."""
-        return RayCompilers(self._ray, self._settings, self._arch, identity)
 
     # ---- what happens -----------------------------------------------------------------------------------
 

@@ -1,25 +1,17 @@
-"""The binaries of a session: built once, before a problem is given to a device.
-
-They are compiled on a cluster's machines where the engine offers it, else by the driver. What another machine
-compiled goes into the driver's cache. A kernel that does not build elsewhere is tried by the driver, whose
-result counts: so a machine with a fault of its own makes no kernel a build error.
-"""
+"""The binaries of a session: built once, on the session's machine, before a problem is given to a device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from tile_oracle.compiling.binary import Binary, BuildResult
-from tile_oracle.errors import HarnessError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.assignments import Binaries, Shipment
-from tile_oracle.measure.engine import Compiler, Compilers
-from tile_oracle.measure.shipments import keep, shipment_of
+from tile_oracle.measure.shipments import shipment_of
 from tile_oracle.problem import Problem
 from tile_oracle.targets.target import Target
 
@@ -27,20 +19,11 @@ from tile_oracle.targets.target import Target
 class Builds:
     """Builds the kernels of problems in the background. All methods are called from one thread."""
 
-    _compilers: Compilers | None = None
-
-    def __init__(
-        self,
-        target: Target,
-        ship: Callable[[Shipment], Any] = lambda shipment: None,
-        compilers: Compilers | None = None,
-    ) -> None:
-        """compilers: those of the fleet's machines."""
-        self._target, self._ship, self._compilers = target, ship, compilers
+    def __init__(self, target: Target, ship: Callable[[Shipment], Any] = lambda shipment: None) -> None:
+        """ship: puts a binary where devices of other machines find it, and returns a reference for them."""
+        self._target, self._ship = target, ship
         self._done: SimpleQueue[Kernel] = SimpleQueue()
         self._futures: dict[Kernel, Future[BuildResult]] = {}
-        self._elsewhere: dict[Kernel, Future[BuildResult]] = {}
-        """Kernels that the fleet's machines compile."""
         self._waiting_for: dict[Kernel, list[str]] = {}
         self._missing: dict[str, int] = {}
         self._shipped: dict[str, Any] = {}
@@ -54,7 +37,7 @@ class Builds:
                 continue
             future = self._futures.get(kernel)
             if future is None:
-                future = self._futures[kernel] = self._begin(kernel)
+                future = self._futures[kernel] = self._target.build(kernel)
                 if not future.done():
                     self._waiting_for[kernel] = []
                     future.add_done_callback(partial(self._built, kernel))
@@ -65,34 +48,6 @@ class Builds:
             self._missing[label] = missing
         return not missing
 
-    def _begin(self, kernel: Kernel) -> Future[BuildResult]:
-        builder = self._target.owner(kernel).builder
-        if self._compilers is None or builder is None or not builder.needs_compiler(kernel):
-            return self._target.build(kernel)
-        future = self._elsewhere[kernel] = Future()
-        self._compilers.submit(kernel)
-        return future
-
-    def _take_compiled(self, compilers: Compilers) -> None:
-        for kernel, shipment in compilers.finished():
-            builder = self._target.owner(kernel).builder
-            assert builder is not None
-            if shipment is not None:
-                with suppress(HarnessError, OSError):
-                    keep(builder, kernel, shipment)
-            # Found in the cache, or compiled here.
-            self._target.build(kernel).add_done_callback(partial(_pass_on, self._elsewhere.pop(kernel)))
-
-    @property
-    def places(self) -> Sequence[Compiler]:
-        """Where the fleet's machines compile."""
-        return () if self._compilers is None else self._compilers.places
-
-    def close(self) -> None:
-        """Ends the compilers of the fleet's machines."""
-        if self._compilers is not None:
-            self._compilers.close()
-
     @property
     def outstanding(self) -> int:
         """The number of kernels that are not built yet."""
@@ -100,8 +55,6 @@ class Builds:
 
     def ready(self) -> list[str]:
         """Returns the labels whose last binary has been built since the last call."""
-        if self._compilers is not None:
-            self._take_compiled(self._compilers)
         found: list[str] = []
         while True:
             try:
@@ -148,11 +101,3 @@ class BuiltThere(Builds):
 
     def want(self, label: str, problem: Problem, kernels: Iterable[Kernel]) -> bool:
         return True
-
-
-def _pass_on(to: Future[BuildResult], done: Future[BuildResult]) -> None:
-    error = done.exception()
-    if error is None:
-        to.set_result(done.result())
-    else:
-        to.set_exception(error)

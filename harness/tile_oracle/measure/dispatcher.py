@@ -13,7 +13,7 @@ and nothing is doubled, however many devices have tried a pair.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
@@ -128,7 +128,6 @@ class _Device:
     name: str
     kind: str
     usable: bool = True
-    busy_s: float = 0.0
 
 
 _Queue = list[tuple[_Priority, int, _Part]]
@@ -157,7 +156,6 @@ class Dispatcher:
         self._kind_seen_s: dict[str, float] = {}
         """Kind -> when its last usable device was gone."""
         self._numbers = 0
-        self._pairs_left = 0
         self._problems_left = 0
         self._begins_new = True
         self._blamed: list[Blame] = []
@@ -176,21 +174,13 @@ class Dispatcher:
         return all(one.complete or one.fresh for one in self._problems.values())
 
     @property
-    def pairs_left(self) -> int:
-        return self._pairs_left
-
-    @property
     def problems_left(self) -> int:
         return self._problems_left
 
-    def devices(self) -> Iterator[tuple[str, str, float]]:
-        """Yields the name, kind and finished busy seconds of every device."""
-        for one in self._devices.values():
-            yield one.name, one.kind, one.busy_s
-
-    def busy(self) -> dict[str, float]:
-        """Device -> when its assignment began, of those that have one."""
-        return {one.device: one.begun_s for one in self._assignments.values()}
+    @property
+    def first_kind(self) -> str:
+        """The kind of the device that joined first; "" before any has."""
+        return next((one.kind for one in self._devices.values()), "")
 
     def usable(self) -> list[str]:
         """Returns the devices that get work."""
@@ -211,7 +201,6 @@ class Dispatcher:
         one = _Problem(task.problem, len(self._problems), task.weight / max(1, len(kernels)))
         self._problems[task.problem] = one
         self._problems_left += 1
-        self._pairs_left += len(kernels)
         if task.again_of:
             one.fresh = False
             if (before := self._problems.get(task.again_of)) is not None:
@@ -248,7 +237,7 @@ class Dispatcher:
         self._usable[one.kind] -= 1
         self._kind_seen_s[one.kind] = now
         for assignment in [held for held in self._assignments.values() if held.device == device]:
-            self._release(assignment, now)
+            self._release(assignment)
             self._go_on(assignment.part, died=died)
         self._idle.pop(device, None)
         for _, _, part in self._near.pop(device, []):
@@ -263,15 +252,14 @@ class Dispatcher:
             return False
         del assignment.part.remaining[kernel]
         assignment.done += 1
-        self._pairs_left -= 1
         return True
 
-    def ended(self, device: str, number: int, now: float) -> bool:
+    def ended(self, device: str, number: int) -> bool:
         """An assignment has ended. Returns whether its results of the leaders count."""
         assignment = self._assignments.get(number)
         if assignment is None or assignment.device != device:
             return False
-        self._release(assignment, now)
+        self._release(assignment)
         part = assignment.part
         if part.remaining:
             # Without a result for every kernel nothing is known about the rest.
@@ -386,7 +374,6 @@ class Dispatcher:
     def _blame(self, part: _Part) -> None:
         (kernel,) = part.remaining
         self._blamed.append(Blame(part.problem.name, kernel, part.alone))
-        self._pairs_left -= 1
         part.remaining.clear()
         if part.problem.open_parts == 0:
             self._queue(_Part(part.problem, {}))
@@ -414,11 +401,9 @@ class Dispatcher:
             if others:
                 break  # the dictionary may have changed; the rest follows with the next orders
 
-    def _release(self, assignment: _Assignment, now: float) -> None:
-        device = self._devices[assignment.device]
+    def _release(self, assignment: _Assignment) -> None:
         del self._assignments[assignment.number]
-        self._idle[device.name] = device
-        device.busy_s += now - assignment.begun_s
+        self._idle[assignment.device] = self._devices[assignment.device]
 
     def _complete(self, problem: _Problem) -> None:
         problem.complete = True

@@ -21,7 +21,7 @@ from tile_oracle.measure.assignments import Ended, Result, Row, Work
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_progress import DevicesProgress
 from tile_oracle.measure.dispatcher import Assign, Blame, Dispatcher, Patience, Task, Withdraw
-from tile_oracle.measure.engine import Compiler, Engine, Event, Gone, Joined, Told
+from tile_oracle.measure.engine import Engine, Event, Gone, Joined, Told
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.results import Results, not_run_again
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -135,8 +135,6 @@ class Driver:
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._usable_s = time.monotonic()
-        self.on_wait: Callable[[str], None] = lambda line: None
-        """Called with the devices' state in words, about once a second, while `measure` waits."""
         self.progress = DevicesProgress()
         self.notes: list[str] = []
 
@@ -159,8 +157,8 @@ class Driver:
 
     def plan(self, tasks: Iterable[ProblemTask]) -> None:
         """Takes the tasks. `start` does this, too; a caller that calls `step` itself calls only this."""
-        missing = [self._take_task(task) for task in tasks]
-        self.progress.plan(sum(missing))
+        for task in tasks:
+            self._take_task(task)
         self._usable_s = time.monotonic()
 
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
@@ -181,7 +179,6 @@ class Driver:
                 if self._stops_new and problem.id not in self._begun:
                     raise NotBegunError(f"{problem.id} was not begun before the time was over")
                 self._wait()
-                self.on_wait(self.progress.line)
             planned = self._problems[problem.id].kernels.values()
             if self._in_turn and not self._results.missing(problem.id, planned):
                 self.wait()  # for the leaders
@@ -243,7 +240,7 @@ class Driver:
     @property
     def kind(self) -> str:
         """The kind of the first device that is there; "" before any is."""
-        return next((kind for _, kind, _ in self._dispatcher.devices()), "")
+        return self._dispatcher.first_kind
 
     def all_notes(self) -> list[str]:
         """Returns what the user must know about devices and kernels."""
@@ -252,20 +249,13 @@ class Driver:
             for one in self._dispatcher.without_finals
             if one in self._labels
         ]
-        compile_nothing = [f"{one.node} compiles nothing: {one.why}" for one in self.places if one.why]
-        return [*self.notes, *lost, *compile_nothing, *self.progress.notes()]
-
-    @property
-    def places(self) -> Sequence[Compiler]:
-        """Where the fleet's machines compile."""
-        return self._builds.places
+        return [*self.notes, *lost, *self.progress.notes()]
 
     def abandon(self) -> None:
         """Ends all devices, whatever they are doing; what has arrived is recorded."""
         self._ends = True
         if self._thread is not None:
             self._thread.join()
-        self._builds.close()
         self._engine.close()
 
     def _check(self) -> None:
@@ -308,7 +298,6 @@ class Driver:
             for label in self._dispatcher.without_finals:
                 self._again.pop(label, None)
             self._watch(now)
-            self.progress.update(self._dispatcher, now, self._builds.outstanding)
             self._state.notify_all()
 
     def _is_complete(self) -> bool:
@@ -370,7 +359,6 @@ class Driver:
                 self._rows.setdefault((device, row.number), []).append(row)
         elif self._dispatcher.finished(device, row.number, row.kernel):
             self._take(row)
-            self.progress.pair(device, row.result)
 
     def _end(self, device: str, message: Ended, now: float) -> None:
         rows = self._rows.pop((device, message.number), [])
@@ -380,7 +368,7 @@ class Driver:
             self._leave(Gone(device, why, died=False), now)
             self.progress.set_aside(device, "", why)
             self._engine.drop(device, again=self._losses[device] < _MOST_LOSSES)
-        elif self._dispatcher.ended(device, message.number, now):
+        elif self._dispatcher.ended(device, message.number):
             for row in rows:
                 self._take(row)
             if (label := self._again_number.get(message.number)) is not None:
@@ -404,8 +392,8 @@ class Driver:
 
     # ---- tasks ------------------------------------------------------------------------------------------
 
-    def _take_task(self, task: ProblemTask) -> int:
-        """Begins a task unless nothing of it is left. Returns how many kernels have no result."""
+    def _take_task(self, task: ProblemTask) -> None:
+        """Begins a task unless nothing of it is left."""
         problem = task.problem
         there = self._problems.setdefault(problem.id, _Problem(problem, {}, task.weight))
         there.kernels |= {kernel.name: kernel for kernel in task.kernels}
@@ -417,7 +405,7 @@ class Driver:
             self._begun.add(problem.id)
             if self._picks is None:
                 self._resumed.append(task)
-            return 0
+            return
         label = f"{problem.id} +{len(self._labels)}" if problem.id in self._labels else problem.id
         self._labels[label] = problem.id
         waits = Task(label, [kernel.name for kernel in missing], task.weight)
@@ -425,7 +413,6 @@ class Driver:
             self._dispatcher.add(waits)
         else:
             self._unbuilt[label] = waits
-        return len(missing)
 
     def _take_asked(self) -> None:
         """Pairs that were not planned, which a test asks for."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from tile_oracle.kernel import Kernel
-from tile_oracle.measure.assignments import Message, Opened, Shipment, Work
+from tile_oracle.measure.assignments import Message, Opened, Work
 
 
 @dataclass(frozen=True)
@@ -37,37 +36,6 @@ class Told:
 
 
 Event = Joined | Gone | Told
-
-
-@dataclass
-class Compiler:
-    """Where an engine compiles. node: as the engine names it. why: why it compiles nothing, "" if it does."""
-
-    node: str
-    host: str = ""
-    compiled: int = 0
-    why: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return {"node": self.node, "host": self.host, "compiled": self.compiled, "why": self.why}
-
-
-class Compilers(Protocol):
-    """Compiles kernels on the machines of a fleet. All methods are called from one thread."""
-
-    def submit(self, kernel: Kernel) -> None:
-        """Requests a kernel that has not been requested before."""
-
-    def finished(self) -> list[tuple[Kernel, Shipment | None]]:
-        """Returns what has been compiled since the last call; None for what could not be compiled."""
-
-    @property
-    def places(self) -> Sequence[Compiler]:
-        """Where kernels were or could have been compiled."""
-
-    def close(self) -> None:
-        """Ends all compilers."""
 
 
 class Engine(Protocol):

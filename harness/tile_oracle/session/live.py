@@ -18,6 +18,7 @@ from tile_oracle.libraries.ask import ask_library
 from tile_oracle.libraries.offers import Offers, load_offers, offers_file, save_offers
 from tile_oracle.measure.assignments import DeviceSettings
 from tile_oracle.measure.builds import Builds, BuiltThere
+from tile_oracle.measure.device_progress import ASIDE, DeviceProgress
 from tile_oracle.measure.dispatcher import Patience
 from tile_oracle.measure.driver import Driver, ProblemTask, Questions
 from tile_oracle.measure.engine import Engine
@@ -28,9 +29,11 @@ from tile_oracle.measure.row import row_of
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
+from tile_oracle.pages.words import count
 from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.record.run import Run, RunLog
+from tile_oracle.session.asked_devices import ALL
 from tile_oracle.session.models import Picks, picks_of
 from tile_oracle.session.options import AUTO_SAMPLING, SEQUENTIAL, SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, without
@@ -48,8 +51,8 @@ if TYPE_CHECKING:
 _COLD_SAMPLES, _COLD_BATCH = 50, 10
 _NEVER = 1e9
 """Times as slow as the best is no kernel."""
-_SPLIT_S = 1.0
-"""Least seconds of work that an idle device of this host takes half of."""
+_SPLIT_S, _SPLIT_ON_CLUSTER_S = 1.0, 3.0
+"""Least seconds of work that an idle device takes half of: of this host, of a cluster."""
 _LONGER = ("--settle-budget", "10m")
 _MORE_BUDGET = ("--budget", "1h")
 
@@ -63,19 +66,39 @@ class LiveSession(Session):
     def __init__(self, options: SessionOptions, **process: Any) -> None:
         """process: see Session. Raises HarnessError."""
         target, reason = resolve_target(options.target, self._target_options(options))
+        devices = target.devices if process.get("devices") == ALL else process.get("devices")
+        process["devices"] = None if devices == 1 and not options.on_cluster else devices
         self.offers = self._offers(options, target, process.get("run_folder"))
         target.sources += [Algorithms(one, target.arch) for one in self.offers.values()]
         super().__init__(options, target, reason, **process)
         self._driver: Driver | None = None
-        self.in_turn = self.devices is None and options.fleet is None
+        self.in_turn = self.devices is None and not options.on_cluster
         self._first: First | None = None
         """The kernels of --first, while only they are measured."""
         self._closing = ExitStack()
         self._log: RunLog | None = None
 
     @property
+    def _joined(self) -> list[DeviceProgress]:
+        there = [] if self._driver is None else self._driver.progress.devices.values()
+        return [one for one in there if one.joined]
+
+    @property
     def workers(self) -> int:
-        return self.devices or 1
+        return len(self._joined) or self.devices or 1
+
+    def conditions(self) -> dict[str, str]:
+        devices = self._joined
+        if self.in_turn or not devices:
+            return {}
+        machines = len({one.host for one in devices})
+        found = {"devices": f"{count(len(devices), 'device')} on {count(machines, 'machine')}"}
+        if aside := [one for one in devices if one.state == ASIDE]:
+            found["devices, set aside"] = "; ".join(f"{one.name}: {one.why}" for one in aside)
+        return found
+
+    def devices_line(self) -> str:
+        return "" if self.in_turn or self._driver is None else self._driver.progress.line()
 
     def _target_options(self, options: SessionOptions) -> TargetOptions:
         return TargetOptions(
@@ -84,6 +107,7 @@ class LiveSession(Session):
             options.build_jobs,
             options.isa,
             options.kernels.sources or (NATIVE,),
+            elsewhere=options.on_cluster,
         )
 
     def _offers(self, options: SessionOptions, target: Target, folder: str | None) -> dict[str, Offers]:
@@ -198,32 +222,41 @@ class LiveSession(Session):
         return self.options.sampling == SEQUENTIAL
 
     def _open_driver(self, run: Run, log: RunLog) -> Driver:
-        if self.devices is not None:
-            devices = HostDevices(self._device_settings(run), self.devices)
-            return self._driver_of(devices, Builds(self.target), log, patience=Patience(split_s=_SPLIT_S))
-        supervisor = Supervisor(self.target, self._settings, run.measurements)
-        own = OwnDevice(supervisor, run.name, keep_samples=self.keep_samples)
-        return self._driver_of(own, BuiltThere(self.target), log)
-
-    def _driver_of(self, engine: Engine, builds: Builds, log: RunLog, **more: Any) -> Driver:
+        engine, builds, split_s = self._open_engine(run)
         return Driver(
             engine,
             builds,
             log,
             Questions(self._picks, self._row_of),
             self._settings,
+            match=self.options.fleet_match,
             in_order=self.in_turn or self.deadline is not None,
             in_turn=self.in_turn,
             # In turn, a problem that a test has asked for begins.
             deadline=None if self.in_turn else self.deadline,
-            **more,
+            patience=Patience(split_s=split_s),
         )
+
+    def _open_engine(self, run: Run) -> tuple[Engine, Builds, float]:
+        """Returns what runs the devices, their binaries, and `Patience.split_s`."""
+        if self.options.fleet is not None and self.options.on_cluster:
+            from tile_oracle.fleet.ray_engine import RayEngine
+
+            settings, arch = replace(self._device_settings(run), journals=""), self.target.arch
+            cache = "" if self.target.builder is None else str(self.target.builder.cache.folder)
+            ray = RayEngine(self.options.fleet, settings, arch, self.devices, cache)
+            return ray, Builds(self.target, ray.ship), _SPLIT_ON_CLUSTER_S
+        if self.devices is not None:
+            return HostDevices(self._device_settings(run), self.devices), Builds(self.target), _SPLIT_S
+        supervisor = Supervisor(self.target, self._settings, run.measurements)
+        own = OwnDevice(supervisor, run.name, keep_samples=self.keep_samples)
+        return own, BuiltThere(self.target), _SPLIT_S
 
     def _device_settings(self, run: Run) -> DeviceSettings:
         """Returns how devices in other processes measure."""
         return DeviceSettings(
             self.target.name,
-            replace(LiveSession._target_options(self, self.options), jobs=1),
+            replace(self._target_options(self.options), jobs=1, elsewhere=False),
             self._settings,
             run.name,
             self.keep_samples,
@@ -314,14 +347,16 @@ class LiveSession(Session):
 
     def header(self) -> list[str]:
         how = "; ".join(dict.fromkeys(one.builder.describe() for one in self.target.compiled))
-        several = f"devices: {self.devices}, each with a process of its own"
-        return [
-            f"target: {self.target.name} ({self.target_reason}), {how}",
-            *([several] if self.devices is not None else []),
-        ]
+        lines = [f"target: {self.target.name} ({self.target_reason}), {how}"]
+        if self.options.on_cluster:
+            of_kind = f", devices {self.options.fleet_match}" if self.options.fleet_match else ""
+            lines.append(f"fleet: Ray at {self.options.fleet}{of_kind}")
+        if self.devices is not None:
+            lines.append(f"devices: {self.devices}, each with a process of its own")
+        return lines
 
     def forecast(self) -> list[str]:
-        if self.options.resume or self.options.fleet is not None:
+        if self.options.resume or self.options.on_cluster:
             return []
         from tile_oracle.session.forecast import LONG_S, forecast
 
@@ -346,4 +381,5 @@ class LiveSession(Session):
 
     @property
     def notes(self) -> list[str]:
-        return [*super().notes, *(note for one in self.target.compiled for note in one.builder.notes)]
+        of_builds = (note for one in self.target.compiled for note in one.builder.notes)
+        return [*super().notes, *of_builds, *(() if self._driver is None else self._driver.all_notes())]

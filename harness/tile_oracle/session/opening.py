@@ -14,8 +14,8 @@ from tile_oracle.targets.target import INTERPRET
 
 
 def open_session(options: SessionOptions, **process: Any) -> Session:
-    """Returns a ReplaySession where records are named or the target is `replay`, a FleetSession with --fleet,
-    else a LiveSession. In Triton's interpreter no pick is judged, since nothing is timed.
+    """Returns a ReplaySession where records are named or the target is `replay`, else a LiveSession. In
+    Triton's interpreter no pick is judged, since nothing is timed.
 
     process: the keyword arguments of Session that a worker of pytest-xdist is given. Raises HarnessError.
     """
@@ -32,10 +32,10 @@ def open_session(options: SessionOptions, **process: Any) -> Session:
                 f"--model {options.model}: --target {INTERPRET} times nothing: leave --model out"
             )
         options = replace(options, model=NONE)
-    if options.fleet is not None:
-        from tile_oracle.session.fleet_session import FleetSession
+    if options.on_cluster:
+        from tile_oracle.fleet.ray_engine import import_ray
 
-        return FleetSession(options, **process)
+        import_ray()  # before anything is written
     if channel is not None:
         from tile_oracle.session.asking import AskingSession
 

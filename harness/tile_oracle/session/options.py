@@ -31,6 +31,8 @@ INTERVAL = "interval"
 _LEAST_FACTOR, _MOST_FACTOR = 1.5, 1_000_000
 """Of --far-behind: below the least, noise could lose the oracle."""
 SEQUENTIAL, EQUAL, AUTO_SAMPLING = "sequential", "equal", "auto"
+LOCAL = "local"
+"""Of --fleet: all devices of this machine."""
 
 Read = Callable[[str, Any], Any]
 """Checks and converts an option's value. Takes the option's name, which a HarnessError names."""
@@ -216,14 +218,11 @@ class SessionOptions:
     )
     fleet: str | None = _option(
         "ADDRESS",
-        "measure on all devices of a Ray cluster: its address, auto (the cluster that this machine "
-        "belongs to), or local (default): this machine's GPUs, or its cores for --target cpu, without Ray "
-        "(docs/fleet.md)",
+        "measure on the devices of a Ray cluster, with -n N on N of them: its address, auto (the cluster "
+        "that this machine belongs to), or local (default): as -n with all of this machine's GPUs, or its "
+        "cores for --target cpu (docs/fleet.md)",
         nargs="?",
-        const="local",
-    )
-    fleet_devices: int | None = _option(
-        "N", "with --fleet: use at most N devices (default: all)", read=_from(1, 100_000), type=int
+        const=LOCAL,
     )
     fleet_match: str = _option(
         "KIND",
@@ -418,6 +417,11 @@ class SessionOptions:
         """The pool in words: the kernel set, kernels in Triton, libraries."""
         return self.kernels.named(self.set_name)
 
+    @property
+    def on_cluster(self) -> bool:
+        """Whether the devices are those of a Ray cluster."""
+        return self.fleet not in (None, LOCAL)
+
     def of_each_model(self) -> tuple[SessionOptions, ...]:
         """Returns the options of each picker that is judged, with its name as their model."""
         return tuple(replace(self, model=name) for name in self.models.split(",") if name) or (self,)
@@ -477,10 +481,8 @@ def read_options(config: pytest.Config) -> SessionOptions:
         if value is not None and one.is_path:
             value = here / Path(str(value)).expanduser()
         found[one.field] = one.read(f"--{name}", value) if one.read and value is not None else value
-    if found["fleet"] is None and (found["fleet_devices"] is not None or found["fleet_match"]):
-        raise HarnessError("--fleet-devices and --fleet-match are for sessions with --fleet")
-    if found["fleet"] is not None and config.getoption("dist", "no") != "no":
-        raise HarnessError("--fleet has workers of its own: leave -n out")
+    if found["fleet_match"] and found["fleet"] in (None, LOCAL):
+        raise HarnessError("--fleet-match is for sessions with --fleet=ADDRESS")
     if found["first"] is not None and (found["fleet"] is not None or config.getoption("dist", "no") != "no"):
         raise HarnessError("--first is for sessions of one process: leave -n and --fleet out")
     if found["models"]:

@@ -53,6 +53,8 @@ class Progress:
 
     builds: Callable[[], tuple[int, int]] | None = None
     """How many kernels are built, and how many are wanted; None where nobody counts."""
+    devices: Callable[[], str] = staticmethod(lambda: "")
+    """How many devices there are, in words."""
 
     def __init__(self) -> None:
         self._replayed: int | None = None
@@ -138,7 +140,8 @@ class Progress:
             digits = len(str(self._replayed))
             return f"[{self._done_problems:>{digits}}/{self._replayed}] {subject}  replaying"
         head = self._count()
-        tail = f"{self._done_pairs:,} of {self._planned_pairs:,} pairs  {self._pace()}"
+        pairs = f"{self._done_pairs:,} of {self._planned_pairs:,} pairs"
+        tail = "  ".join(filter(None, (pairs, self._pace(), self.devices())))
         room = len(subject) if width is None else width - len(f"{head}   {tail}")
         if room < len(subject):
             subject = f"{subject[: room - 3]}..." if room > _LEAST_SUBJECT else ""
@@ -162,11 +165,6 @@ class Progress:
             return "building kernels"
         elapsed_s = time.monotonic() - self._started
         return f"built {done:,} of {wanted:,} kernels  {clock(elapsed_s * (wanted - done) / done)} left"
-
-    @property
-    def pairs_left(self) -> int:
-        """The number of planned pairs not reported yet."""
-        return self._planned_pairs - self._done_pairs
 
     def _rate(self) -> float:
         # Pairs from an earlier session take no time, so they do not predict the rest.

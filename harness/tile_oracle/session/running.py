@@ -50,6 +50,7 @@ class RunningHooks:
             self.state.display.take_over()
         self.session.show = self.state.display.status
         self.state.progress.builds = self.session.builds
+        self.state.progress.devices = self.session.devices_line
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:

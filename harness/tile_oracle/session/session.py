@@ -81,7 +81,7 @@ class Session(ABC):
     ) -> None:
         """target_reason: why this target. deadline: the end of the budget on the monotonic clock. run_folder,
         run_owner: for a worker, the controller's run and the controller (record.owner). devices: how many
-        measure at once, each in a process of its own; None for the one of this process.
+        measure at once, each in a process of its own; None for the one of this process, or all of a cluster.
 
         Raises HarnessError for options that cannot be used.
         """
@@ -116,6 +116,10 @@ class Session(ABC):
     def conditions(self) -> dict[str, str]:
         """Facts about how this session has measured, for the report: name -> text."""
         return {}
+
+    def devices_line(self) -> str:
+        """Returns how many devices there are, for the terminal; "" where it is the one of this process."""
+        return ""
 
     def lacking(self) -> frozenset[str]:
         """Returns the names of candidates that the kernel source has no code for, so that no model can pick

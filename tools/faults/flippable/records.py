@@ -13,12 +13,8 @@ from typing import Any
 import pandas as pd
 
 from tile_oracle.commands.oracle import write_oracle
-from tile_oracle.fleet.fleet_file import FLEET_FILE, add_session, read_sessions
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.picker import Origin
-from tile_oracle.measure.assignments import Opened
-from tile_oracle.measure.device_progress import DevicesProgress
-from tile_oracle.measure.engine import Compiler
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
@@ -46,7 +42,6 @@ def kinds() -> tuple[FileKind, ...]:
         FileKind("part, then --resume", _make_part, _resume_run),
         FileKind("selection.parquet", _make_report(SELECTION), _read_report),
         FileKind("verdict.json", _make_report(VERDICT), _read_report),
-        FileKind("fleet.json", _make_fleet, _read_fleet),
         FileKind("merged dataset", _make_merged, _read_merged),
         FileKind("oracle file", _make_oracle, _read_oracle),
     )
@@ -78,19 +73,6 @@ def _make_manifest(folder: Path) -> list[Path]:
 def _read_manifest(folder: Path) -> Any:
     run = folder / "flipped"
     return purpose_of(run), pool_of_sources([run])
-
-
-def _make_fleet(folder: Path) -> list[Path]:
-    progress = DevicesProgress()
-    for number in range(3):
-        name = f"host-{number}/ab12cd/0"
-        progress.joined(name, Opened("NVIDIA H200", "595.58", f"host-{number}", 4711 + number))
-    add_session(folder / FLEET_FILE, progress.devices.values(), [Compiler("ab12cd", "host-1", 12)])
-    return [folder / FLEET_FILE]
-
-
-def _read_fleet(folder: Path) -> Any:
-    return read_sessions(folder / FLEET_FILE)
 
 
 def _make_journal(folder: Path) -> list[Path]:
