@@ -62,6 +62,15 @@ def test_every_campaign_is_found_under_its_module_s_name() -> None:
         assert one.promise
 
 
+def test_the_page_has_the_full_count_of_every_campaign() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text()
+    rows = [[cell.strip(" `") for cell in line.split("|")] for line in page.splitlines() if line[:3] == "| `"]
+    counts = {cells[1]: cells[3].partition(" ")[0] for cells in rows}
+    full = {one.name: f"{one.full_count:,}" for one in campaigns()}
+    del full["misbehaviour"]  # some families are of one kind of machine
+    assert full.items() <= counts.items()
+
+
 def test_an_outcome_can_be_the_last_line_of_the_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(campaign(Outcome(3, Counter(sessions=2))), ["--seed", "9", "--json", "-"]) == 0
     written = json.loads(capsys.readouterr().out.splitlines()[-1])

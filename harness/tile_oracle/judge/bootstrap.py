@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ Array = npt.NDArray[np.float64]
 DRAWS = 2000
 CONFIDENCE = 0.95
 
-Statistic = Callable[[Array], Array]
+Statistic = Callable[[npt.NDArray[Any]], Array]
 """A statistic over the last axis, of one draw (problems,) or several (draws, problems)."""
 
 
@@ -44,22 +45,19 @@ def p10(values: Array) -> Array:
     return np.asarray(np.percentile(values, 10, axis=-1))
 
 
-def interval(values: Array, statistic: Statistic, seed: int = 0, draws: int = DRAWS) -> Interval:
+def interval(values: Array, statistic: Statistic, draws: int = DRAWS) -> Interval:
     """Returns the statistic of the values, (problems,), with its percentile bootstrap interval."""
-    values = np.asarray(values, dtype=np.float64)
-    index = np.random.default_rng(seed).integers(0, len(values), (draws, len(values)))
-    found = statistic(values[index])
-    low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Interval(float(statistic(values[None, :])[0]), float(low), float(high))
+    return _resampled(len(values), lambda problems: statistic(np.asarray(values)[problems]), draws)
 
 
-def paired_interval(
-    old: Array, new: Array, statistic: Statistic, seed: int = 0, draws: int = DRAWS
-) -> Interval:
+def paired_interval(old: Array, new: Array, statistic: Statistic) -> Interval:
     """Returns the statistic of `new` less that of `old`, resampling problems with both their values."""
-    old, new = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
-    index = np.random.default_rng(seed).integers(0, len(old), (draws, len(old)))
-    found = statistic(new[index]) - statistic(old[index])
-    low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    value = float(statistic(new[None, :])[0] - statistic(old[None, :])[0])
-    return Interval(value, float(low), float(high))
+    old, new = np.asarray(old), np.asarray(new)
+    return _resampled(len(old), lambda problems: statistic(new[problems]) - statistic(old[problems]), DRAWS)
+
+
+def _resampled(count: int, statistic: Statistic, draws: int) -> Interval:
+    """statistic: of places of problems."""
+    places = np.random.default_rng(0).integers(0, count, (draws, count))
+    low, high = np.quantile(statistic(places), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(float(statistic(np.arange(count)[None, :])[0]), float(low), float(high))

@@ -89,7 +89,5 @@ def _places(column: pd.Series) -> tuple[_Codes, npt.NDArray[np.object_]]:
     """Returns the place of each name among the sorted distinct names, and these."""
     codes, found = pd.factorize(column)
     names = np.asarray(found, dtype=object)
-    order = np.argsort(names, kind="stable")
-    place = np.empty(len(names), dtype=np.int64)
-    place[order] = np.arange(len(names))
-    return place[codes], names[order]
+    order = np.argsort(names)
+    return np.argsort(order)[codes], names[order]

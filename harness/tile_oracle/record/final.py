@@ -121,9 +121,7 @@ def is_censored(records: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 def _places(names: pd.Index) -> npt.NDArray[np.int64]:
     """Returns the place of each name in the sorted names."""
-    places = np.empty(len(names), dtype=np.int64)
-    places[np.argsort(names.to_numpy(dtype=object), kind="stable")] = np.arange(len(names))
-    return places
+    return np.argsort(np.argsort(names.to_numpy(dtype=object)))
 
 
 def _settle_over_rounds(final: pd.DataFrame, frame: pd.DataFrame) -> None:
