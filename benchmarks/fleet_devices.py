@@ -9,14 +9,13 @@ from functools import cache
 from typing import Any
 
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Result, Row, Work
+from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Row, Work
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.engine import Engine, Event, Joined, Told
+from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.journal_line import encode_line
 from tools.faults.flippable.records import some_rows
-
-OK = Result("ok", "", 0, 0.0123, 0.0121, 0.004, 60, "full", 100_000)
 
 
 class NothingToBuild(Builds):
@@ -54,13 +53,7 @@ class FastDevices(Engine):
         self._joined = []
         for device, (work, left) in [*self._left.items()]:
             told: list[Message] = [
-                Row(
-                    work.number,
-                    work.problem,
-                    name,
-                    OK._replace(latency_ms=len(left) + 0.5),
-                    self._line(work, name),
-                )
+                Row(work.number, self._result(work, name, len(left) + 0.5), self._line(work, name))
                 for name in left[: self._batch]
             ]
             del left[: self._batch]
@@ -69,6 +62,10 @@ class FastDevices(Engine):
                 told.append(Ended(work.number))
             found.append(Told(device, told))
         return found
+
+    def _result(self, work: Work, kernel: str, latency_ms: float) -> Measurement:
+        problem, named = problem_from_id(work.problem), parse_kernel_name(kernel)
+        return Measurement(problem, named, "ok", "", 0, latency_ms, 0.0121, 0.004, 60, "full", 100_000)
 
     def _line(self, work: Work, kernel: str) -> bytes:
         if work.problem not in self._problems:

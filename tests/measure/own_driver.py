@@ -38,10 +38,9 @@ def own_driver(
     log: RunLog,
     *,
     picks: Callable[[Problem], Collection[Kernel]] = lambda problem: (),
-    keep_samples: bool = False,
 ) -> Driver:
     """Measures these kernels on each of the problems, when they are asked for."""
-    engine = OwnDevice(supervisor, log.run.name, keep_samples=keep_samples)
+    engine = OwnDevice(supervisor, log.run.name)
     driver = Driver(
         engine,
         BuiltThere(supervisor.target),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Result, Row, Work
+from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Row, Work
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.driver import Driver, ProblemTask, Questions
 from tile_oracle.measure.engine import Engine, Event, Gone, Joined, Told
@@ -27,16 +27,18 @@ KERNELS = tuple(
 LEADERS = 2
 
 
-def result(round_: int = 0, latency_ms: float = 1.0, status: str = "ok") -> Result:
-    good = status == "ok"
-    return Result(status, "", round_, latency_ms if good else math.nan, 0.9, 0.01, 20, "full", 100)
+def result(
+    problem: Problem, kernel: Kernel, round_: int = 0, latency_ms: float = 1.0, status: str = "ok"
+) -> Measurement:
+    took_ms = latency_ms if status == "ok" else math.nan
+    return Measurement(problem, kernel, status, "", round_, took_ms, 0.9, 0.01, 20, "full", 100)
 
 
-def row(work: Work, kernel: str, device: str, one: Result) -> Row:
+def row(work: Work, kernel: str, device: str, round_: int = 0, latency_ms: float = 1.0) -> Row:
+    one = result(problem_from_id(work.problem), parse_kernel_name(kernel), round_, latency_ms)
     line = {"op": "grouped_conv", "problem": work.problem, "kernel": kernel, "round": one.round}
     line |= {"device": device, "status": one.status, "time": "2026-01-01T00:00:00+00:00"}
-    line |= {"latency_ms": one.latency_ms if one.status == "ok" else None}
-    return Row(work.number, work.problem, kernel, one, encode_line(line))
+    return Row(work.number, one, encode_line(line | {"latency_ms": latency_ms}))
 
 
 @dataclass
@@ -58,16 +60,18 @@ class SimulatedDevice:
         if work.again:
             self.work = None
             rows: list[Message] = [
-                row(work, name, self.name, result(work.again_round)) for name, _ in work.again
+                row(work, one.kernel.name, self.name, work.again_round) for one in work.again
             ]
             return [*rows, Ended(work.number)]
         ran, self.left = self.left[:count], self.left[count:]
-        told: list[Message] = [row(work, name, self.name, result(0, 1.0 * self.slow)) for name in ran]
+        told: list[Message] = [row(work, name, self.name, 0, 1.0 * self.slow) for name in ran]
         if not self.left:
             self.work = None
             if self.finals:
-                swept = dict.fromkeys([*(n for n, one in work.known if one.round == 0), *work.kernels])
-                told += [row(work, name, self.name, result(1)) for name in [*swept][:LEADERS]]
+                swept = dict.fromkeys(
+                    [*(one.kernel.name for one in work.known if one.round == 0), *work.kernels]
+                )
+                told += [row(work, name, self.name, 1) for name in [*swept][:LEADERS]]
             told.append(Ended(work.number))
         return told
 

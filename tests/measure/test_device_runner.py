@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,6 @@ from tile_oracle.measure.assignments import (
     DeviceSettings,
     Ended,
     Message,
-    Result,
     Row,
     Shipment,
     Work,
@@ -123,7 +123,7 @@ def test_a_device_measures_an_assignment_as_a_session_does(runner: DeviceRunner)
     *rows, ended = messages(runner)
     assert ended == Ended(7)
     assert all(isinstance(row, Row) and row.number == 7 for row in rows)
-    pairs = {(row.kernel, row.result.round) for row in rows if isinstance(row, Row)}
+    pairs = {(row.result.kernel.name, row.result.round) for row in rows if isinstance(row, Row)}
     assert {(kernel.name, round_) for kernel in TWO for round_ in (0, 1)} == pairs
     row = decode_line(rows[0].line.rstrip(b"\n")) if isinstance(rows[0], Row) else None
     assert row["run"] == "the-run"
@@ -140,35 +140,35 @@ def test_a_device_leaves_withdrawn_kernels_and_leaders_to_others(runner: DeviceR
     assert {row.result.round for row in swept if isinstance(row, Row)} == {0}
     runner.withdraw(8, [TWO[0].name])  # too late: nothing happens
     runner.assign(Work(9, PROBLEM.id, (TWO[1].name,), finals=False))
-    assert [row.kernel for row in messages(runner) if isinstance(row, Row)] == [TWO[1].name]
+    assert [row.result.kernel.name for row in messages(runner) if isinstance(row, Row)] == [TWO[1].name]
 
 
 def test_a_straggler_leaves_kernels_that_are_taken_over_and_the_leaders(
     runner: DeviceRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner.open()
-    sweeper = runner._measuring._sweeper
-    sweep = sweeper.sweep
+    supervisor = runner._measuring._supervisor
+    sweep = supervisor.sweep
 
     def withdrawn_once_it_has_begun(*given: Any, **options: Any) -> Iterator[Measurement]:
         runner.withdraw(10, [TWO[0].name])
         return sweep(*given, **options)
 
-    monkeypatch.setattr(sweeper, "sweep", withdrawn_once_it_has_begun)
+    monkeypatch.setattr(supervisor, "sweep", withdrawn_once_it_has_begun)
     runner.assign(Work(10, PROBLEM.id, tuple(kernel.name for kernel in TWO)))
     *rows, ended = messages(runner)
     assert ended == Ended(10)
-    assert [(row.kernel, row.result.round) for row in rows if isinstance(row, Row)] == [(TWO[1].name, 0)]
+    assert [(row.result.kernel.name, row.result.round) for row in rows if isinstance(row, Row)] == [
+        (TWO[1].name, 0)
+    ]
 
 
 def test_leaders_are_timed_again_as_rows_of_their_round(runner: DeviceRunner) -> None:
     runner.open()
-    known = Result("ok", "", 0, 0.01, 0.01, 0.0, 5, "full", 9)
-    timed = tuple((kernel.name, known) for kernel in TWO)
+    timed = tuple(Measurement(PROBLEM, kernel, "ok", "", 0, 0.01, 0.01, 0.0, 5, "full", 9) for kernel in TWO)
     runner.assign(Work(-1, PROBLEM.id, finals=False, known=timed, again=timed, again_round=3))
-    assert {(row.kernel, row.result.round) for row in messages(runner) if isinstance(row, Row)} == {
-        (kernel.name, 3) for kernel in TWO
-    }
+    rows = [row.result for row in messages(runner) if isinstance(row, Row)]
+    assert {(one.kernel.name, one.round) for one in rows} == {(kernel.name, 3) for kernel in TWO}
 
 
 def test_a_device_that_cannot_be_opened_says_why() -> None:
@@ -181,15 +181,21 @@ def test_a_device_that_cannot_be_opened_says_why() -> None:
 def test_an_assignment_ends_when_its_device_is_closed() -> None:
     """Whatever is measured meanwhile: its row would come after the end of the records."""
     told: list[str] = []
-    supervisor: Any = SimpleNamespace(attempts=None, interrupt=lambda: told.append("interrupted"))
-    measuring = Measuring(supervisor, "it")
 
     def sweep(problem: Problem, kernels: list[Kernel], *_: object, **asked: Any) -> Iterator[Measurement]:
-        assert (asked["wanted"](kernels[0]), asked["finals"]()) == (True, True)
+        assert asked["wanted"](kernels[0])
         measuring.end()
-        assert (asked["wanted"](kernels[0]), asked["finals"]()) == (False, False)
+        assert not asked["wanted"](kernels[0])
         yield Measurement(problem, kernels[0], "ok")
 
-    measuring._sweeper = cast(Any, SimpleNamespace(sweep=sweep))
+    nothing_compiled = SimpleNamespace(owner=lambda kernel: SimpleNamespace(builder=None))
+    supervisor: Any = SimpleNamespace(
+        attempts=None,
+        interrupt=lambda: told.append("interrupted"),
+        sweep=sweep,
+        target=nothing_compiled,
+        waiting_for_compilers=nullcontext,
+    )
+    measuring = Measuring(supervisor, "it")
     assert list(measuring.messages(Work(7, PROBLEM.id, (TWO[0].name,)))) == [Ended(7, lost="closed")]
     assert told == ["interrupted"]

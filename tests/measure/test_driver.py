@@ -142,10 +142,7 @@ def test_after_the_deadline_no_problem_begins() -> None:
 
 def earlier(number: int, kernel: Kernel, *rounds: int, status: str = "ok") -> list[dict[str, Any]]:
     problem = problem_from_id(PROBLEMS[number])
-    return [
-        {"problem": problem.id, "kernel": kernel.name, **result(round_, status=status)._asdict()}
-        for round_ in rounds
-    ]
+    return [result(problem, kernel, round_, status=status).as_row() for round_ in rounds]
 
 
 def test_earlier_results_are_not_measured_again_and_count_as_known() -> None:
@@ -226,7 +223,7 @@ def test_leaders_are_timed_again_on_the_device_that_measured_them() -> None:
     fleet.driver.wait()
     home = {r["problem"]: r["device"] for r in fleet.log.rows}
     jobs = [
-        (task.problem, [result().measurement(task.problem, kernel) for kernel in KERNELS[:2]], 2)
+        (task.problem, [result(task.problem, kernel) for kernel in KERNELS[:2]], 2)
         for task in fleet.tasks
         for _ in range(2)
     ]
@@ -244,7 +241,7 @@ def test_timing_again_ends_with_its_time() -> None:
     fleet.driver.wait()
     fleet.engine.kill("a")
     problem = fleet.tasks[0].problem
-    job = (problem, [result().measurement(problem, KERNELS[0])], 2)
+    job = (problem, [result(problem, KERNELS[0])], 2)
     assert fleet.driver.remeasure_all([job], time.monotonic() + 0.5) == []
     fleet.driver.abandon()
 

@@ -28,7 +28,7 @@ NOTHING = Results(SweepSettings())
 
 
 def measured(kernel: Kernel, round_: int = ROUND_SWEEP, status: str = "ok") -> Measurement:
-    return result(round_, MS.get(kernel, 1.0), status).measurement(PROBLEM, kernel)
+    return result(PROBLEM, kernel, round_, MS.get(kernel, 1.0), status)
 
 
 def results(*measurements: Measurement) -> Results:

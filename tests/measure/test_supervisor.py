@@ -414,9 +414,9 @@ def test_an_abandoned_sweep_does_not_disturb_the_next(
 
 
 def test_samples_are_returned_only_on_request(open_supervisor: Callable[..., Supervisor]) -> None:
-    supervisor = open_supervisor()
-    without = next(supervisor.sweep(PROBLEM, [GOOD]))
-    with_samples = next(supervisor.sweep(PROBLEM, [GOOD], keep_samples=True))
+    without = next(open_supervisor().sweep(PROBLEM, [GOOD]))
+    keeps = open_supervisor(settings=replace(SETTINGS, keep_samples=True))
+    with_samples = next(keeps.sweep(PROBLEM, [GOOD]))
     assert without.sample_ms == ()
     assert len(with_samples.sample_ms) == with_samples.samples > 0
     assert min(with_samples.sample_ms) == pytest.approx(with_samples.latency_min_ms, abs=1e-6)

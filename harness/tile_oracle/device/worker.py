@@ -44,7 +44,7 @@ class Worker:
         self._channel = channel
         self._device: Device | None = None
         self._problem: Problem | None = None
-        self._plan = TimingPlan()
+        self._plan, self._samples = TimingPlan(), False
         self._best_ms: float | None = None
         """The fastest median on the loaded problem so far."""
         self._audit: Audit | None = None
@@ -90,7 +90,7 @@ class Worker:
             self._slot.end()
 
     def _open(self, command: Open) -> None:
-        self._plan = command.timing
+        self._plan, self._samples = command.timing, command.samples
         try:
             module = importlib.import_module(command.device_module)
             self._device = module.open_device(**command.device_options)
@@ -147,7 +147,7 @@ class Worker:
         check_s = device.kernel_seconds - before
         if check.lost_in_ms is not None:
             once = replace(summarise(np.array([check.lost_in_ms])), sampling=CENSORED)
-            answer |= _timing_message(once, command.samples)
+            answer |= _timing_message(once, self._samples)
             answer |= {"busy_ms": check.lost_in_ms, "state": device.state().as_row()}
             answer["at_least_ms"] = at_least_ms(check.lost_in_ms)
         elif check.status == "ok":
@@ -163,7 +163,7 @@ class Worker:
             except KernelFailed as error:
                 answer |= error.as_answer()
             else:
-                answer |= _timing_message(timing, command.samples)
+                answer |= _timing_message(timing, self._samples)
                 answer |= {"busy_ms": device.timed_ms - timed_before, "state": device.state().as_row()}
                 if not noisy:
                     self._best_ms = _least(self._best_ms, timing.median_ms)
@@ -246,7 +246,7 @@ class Worker:
                     "detail": _noise(timing) if noisy else "",
                     "busy_ms": busy_ms[identity],
                     "state": state,
-                    **_timing_message(timing, command.samples),
+                    **_timing_message(timing, self._samples),
                 }
             self._finish(answer, tokens[identity])
 

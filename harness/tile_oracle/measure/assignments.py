@@ -2,51 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, NamedTuple
 
-from tile_oracle.kernel import Kernel
 from tile_oracle.libraries.offers import Offers
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
-from tile_oracle.problem import Problem
 from tile_oracle.targets.base import TargetOptions
-from tile_oracle.targets.device_state import DeviceState
-
-
-class Result(NamedTuple):
-    """What later steps need of a measurement; times in milliseconds as in Measurement."""
-
-    status: str
-    detail: str
-    round: int
-    latency_ms: float
-    latency_min_ms: float
-    spread: float
-    samples: int
-    check: str
-    check_points: int
-    at_least_ms: float = math.nan
-    sample_ms: tuple[float, ...] = ()
-    busy_ms: float = math.nan
-    precision: float | None = None
-    sampling: str = ""
-    state: DeviceState = DeviceState()
-
-    @classmethod
-    def of(cls, one: Measurement) -> Result:
-        """Returns the result of a measurement."""
-        return cls._make(_FIELDS(one))
-
-    def measurement(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """Returns the measurement of the pair."""
-        return Measurement(problem, kernel, **self._asdict())
-
-
-_FIELDS = attrgetter(*Result._fields)
 
 
 @dataclass(frozen=True)
@@ -62,7 +25,6 @@ class DeviceSettings:
     options: TargetOptions
     sweep: SweepSettings
     run: str
-    keep_samples: bool = False
     offers: tuple[Offers, ...] = ()
     problems: tuple[str, ...] = ()
     journals: str = ""
@@ -95,17 +57,17 @@ class Work:
     """An assignment for a device.
 
     kernels: names of the kernels to sweep. finals: measure the leaders again afterwards. known: results of
-    the problem's other kernels, by kernel name. picks: names of kernels that are measured again with the
-    leaders. again: instead of a sweep, these kernels are timed again as rows of round `again_round`.
+    the problem's other kernels. picks: names of kernels that are measured again with the leaders. again:
+    instead of a sweep, the kernels of these are timed again as rows of round `again_round`.
     """
 
     number: int
     problem: str
     kernels: tuple[str, ...] = ()
     finals: bool = True
-    known: tuple[tuple[str, Result], ...] = ()
+    known: tuple[Measurement, ...] = ()
     picks: tuple[str, ...] = ()
-    again: tuple[tuple[str, Result], ...] = ()
+    again: tuple[Measurement, ...] = ()
     again_round: int = 0
     binaries: Binaries = field(default_factory=Binaries)
 
@@ -114,9 +76,7 @@ class Row(NamedTuple):
     """A device's result of a pair. line: the row, as a line of a journal."""
 
     number: int
-    problem: str
-    kernel: str
-    result: Result
+    result: Measurement
     line: bytes
 
 

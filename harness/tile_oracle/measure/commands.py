@@ -20,13 +20,15 @@ class Quit(_Command):
 
 
 class Open(_Command):
-    """Open the device. attempts: the session's slot (record.attempts), "" for none."""
+    """Open the device. attempts: the session's slot (record.attempts), "" for none. samples: send every
+    sample."""
 
     device_module: str
     timing: TimingPlan
     device_options: dict[str, Any] = {}
     cold_cache: bool = False
     attempts: str = ""
+    samples: bool = False
 
 
 class Load(_Command):
@@ -38,12 +40,11 @@ class Load(_Command):
 
 
 class Run(_Command):
-    """Check and time a kernel. samples: send every sample. best_ms: the fastest median of the problem.
-    lost_ms: a kernel has lost that takes at least this long, so that its first checked run is enough."""
+    """Check and time a kernel. best_ms: the fastest median of the problem. lost_ms: a kernel has lost that
+    takes at least this long, so that its first checked run is enough."""
 
     id: int
     binary: str
-    samples: bool = False
     kernel: str = ""
     best_ms: float | None = None
     lost_ms: float | None = None
@@ -78,7 +79,6 @@ class Final(_Command):
     runs: list[Turn]
     passes: int
     doubtful: list[int]
-    samples: bool = False
 
 
 RunsKernels = Run | Apply | Final

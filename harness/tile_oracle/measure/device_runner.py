@@ -119,9 +119,7 @@ class DeviceRunner:
             shipments = Shipments(target, self._fetch)
             journals = Path(self._settings.journals) if self._settings.journals else None
             supervisor = Supervisor(target, self._settings.sweep, journals)
-            measuring = self._measuring = Measuring(
-                supervisor, self._settings.run, keep_samples=self._settings.keep_samples
-            )
+            measuring = self._measuring = Measuring(supervisor, self._settings.run)
             device = supervisor.open()
             cache = "" if target.builder is None else str(target.builder.cache.folder)
             self._opened.set_result(

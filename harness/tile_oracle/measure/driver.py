@@ -11,13 +11,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from tile_oracle.errors import DeviceMissingError, HarnessError, NotBegunError
-from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.measure.assignments import Ended, Result, Row, Work
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.assignments import Ended, Row, Work
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_progress import DevicesProgress
 from tile_oracle.measure.dispatcher import Assign, Blame, Dispatcher, Patience, Task, Withdraw
@@ -357,7 +357,7 @@ class Driver:
         if row.result.round >= ROUND_FINAL:
             if self._dispatcher.takes_finals(device, row.number):
                 self._rows.setdefault((device, row.number), []).append(row)
-        elif self._dispatcher.finished(device, row.number, row.kernel):
+        elif self._dispatcher.finished(device, row.number, row.result.kernel.name):
             self._take(row)
 
     def _end(self, device: str, message: Ended, now: float) -> None:
@@ -376,9 +376,10 @@ class Driver:
                 self._timed_again.add(label)
 
     def _take(self, row: Row) -> None:
-        there = self._problems[row.problem]
-        kernel = there.kernels.get(row.kernel) or parse_kernel_name(row.kernel)
-        self._results.take(row.result.measurement(there.problem, kernel))
+        there, one = self._problems[row.result.problem.id], row.result
+        # Not as many objects as rows, each with a problem and a kernel of its own.
+        kernel = there.kernels.get(one.kernel.name, one.kernel)
+        self._results.take(replace(one, problem=there.problem, kernel=kernel))
         self._lines.append(row.line)
 
     def _drop_finals(self, device: str) -> None:
@@ -432,8 +433,8 @@ class Driver:
                 Work(
                     order.number,
                     job.problem.id,
-                    known=_told(self._results.of(job.problem.id)),
-                    again=_told(job.timed),
+                    known=tuple(self._results.of(job.problem.id)),
+                    again=tuple(job.timed),
                     again_round=job.round,
                     binaries=self._builds.binaries(again, remote=remote),
                 ),
@@ -452,7 +453,7 @@ class Driver:
                 there.problem.id,
                 order.kernels,
                 order.finals and there.finals,
-                _told(known),
+                tuple(known),
                 tuple(kernel.name for kernel in picks),
                 binaries=self._builds.binaries([*kernels, *leaders], remote=remote),
             ),
@@ -466,7 +467,3 @@ class Driver:
         self._log.append(self._questions.row(crash))
         self._results.take(crash)
         self.notes.append(f"{order.deaths} devices died while {kernel.name} ran on {there.problem.id}")
-
-
-def _told(known: Sequence[Measurement]) -> tuple[tuple[str, Result], ...]:
-    return tuple((one.kernel.name, Result.of(one)) for one in known)

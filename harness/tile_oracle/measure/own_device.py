@@ -17,10 +17,10 @@ _NAME = "this process"
 class OwnDevice(Engine):
     """See tile_oracle.measure.engine.Engine."""
 
-    def __init__(self, supervisor: Supervisor, run: str, *, keep_samples: bool = False) -> None:
-        """run, keep_samples: see Measuring."""
+    def __init__(self, supervisor: Supervisor, run: str) -> None:
+        """run: see Measuring."""
         self._supervisor = supervisor
-        self._measuring = Measuring(supervisor, run, keep_samples=keep_samples, elsewhere=False)
+        self._measuring = Measuring(supervisor, run, elsewhere=False)
         self._is_open = False
         self._going: Iterator[Message] | None = None
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,16 @@ class _Job:
     binary: Path
     alone: bool
     """No other kernel has run in its worker, except one known to be good."""
+
+
+@dataclass
+class _Sweep:
+    """The kernels of a problem that wait for their build or for the worker, and those that it was sent, by
+    identity."""
+
+    problem: Problem
+    waiting: deque[tuple[Kernel, Future[BuildResult]]]
+    jobs: dict[int, _Job] = field(default_factory=dict)
 
 
 class Supervisor(WorkerLink):
@@ -148,7 +158,6 @@ class Supervisor(WorkerLink):
         known: Sequence[Measurement] = (),
         *,
         picks: Collection[Kernel] = (),
-        keep_samples: bool = False,
         finals: bool = True,
         wanted: Callable[[Kernel], bool] | None = None,
     ) -> Generator[Measurement, None, None]:
@@ -158,9 +167,9 @@ class Supervisor(WorkerLink):
         kernels can become leaders.
         picks: kernels that are measured again with the leaders unless they are far behind, so that a pick and
         its oracle are compared fairly. They pass all checks, however slow they are.
-        keep_samples: whether measurements carry every sample. finals: False leaves the leaders to a later
-        sweep. wanted: asked before a kernel is sent to the worker; a kernel that is not wanted any more has
-        no result. Raises BuildError when the build folder cannot be used.
+        finals: False leaves the leaders to a later sweep. wanted: asked before a kernel is sent to the
+        worker; a kernel that is not wanted any more has no result. Raises BuildError when the build folder
+        cannot be used.
         """
         self._wanted, self._all_checks = wanted, set(picks)
         swept = [m for m in known if m.round < ROUND_FINAL]
@@ -176,12 +185,12 @@ class Supervisor(WorkerLink):
             else:
                 yield Measurement(problem, kernel, "unsupported", reason)
         try:
-            for measurement in self._sweep_once(problem, waiting, keep_samples):
+            for measurement in self._sweep_once(_Sweep(problem, waiting)):
                 swept.append(measurement)
                 yield measurement
             self._order.learn(swept[known_before:])
             if finals:
-                yield from self._finals(problem, [*swept, *earlier], picks, keep_samples)
+                yield from self._finals(problem, [*swept, *earlier], picks)
         finally:
             self._wanted = None
             self._first_failures.clear()
@@ -190,14 +199,14 @@ class Supervisor(WorkerLink):
                 self.drop()
 
     def _finals(
-        self, problem: Problem, known: list[Measurement], picks: Collection[Kernel], keep_samples: bool
+        self, problem: Problem, known: list[Measurement], picks: Collection[Kernel]
     ) -> Iterator[Measurement]:
         """Yields the leaders again. Where the fastest kernels turn out to be no good, those that had lost to
         them alone are checked and timed in full in another round, and then the leaders again in one more."""
         round_, leaders = ROUND_FINAL, leaders_left(known, picks, self.settings)
         tried = set[Kernel]()
         while True:
-            for measurement in self._times_in_turn(problem, leaders, round_, keep_samples):
+            for measurement in self._times_in_turn(problem, leaders, round_):
                 known.append(measurement)
                 yield measurement
             again = [m.kernel for m in may_win_yet(known, self.settings) if m.kernel not in tried]
@@ -207,40 +216,35 @@ class Supervisor(WorkerLink):
             self._all_checks |= tried
             round_ = max(m.round for m in known) + 1
             builds = deque((kernel, self.target.build(kernel)) for kernel in again)
-            for measurement in self._sweep_once(problem, builds, keep_samples):
+            for measurement in self._sweep_once(_Sweep(problem, builds)):
                 known.append(replace(measurement, round=round_))
                 yield known[-1]
             round_, leaders = round_ + 1, choose_leaders(standing(known), picks, self.settings)
 
-    def _sweep_once(
-        self,
-        problem: Problem,
-        waiting: deque[tuple[Kernel, Future[BuildResult]]],
-        keep_samples: bool,
-    ) -> Iterator[Measurement]:
-        jobs: dict[int, _Job] = {}
-        while waiting or jobs:
+    def _sweep_once(self, sweep: _Sweep) -> Iterator[Measurement]:
+        problem, jobs = sweep.problem, sweep.jobs
+        while sweep.waiting or jobs:
             try:
-                yield from self._feed(problem, waiting, jobs, keep_samples)
+                yield from self._feed(sweep)
                 if not jobs:
                     continue
                 answer = self.next_result(problem)
             except Refused as refused:
-                yield from self._give_up(problem, waiting, jobs, "unsupported", str(refused))
+                yield from self._give_up(sweep, "unsupported", str(refused))
                 return
             except Lost as lost:
                 self.lost = str(lost)
-                yield from self._give_up(problem, waiting, jobs, "device_lost", self.lost)
+                yield from self._give_up(sweep, "device_lost", self.lost)
                 return
             except Died as died:
                 culprit = jobs.pop(died.job_id, None) if died.job_id is not None else None
                 self.suspect = True
-                self._requeue(waiting, jobs)
+                self._requeue(sweep)
                 if culprit is not None:
                     self.distrust(culprit.binary)
                     failed = Measurement(problem, culprit.kernel, died.status, died.detail)
                     if died.may_be_others and self._may_try_again(culprit, failed):
-                        self._try_again(culprit, failed, waiting)
+                        self._try_again(sweep, culprit, failed)
                     else:
                         yield failed
                 continue
@@ -252,16 +256,16 @@ class Supervisor(WorkerLink):
                 self.trust(problem, job.binary)
                 self._fastest_ms = sorted([*self._fastest_ms, measurement.latency_ms])[:ALWAYS_IN_FULL]
             if has_spoilt_its_worker(answer):
-                self._requeue(waiting, jobs)
+                self._requeue(sweep)
                 self.drop()
             # Somebody outside may have moved the worker to other cores, for example.
             others = answer.get("again") or (
                 measurement.status in ("wrong", "flaky") and ("inputs" in answer["dirty"] or answer["unfair"])
             )
             if others and self._may_try_again(job, measurement):
-                self._requeue(waiting, jobs)
+                self._requeue(sweep)
                 self.drop()
-                self._try_again(job, measurement, waiting)
+                self._try_again(sweep, job, measurement)
                 continue
             first = self._first_failures.pop(job.kernel, None)
             if first is not None and measurement.ok:
@@ -276,21 +280,14 @@ class Supervisor(WorkerLink):
             return False
         return not (job.alone and failed.status == "crash")
 
-    def _try_again(
-        self, job: _Job, failed: Measurement, waiting: deque[tuple[Kernel, Future[BuildResult]]]
-    ) -> None:
+    def _try_again(self, sweep: _Sweep, job: _Job, failed: Measurement) -> None:
         """Puts the kernel at the front of the queue, to run alone in a new worker."""
         self._first_failures[job.kernel] = failed
-        waiting.appendleft((job.kernel, self.target.build(job.kernel)))
+        sweep.waiting.appendleft((job.kernel, self.target.build(job.kernel)))
 
-    def _feed(
-        self,
-        problem: Problem,
-        waiting: deque[tuple[Kernel, Future[BuildResult]]],
-        jobs: dict[int, _Job],
-        keep_samples: bool,
-    ) -> Iterator[Measurement]:
+    def _feed(self, sweep: _Sweep) -> Iterator[Measurement]:
         """Sends built kernels to the worker, in the order in which builds finish; yields build errors."""
+        problem, waiting, jobs = sweep.problem, sweep.waiting, sweep.jobs
         if waiting and not jobs:
             with self.waiting_for_compilers():
                 wait([future for _, future in waiting], return_when=FIRST_COMPLETED)
@@ -323,7 +320,7 @@ class Supervisor(WorkerLink):
                 waiting.popleft()
                 best_ms = self._fastest_ms[0] if self._fastest_ms else None
                 lost_ms = None if kernel in self._all_checks else has_lost_ms(self._fastest_ms, self.settings)
-                self.live_worker.run(Run(identity, str(path), keep_samples, kernel.name, best_ms, lost_ms))
+                self.live_worker.run(Run(identity, str(path), kernel.name, best_ms, lost_ms))
                 jobs[identity] = _Job(kernel, path, alone=not self.used)
                 self.use()
                 if second_try:
@@ -331,24 +328,17 @@ class Supervisor(WorkerLink):
         finally:
             waiting.extendleft(reversed(not_built))
 
-    def _requeue(self, waiting: deque[tuple[Kernel, Future[BuildResult]]], jobs: dict[int, _Job]) -> None:
-        for identity in sorted(jobs, reverse=True):
-            kernel = jobs.pop(identity).kernel
-            waiting.appendleft((kernel, self.target.build(kernel)))
+    def _requeue(self, sweep: _Sweep) -> None:
+        for identity in sorted(sweep.jobs, reverse=True):
+            kernel = sweep.jobs.pop(identity).kernel
+            sweep.waiting.appendleft((kernel, self.target.build(kernel)))
 
-    def _give_up(
-        self,
-        problem: Problem,
-        waiting: deque[tuple[Kernel, Future[BuildResult]]],
-        jobs: dict[int, _Job],
-        status: str,
-        detail: str,
-    ) -> Iterator[Measurement]:
-        self._requeue(waiting, jobs)
-        while waiting:
-            kernel = waiting.popleft()[0]
+    def _give_up(self, sweep: _Sweep, status: str, detail: str) -> Iterator[Measurement]:
+        self._requeue(sweep)
+        while sweep.waiting:
+            kernel = sweep.waiting.popleft()[0]
             first = self._first_failures.pop(kernel, None)
-            yield first if first is not None else Measurement(problem, kernel, status, detail)
+            yield first if first is not None else Measurement(sweep.problem, kernel, status, detail)
 
     # ---- the leaders, again -----------------------------------------------------------------
 
@@ -361,13 +351,13 @@ class Supervisor(WorkerLink):
         """
         self.drop()
         try:
-            yield from self._times_in_turn(problem, list(timed), round_, keep_samples=False)
+            yield from self._times_in_turn(problem, list(timed), round_)
         finally:
             if self.is_busy:
                 self.drop()
 
     def _times_in_turn(
-        self, problem: Problem, leaders: list[Measurement], round_: int, keep_samples: bool
+        self, problem: Problem, leaders: list[Measurement], round_: int
     ) -> Iterator[Measurement]:
         """Times the leaders' kernels interleaved in one worker, so that conditions are equal; yields
         measurements of that round. If the worker dies in a kernel, the others continue in a new worker; if
@@ -379,7 +369,7 @@ class Supervisor(WorkerLink):
             group = groups[0]
             if alone:
                 self.drop()
-            command, jobs = self._final_command(group, keep_samples)
+            command, jobs = self._final_command(group)
             try:
                 self.ready(problem)
                 self.live_worker.run(command)
@@ -426,9 +416,7 @@ class Supervisor(WorkerLink):
                     self.distrust(built.binary.path)
                 yield Measurement(problem, culprit.kernel, died.status, died.detail, round_)
 
-    def _final_command(
-        self, leaders: Sequence[Measurement], keep_samples: bool
-    ) -> tuple[Final, dict[int, Measurement]]:
+    def _final_command(self, leaders: Sequence[Measurement]) -> tuple[Final, dict[int, Measurement]]:
         """Returns the command for the worker, and identity -> leader for its runs."""
         runs: list[Turn] = []
         jobs: dict[int, Measurement] = {}
@@ -442,4 +430,4 @@ class Supervisor(WorkerLink):
             runs.append(Turn(identity, leader.kernel.name, str(built.binary.path), count))
         doubtful = [identity for identity, leader in jobs.items() if leader.status == "noisy"]
         passes = final_passes(leaders, self.settings)
-        return Final(runs, passes, doubtful, keep_samples), jobs
+        return Final(runs, passes, doubtful), jobs

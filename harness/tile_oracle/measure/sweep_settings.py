@@ -16,7 +16,7 @@ class SweepSettings:
     max_leaders of them and at most max_noisy noisy ones.
     final_passes: number of interleaved passes over the leaders. In a pass, each leader gets final_budget_ms
     and at most final_samples samples. final_total_ms reduces the number of passes for long kernels.
-    cold_cache: flush the caches before each timed run.
+    cold_cache: flush the caches before each timed run. keep_samples: measurements carry every sample.
     """
 
     timing: TimingPlan = field(default_factory=TimingPlan)
@@ -30,3 +30,4 @@ class SweepSettings:
     final_samples: int = 100
     final_total_ms: float = 2000.0
     cold_cache: bool = False
+    keep_samples: bool = False

@@ -167,6 +167,7 @@ class WorkerLink:
                     options,
                     self.settings.cold_cache,
                     str(self.attempts.path) if self.attempts and self.attempts.path else "",
+                    self.settings.keep_samples,
                 )
             )
             answer = worker.answer(_OPEN_LIMIT_S, "opened", "failed")

@@ -212,6 +212,7 @@ class LiveSession(Session):
             timeout_s=self.options.kernel_timeout_s,
             final_budget_ms=timing.budget_ms / 5,
             cold_cache=self.options.cold_cache,
+            keep_samples=self.keep_samples,
         )
 
     @property
@@ -249,8 +250,7 @@ class LiveSession(Session):
         if self.devices is not None:
             return HostDevices(self._device_settings(run), self.devices), Builds(self.target), _SPLIT_S
         supervisor = Supervisor(self.target, self._settings, run.measurements)
-        own = OwnDevice(supervisor, run.name, keep_samples=self.keep_samples)
-        return own, BuiltThere(self.target), _SPLIT_S
+        return OwnDevice(supervisor, run.name), BuiltThere(self.target), _SPLIT_S
 
     def _device_settings(self, run: Run) -> DeviceSettings:
         """Returns how devices in other processes measure."""
@@ -259,7 +259,6 @@ class LiveSession(Session):
             replace(self._target_options(self.options), jobs=1, elsewhere=False),
             self._settings,
             run.name,
-            self.keep_samples,
             tuple(self.offers.values()),
             tuple(problem.id for problem in self.plan.problems),
             str(run.measurements),
