@@ -92,7 +92,7 @@ def test_a_result_that_failed_its_check_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"batch_count": "3"}, "of fused_gemm, where most rows are of gemm"),
+        ({"batch_count": "3"}, "kernel of another operation: fused_gemm, which --op fused_gemm takes"),
         ({"grouped_gemm": "1"}, "grouped GEMMs are not supported"),
         ({"beta": "1"}, "beta != 0: more than the operation"),
         ({"lda": "300"}, "padded leading dimensions: more than the operation"),

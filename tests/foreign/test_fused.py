@@ -69,7 +69,7 @@ def test_results_of_such_kernels_are_records_of_fused_gemm(tmp_path: Path) -> No
     assert found.records["tflops"][0] == pytest.approx(2 * 8 * 1024 * 512 * 256 / 0.05e9)
     assert dict(found.summary.refused) == {
         "dimensions cannot be right": 1,
-        "kernel of another operation: gemm": 1,
+        "kernel of another operation: gemm, which --op gemm takes": 1,
     }
     write_records(found.records, tmp_path / "o.parquet")
     assert len(load_records(tmp_path / "o.parquet")) == 2
@@ -83,12 +83,15 @@ def test_among_plain_products_they_are_refused(tmp_path: Path) -> None:
         f"{ADDED},1024,512,256,1,0.02,True",
     )
     found = import_file(path, "gfx950")
-    assert dict(found.summary.refused) == {"kernel of another operation: fused_gemm": 1}
+    assert dict(found.summary.refused) == {
+        "kernel of another operation: fused_gemm, which --op fused_gemm takes": 1
+    }
     assert found.summary.ok == 2
     listed = load_problem_set(str(path))
     assert len(listed.problems) == 2
     assert (
-        listed.notes[0] == "1 left out: their kernels are of fused_gemm: tile-oracle runs import reads them"
+        listed.notes[0]
+        == "1 left out: their kernels are of fused_gemm: tile-oracle runs import --op fused_gemm reads them"
     )
 
 

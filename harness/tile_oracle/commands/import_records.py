@@ -14,6 +14,7 @@ from tile_oracle.commands.json_output import write_text
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.foreign.summary import plain_name
+from tile_oracle.operation import operation_names
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
 from tile_oracle.record.schema import op_of
@@ -27,7 +28,8 @@ examples:
 
 A row has a kernel's name (kernel, kernel_name or name), the dimensions of its problem (N C K Hi Wi Y X, or
 M N K) and latency_ms (or latency_us, time(ns), ...). All that it states besides must hold: its status,
-device, types, layouts, throughput. Fields that no format knows are listed. One call imports one operation.
+device, types, layouts, throughput. Fields that no format knows are listed. One call imports one operation:
+of a file of several that which most rows are of, or --op.
 Files of other programs are recognized; docs/formats.md lists all formats.
 """
 
@@ -63,6 +65,13 @@ ARGUMENTS = (
     argument(
         "--device", "NAME", "take the rows of this device from a file of several; all: they are of one model"
     ),
+    argument(
+        "--op",
+        None,
+        "take the rows of this operation (default: those of most rows)",
+        choices=operation_names(),
+        default="",
+    ),
     flag("--trust-unverified", "keep rows that left their output unwritten as ok, as published results do"),
 )
 
@@ -73,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
         raise RecordError(f"{args.out}: records are written as one .parquet file")
     frames = []
     for path in steps("importing files", args.files):
-        imported = import_file(path, args.arch, args.trust_unverified, args.dtype, args.device, args.layout)
+        imported = import_file(
+            path, args.arch, args.trust_unverified, args.dtype, args.device, args.layout, args.op
+        )
         print(imported.summary)
         for line in imported.summary.shown:
             print(f"  {line}")

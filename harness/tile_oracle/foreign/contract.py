@@ -220,6 +220,7 @@ FIELDS: Mapping[str, Field] = {
     ),
 }  # fmt: skip
 """The fields that mean the same for every operation, by their names in lower case."""
+KERNEL_COLUMNS = tuple(name for name, one in FIELDS.items() if one.fills == "kernel")
 
 
 def number_of(value: Any) -> float:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tile_oracle.arch.time_bound import Limits, gpu_limits
 from tile_oracle.errors import KernelError, ProblemError, RecordError
 from tile_oracle.foreign.contract import REFUSED, UNITS_MS, Field, number_of, status_named
-from tile_oracle.foreign.dialect import Dialect
+from tile_oracle.foreign.dialect import Dialect, of_another
 from tile_oracle.foreign.fused import fused_kernel
 from tile_oracle.foreign.summary import Imported, ImportSummary
 from tile_oracle.kernel import Kernel, parse_kernel_name, source_of
@@ -199,7 +199,7 @@ class _Rows:
                 self.refuse("kernel name cannot be read", codes == index, error=str(error))
                 continue
             if named.op != self.dialect.op:
-                self.refuse(f"kernel of another operation: {named.op}", codes == index)
+                self.refuse(of_another(named.op), codes == index)
                 continue
             meant = self.dialect.meant(named)
             place[index] = places.setdefault(meant, len(places))

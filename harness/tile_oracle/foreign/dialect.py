@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -232,28 +233,49 @@ FUSED = Dialect(
 )
 
 
+_NAMES = (
+    (FUSED.op, NAME),
+    (GEMMS.op, re.compile(r"\bgemm_\w*?_[rc]{3,4}_\w+")),
+    (CONVOLUTIONS.op, CONVOLUTIONS.kernel_word),
+)
+KERNEL_WORD = re.compile("|".join(pattern.pattern for _, pattern in _NAMES))
+"""Pattern of a kernel's name of any of these operations in running text."""
+
+
 def dialect_of(op: str) -> Dialect:
     """Returns the dialect of an operation."""
-    own = {one.op: one for one in (GEMMS, CONVOLUTIONS, FUSED)}
-    return own.get(op) or Dialect(op, (), (), re.compile(re.escape(op)), False, {})
+    own = {one.op: one for one in (CONVOLUTIONS, GEMMS, FUSED)}
+    if op in own:
+        return own[op]
+    described = operation_named(op)
+    optional = tuple(name for name in described.free_fields if name not in described.required)
+    return Dialect(op, optional, (), re.compile(rf"\b{re.escape(op)}_\w+"), False, {})
 
 
-def dialect_of_text(text: str) -> Dialect:
-    """Returns the dialect of the kernels that a file names; that of convolutions if it names none."""
-    found = GEMMS.kernel_word.search(text) or NAME.search(text)
-    return _of_products(text) if found and not CONVOLUTIONS.kernel_word.search(text) else CONVOLUTIONS
+def op_of_name(kernel: str) -> str:
+    """Returns the operation whose kernels have such a name; "" if none has."""
+    return next((op for op, pattern in _NAMES if pattern.match(kernel)), "")
 
 
-def dialect_of_header(names: Sequence[str], text: str = "") -> Dialect:
-    """Returns the dialect of a table's columns. text: all of the table, for the names of its kernels."""
+def dialect_of_text(text: str, op: str = "") -> Dialect:
+    """Returns the dialect of most kernels that the beginning of a text names, or of an operation; that of
+    convolutions if it names none. Batches have to state their number."""
+    names = KERNEL_WORD.findall(text, 0, _BEGINNING)
+    counts = Counter(filter(None, map(op_of_name, names)))
+    op = op or max(counts, key=lambda one: counts[one], default=CONVOLUTIONS.op)
+    is_batched = op == FUSED.op and any("batched" in name for name in names)
+    return replace(FUSED, optional=()) if is_batched else dialect_of(op)
+
+
+def dialect_of_header(names: Sequence[str], text: str = "", op: str = "") -> Dialect:
+    """Returns the dialect of a table's columns, or of an operation. text: all of the table, for the names of
+    its kernels."""
     lower = {name.strip().lower() for name in names}
-    return _of_products(text) if "m" in lower and not {"c", "hi"} & lower else CONVOLUTIONS
+    is_product = "m" in lower and not {"c", "hi"} & lower
+    found = dialect_of_text(text, op)
+    return found if op or is_product == (found is not CONVOLUTIONS) else GEMMS if is_product else CONVOLUTIONS
 
 
-def _of_products(text: str) -> Dialect:
-    """Returns the dialect of most kernels that the beginning of a text names. Batches have to state their
-    number."""
-    fused = NAME.findall(text, 0, _BEGINNING)
-    if 2 * len(fused) <= len(GEMMS.kernel_word.findall(text, 0, _BEGINNING)):
-        return GEMMS
-    return replace(FUSED, optional=()) if any("batched" in name for name in fused) else FUSED
+def of_another(op: str) -> str:
+    """Returns why a row of another operation than its file's is refused."""
+    return f"kernel of another operation: {op}, which --op {op} takes"

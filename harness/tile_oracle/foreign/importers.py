@@ -20,6 +20,7 @@ from tile_oracle.errors import ProblemSetError, RecordError, first_line
 from tile_oracle.files.table_file import TableError, check_csv
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.foreign import ck_dsl
+from tile_oracle.foreign.contract import KERNEL_COLUMNS
 from tile_oracle.foreign.conversion import TOO_FAST, converted, least_ms_on
 from tile_oracle.foreign.dialect import Dialect, dialect_of_header, dialect_of_text
 from tile_oracle.foreign.formats import IMPORT, recognised
@@ -49,22 +50,24 @@ def import_file(
     dtype: str | None = None,
     device: str | None = None,
     layout: str = "",
+    op: str = "",
 ) -> Imported:
     """Reads one file as records of an architecture.
 
     The format is detected: our own records (a run's folder, or parquet), other parquet, CSV, JSON, or else a
-    log with JSON among other lines. Rows whose output was not written become `wrong`; with `trust_unverified`
-    they stay ok, as in the published figures. dtype: the data type of a CK DSL sweep that does not state one
-    (ck_dsl). layout: that of GEMMs in a tuner's file that does not state it. device: the one whose rows are
-    taken from a file of several. Raises RecordError for a file that cannot be read or holds no measurement,
-    RuleError for an unknown architecture.
+    log with JSON among other lines. Rows whose output was not written become `wrong`; with
+    `trust_unverified` they stay ok, as in the published figures. dtype: the data type of a CK DSL sweep that
+    does not state one (ck_dsl). layout: that of GEMMs in a tuner's file that does not state it. device: the
+    one whose rows are taken from a file of several. op: the operation whose rows are; by default that of
+    most. Raises RecordError for a file that cannot be read or holds no measurement, RuleError for an unknown
+    architecture.
     """
     path = Path(path)
     load_arch(arch)
     if path.is_dir() or (path.suffix == ".parquet" and _is_own(path)):
-        return _own(path, arch)
+        return _own(path, arch, op)
     summary = ImportSummary(plain_name(path.name))
-    rows, dialect = _rows(path, dtype, layout, summary)
+    rows, dialect = _rows(path, dtype, layout, op, summary)
     if rows.empty:
         detail = (
             f"; {sum(summary.refused.values())} malformed, first: {summary.shown[0]}" if summary.shown else ""
@@ -75,16 +78,19 @@ def import_file(
     return converted(rows, dialect, plain_name(path.stem), arch, trust_unverified, summary, device)
 
 
-def _rows(path: Path, dtype: str | None, layout: str, summary: ImportSummary) -> tuple[pd.DataFrame, Dialect]:
+def _rows(
+    path: Path, dtype: str | None, layout: str, op: str, summary: ImportSummary
+) -> tuple[pd.DataFrame, Dialect]:
     """Returns the rows of a file with its own names, and what they mean."""
     if path.suffix == ".parquet":
         table = parquet_rows(path)
         if ck_dsl.is_rocke(table):
             table = ck_dsl.with_rocke_kernels(path, table)
-        dialect = dialect_of_header(list(table.columns))
+        names = [str(name) for column in KERNEL_COLUMNS if column in table for name in table[column].unique()]
+        dialect = dialect_of_header(list(table.columns), "\n".join(names), op)
         return named_columns(path, table, dialect), dialect
     text = text_of(path)
-    if (pairs := _pairs(path, text, layout, summary)) is not None:
+    if (pairs := _pairs(path, text, layout, op, summary)) is not None:
         return pairs
     if path.suffix.lower() == ".csv":
         try:
@@ -92,18 +98,20 @@ def _rows(path: Path, dtype: str | None, layout: str, summary: ImportSummary) ->
         except TableError as error:
             raise RecordError(f"{path} cannot be read: {error}") from None
         header = next(csv.reader(io.StringIO(text[: 1 << 16], newline=None)), [])
-        dialect = dialect_of_header(header, text)
+        dialect = dialect_of_header(header, text, op)
         table = csv_table(path, text, header)
         if ck_dsl.is_sweep(header):
             table = ck_dsl.with_kernels(path, table, ck_dsl.sweep_dtype(path, dtype))
         return named_columns(path, table, dialect), dialect
-    dialect = dialect_of_text(text)
+    dialect = dialect_of_text(text, op)
     if path.suffix.lower() == ".json":
         return json_rows(path, text, summary, dialect), dialect
     return log_rows(text, summary, dialect), dialect
 
 
-def _pairs(path: Path, text: str, layout: str, summary: ImportSummary) -> tuple[pd.DataFrame, Dialect] | None:
+def _pairs(
+    path: Path, text: str, layout: str, op: str, summary: ImportSummary
+) -> tuple[pd.DataFrame, Dialect] | None:
     """Returns the rows of a file of a known format that names kernels and problems by its own rules."""
     known = recognised(path, text)
     if known is not None and IMPORT not in known.taken_by:
@@ -113,7 +121,7 @@ def _pairs(path: Path, text: str, layout: str, summary: ImportSummary) -> tuple[
     if known is None or entries is None:
         return None
     try:
-        found = read_pairs(entries, known.fields, summary)
+        found = read_pairs(entries, known.fields, summary, op)
     except ProblemSetError as error:
         raise RecordError(first_line(error)) from None
     if found is None:
@@ -129,8 +137,10 @@ def write_records(records: pd.DataFrame, out: Path | str) -> None:
     write_whole(table_bytes(table, compression="zstd"), Path(out))
 
 
-def _own(path: Path, arch: str) -> Imported:
+def _own(path: Path, arch: str, op: str) -> Imported:
     records = load_records(path)
+    if op and len(records) and (found := op_of(records["op"].unique())) != op:
+        raise RecordError(f"{path} holds records of {found}, not of {op}")
     other = records["arch"].notna() & (records["arch"] != arch)
     kept = records[~other].assign(arch=arch)
     if kept.empty:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.foreign.contract import Field
-from tile_oracle.foreign.dialect import Dialect, dialect_of
+from tile_oracle.foreign.dialect import Dialect, dialect_of, of_another
 from tile_oracle.foreign.entry import KERNEL_WORDS, PROBLEM_WORDS, Entry
 from tile_oracle.foreign.summary import ImportSummary, plain_name
 from tile_oracle.operation import operation_named
@@ -28,10 +28,10 @@ _FILLED: Mapping[str, Field] = {
 
 
 def read_pairs(
-    entries: Iterable[Entry], own: Mapping[str, Field], summary: ImportSummary
+    entries: Iterable[Entry], own: Mapping[str, Field], summary: ImportSummary, op: str = ""
 ) -> tuple[pd.DataFrame, Dialect] | None:
-    """Returns the rows that name a kernel, of the operation that most are of, and what their names mean; None
-    if there are none. The others are refused. own: the fields of the format."""
+    """Returns the rows that name a kernel, of an operation or of that which most are of, and what their names
+    mean; None if there are none. The others are refused. own: the fields of the format."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for one in entries:
         why = one.why or next((f"{what}: more than the operation" for what in one.more), "")
@@ -40,12 +40,12 @@ def read_pairs(
             summary.refuse(why, one.text)
         else:
             rows[one.problem.op].append(_row(one, one.problem))
-    if not rows:
+    most_first = sorted(rows, key=lambda name: -len(rows[name]))
+    op = op or next(iter(most_first), "")
+    for other in (name for name in most_first if name != op):
+        summary.refuse(of_another(other), rows[other][0]["kernel"], len(rows[other]))
+    if op not in rows:
         return None
-    op = max(rows, key=lambda name: len(rows[name]))
-    for other in rows.keys() - {op}:
-        example, count = rows[other][0]["kernel"], len(rows[other])
-        summary.refuse(f"of {other}, where most rows are of {op}", example, count)
     dialect = dialect_of(op)
     return pd.DataFrame(rows[op]), replace(dialect, own={**dialect.own, **own, **_FILLED})
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tile_oracle.errors import RecordError
 from tile_oracle.files.table_file import read_parquet
 from tile_oracle.files.user_file import open_regular, read_bytes
-from tile_oracle.foreign.dialect import Dialect
+from tile_oracle.foreign.dialect import KERNEL_WORD, Dialect, of_another, op_of_name
 from tile_oracle.foreign.summary import ImportSummary, plain_name
 
 _MAX_BYTES = 1 << 30
@@ -57,8 +57,8 @@ def named_columns(path: Path, table: pd.DataFrame, dialect: Dialect) -> pd.DataF
     missing = [name for name in ("kernel", "latency_ms", *dialect.required) if name not in filled]
     if missing:
         raise RecordError(
-            f"{path} lacks the columns {', '.join(missing)}: a table of problems without measurements of "
-            "named kernels goes to --problem-set"
+            f"{path} lacks the columns {', '.join(missing)} of {dialect.op} (--op names another operation): "
+            "a table of problems without measurements of named kernels goes to --problem-set"
         )
     repeated = [name for name, count in Counter(names).items() if name in dialect.fields and count > 1]
     if repeated:
@@ -106,7 +106,7 @@ def log_rows(text: str, summary: ImportSummary, dialect: Dialect) -> pd.DataFram
         }
         if {name.lower() for name in dialect.shape} <= set(dimensions):
             context = dimensions
-        name = dialect.kernel_word.search(said)
+        name = KERNEL_WORD.search(said) or dialect.kernel_word.search(said)
         if name:
             context = {**context, "kernel": name.group()}
         if brace < 0:
@@ -121,7 +121,8 @@ def log_rows(text: str, summary: ImportSummary, dialect: Dialect) -> pd.DataFram
             continue
         found = list(_measurements(value, context, 0, dialect, summary))
         rows += found
-        if not found and (name or "latency" in line):
+        is_ours = op_of_name(str(context.get("kernel", ""))) in ("", dialect.op)
+        if not found and is_ours and (name or "latency" in line):
             summary.refuse("no latency, kernel or dimensions", line.strip())
         line_end = text.find("\n", stop)
         position = len(text) if line_end < 0 else line_end + 1
@@ -145,6 +146,10 @@ def _measurements(
         filled = {field.fills for field in fields}
         complete = "kernel" in filled and all(name in filled for name in dialect.required)
         timed = {name for name in here if dialect.fields[name.rstrip("~")].fills in _LATENCIES}
+        op = op_of_name(str(here.get("kernel", "")))
+        if timed and op not in ("", dialect.op):
+            summary.refuse(of_another(op), json.dumps(value)[:200])
+            return
         if timed and complete:
             yield here
             return

@@ -20,10 +20,11 @@ from typing import Any
 from tile_oracle.errors import ProblemError, ProblemSetError
 from tile_oracle.files.spreadsheet import cell_text
 from tile_oracle.foreign.ck_dsl import dtype_in_name, is_sweep
-from tile_oracle.foreign.contract import MORE, against
-from tile_oracle.foreign.dialect import dialect_of
-from tile_oracle.foreign.fused import NAME
+from tile_oracle.foreign.contract import KERNEL_COLUMNS, MORE, against
+from tile_oracle.foreign.dialect import dialect_of, op_of_name
 from tile_oracle.foreign.list_file import ListFile, quoted
+from tile_oracle.kernel import source_of
+from tile_oracle.kernel.other_kernels import other_kernel
 from tile_oracle.operation import Kind, operation_names, operation_of_columns, operations
 from tile_oracle.problem import Problem
 from tile_oracle.problem_list.json_problems import json_rows
@@ -31,7 +32,6 @@ from tile_oracle.terminal.did_you_mean import most_like
 
 SOURCE_COLUMN = "source"
 OP_COLUMN = "op"
-_KERNEL_COLUMNS = ("kernel", "kernel_name", "name")
 
 _NEGATIVE = re.compile(r"-[0-9]{1,19}", re.ASCII)
 _ALIKE = 0.86
@@ -62,10 +62,8 @@ class ProblemTable:
         )
         for row in rows:
             empty = False
-            if any(NAME.fullmatch(row.get(column, "")) for column in _KERNEL_COLUMNS):
-                self._file.left_out[
-                    "their kernels are of fused_gemm: tile-oracle runs import reads them"
-                ] += 1
+            if why := self._of_another(self._kernel(row)):
+                self._file.left_out[why] += 1
             else:
                 yield self._problem(row)
         if not self._file.header:
@@ -104,12 +102,12 @@ class ProblemTable:
         self._note(further)
         if is_sweep(names) and "dtype" not in names and (dtype := dtype_in_name(self._file.path)):
             self._said_by_name = {"dtype": dtype}
-        if set(_KERNEL_COLUMNS) & set(further):
+        if set(KERNEL_COLUMNS) & set(further):
             self._kinds = {operation.kernel_prefix(kind): kind for kind in operation.kinds({})}
 
     def _note(self, further: Sequence[str]) -> None:
         self._further = further
-        unread = [name for name in further if name not in _KERNEL_COLUMNS]
+        unread = [name for name in further if name not in KERNEL_COLUMNS]
         if unread:
             shown = ", ".join(name if name.isprintable() else quoted(name) for name in unread[:12])
             more = f" and {len(unread) - 12:,} more" if len(unread) > 12 else ""
@@ -173,11 +171,26 @@ class ProblemTable:
 
     def _said_by_kernel(self, row: Mapping[str, str]) -> dict[str, str | int]:
         """Direction, data type and the like from the name of the row's kernel, if the row has one."""
-        if not self._kinds:
-            return {}
-        name = next(row[column] for column in _KERNEL_COLUMNS if column in row)
-        kind = next((kind for prefix, kind in self._kinds.items() if name.startswith(prefix)), None)
+        kind = self._kind(self._kernel(row))
         return {} if kind is None else dict(kind.words)
+
+    def _of_another(self, kernel: str) -> str:
+        """Returns why a row with such a kernel is no problem of this table; "" if it is one, or if the name
+        is none of a kernel."""
+        if not self._kinds or not (op := op_of_name(kernel)):
+            return ""
+        if op != self._operation.name:
+            return f"their kernels are of {op}: tile-oracle runs import --op {op} reads them"
+        if not source_of(kernel) and (what := other_kernel(kernel)):
+            return f"kernel of another operation: {what}"
+        return "" if self._kind(kernel) else f"{quoted(kernel)} states no data type of ours"
+
+    def _kind(self, kernel: str) -> Kind | None:
+        return next((kind for prefix, kind in self._kinds.items() if kernel.startswith(prefix)), None)
+
+    @staticmethod
+    def _kernel(row: Mapping[str, str]) -> str:
+        return next((row[column] for column in KERNEL_COLUMNS if column in row), "")
 
     def _integer(self, name: str, cell: str) -> int:
         if (cell.isdigit() and cell.isascii() and len(cell) < 20) or _NEGATIVE.fullmatch(cell):
