@@ -97,7 +97,8 @@ _TAIL = f"""
 - Triton's and rocKE's keys are read as M, N, K and data types. Their layout is not in the file: `runs import
   --layout {LAYOUT}`, or `FILE.json:{LAYOUT}` for a problem set or a model. So it is with Inductor's logs
   without strides.
-- `FILE.csv:gfx950` takes the rows of one architecture from a file that states several.
+- Of a file of several architectures or operations, `FILE.csv:gfx950` or `FILE.csv:fused_gemm` is one;
+  `runs import` takes those of `--arch` and `--op` (default: the operation of most rows).
 - A trace of flashinfer-bench needs `definitions/**/NAME.json` beside or above it.
 - TunableOp's `Default` and results without a solution's index name no kernel: they are problems, not records.
 """

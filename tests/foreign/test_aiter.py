@@ -49,7 +49,7 @@ def test_tables_state_their_type_or_are_refused(tmp_path: Path) -> None:
     cases = [
         ("blockscale_tuned_gemm", "cu_num,M,N,K,us,kernelName\n256,1,64,64,5,f4gemm_bf16_per1x32Fp4", "fp4"),
         ("a4w4_untuned_gemm", "M,N,K\n1,64,64", "fp4"),
-        ("bf16_tuned_batched_gemm", "cu_num,B,M,N,K,us,kernelName\n80,16,1,64,64,5,x", "b says that"),
+        ("bf16_tuned_batched_gemm", "cu_num,B,M,N,K,us,kernelName\n80,x,1,64,64,5,x", "a batch: batch_count"),
         ("a8w8_tuned_gemm", "cu_num,M,N,K,us,kernelName\n80,1,64,64,5,a8w8_256x128", "neither a column"),
         ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,64,64,torch.int8", "'int8'"),
         ("untuned_gemm", "M,N,K,q_dtype_w,q_dtype_a\n1,64,64,torch.float8_e4m3fn,torch.int8", "q_dtype_a"),
@@ -145,10 +145,10 @@ def test_a_tuned_table_is_records_of_one_kernel_a_shape(tmp_path: Path) -> None:
     [
         ("a8w8_blockscale_tuned_gemm", BLOCK_SCALED, "no usable row; scales of blocks: more than"),
         ("a8w8_tuned_gemm", ROWWISE.replace("gfx942", "gfx950"), "no usable row; GEMMs do not support"),
-        ("bf16_tuned_batched_gemm", BATCHED, "no usable row; b says that it is another operation"),
-        ("dsv4_bmm", BATCHED.replace(",B,M,N,K", ",b,m,n,k"), "b says that it is another operation"),
+        ("a8w8_tuned_batched_gemm", BATCHED.replace("bf16", "fp8"), "a batch: dtype 'fp8' is not one"),
+        ("dsv4_bmm", BATCHED.replace(",16,1,", ",many,1,"), "a batch: batch_count = 'many' is no number"),
         ("untuned_fmoe", "token,model_dim,inter_dim,expert,topk,act_type\n1,2,3,4,5,Silu",
-         "this is an AITER table of fused experts: nothing takes it"),
+         "this is an AITER table of fused experts: --problem-set takes it"),
         ("gdr", "gfx,cu_num,H,Hg,V\ngfx950,256,1,2,3", "an AITER table of another operation"),
         ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,2,3,fp8", "this is an AITER list of shapes to tune"),
         ("a8w4_tuned_gemm", BLOCK_SCALED.replace("a8w8_block", "a8w4_block"), "the data type 'a8w4'"),
@@ -160,6 +160,17 @@ def test_what_a_table_of_aiter_is_not_is_said_by_name(
     (tmp_path / f"{file}.csv").write_text(text + "\n")
     with pytest.raises(RecordError, match=said):
         import_file(tmp_path / f"{file}.csv", "gfx950")
+
+
+@pytest.mark.parametrize("columns", [",B,M,N,K", ",b,m,n,k"])
+def test_a_table_of_batches_is_one_of_fused_gemm(tmp_path: Path, columns: str) -> None:
+    path = tmp_path / "bf16_tuned_batched_gemm.csv"
+    path.write_text(BATCHED.replace(",B,M,N,K", columns) + "\n")
+    found = import_file(path, "gfx950").records
+    assert found["problem"].tolist() == ["fused_gemm-bf16-rcr-none-m1-n8-k8-b16"]
+    assert found["kernel"].tolist() == ["fused_gemm_bf16_rcr_none_aiter.bf16_batched.kernelid=1"]
+    assert found["latency_ms"].tolist() == [0.005]
+    assert load_problem_set(str(path)).problems[0].id == found["problem"][0]
 
 
 def test_names_in_lower_case_are_read_too(tmp_path: Path) -> None:

@@ -76,6 +76,13 @@ def test_the_problems_of_other_tuners_are_ours() -> None:
 
     assert ids("tunableop_results0.csv") == [f"gemm-bf16-rcr-m{m}-n512-k1024" for m in (64, 128, 256)]
     assert ids("profile.gemm.csv") == ["gemm-fp16-rcr-m1024-n512-k1024"]
+    assert ids("experts.csv") == [
+        "fused_moe-bf16-gate_up-t64-e256-k8-h7168-i256",
+        "fused_moe-bf16-down-t64-e256-k8-h7168-i256",
+        "fused_moe-bf16-down-t128-e8-k2-h4096-i512",
+    ]
+    assert ids("heuristics.json") == ["gemm-fp16-rcr-m512-n1024-k256"]
+    assert ids("heuristics.json:fused_gemm") == ["fused_gemm-bf16-rrr-none-m64-n32-k16-b4"]
     assert ids("sweep_fp16.csv") == ["forward-fp16-n16-c256-k128-i28x28-f3x3-p1"]
     assert ids("inductor.log") == ["gemm-fp16-rcr-m128-n4096-k4096"]
     assert ids("ranking_gfx950_bf16_NN.csv") == ["gemm-bf16-rrr-m1024-n512-k256"]

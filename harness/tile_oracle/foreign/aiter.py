@@ -3,7 +3,7 @@ shape, and lists of shapes to tune.
 
 A is row-major and B is stored as N rows of K: layout rcr. The data type is that of `dtype`, `q_dtype_w` and
 `q_dtype_a`; tables without such a column state it in the kernel's or in the file's name. A name of fp4, fp6,
-int8 or mixed types overrules them. `splitK` belongs to the kernel. Batches are another operation. Scales,
+int8 or mixed types overrules them. `splitK` belongs to the kernel. Batches (`B`) are of fused_gemm. Scales,
 bias, another result type and a shuffled B are more than the product: lists of problems count such rows as
 plain products, and records refuse them.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from tile_oracle.foreign.contract import MORE, UNUSED, Field, number_of
 from tile_oracle.foreign.dialect import GEMM_FIELDS
 from tile_oracle.foreign.entry import Entry, gemm_entry
 from tile_oracle.foreign.list_file import ListFile
+from tile_oracle.operations.fused_moe.problem import PRODUCTS, FusedMoeProblem
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.problem.dtype_words import dtype_named
 
@@ -30,8 +32,9 @@ OF_AITER = frozenset(
     {"cu_num", "kernelname", "q_dtype_w", "outdtype", "scaleab", "bpreshuffle", "libtype", "kernelid"}
 )
 """Columns that only these tables have, in lower case."""
-EXPERTS = frozenset({"token", "model_dim", "inter_dim", "expert", "topk"})
-"""Columns of AITER's tables of fused experts."""
+EXPERTS = ("token", "expert", "topk", "model_dim", "inter_dim")
+"""Columns of AITER's tables of fused experts, in the order of our problem's sizes."""
+OF_EXPERTS: Mapping[str, Field] = dict.fromkeys((*EXPERTS, "q_dtype_w", "use_g1u1"), UNUSED)
 FILE = re.compile(r"(?:a\d+w\d+|a16w16|bf16|fp8|f4).*tuned.*(?:gemm|bmm)")
 _DTYPE_COLUMNS = ("dtype", "q_dtype_w", "q_dtype_a")
 _MIXED = re.compile(r"(?<![a-z0-9])a(\d+)w(\d+)")
@@ -84,7 +87,7 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
         row = {name.lower(): cell for name, cell in cells.items()}
         names = f"{row.get('kernelname', '')} {listed.path.stem}".lower()
         us = row.get("us", "")
-        stated = {name: cell for name, cell in row.items() if name not in ("tflops", "us", "kernelname")}
+        stated = {name: cell for name, cell in row.items() if name not in ("b", "tflops", "us", "kernelname")}
         more = [what for pattern, what in _MORE if pattern.search(names)]
         one = gemm_entry(
             (_dtype(row, names), _LAYOUT, *(row[name] for name in "mnk")),
@@ -93,6 +96,7 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
                 row.get("kernelname", ""),
                 {name: row.get(name, "") for name in _OF_KERNEL},
             ),
+            batch=row.get("b", ""),
             times_ms=[number_of(us) / 1e3],
             figures=_tflops(row),
             stated=stated,
@@ -105,10 +109,25 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
         yield replace(one, kernel=row["kernelname"]) if row.get("libtype") == LIBTYPE else one
 
 
+def expert_entries(listed: ListFile) -> Iterator[Entry]:
+    """Yields both products of every row. Its times are of more than them. Raises ProblemSetError."""
+    for cells in listed.rows(line for line in listed.lines() if line.strip()):
+        row = {name.lower(): cell for name, cell in cells.items()}
+        sizes = [int(row[name]) for name in EXPERTS]
+        for product in PRODUCTS:
+            try:
+                one = FusedMoeProblem(dtype_named(row.get("q_dtype_w", "")), product, *sizes)
+            except ProblemError as error:
+                yield Entry(why=str(error)[:300])
+                continue
+            gated = product != "gate_up" or row.get("use_g1u1") == "1"
+            yield Entry(one if gated else None, "experts have no gate (use_g1u1)", gfx=row.get("gfx", ""))
+
+
 def _tflops(row: Mapping[str, str]) -> dict[str, float]:
     """Returns the stated TFLOPS, if they are not those of the stated time, rounded."""
     stated, us = number_of(row.get("tflops")), number_of(row.get("us"))
-    flops = 2 * number_of(row["m"]) * number_of(row["n"]) * number_of(row["k"])
+    flops = 2 * math.prod(number_of(row.get(name) or "1") for name in "bmnk")
     if not row.get("tflops") or (us > 0 and abs(stated - flops / (us * 1e6)) <= _ROUNDED):
         return {}
     return {"tflops": stated}

@@ -114,13 +114,11 @@ def of_call(members: Mapping[str, str], source: str) -> Entry:
     if why := why_no_gemm(members):
         return Entry(why=why, text=text)
     try:
-        one, count = gemm_of(members), members.get("batch_count", "1")
+        problem, why = batch_of(gemm_of(members), members.get("batch_count", "1"))
     except ProblemError as error:
         return Entry(why=str(error)[:300], damaged=True, text=text)
-    try:
-        problem = one if count == "1" else batch_of(one, count)
-    except ProblemError as error:
-        return Entry(why=f"a batch: {error}"[:300], text=text)
+    if problem is None:
+        return Entry(why=why, text=text)
     return Entry(problem, more=tuple(not_dense(members)), source=source, text=text)
 
 

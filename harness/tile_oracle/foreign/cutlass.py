@@ -1,7 +1,9 @@
-"""The CSV of CUTLASS's profiler, also among its other output.
+"""The CSV of CUTLASS's profiler, also among its other output, and the JSON that its heuristics take.
 
     Problem,Provider,OperationKind,Operation,Disposition,Status,gemm_kind,m,n,k,A,B,C,D,alpha,beta,...,Runtime,GB/s,GFLOPs
     1,CUTLASS,gemm,cutlass_tensorop_h16816gemm_128x128_32x5_nn_align8,passed,success,universal,...,0.0412,...
+
+    [{"m": 4096, "n": 4096, "k": 4096, "batch_count": 1, "layout": "tnn", "dtype_a": "f16", ...}]
 
 Operands are `type:order`; a column-major result is the row-major result of the transposed product. Runtime is
 in milliseconds.
@@ -10,12 +12,14 @@ in milliseconds.
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tile_oracle.foreign.contract import UNUSED, Field, number_of
 from tile_oracle.foreign.dialect import GEMM_FIELDS
 from tile_oracle.foreign.entry import Entry, gemm_entry
+from tile_oracle.foreign.list_file import ListFile
 from tile_oracle.operations.gemm.problem import RESULT_DTYPES
 from tile_oracle.problem.dtype_words import dtype_named
 
@@ -24,11 +28,12 @@ _KINDS = ("universal", "gemm")
 _OF_KERNEL = ("split_k_slices", "raster_order", "swizzle_size", "cluster_m", "cluster_n", "cluster_k")
 _RIGHT = ("passed", "not_verified", "not_run", "")
 _STATUSES = {"success": "ok", "invalid_problem": "unsupported", "error_not_supported": "unsupported"}
-_JUDGED = ("alpha", "beta", "batch_count")
+_JUDGED = ("alpha", "beta")
 FIELDS: Mapping[str, Field] = {
     **{name: GEMM_FIELDS[name] for name in _JUDGED},
     "flops/byte": UNUSED,
 }
+_ORDERS = {"t": "row", "n": "column"}
 
 
 def profiler_entries(lines: Iterable[str]) -> Iterator[Entry]:
@@ -40,6 +45,21 @@ def profiler_entries(lines: Iterable[str]) -> Iterator[Entry]:
             header = cells
         elif header is not None and len(cells) == len(header) and cells[0].isdigit():
             yield _row(dict(zip(header, cells, strict=True)), line.strip())
+
+
+def heuristic_entries(listed: ListFile) -> Iterator[Entry]:
+    """Yields the problems of a list for the profiler's heuristics. Raises ProblemSetError."""
+    for one in json.loads(listed.text()):
+        types = (one["dtype_a"], one["dtype_b"], one.get("dtype_d", one["dtype_c"]))
+        orders = (_ORDERS[letter] for letter in one["layout"])
+        yield _gemm(
+            [str(one[name]) for name in "mnk"],
+            list(zip(types, orders, strict=True)),
+            one.get("dtype_acc", "f32"),
+            batch=str(one.get("batch_count", "")),
+            stated={name: str(one[name]) for name in _JUDGED if name in one},
+            text=json.dumps(one),
+        )
 
 
 def _row(row: Mapping[str, str], text: str) -> Entry:
@@ -57,6 +77,7 @@ def _row(row: Mapping[str, str], text: str) -> Entry:
         kernel=(
             row["Provider"].lower(), row["Operation"], {name: row.get(name, "") for name in _OF_KERNEL}
         ),
+        batch=row.get("batch_count", ""),
         times_ms=[number_of(row["Runtime"])],
         figures={
             "status": runs if runs != "ok" or row["Disposition"] in _RIGHT else "wrong",

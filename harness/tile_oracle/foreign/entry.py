@@ -11,6 +11,7 @@ from tile_oracle.arch import known_archs
 from tile_oracle.errors import HarnessError, KernelError, ProblemError, first_line
 from tile_oracle.files.spreadsheet import cell_text
 from tile_oracle.foreign.contract import FIELDS, MORE, REFUSED, Field, against, arch_named
+from tile_oracle.foreign.fused import batch_of
 from tile_oracle.foreign.list_file import ListFile, quoted
 from tile_oracle.kernel import kernel_from_row, parse_kernel_name
 from tile_oracle.kernel.named import NamedKernel, value_of
@@ -126,10 +127,12 @@ NO_DTYPE = "neither a column nor a name states the data type"
 def gemm_entry(
     problem: Sequence[str],
     kernel: tuple[str, str, Mapping[str, Any]] = ("", "", {}),
+    batch: str = "1",
     **further: Any,
 ) -> Entry:
-    """Returns the entry of a GEMM: (data type, layout, M, N, K) as texts, and the source, function and
-    configuration of its kernel. A name that no kernel can have is the reason why it names none."""
+    """Returns the entry of a GEMM, or of a batch of some: (data type, layout, M, N, K) as texts, and the
+    source, function and configuration of its kernel. A name that no kernel can have is the reason why it
+    names none."""
     dtype, layout, *sizes = problem
     ours = dtype_named(dtype) if dtype else ""
     if ours not in GEMM_DTYPES:
@@ -140,10 +143,11 @@ def gemm_entry(
             why = f"{name} = {quoted(cell)} is not an integer; write digits only"
             return Entry(why=why, damaged=True, **further)
     try:
-        one = GemmProblem(ours, layout, *map(int, sizes))
+        plain = GemmProblem(ours, layout, *map(int, sizes))
     except ProblemError as error:
         return Entry(why=str(error)[:300], damaged=True, **further)
-    return Entry(one, **kernel_of(one, *kernel), **further)
+    one, why = batch_of(plain, batch)
+    return Entry(why=why, **further) if one is None else Entry(one, **kernel_of(one, *kernel), **further)
 
 
 def kernel_of(problem: Problem, source: str, function: str, values: Mapping[str, Any]) -> dict[str, Any]:

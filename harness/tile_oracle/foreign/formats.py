@@ -143,7 +143,6 @@ _OF_KERNELS = ("instances", "trait_config", "tile_config", "tile_lists", "kernel
 _SIZES = ({"m", "n", "k"}, {"n", "c", "k", "hi"})
 _NAMES = {"kernel", "kernel_name"}
 _TIMES = {name for name, one in FIELDS.items() if one.fills in ("latency", "latency_ms")}
-_EXPERTS = "fused experts are no operation here"
 _BOTH = (IMPORT, PROBLEMS)
 _ALL = (*_BOTH, MODEL)
 
@@ -166,7 +165,8 @@ FORMATS: tuple[Format, ...] = (
            entries=tilewright.chunk_entries, fields=tilewright.FIELDS),
     Format("a list of MIOpenDriver lines", lambda head: miopen_driver.is_driver_list(head.begin), (PROBLEMS,),
            entries=miopen_driver.driver_entries),
-    Format("an AITER table of fused experts", lambda head: head.columns >= aiter.EXPERTS, why=_EXPERTS),
+    Format("an AITER table of fused experts", _columns(*aiter.EXPERTS), (PROBLEMS,),
+           entries=aiter.expert_entries, fields=aiter.OF_EXPERTS),
     Format("an AITER table of another operation than GEMM",
            lambda head: {"gfx", "cu_num"} <= head.columns and not head.columns >= aiter.SIZES,
            why="its operation is none of tile-oracle's"),
@@ -188,6 +188,8 @@ FORMATS: tuple[Format, ...] = (
            entries=_of_lines(tunable_op.tunable_entries)),
     Format("a table of CUTLASS's profiler", lambda head: cutlass.HEADER in head.text, _ALL,
            entries=_of_lines(cutlass.profiler_entries), fields=cutlass.FIELDS),
+    Format("a list of problems for CUTLASS's heuristics", _keys("m", "n", "k", "layout", "dtype_a"),
+           (PROBLEMS,), entries=cutlass.heuristic_entries, fields=cutlass.FIELDS),
     Format("a cache of Kernel Tuner", _keys("tune_params_keys"), _BOTH,
            entries=kernel_tuner.cache_entries),
     Format("a file of T4 results", _keys("results", "configuration"), _BOTH, entries=kernel_tuner.t4_entries),
@@ -212,9 +214,10 @@ FORMATS: tuple[Format, ...] = (
     Format("a definition of flashinfer-bench", _keys("op_type", "axes", "inputs", "outputs"),
            why="a problem needs the sizes that its traces have"),
     Format("a ranking of Origami, whose times are predicted", _columns("problem", "rank", "latency", "mt_m"),
-           (PROBLEMS, MODEL), entries=origami.ranking_entries),
+           (PROBLEMS, MODEL), entries=origami.ranking_entries, fields=origami.FIELDS),
     Format("a table of vLLM's or SGLang's fused experts",
-           lambda head: _EXPERTS_FILE.match(head.path.name) is not None, why=_EXPERTS),
+           lambda head: _EXPERTS_FILE.match(head.path.name) is not None,
+           why="--model vllm and --model sglang take its folder (docs/fused_moe.md)"),
     Format("a sweep of tile_engine's attention", _keys("trait_config", "mask"),
            why="Composable Kernel's own generator makes its kernels; runs import takes its results"),
     Format("a list or a rule set of kernels", lambda head: any(map(head.has, _OF_KERNELS)), (KERNELS,)),

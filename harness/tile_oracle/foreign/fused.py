@@ -49,8 +49,13 @@ def fused_kernel(name: str) -> NamedKernel | None:
     return NamedKernel(kind, "ck", "batched_gemm" if parts["batched"] else "gemm", tuple(values.items()))
 
 
-def batch_of(one: GemmProblem, count: str) -> FusedGemmProblem:
-    """Returns a batch of a product. Raises ProblemError."""
+def batch_of(one: GemmProblem, count: str) -> tuple[GemmProblem | FusedGemmProblem | None, str]:
+    """Returns a batch of a product, which of one is the product, and why there is none."""
+    if count in ("", "1"):
+        return one, ""
     if not (count.isdigit() and count.isascii()):
-        raise ProblemError(f"batch_count = {count[:60]!r} is no number of products")
-    return FusedGemmProblem(one.dtype, one.layout, "none", one.M, one.N, one.K, int(count))
+        return None, f"a batch: batch_count = {count[:60]!r} is no number of products"
+    try:
+        return FusedGemmProblem(one.dtype, one.layout, "none", one.M, one.N, one.K, int(count)), ""
+    except ProblemError as error:
+        return None, f"a batch: {error}"[:300]

@@ -10,14 +10,19 @@ M (operations.gemm.blas_call). Data type and transposition are in the file's nam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tile_oracle.foreign.blas import of_call
+from tile_oracle.foreign.contract import UNUSED, Field
 from tile_oracle.foreign.entry import Entry
 from tile_oracle.foreign.list_file import ListFile
 
 _FILE = re.compile(r"(?:.*_)?(?P<gfx>gfx\w+?)_(?P<dtype>[a-z0-9]+)_(?P<trans>[NT]{2})")
+
+FIELDS: Mapping[str, Field] = dict.fromkeys(
+    ("problem", *(f"m{what}_{axis}" for what in "ti" for axis in "mnk"), "occ", "wgm"), UNUSED
+)
 
 
 def ranking_entries(listed: ListFile) -> Iterator[Entry]:
