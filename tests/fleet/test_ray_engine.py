@@ -38,7 +38,7 @@ def test_another_device_takes_over_from_one_whose_node_dies_while_it_opens(
     with cluster_of(2, monkeypatch, NEVER_NOTICES) as cluster:
         fleet = engine_on(cluster, limit=1)
         events_until(fleet, lambda _: "still opening" in fleet.waiting())
-        opening = next(slot.node for slot in fleet._slots.values() if slot.opening is not None)
+        opening = next(slot.node for slot in fleet._slots.values() if slot.is_opening)
         cluster.kill(cluster.nodes.index(opening))
         after = events_until(fleet, joined)
         if opening[:6] in joined(after)[0]:  # it was open already
@@ -70,12 +70,12 @@ def test_devices_that_failed_open_again_one_after_the_other(monkeypatch: pytest.
         fleet = engine_on(cluster, limit=1)
         (first,) = joined(events_until(fleet, joined))
         for slot in fleet._slots.values():
-            slot.failures = 1
-        fleet._ray.kill(fleet._slots[first].actor)
+            slot.deaths = 1
+        fleet._ray.kill(fleet._slots[first].process.actor)
         opening: list[int] = []
 
         def watched(events: list[Event]) -> list[str]:
-            opening.append(sum(slot.opening is not None for slot in fleet._slots.values()))
+            opening.append(sum(slot.is_opening for slot in fleet._slots.values()))
             return joined(events)
 
         events_until(fleet, watched)

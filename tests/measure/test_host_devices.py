@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError
-from tile_oracle.measure import host_devices
+from tile_oracle.measure import host_devices, other_processes
 from tile_oracle.measure.assignments import DeviceSettings
 from tile_oracle.measure.engine import Event, Gone, Joined
 from tile_oracle.measure.host_devices import HostDevices
@@ -53,8 +53,8 @@ def pid(devices: HostDevices) -> int:
 def test_a_killed_device_joins_again_until_it_is_given_up(
     open_devices: Callable[..., HostDevices], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_devices, "_SUCCESSIVE_DEATHS", 2)
-    monkeypatch.setattr(host_devices, "_RESTART_S", 0.0)
+    monkeypatch.setattr(other_processes, "SUCCESSIVE_DEATHS", 2)
+    monkeypatch.setattr(other_processes, "RESTART_S", 0.0)
     devices = open_devices()
     for _ in range(2):
         joined = event(devices)

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.errors import HarnessError, TargetError, first_line
-from tile_oracle.measure.assignments import DeviceSettings, Shipment, Work
+from tile_oracle.measure.assignments import DeviceSettings, Opened, Shipment
 from tile_oracle.measure.device_runner import DeviceRunner
-from tile_oracle.measure.engine import Event, Gone, Joined, Told
+from tile_oracle.measure.engine import Event, Gone
+from tile_oracle.measure.other_processes import Answer, DeviceProcess, OtherProcesses, Silent, Slot
 
 _LOOK_S = 1.0
 """How often nodes are looked for."""
@@ -26,12 +27,11 @@ _BATCH_S = 0.1
 _POLLS_PER_S = 400.0
 """Calls that the driver makes to all devices together."""
 _SILENT_S = 4.0
-"""A device that has not answered for this long counts as gone, and may join again."""
+"""A device that has not answered for this long is replaced."""
+_SILENT_LOOK_S, _SILENT_LOOKS = 1.0, 4
 _ANSWERS_S = 0.5
-_OPEN_S = 180.0
-_SUCCESSIVE_FAILURES = 4
-"""Times that a device may fail without a result in between before it is given up."""
-_RESTART_S = 0.5
+_OPENING_LOOKS = 180
+_CLOSES_S = 10.0
 _OPENS_S = 10.0
 """A device that failed and opens again for longer than this no longer holds its place."""
 
@@ -80,27 +80,58 @@ def _fetch(reference: Any) -> Shipment | None:
     return found
 
 
+class _Actor(DeviceProcess):
+    """An actor of Ray. What Ray says after `kill` is not asked for: Ray may be shut down."""
+
+    def __init__(self, ray: Any, actor: Any, batch_s: Callable[[], float]) -> None:
+        """batch_s: how long the actor collects messages."""
+        self._ray, self.actor, self._batch_s = ray, actor, batch_s
+        self._opening = actor.open.remote()
+        self._closing: Any = None
+        self._killed = False
+
+    def call(self, method: str, *arguments: object) -> None:
+        with suppress(Exception):
+            self._closing = getattr(self.actor, method).remote(*arguments)
+
+    def receive(self) -> Answer:
+        opening, self._opening = self._opening, None
+        try:
+            answer = opening or self.actor.take.remote(_POLL_S, self._batch_s())
+            # Looks, not seconds: time that passes while this process is stopped does not count.
+            for _ in range(_OPENING_LOOKS if opening else _SILENT_LOOKS):
+                if self._killed:
+                    raise EOFError
+                if self._ray.wait([answer], timeout=_SILENT_LOOK_S)[0]:
+                    found: Answer = self._ray.get(answer)
+                    return found
+        except HarnessError as error:  # Ray adds where it was raised
+            return HarnessError(str(getattr(error, "cause", error)))
+        except Exception:
+            raise EOFError from None
+        raise Silent("it did not open" if opening else f"it has not answered for {_SILENT_S:.0f} s")
+
+    def kill(self) -> None:
+        self._killed = True
+        with suppress(Exception):
+            self._ray.kill(self.actor)
+
+    def wait(self) -> None:
+        with suppress(Exception):
+            self._ray.wait([self._closing], timeout=_CLOSES_S)
+        self.kill()
+
+
 @dataclass
-class _Slot:
+class _Slot(Slot):
     """A place for a device: one GPU or core of a node."""
 
-    name: str
-    node: str
-    remote: bool
-    actor: Any = None
-    opening: Any = None
-    poll: Any = None
-    since_s: float = 0.0
-    answered_s: float = 0.0
-    is_open: bool = False
-    silent: bool = False
-    failures: int = 0
-    restart_s: float = 0.0
-    given_up: bool = False
+    node: str = ""
+    remote: bool = False
 
 
-class RayEngine:
-    """See tile_oracle.measure.engine.Engine."""
+class RayEngine(OtherProcesses):
+    """Devices of a cluster, whose nodes come and go."""
 
     def __init__(
         self, address: str, settings: DeviceSettings, arch: str, devices: int | None, cache: str = ""
@@ -109,12 +140,11 @@ class RayEngine:
 
         Raises RayMissingError.
         """
+        super().__init__()
         self._ray = ray = import_ray()
         self._settings, self._arch, self._limit = settings, arch, devices
         self._cache = cache
-        self._slots: dict[str, _Slot] = {}
         self._looked_s = 0.0
-        self._stepped_s = time.monotonic()
         self._owns = not ray.is_initialized()
         if self._owns:
             self._connect(address)
@@ -137,32 +167,11 @@ class RayEngine:
 
     # ---- what happens -----------------------------------------------------------------------------------
 
-    def events(self, wait_s: float) -> list[Event]:
-        now = time.monotonic()
-        if now - self._stepped_s > _SILENT_S / 2:
-            # The driver itself was stopped or busy: that is not the devices' silence.
-            for slot in self._slots.values():
-                slot.answered_s += now - self._stepped_s
-        found: list[Event] = []
-        if now - self._looked_s >= _LOOK_S:
-            self._looked_s = now
-            found += self._look(now)
-        waits = {
-            ref: slot for slot in self._slots.values() for ref in (slot.opening, slot.poll) if ref is not None
-        }
-        if waits:
-            ready, _ = self._ray.wait(list(waits), num_returns=len(waits), timeout=0)
-            if not ready and not found:
-                ready, _ = self._ray.wait(list(waits), num_returns=1, timeout=wait_s)
-        else:
-            time.sleep(0 if found else wait_s)
-            ready = []
-        now = self._stepped_s = time.monotonic()
-        for ref in ready:
-            found += self._answer(waits[ref], ref, now)
-        for slot in self._slots.values():
-            found += self._silence(slot, now)
-        return found
+    def _start_due(self, now: float) -> list[Event]:
+        if now - self._looked_s < _LOOK_S:
+            return []
+        self._looked_s = now
+        return self._look(now)
 
     def _look(self, now: float) -> list[Event]:
         """Finds nodes that have joined or left, and starts the devices that are due."""
@@ -176,22 +185,22 @@ class RayEngine:
                 name = f"{node.get('NodeManagerHostname') or node_id[:8]}/{node_id[:6]}/{number}"
                 if name not in self._slots:
                     remote = node.get("NodeManagerHostname") != socket.gethostname()
-                    self._slots[name] = _Slot(name, node_id, remote)
+                    self._slots[name] = _Slot(name, node=node_id, remote=remote)
         for slot in [*self._slots.values()]:
             if slot.node not in nodes:
                 if slot.is_open:
                     found.append(Gone(slot.name, "its node has left the cluster"))
-                self._forget(slot)
+                self.drop(slot.name, again=False)
                 del self._slots[slot.name]
         answers = cache(lambda node: _answers(nodes[node]))
         for slot in self._slots.values():
-            if slot.opening is not None and not answers(slot.node):
-                found += self._died(slot, now, "its node does not answer")
-        waiting = [slot for slot in self._slots.values() if slot.actor is None and not slot.given_up]
-        for slot in sorted(waiting, key=lambda slot: slot.failures):
-            if now >= slot.restart_s and not self._is_full(now):
+            if slot.is_opening and not answers(slot.node):
+                found += self._died(slot, "its node does not answer")
+        due = [slot for slot in self._slots.values() if slot.is_due(now)]
+        for slot in sorted(due, key=lambda slot: slot.deaths):
+            if not self._is_full(now):
                 if answers(slot.node):
-                    self._start(slot, now)
+                    self._start(slot, self._actor_on(slot))
                 else:
                     slot.restart_s = now + _LOOK_S
         return found
@@ -200,9 +209,9 @@ class RayEngine:
         """Returns whether as many devices are in use as may be. One that failed and opens again holds its
         place for a while only, since its node may be dying; at once, two would take from each other the time
         to open."""
-        used = sum(slot.is_open and not slot.silent for slot in self._slots.values())
-        opening = [slot for slot in self._slots.values() if slot.opening is not None]
-        used += sum(not slot.failures or now - slot.since_s < _OPENS_S for slot in opening)
+        used = sum(slot.is_open for slot in self._slots.values())
+        opening = [slot for slot in self._slots.values() if slot.is_opening]
+        used += sum(not slot.deaths or now - slot.since_s < _OPENS_S for slot in opening)
         return self._limit is not None and used >= self._limit
 
     def _devices_of(self, resources: dict[str, float]) -> int:
@@ -212,7 +221,7 @@ class RayEngine:
             return int(resources[self._arch])
         return int(resources.get("CPU" if self._arch == "cpu" else "GPU", 0))
 
-    def _start(self, slot: _Slot, now: float) -> None:
+    def _actor_on(self, slot: _Slot) -> _Actor:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         node = next(node for node in self._ray.nodes() if node["NodeID"] == slot.node)
@@ -227,111 +236,41 @@ class RayEngine:
         if self._arch in declared:
             options["resources"] = {self._arch: 1}
         # Not a reference that actors share: Ray would fetch it from a dead node, and wait for that for 10 s.
-        slot.actor = self._class.options(**options).remote(self._settings, _fetch)
-        slot.opening = slot.actor.open.remote()
-        slot.since_s = slot.answered_s = now
-        slot.is_open = slot.silent = False
+        actor = self._class.options(**options).remote(self._settings, _fetch)
+        return _Actor(self._ray, actor, lambda: max(_BATCH_S, self._in_use / _POLLS_PER_S))
 
-    def _answer(self, slot: _Slot, ref: Any, now: float) -> list[Event]:
-        try:
-            answer = self._ray.get(ref)
-        except HarnessError as error:  # Ray adds where it was raised
-            return self._died(slot, now, str(getattr(error, "cause", error)))
-        except Exception as error:
-            return self._died(slot, now, f"its process has died ({type(error).__name__})")
-        slot.answered_s = now
-        if ref is slot.opening:
-            slot.opening = None
-            if slot.failures and self._is_full(now + _OPENS_S):
-                self._forget(slot)  # another has taken its place
-                return []
-            slot.is_open = True
-            self._poll(slot)
-            return [Joined(slot.name, answer, slot.remote or answer.cache != self._cache)]
-        self._poll(slot)
-        if slot.silent:
-            # Its assignment went to another device; a new process begins with nothing.
-            return self._died(slot, now, "it was silent")
-        if answer:
-            slot.failures = 0
-            return [Told(slot.name, answer)]
-        return []
+    @property
+    def _in_use(self) -> int:
+        return sum(slot.process is not None for slot in self._slots.values())
 
-    def _poll(self, slot: _Slot) -> None:
-        in_use = sum(slot.actor is not None for slot in self._slots.values())
-        batch_s = max(_BATCH_S, in_use / _POLLS_PER_S)
-        slot.poll = slot.actor.take.remote(_POLL_S, batch_s)
-
-    def _died(self, slot: _Slot, now: float, why: str) -> list[Event]:
-        was_known = slot.is_open and not slot.silent
-        self._forget(slot)
-        slot.failures += 1
-        slot.restart_s = now + _RESTART_S * slot.failures
-        self._looked_s = 0.0  # another may begin at once
-        if slot.failures >= _SUCCESSIVE_FAILURES:
-            slot.given_up = True
-            return [Gone(slot.name, f"{why}; given up after {slot.failures} failures", died=was_known)]
-        return [Gone(slot.name, why)] if was_known else []
-
-    def _silence(self, slot: _Slot, now: float) -> list[Event]:
-        if slot.actor is None:
+    def _event(self, process: DeviceProcess, name: str, told: Answer | str) -> list[Event]:
+        slot = self._slots.get(name)
+        opens_again = (
+            slot is not None and slot.process is process and slot.deaths and isinstance(told, Opened)
+        )
+        if opens_again and self._is_full(time.monotonic() + _OPENS_S):
+            self.drop(name, again=True)  # another has taken its place
             return []
-        if not slot.is_open:
-            return self._died(slot, now, "it did not open") if now - slot.since_s > _OPEN_S else []
-        if slot.silent:
-            return self._died(slot, now, "it did not answer") if now - slot.answered_s > _OPEN_S else []
-        if now - slot.answered_s > _SILENT_S:
-            slot.silent = True
-            return [Gone(slot.name, f"it has not answered for {_SILENT_S:.0f} s")]
-        return []
+        return super()._event(process, name, told)
 
-    def _forget(self, slot: _Slot) -> None:
-        actor, slot.actor, slot.opening, slot.poll = slot.actor, None, None, None
-        slot.is_open = slot.silent = False
-        if actor is not None:
-            with suppress(Exception):
-                self._ray.kill(actor)
-
-    # ---- orders -----------------------------------------------------------------------------------------
-
-    def assign(self, device: str, work: Work) -> None:
-        slot = self._slots.get(device)
-        if slot is not None and slot.actor is not None:
-            slot.actor.assign.remote(work)
-
-    def withdraw(self, device: str, number: int, kernels: Sequence[str]) -> None:
-        slot = self._slots.get(device)
-        if slot is not None and slot.actor is not None:
-            slot.actor.withdraw.remote(number, tuple(kernels))
+    def _lacks_binaries(self, slot: Slot, opened: Opened) -> bool:
+        return self._slots[slot.name].remote or opened.cache != self._cache
 
     def drop(self, device: str, *, again: bool) -> None:
-        slot = self._slots.get(device)
-        if slot is not None:
-            self._forget(slot)
-            slot.given_up |= not again
-            slot.restart_s = time.monotonic() + _RESTART_S
+        super().drop(device, again=again)
+        self._looked_s = 0.0  # another may begin at once
 
     def ship(self, shipment: Shipment) -> Any:
         return self._ray.put(shipment)
 
     def waiting(self) -> str:
-        opening = sum(slot.opening is not None for slot in self._slots.values())
+        opening = sum(slot.is_opening for slot in self._slots.values())
         if opening:
-            in_use = sum(slot.actor is not None for slot in self._slots.values())
-            return f"{opening} of {in_use} are still opening"
+            return f"{opening} of {self._in_use} are still opening"
         return "" if self._slots else f"the cluster has no {self._arch} device"
 
     def close(self) -> None:
-        calls = []
-        for slot in self._slots.values():
-            if slot.actor is not None:
-                with suppress(Exception):
-                    calls.append(slot.actor.close.remote())
-        with suppress(Exception):
-            if calls:
-                self._ray.wait(calls, num_returns=len(calls), timeout=10)
-        for slot in self._slots.values():
-            self._forget(slot)
+        super().close()
         self._slots.clear()
         if self._owns:
             with suppress(Exception):
