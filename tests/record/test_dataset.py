@@ -21,10 +21,10 @@ from tile_oracle.record.schema import arrow_schema
 MakeRow = Callable[..., dict[str, Any]]
 
 
-def load_records(paths: Any, op: str | None = None) -> pd.DataFrame:
+def load_records(paths: Any) -> pd.DataFrame:
     """The records, which are the same in the compact form, except that it has categoricals."""
-    frame = dataset.load_records(paths, op)
-    compact = dataset.load_records(paths, op, compact=True)
+    frame = dataset.load_records(paths)
+    compact = dataset.load_records(paths, compact=True)
     for name in ("status", "detail"):
         assert not isinstance(compact[name].dtype, pd.CategoricalDtype)
     assert isinstance(compact["toolchain"].dtype, pd.CategoricalDtype) or not len(compact)

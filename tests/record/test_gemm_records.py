@@ -61,12 +61,9 @@ def test_the_schema_has_the_fields_of_problem_and_kernel_once() -> None:
     ]
 
 
-def test_records_are_read_with_their_operation(records: pd.DataFrame, tmp_path: Path) -> None:
+def test_records_are_read_with_their_operation(records: pd.DataFrame) -> None:
     assert list(records.columns) == arrow_schema("gemm").names
     assert len(records) == len(rows())
-    assert len(load_records(tmp_path, op="gemm")) == len(rows())
-    with pytest.raises(RecordError, match="several operations, grouped_conv and gemm"):
-        load_records(tmp_path, op="grouped_conv")
 
 
 def test_oracle_and_selection(records: pd.DataFrame) -> None:

@@ -42,21 +42,19 @@ def measurements_folder(run: Path) -> Path:
     return run / "measurements"
 
 
-def load_records(
-    paths: Path | str | Iterable[Path | str], op: str | None = None, *, compact: bool = False
-) -> pd.DataFrame:
+def load_records(paths: Path | str | Iterable[Path | str], *, compact: bool = False) -> pd.DataFrame:
     """Reads runs, folders of parts or parquet files as one frame with the schema's columns in order.
 
-    op: the operation that the records must belong to; None accepts any one operation. compact: texts that
-    repeat few values (device, flags, source hashes, ...) become categoricals with sorted categories, which
-    halves the memory. Journals left by dead processes are sealed first. Columns that a file lacks are null,
-    except `tflops`, which is computed from the latency. Rows are sorted by time; of rows with the same
-    identity, the newest is kept. Raises RecordError for files that are missing, damaged, not records or of
-    another operation, and for records of native and CK Tile kernels together, because these share names.
+    compact: texts that repeat few values (device, flags, source hashes, ...) become categoricals with sorted
+    categories, which halves the memory. Journals left by dead processes are sealed first. Columns that a file
+    lacks are null, except `tflops`, which is computed from the latency. Rows are sorted by time; of rows with
+    the same identity, the newest is kept. Raises RecordError for files that are missing, damaged, not records
+    or of several operations, and for records of native and CK Tile kernels together, because these share
+    names.
     """
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
-    tables = [table for path in listed for table in _tables(Path(path), op, compact)]
-    found = op_of([op, *(table.column("op")[0].as_py() for table in tables if table.num_rows)])
+    tables = [table for path in listed for table in _tables(Path(path), compact)]
+    found = op_of(table.column("op")[0].as_py() for table in tables if table.num_rows)
     names = [column.name for column in columns(found)]
     if not tables:
         return arrow_schema(found).empty_table().to_pandas()
@@ -134,26 +132,26 @@ def _implementations(column: pd.Series) -> list[str]:
     return sorted({str(word) for word in column.dropna().unique() if word})
 
 
-def read_rows(path: Path | str, op: str | None = None) -> pd.DataFrame:
+def read_rows(path: Path | str) -> pd.DataFrame:
     """Returns every row of a run, a folder of parts or a parquet file, unfiltered and in no particular order.
 
     Raises RecordError as `load_records` does.
     """
-    tables = [table for table in _tables(Path(path), op) if table.num_rows]
-    return _frame(tables) if tables else arrow_schema(op_of([op])).empty_table().to_pandas()
+    tables = [table for table in _tables(Path(path)) if table.num_rows]
+    return _frame(tables) if tables else arrow_schema(op_of([])).empty_table().to_pandas()
 
 
-def _tables(path: Path, op: str | None, compact: bool = False) -> list[pa.Table]:
+def _tables(path: Path, compact: bool = False) -> list[pa.Table]:
     """Returns the tables of a path, with all columns of the schema. compact: see `load_records`."""
     with disk_errors_as(RecordError, f"no records at {str(path)[:200]}"):
-        return _read_tables(path, op, compact)
+        return _read_tables(path, compact)
 
 
-def _read_tables(path: Path, op: str | None, compact: bool) -> list[pa.Table]:
+def _read_tables(path: Path, compact: bool) -> list[pa.Table]:
     if path.is_file():
         with wait(f"reading records of {path.name}"):
             check_file(path, RecordError)
-            return [_read_part(path, op, compact)]
+            return [_read_part(path, compact)]
     if not path.is_dir():
         raise RecordError(f"no records at {path}: give a run's folder, a folder of parts or a parquet file")
     folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
@@ -174,7 +172,7 @@ def _read_tables(path: Path, op: str | None, compact: bool) -> list[pa.Table]:
         raise RecordError(f"no records in {folder}: it holds no parquet part (did the run measure anything?)")
     bytes_of = [part.stat().st_size for part in parts]
     what = f"reading records of {folder.parent.name if folder != path else folder.name}"
-    return tables + [_read_part(part, op, compact) for part in steps(what, parts, bytes_of)]
+    return tables + [_read_part(part, compact) for part in steps(what, parts, bytes_of)]
 
 
 def _journal_table(journal: Path, compact: bool) -> pa.Table | None:
@@ -205,7 +203,7 @@ def with_later_fields(table: pa.Table) -> pa.Table:
     return table
 
 
-def _read_part(path: Path, op: str | None, compact: bool) -> pa.Table:
+def _read_part(path: Path, compact: bool) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -217,7 +215,8 @@ def _read_part(path: Path, op: str | None, compact: bool) -> pa.Table:
             "`tile-oracle runs import` converts foreign files"
         )
     try:
-        schema = arrow_schema(op_of([op, *pc.unique(table.column("op")).to_pylist()]))
+        op = op_of(pc.unique(table.column("op")).to_pylist())
+        schema = arrow_schema(op)
     except RecordError as error:
         raise RecordError(f"{path}: {error}") from None
     if compact:
@@ -235,10 +234,9 @@ def _read_part(path: Path, op: str | None, compact: bool) -> pa.Table:
         else:
             arrays.append(pa.nulls(table.num_rows, field.type))
     whole = with_later_fields(pa.Table.from_arrays(arrays, schema=schema))
-    found = op_of([op, *pc.unique(table.column("op")).to_pylist()])
-    check_rows(whole, found, path)
+    check_rows(whole, op, path)
     if TFLOPS not in table.column_names:
-        whole = with_tflops(whole, found)
+        whole = with_tflops(whole, op)
     return whole
 
 
