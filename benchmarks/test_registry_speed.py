@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tile_oracle.cli import main
 from tile_oracle.problem import problem_from_id
-from tile_oracle.registry import Budget, Registry
+from tile_oracle.registry import Registry
 
 PROBLEM = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
 MINE = problem_from_id("forward-fp32-n1-c16-k16-i9x9-f3x3-p1")
@@ -52,8 +53,9 @@ def test_a_pick_among_300_kernels(benchmark: Any) -> None:
 
 @pytest.fixture
 def tuned(tmp_path: Path) -> Any:
-    with Registry("cpu", kernels="tiny", tuned=tmp_path, fallback=Budget(30.0, 2)) as registry:
-        registry.select(MINE)
+    options = ["--kernel-set", "tiny", "--tuned", str(tmp_path), "--report-dir", str(tmp_path / "reports")]
+    assert main(["tune", MINE.id, "--target", "cpu", "--budget", "10s", *options]) == 0
+    with Registry("cpu", kernels="tiny", tuned=tmp_path) as registry:
         yield registry
 
 

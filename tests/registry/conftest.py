@@ -14,7 +14,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.pool import gemm_pool, kernel_pool
-from tile_oracle.registry import Budget, Registry
+from tile_oracle.registry import Registry
 from tile_oracle.targets import TargetOptions
 from tile_oracle.targets.resolve import open_target
 from tile_oracle.targets.target import Target
@@ -78,7 +78,6 @@ def make_registry(cpu_target: Target, tmp_path: Path) -> Iterator[Callable[..., 
             "target": cpu_target,
             "kernels": "tiny",
             "tuned": tmp_path / "tuned",
-            "fallback": Budget(30.0, 2),
             "settings": SHORT,
         }
         options |= changes

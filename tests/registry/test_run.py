@@ -28,7 +28,7 @@ from tile_oracle.problem.number_formats import decode, encode
 from tile_oracle.registry import Registry
 from tile_oracle.registry.operands import argument_names, axes
 from tile_oracle.registry.results import MEASURED, MODEL, TUNED
-from tile_oracle.registry.tuned import TunedEntry, now
+from tile_oracle.registry.tuned import TunedEntry
 
 CONV = problem_from_id("forward-bf16-n1-c8-k5-i7x6-f3x3-p1")
 
@@ -178,7 +178,7 @@ GOOD, OTHER = evil_kernel("good"), evil_kernel("good", 2)
 
 def tuned_to(registry: Registry, kernel: Kernel, problem: Problem = EVIL) -> None:
     """Makes the registry believe that a kernel is the best."""
-    here = registry.surroundings()
+    here = registry._machine.surroundings()
     registry.tuned.add(
         [
             TunedEntry(
@@ -193,8 +193,7 @@ def tuned_to(registry: Registry, kernel: Kernel, problem: Problem = EVIL) -> Non
                 driver="",
                 toolchain=here.toolchain,
                 source_hash=here.source_hash(kernel),
-                how="tune",
-                time=now(),
+                time="2026-01-02T03:04:05+00:00",
             )
         ]
     )

@@ -20,7 +20,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import problem_from_id
 from tile_oracle.registry import tuned
-from tile_oracle.registry.tuned import Surroundings, TunedEntry, TunedResults, now
+from tile_oracle.registry.tuned import Surroundings, TunedEntry, TunedResults
 
 ROOT = Path(__file__).parents[2]
 PROBLEM = problem_from_id("forward-fp32-n1-c4-k8-i7x7-f3x3-p1")
@@ -45,9 +45,10 @@ ENTRY = TunedEntry(
     driver="Linux 1",
     toolchain="clang 99",
     source_hash=hash_of(KERNELS[0]),
-    how="tune",
     time="2026-01-02T03:04:05+00:00",
 )
+
+LATER = "2026-03-02T03:04:05+00:00"
 
 
 def results(folder: Path) -> TunedResults:
@@ -67,7 +68,7 @@ def test_added_results_are_found_here_and_by_later_processes(tmp_path: Path) -> 
 
 
 def test_the_newest_entry_wins_and_surroundings_do_not_mix(tmp_path: Path) -> None:
-    newer = replace(ENTRY, kernel=KERNELS[1].name, source_hash=hash_of(KERNELS[1]), time=now())
+    newer = replace(ENTRY, kernel=KERNELS[1].name, source_hash=hash_of(KERNELS[1]), time=LATER)
     elsewhere = replace(ENTRY, device="another CPU", kernel=KERNELS[2].name, source_hash=hash_of(KERNELS[2]))
     results(tmp_path).add([ENTRY, elsewhere])
     results(tmp_path).add([newer])
@@ -104,7 +105,7 @@ def test_stale_results_are_not_used_and_reported(tmp_path: Path, change: dict[st
 
 
 def test_a_valid_older_entry_replaces_an_invalid_newer_one(tmp_path: Path) -> None:
-    later = replace(ENTRY, toolchain="clang 100", source_hash="by clang 100", time=now())
+    later = replace(ENTRY, toolchain="clang 100", source_hash="by clang 100", time=LATER)
     results(tmp_path).add([ENTRY, later])
     assert results(tmp_path).find(PROBLEM, HERE).kernel == KERNELS[0]
 

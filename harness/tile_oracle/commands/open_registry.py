@@ -24,7 +24,7 @@ from tile_oracle.model.fitting_model import lines_on
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.pool.rules import rules_of
 from tile_oracle.problem import Kind, Problem
-from tile_oracle.registry import Budget, Registry
+from tile_oracle.registry import Registry
 from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates
 from tile_oracle.selector.solutions import read_names
 from tile_oracle.targets import TargetOptions
@@ -61,9 +61,7 @@ def registry_arguments(*, arch: bool = True) -> tuple[Argument, ...]:
 _ARCH = argument("--arch", "ARCH", "pick for this architecture, which this machine need not have")
 
 
-def open_registry(
-    args: argparse.Namespace, fallback: Budget | None, problems: Sequence[Problem] = ()
-) -> Registry:
+def open_registry(args: argparse.Namespace, problems: Sequence[Problem] = ()) -> Registry:
     """Returns the registry that the arguments ask for, for these problems; its messages go to stderr. Raises
     HarnessError."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
@@ -81,7 +79,6 @@ def open_registry(
         models=Path("models"),
         engine=args.engine,
         tuned=True if args.tuned is None else args.tuned,
-        fallback=fallback,
         options=TargetOptions(toolchain=args.toolchain, build_dir=args.build_dir, sources=(source,)),
     )
 

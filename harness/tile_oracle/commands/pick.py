@@ -1,4 +1,4 @@
-"""`tile-oracle pick`: the kernel for a problem, from a tuned result, a model or a measurement."""
+"""`tile-oracle pick`: the kernel for a problem, from a tuned result or a model."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from tile_oracle.commands.program_table import AITER, winner, write_table
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.foreign.aiter import Winner
 from tile_oracle.problem import Problem
-from tile_oracle.registry import Budget, Pick, results
+from tile_oracle.registry import Pick, results
 from tile_oracle.registry.rankers import Candidates
-from tile_oracle.session.options import duration_s
 
 EXAMPLES = """\
 examples:
@@ -26,7 +25,6 @@ examples:
   tile-oracle pick N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1 --arch gfx950 --top 3
   tile-oracle pick forward_smoke --arch gfx950 --json
   tile-oracle pick forward_smoke --arch gfx950 --ck-tile ~/composable_kernel
-  tile-oracle pick forward-fp32-n1-c64-k64-i28x28-f1x1 --target cpu --measure 10s
   tile-oracle pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --predictions --top 5
   tile-oracle pick forward_smoke --predictions --model models/mine --kernels names.txt --json
 
@@ -44,9 +42,6 @@ ARGUMENTS = (
     argument("--top", "K", "picks shown (default: 1, with --predictions 10)", type=int),
     json_flag("one object per problem and line"),
     *AITER,
-    argument(
-        "--measure", "TIME", "if no model fits, measure the pool for this long (10s, 2m) and keep the result"
-    ),
     flag(
         "--predictions",
         "rank by the model alone, and show all that it predicts of each kernel: TFLOPS, latency, bandwidth",
@@ -64,11 +59,10 @@ def run(args: argparse.Namespace) -> int:
 
         return show_predictions(args)
     problems = problems_of_arguments(args.problems)
-    fallback = None if args.measure is None else Budget(duration_s("--measure", args.measure), None)
     status = 0
     winners: list[Winner] = []
     said = ""
-    with open_registry(args, fallback, problems) as registry:
+    with open_registry(args, problems) as registry:
         for problem in problems:
             began = time.perf_counter()
             candidates = registry.candidates(problem)
@@ -78,7 +72,9 @@ def run(args: argparse.Namespace) -> int:
                 picks = registry.rank(problem, args.top or 1)
             except (NoModelError, TargetError) as error:
                 status = 1
-                _say_none(problem, str(error), args, can_measure=registry.target is not None)
+                if args.json:
+                    print(json.dumps({"problem": problem.id, "notes": [str(error)], "picks": []}))
+                print(f"tile-oracle pick: {error}", file=sys.stderr)
                 continue
             took = time.perf_counter() - loaded
             if args.aiter is not None:
@@ -90,15 +86,6 @@ def run(args: argparse.Namespace) -> int:
         if args.aiter is not None:
             write_table(args, winners, registry.arch or "")
     return status
-
-
-def _say_none(problem: Problem, why: str, args: argparse.Namespace, *, can_measure: bool) -> None:
-    """Reports a problem without a pick and continues with the others."""
-    if can_measure and args.measure is None:
-        why += " (--measure 30s measures the pool)"
-    if args.json:
-        print(json.dumps({"problem": problem.id, "notes": [why], "picks": []}))
-    print(f"tile-oracle pick: {why}", file=sys.stderr)
 
 
 def _as_text(

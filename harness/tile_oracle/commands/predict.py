@@ -28,7 +28,7 @@ def show_predictions(args: argparse.Namespace) -> int:
         args.arch = read_spec(folder_of_model(args.model)).arch if args.model else "gfx950"
     args.engine, said = PYTHON, ""
     problems = problems_of_arguments(args.problems)
-    with open_registry(args, None, problems) as registry:
+    with open_registry(args, problems) as registry:
         for problem in problems:
             candidates = registry.candidates(problem)
             predictor, folder = candidates.predictor, candidates.folder

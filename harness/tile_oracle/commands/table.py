@@ -99,11 +99,11 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("model parity", "compare a deployed picker with its model folder: features, scores, picks"),
     ),
     "Picks": (
-        Command("pick", "pick the kernel for a problem: tuned, by a model, or by measuring"),
+        Command("pick", "pick the kernel for a problem: the tuned one, or by a model"),
         Command(
             "tune",
             "measure the pool for problems and keep the best kernels for picking",
-            goes_on="what was measured is kept; with --problem-set the same command goes on from there",
+            goes_on="what was measured is kept, and the same command goes on from there",
         ),
     ),
 }

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from tile_oracle.commands.arguments import PROBLEMS, QUIET, argument
-from tile_oracle.commands.json_output import progress_stream
-from tile_oracle.commands.open_registry import open_registry, outside_note, registry_arguments
+from tile_oracle.commands.arguments import PROBLEMS, QUIET, Group, argument, json_flag, seed
+from tile_oracle.commands.json_output import progress_stream, write_text
+from tile_oracle.commands.open_registry import open_registry, registry_arguments
 from tile_oracle.commands.problem_arguments import problems_of_arguments
-from tile_oracle.commands.program_table import (
-    AITER,
-    OUTPUT,
-    asked_table,
-    winner,
-    winners_of_records,
-    write_table,
-)
-from tile_oracle.commands.tune_set import COLD_START_ARGUMENTS, seed_from_records, tune_set
-from tile_oracle.errors import TargetError, TunedError
-from tile_oracle.foreign.aiter import Winner
-from tile_oracle.measure.measurement import Measurement
-from tile_oracle.problem import Problem
-from tile_oracle.record.schema import ROUND_FINAL
-from tile_oracle.registry import Registry
+from tile_oracle.commands.program_table import AITER, OUTPUT, asked_table, winners_of_records, write_table
+from tile_oracle.errors import TunedError
+from tile_oracle.exploration.tune_rounds import measure
+from tile_oracle.problem_set import format_problem_set
+from tile_oracle.record.dataset import load_records
+from tile_oracle.registry import Registry, TunedEntry
+from tile_oracle.registry.seed import entries_of_records
+from tile_oracle.session.option_names import in_full
 from tile_oracle.session.options import duration_s
+from tile_oracle.terminal.progress_line import wait
 
 EXAMPLES = """\
 examples:
@@ -41,18 +37,39 @@ device, toolchain and kernel source match the measurement; stale results are rep
 """
 
 
-ABOUT = "Measures kernels (in the model's order where one fits) until the budget of each problem ends."
+ABOUT = (
+    "Measures the problems in a session, whose records are a run like any other, until the budget ends. The\n"
+    "same command goes on from there."
+)
+SET_BUDGET = "30m"
+"""Default budget of a problem set."""
 ARGUMENTS = (
     replace(PROBLEMS, attributes={**PROBLEMS.attributes, "nargs": "*"}),
-    argument("--budget", "TIME", "time for each problem (default: 60s), or for --problem-set"),
-    argument("--most", "N", "measure at most N kernels (default: all)", type=int),
+    argument(
+        "--problem-set",
+        "SET",
+        "without a model: measure what teaches most about all problems of a set together, by rounds",
+    ),
     argument(
         "--from-records", "RUN", "keep the oracles of runs, without measuring anything", nargs="+", default=()
+    ),
+    argument(
+        "--budget",
+        "TIME",
+        f"time for each problem (default: 60s), or for --problem-set (default: {SET_BUDGET})",
     ),
     QUIET,
     *AITER,
     *OUTPUT,
-    COLD_START_ARGUMENTS,
+    Group(
+        (
+            argument("--run-name", "NAME", "the run's folder below --report-dir; the same name resumes"),
+            argument("--report-dir", "DIR", "where runs are kept", type=Path, default=Path("reports")),
+            seed("seed of the choice of --problem-set"),
+            json_flag("the curve of a set, or one object per tuned problem and line"),
+        ),
+        "the measurements",
+    ),
     *registry_arguments(arch=False),
 )
 
@@ -65,77 +82,84 @@ def run(args: argparse.Namespace) -> int:
             "one of them"
         )
     table = asked_table(args)
-    if table is not None and args.problem_set:
-        raise TunedError(
-            "a table needs the problems as arguments, of which a file of problems is one, or --from-records"
-        )
     if table is not None and args.from_records:
         write_table(args, *winners_of_records(args.from_records, table[0]))
         return 0
-    if args.problem_set:
-        return tune_set(args)
-    budget_s = duration_s("--budget", args.budget or "60s")
-    problems = problems_of_arguments(args.problems)
-    status = 0
-    winners: list[Winner] = []
-    with open_registry(args, None, problems) as registry:
-        if args.from_records:
-            return seed_from_records(registry, args.from_records)
-        for problem in problems:
-            if not args.quiet:
-                print(f"{problem.id}:", file=sys.stderr, flush=True)
-                for line in outside_note(problem, registry.candidates(problem)):
-                    print(f"    {line}", file=sys.stderr, flush=True)
-            try:
-                show = None if args.quiet else _Progress(registry, problem, args.most)
-                tuning = registry.tune(problem, budget_s, kernels=args.most, watch=show)
-            except TargetError as error:
-                print(f"tile-oracle tune: {error}", file=sys.stderr)
-                status = 1
-                continue
-            measured, pick = tuning.measured, tuning.pick
-            if table is not None:
-                winners.append(winner(problem, pick))
-            if args.json:
-                print(
-                    json.dumps(
-                        {
-                            "problem": problem.id,
-                            "kernel": pick.kernel.name,
-                            "tflops": pick.measured_tflops,
-                            "measured": measured.measured,
-                            "pool": measured.pool,
-                            "statuses": measured.statuses,
-                            "seconds": measured.seconds,
-                        }
-                    )
-                )
-                continue
-            print(
-                f"{problem.id}: {pick.measured_tflops:.4g} TFLOPS  {pick.kernel.name}\n"
-                f"    best of {measured.measured} of {measured.pool} kernels ("
-                + ", ".join(f"{count} {word}" for word, count in sorted(measured.statuses.items()))
-                + f"), {measured.seconds:.1f} s"
-            )
-        if table is not None:
-            write_table(args, winners, registry.arch or "")
-        if registry.tuned is not None:
-            print(f"tuned results: {registry.tuned.path}", file=progress_stream(args))
-    return status
+    problems = problems_of_arguments(args.problems or [args.problem_set] * bool(args.problem_set))
+    with open_registry(args, problems) as registry:
+        runs = args.from_records
+        if args.problems:
+            runs = [_measured(args, problems, str(registry.arch))]
+        elif args.problem_set:
+            from tile_oracle.commands.tune_set import tune_set
+
+            budget_s = duration_s("--budget", args.budget or SET_BUDGET)
+            runs = tune_set(args, registry, budget_s, _session_options(args, args.problem_set))
+        kept = _keep(registry, runs, progress_stream(args))
+    if args.problems:
+        for entry in kept:
+            print(_as_json(entry) if args.json else _as_text(entry))
+    if table is not None:
+        write_table(args, *winners_of_records(runs, table[0]))
+    return (
+        0
+        if kept and {entry.problem for entry in kept} >= {one.id for one in problems if args.problems}
+        else 1
+    )
 
 
-class _Progress:
-    """A line a measurement: its number of how many, or that it is a leader's second one."""
+def _measured(args: argparse.Namespace, problems: Sequence[Any], arch: str) -> str:
+    """Returns the folder of the run in which a session measures the problems."""
+    several = f"-and-{len(problems) - 1}" if len(problems) > 1 else ""
+    name = args.run_name or f"tune-{problems[0].id}{several}-{arch}"
+    folder = args.report_dir.resolve()
+    path = folder / f"{name}.csv"
+    write_text(path, format_problem_set(problems, ["tile-oracle tune"] * len(problems), ""))
+    budget_s = len(problems) * duration_s("--budget", args.budget or "60s")
+    model = {"model": args.model} if args.model else {}
+    with wait(f"measuring {len(problems):,} problems: {folder / name}.txt"):
+        measure(folder, name, _session_options(args, str(path)), budget_s, model)
+    return str(folder / name)
 
-    def __init__(self, registry: Registry, problem: Problem, most: int | None) -> None:
-        pool = len(registry.candidates(problem).kernels)
-        self._total = pool if most is None else min(pool, most)
-        self._done = 0
 
-    def __call__(self, measurement: Measurement) -> None:
-        again = measurement.round >= ROUND_FINAL
-        self._done += not again
-        place = "again" if again else f"{self._done}/{self._total}"
-        figure = f"{measurement.tflops:.4g} TFLOPS" if measurement.ok else measurement.status
-        line = f"{place:>9}  {figure:<16}  {measurement.kernel.name}"
-        print(line, file=sys.stderr, flush=True)
+def _session_options(args: argparse.Namespace, problem_set: str) -> list[str]:
+    """Returns what a session gets from the command's own options."""
+    named = Path(problem_set).expanduser()
+    options = [
+        *("-q", "-p", "no:cacheprovider"),
+        f"--problem-set={named.resolve() if named.is_file() else problem_set}",
+        f"--target={args.target}",
+        f"--kernel-set={args.kernel_set}",
+        f"--toolchain={args.toolchain}",
+    ]
+    for name in ("build_dir", "ck_tile", "kernels"):
+        value = getattr(args, name)
+        options += [f"--{name.replace('_', '-')}={value}"] if value else []
+    return in_full(options)
+
+
+def _keep(registry: Registry, runs: Sequence[str], say: Any) -> list[TunedEntry]:
+    """Keeps the oracles of runs as tuned results, and returns them. Raises HarnessError."""
+    assert registry.tuned is not None
+    found = entries_of_records(load_records([Path(run) for run in runs]))
+    of_arch = [entry for entry in found.entries if entry.arch == registry.arch]
+    registry.tuned.add(of_arch)
+    left_out = dict(found.left_out)
+    if others := len(found.entries) - len(of_arch):
+        left_out[f"not of {registry.arch}"] = others
+    print(
+        f"{len(of_arch)} tuned results from records"
+        + "".join(f"; {count} problems {reason}" for reason, count in sorted(left_out.items()))
+        + f": {registry.tuned.path}",
+        file=say,
+    )
+    return of_arch
+
+
+def _as_text(entry: TunedEntry) -> str:
+    return f"{entry.problem}: {entry.tflops:.4g} TFLOPS  {entry.kernel}\n    best of {entry.kernels} kernels"
+
+
+def _as_json(entry: TunedEntry) -> str:
+    found = {"problem": entry.problem, "kernel": entry.kernel, "tflops": entry.tflops}
+    return json.dumps({**found, "measured": entry.kernels})

@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,25 @@ from tile_oracle.record.final import final_measurements
 STATE = "tune.json"
 _ROUNDS = 10
 """A round gets about this share of the budget."""
-_SESSION_FAILED = (2, 3, 4, 5)
-"""Exit statuses of pytest that are no verdict: interrupted, internal error, usage error, no tests."""
+_SESSION_FAILED = (2, 3, 4, 5, 15)
+"""Exit statuses of sessions that are no verdict: interrupted, internal error, usage error, no tests, no
+device."""
+
+
+def measure(
+    folder: Path, name: str, session: Sequence[str], budget_s: float, more: Mapping[str, object]
+) -> None:
+    """Runs or resumes a session whose run is FOLDER/NAME and whose output goes to FOLDER/NAME.txt. session:
+    its arguments; more: its options. Raises ModelError when it fails."""
+    own = {"report-dir": folder, "run-name": name, "budget": f"{max(1, round(budget_s))}s"}
+    command = [
+        *(sys.executable, "-m", "pytest", *session, "--tile-oracle-resume"),
+        *(f"--tile-oracle-{option}={value}" for option, value in {**own, **more}.items()),
+    ]
+    with (folder / f"{name}.txt").open("ab") as log:
+        status = subprocess.run(command, check=False, stdout=log, stderr=subprocess.STDOUT).returncode
+    if status in _SESSION_FAILED or status < 0:
+        raise ModelError(f"the session of {name} ended with status {status}: see {folder / name}.txt")
 
 
 @dataclass(frozen=True)
@@ -140,27 +157,13 @@ class TuneRounds:
         return int(min(max(problems / 2, rate * budget_s / _ROUNDS), 2 * problems)) or 1
 
     def _measure(self, one: Round, left_s: float) -> None:
-        options = {
-            "pairs": self.folder / f"{one.name}.csv",
-            "model": "none",
-            "report-dir": self.folder,
-            "run-name": one.name,
-            "budget": f"{max(1, round(left_s))}s",
-        }
-        command = [
-            *(sys.executable, "-m", "pytest", *self.session, "--tile-oracle-resume"),
-            *(f"--tile-oracle-{name}={value}" for name, value in options.items()),
-        ]
+        pairs = {"pairs": self.folder / f"{one.name}.csv", "model": "none"}
         began = time.monotonic()
-        with (self.folder / f"{one.name}.txt").open("ab") as log:
-            status = subprocess.run(command, check=False, stdout=log, stderr=subprocess.STDOUT).returncode
+        measure(self.folder, one.name, self.session, left_s, pairs)
         seconds = time.monotonic() - began
-        times = self.latency_ms()
-        measured = int((~np.isnan(times)).sum())
-        if status in _SESSION_FAILED or status < 0 or measured == 0:
-            raise ModelError(
-                f"the session of {one.name} ended with status {status}: see {self.folder / one.name}.txt"
-            )
+        measured = int((~np.isnan(self.latency_ms())).sum())
+        if not measured:
+            raise ModelError(f"{one.name} measured nothing: see {self.folder / one.name}.txt")
         self.rounds[-1] = Round(
             one.name,
             one.pairs,

@@ -1,4 +1,4 @@
-"""`Registry`: picks the kernel for a problem, from a tuned result, a model or a measurement, and runs it."""
+"""`Registry`: picks the kernel for a problem, from a tuned result or a model, and runs it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,23 @@ import numpy.typing as npt
 
 from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
 from tile_oracle.compiling.source_providers import open_kernel_source
-from tile_oracle.errors import ModelError, TargetError
+from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.kernel import Kernel
-from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem
-from tile_oracle.registry.kept import KeptKernels
 from tile_oracle.registry.machine import Machine
-from tile_oracle.registry.measuring import Budget
 from tile_oracle.registry.operands import read_output, shared_files, taken_operands
 from tile_oracle.registry.pools import Pools
 from tile_oracle.registry.rankers import AUTO, Candidates
-from tile_oracle.registry.results import MEASURED, MODEL, TUNED, Failed, Pick, RunResult, Tuning
-from tile_oracle.registry.tuned import Surroundings, TunedResults
-from tile_oracle.registry.tuner import LOG, Tuner
+from tile_oracle.registry.results import MODEL, TUNED, Failed, Pick, RunResult
+from tile_oracle.registry.tuned import Found, TunedResults
 from tile_oracle.targets import TargetOptions, resolve_target
 from tile_oracle.targets.target import Target
 
 _TRIES = 3
 """Kernels that a run tries at most. If this many picks fail, they probably have a common cause."""
 
-FALLBACK = Budget(30.0, 64)
-"""Default budget of measurements for a problem that no model covers."""
+_LOG = "tile_oracle.registry"
 
 
 class Registry:
@@ -42,7 +37,7 @@ class Registry:
     present.
 
     Models, pools and tuned results are read once, at the first problem of a kind. Picking is thread-safe;
-    runs and measurements are serialized. Use it as a context manager or call `close`, which ends the worker
+    runs are serialized. Use it as a context manager or call `close`, which ends the worker
     process in which kernels run.
     """
 
@@ -56,7 +51,6 @@ class Registry:
         models: Path | str | None = None,
         engine: str = AUTO,
         tuned: bool | Path | str = True,
-        fallback: Budget | None = FALLBACK,
         options: TargetOptions | None = None,
         settings: SweepSettings | None = None,
     ) -> None:
@@ -65,9 +59,8 @@ class Registry:
         the model was trained on. model: the folder to use for every problem; else the best founded one
         (`model.fitting_model`) in the folder `models` or among the shipped ones. engine:
         native, python, or auto (native if it can be compiled, once). tuned: the folder of tuned results, True
-        for the default one, False for none. fallback: the measuring budget for problems without a model, None
-        to measure nothing. options: how kernels are built, and their kernel source; kernels that it has no
-        code for are not candidates.
+        for the default one, False for none. options: how kernels are built, and their kernel source; kernels
+        that it has no code for are not candidates.
 
         Raises TargetError and BuildError for a target or a kernel source that cannot be used here, RuleError
         for an unknown architecture, ModelError for an unknown engine.
@@ -81,7 +74,7 @@ class Registry:
         self._owns_target = self.target is not None and self.target is not target
         self.arch = arch if self.target is None else self.target.arch
         # Each distinct line once.
-        self._say: Callable[[str], None] = cache(partial(logging.getLogger(LOG).warning, "%s"))
+        self._say: Callable[[str], None] = cache(partial(logging.getLogger(_LOG).warning, "%s"))
         source = _source_elsewhere(self.target, self.arch or "", options)
         self._machine = Machine(self.target, self.arch or "", settings or SweepSettings(), source)
         if kernels is None and (self.target is not None or source is not None):
@@ -99,21 +92,19 @@ class Registry:
             self.tuned = TunedResults(self._machine.arch.name, None if tuned is True else Path(tuned))
             for note in self.tuned.notes:
                 self._say(note)
-        self._kept = KeptKernels(self._machine, self.tuned, self._say)
-        self._tuner = Tuner(self._machine, self._kept, fallback, self._say)
+        self._found: dict[Problem, Found] = {}
 
     def select(self, problem: Problem) -> Pick:
-        """Returns the kernel for a problem: the tuned one, else the model's pick, else (without a model) the
-        best kernel measured now.
+        """Returns the kernel for a problem: the tuned one, else the model's pick.
 
-        Raises NoModelError if there is no model and measuring is not allowed, ModelError for a model or a
-        pool that cannot be used, TargetError if no kernel can run the problem or none is ok.
+        Raises NoModelError if there is neither, ModelError for a model or a pool that cannot be used,
+        TargetError if no kernel can run the problem.
         """
         return next(self._picks(problem))
 
     def rank(self, problem: Problem, k: int | None = None) -> list[Pick]:
-        """Returns the first k picks (None: all), best first. A tuned kernel comes first. Without a model,
-        these are the kernels that were measured as ok. Raises what `select` raises."""
+        """Returns the first k picks (None: all), best first. A tuned kernel comes first. Raises what `select`
+        raises."""
         if k is not None and k < 1:
             raise ModelError(f"k = {k}: k must be at least 1")
         picks = self._picks(problem, k)
@@ -126,19 +117,18 @@ class Registry:
         `Registry.select` raises.
         """
         candidates = self._pools.candidates(problem)
-        tuned = self._kept.find(problem, candidates)
+        tuned = self._tuned(problem, candidates)
         first: Kernel | None = None
         if tuned.kernel is not None and tuned.entry is not None:
             first = tuned.kernel
             # For a single pick the rest of the pool is not needed.
             predicted = None if k == 1 else _predicted(problem, first, candidates)
             yield Pick(first, TUNED, predicted, tuned.entry.tflops, candidates.model)
-        if candidates.rank is not None:
-            others = _predictions(problem, candidates, tuned.stale, k)
-        else:
-            others = self._measured(problem, candidates, tuned.stale)
         found = first is not None
-        for pick in others:
+        if candidates.rank is None and not found:
+            why = f"{candidates.why}, and {tuned.stale or 'no tuned result is kept'}"
+            raise NoModelError(f"{why}: train one, or `tile-oracle tune {problem.id}`")
+        for pick in _predictions(problem, candidates, tuned.stale, k) if candidates.rank else ():
             if pick.kernel != first and self._machine.may_run(pick.kernel, problem):
                 found = True
                 yield pick
@@ -147,14 +137,22 @@ class Registry:
                 f"no kernel of the pool can run {problem.id}: {self._why_none(problem, candidates)}"
             )
 
-    def _measured(self, problem: Problem, candidates: Candidates, stale: str) -> Iterator[Pick]:
-        done = self._tuner.measured(problem, candidates)
-        note = (
-            f"{candidates.why}; {done.measured} of {done.pool} kernels were measured in {done.seconds:.1f} s"
-            + (f"; {stale}" if stale else "")
-        )
-        for measurement in done.ranked():
-            yield Pick(measurement.kernel, MEASURED, None, measurement.tflops, "", note)
+    def _tuned(self, problem: Problem, candidates: Candidates) -> Found:
+        """Returns the problem's tuned kernel if there is a valid one; it is validated once."""
+        if self.tuned is None or not self.tuned.knows(problem):
+            return Found()
+        found = self._found.get(problem)
+        if found is None:
+            with self._machine.turn:
+                found = self.tuned.find(problem, self._machine.surroundings())
+                if found.kernel is not None and found.kernel not in candidates.kernels:
+                    found = Found(stale=f"the tuned kernel {found.kernel.name} is not in the pool")
+                self._found[problem] = found
+            if found.stale:
+                self._say(f"{problem.id}: {found.stale}; it is not used")
+        if found.kernel is not None and not self._machine.may_run(found.kernel, problem):
+            return Found(stale="the tuned kernel failed")
+        return found
 
     def _why_none(self, problem: Problem, candidates: Candidates) -> str:
         reasons = (self._machine.arch.problem_refusal(kernel, problem) for kernel in candidates.kernels)
@@ -189,27 +187,6 @@ class Registry:
                 self._say(f"{pick.kernel.name} on {problem.id}: {what}; the next pick is tried")
         reasons = "; ".join(f"{one.kernel.name}: {one.status}: {one.detail}" for one in failed)
         raise TargetError(f"no kernel runs {problem.id}: {reasons[-1500:] or 'there is none'}")
-
-    def tune(
-        self,
-        problem: Problem,
-        budget_s: float = 60.0,
-        *,
-        kernels: int | None = None,
-        watch: Callable[[Measurement], None] | None = None,
-    ) -> Tuning:
-        """Measures up to `kernels` kernels of the pool for at most `budget_s` seconds (a measurement in
-        progress is completed) and stores the best one. It is the pick from now on, also in new processes on
-        equal machines.
-
-        Kernels are measured in the model's order, or without a model in `model_free_order`. Raises
-        TargetError if no kernel is ok, TunedError if the result cannot be stored.
-        """
-        return self._tuner.tune(problem, self.candidates(problem), Budget(budget_s, kernels), watch)
-
-    def surroundings(self) -> Surroundings:
-        """Returns the environment that a tuned result must match to be valid here."""
-        return self._machine.surroundings()
 
     def close(self) -> None:
         """Ends the worker and, unless the target was given, its compilers. May be called twice."""

@@ -1,4 +1,4 @@
-"""Results of a `Registry`: picks, the output of a run, the outcome of tuning."""
+"""Results of a `Registry`: picks, and the output of a run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 import numpy.typing as npt
 
 from tile_oracle.kernel import Kernel
-from tile_oracle.registry.measuring import PoolMeasurements
 
-TUNED, MODEL, MEASURED = "tuned", "model", "measured"
+TUNED, MODEL = "tuned", "model"
 """The sources of a pick."""
 
 
@@ -18,10 +17,9 @@ TUNED, MODEL, MEASURED = "tuned", "model", "measured"
 class Pick:
     """A kernel for a problem.
 
-    source: tuned (measured earlier and stored), model, or measured (just now, without a model).
-    predicted_tflops: the model's prediction; None without a model and for a tuned pick from `select`.
-    measured_tflops: None if it was only predicted. note: a remark for the user, such as why no model was used
-    or which tuned result was stale.
+    source: tuned (measured earlier and stored) or model. predicted_tflops: the model's prediction; None
+    without a model and for a tuned pick from `select`. measured_tflops: None if it was only predicted. note:
+    a remark for the user, such as which tuned result was stale.
     """
 
     kernel: Kernel
@@ -57,12 +55,3 @@ class RunResult:
     @property
     def kernel(self) -> Kernel:
         return self.pick.kernel
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """The best measured kernel, and all measurements made to find it. kept: whether it is stored on disk."""
-
-    pick: Pick
-    measured: PoolMeasurements
-    kept: bool

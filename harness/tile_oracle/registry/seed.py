@@ -61,7 +61,6 @@ def entries_of_records(records: pd.DataFrame) -> SeedEntries:
                     driver=row["driver"] if isinstance(row["driver"], str) else "",
                     toolchain=row["toolchain"],
                     source_hash=row["source_hash"],
-                    how="records",
                     time=pd.Timestamp(row["time"]).isoformat(timespec="seconds"),
                 )
             )

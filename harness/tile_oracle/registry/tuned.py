@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -37,8 +36,7 @@ _MOST_BYTES = 256 << 20
 class TunedEntry:
     """The best measured kernel of a problem, and its environment.
 
-    kernels: number of kernels measured to find it. source_hash: of the kernel's binary. how: tune, fallback
-    or records. time: ISO 8601, UTC.
+    kernels: number of kernels measured to find it. source_hash: of the kernel's binary. time: ISO 8601, UTC.
     """
 
     problem: str
@@ -52,7 +50,6 @@ class TunedEntry:
     driver: str
     toolchain: str
     source_hash: str
-    how: str
     time: str
     harness_version: str = __version__
 
@@ -177,11 +174,6 @@ class TunedResults:
 
     def _take(self, entry: TunedEntry) -> None:
         self._entries.setdefault(entry.problem, {})[entry.identity] = entry
-
-
-def now() -> str:
-    """Returns the current time in the format of entries."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _validated(entry: TunedEntry, problem: Problem, here: Surroundings) -> tuple[Kernel | None, str]:
