@@ -27,8 +27,7 @@ from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem.number_formats import decode, encode
 from tile_oracle.registry import Registry
 from tile_oracle.registry.operands import argument_names, axes
-from tile_oracle.registry.results import MEASURED, MODEL, TUNED
-from tile_oracle.registry.tuned import TunedEntry
+from tile_oracle.registry.rankers import Candidates
 
 CONV = problem_from_id("forward-bf16-n1-c8-k5-i7x6-f3x3-p1")
 
@@ -51,9 +50,20 @@ def kinds() -> st.SearchStrategy[GroupedConvProblem]:
     return problems().map(lambda p: replace(p, dtype=DTYPES[p.direction, p.ndim]))
 
 
+def ranking(registry: Registry, *kernels: Kernel) -> Registry:
+    """The registry with a model that ranks these kernels of one kind, best first."""
+    order = [(kernel, 1.0 / place) for place, kernel in enumerate(kernels, 1)]
+    made = Candidates(kernels, lambda problem, k: order[:k], "made", "python")
+    registry._pools._loaded[kernels[0].kind] = made
+    return registry
+
+
 @pytest.fixture
 def registry(make_registry: Callable[..., Registry], few_kernels: list[Kernel]) -> Registry:
-    return make_registry(kernels=few_kernels)
+    registry = make_registry(kernels=few_kernels)
+    for kernel in few_kernels:
+        ranking(registry, kernel)
+    return registry
 
 
 @pytest.mark.slow
@@ -68,8 +78,6 @@ def test_a_convolution_of_any_shape_is_exact(
     assert same(problem, found.output, exact)
     assert found.kernel.kind == problem.kind
     again = registry.run(problem, **dict(zip(names, (first, second), strict=False)))
-    # A model shipped for this CPU picks every time; on other CPUs measurements are kept.
-    assert again.pick.source == (MODEL if found.pick.source == MODEL else TUNED)
     assert again.output.tobytes() == found.output.tobytes()
     assert again.cached
 
@@ -173,30 +181,7 @@ def test_axes_are_named_as_the_operand_shapes_lie(text: str, name: str, shown: s
 # ---- kernels that misbehave ----------------------------------------------------------------------
 
 EVIL = small_problem()
-GOOD, OTHER = evil_kernel("good"), evil_kernel("good", 2)
-
-
-def tuned_to(registry: Registry, kernel: Kernel, problem: Problem = EVIL) -> None:
-    """Makes the registry believe that a kernel is the best."""
-    here = registry._machine.surroundings()
-    registry.tuned.add(
-        [
-            TunedEntry(
-                problem=problem.id,
-                kernel=kernel.name,
-                latency_ms=1e-3,
-                tflops=1.0,
-                kernels=1,
-                target=here.target,
-                arch=here.arch,
-                device=here.device,
-                driver="",
-                toolchain=here.toolchain,
-                source_hash=here.source_hash(kernel),
-                time="2026-01-02T03:04:05+00:00",
-            )
-        ]
-    )
+GOOD = evil_kernel("good")
 
 
 @pytest.mark.parametrize(
@@ -222,13 +207,12 @@ def test_a_kernel_that_misbehaves_is_passed_over_and_the_caller_lives(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bad = evil_kernel(mode)
-    registry = make_registry(target=EvilTarget(evil_builder, timeout_s=0.5), kernels=[GOOD, bad])
-    tuned_to(registry, bad)
+    registry = ranking(make_registry(target=EvilTarget(evil_builder, timeout_s=0.5)), bad, GOOD)
     first, second, exact = operands(EVIL)
     assert registry.select(EVIL).kernel == bad
     found = registry.run(EVIL, first, second)
     assert same(EVIL, found.output, exact)
-    assert (found.kernel, found.pick.source) == (GOOD, MEASURED)
+    assert found.kernel == GOOD
     assert [(one.kernel, one.status) for one in found.failed] == [(bad, status)]
     assert detail in found.failed[0].detail
     assert f"{bad.name} on {EVIL.id}: {status}" in caplog.text
@@ -239,16 +223,16 @@ def test_a_kernel_that_misbehaves_is_passed_over_and_the_caller_lives(
 def test_if_every_kernel_fails_the_reasons_are_in_one_line(
     make_registry: Callable[..., Registry], evil_builder: Builder
 ) -> None:
-    registry = make_registry(target=EvilTarget(evil_builder), kernels=[evil_kernel("error_code")])
+    registry = ranking(make_registry(target=EvilTarget(evil_builder)), evil_kernel("error_code"))
     first, second, _ = operands(EVIL)
-    with pytest.raises(TargetError, match=r"no kernel is ok for forward-fp32.* \(1 wrong\)"):
+    with pytest.raises(TargetError, match=r"no kernel runs forward-fp32.*: wrong: the kernel returned 7"):
         registry.run(EVIL, first, second)
 
 
 def test_a_worker_that_dies_between_runs_is_replaced(
     make_registry: Callable[..., Registry], evil_builder: Builder
 ) -> None:
-    registry = make_registry(target=EvilTarget(evil_builder), kernels=[GOOD])
+    registry = ranking(make_registry(target=EvilTarget(evil_builder)), GOOD)
     first, second, exact = operands(EVIL)
     registry.run(EVIL, first, second)
     for _ in range(2):
@@ -268,8 +252,7 @@ def test_a_kernel_that_was_good_when_measured_and_crashes_later(
     flag = tmp_path / "flag"
     monkeypatch.setenv(FLAG, str(flag))
     sturdy = evil_kernel("slow")  # the only one that ignores the flag
-    registry = make_registry(target=EvilTarget(evil_builder), kernels=[GOOD, sturdy])
-    tuned_to(registry, GOOD)
+    registry = ranking(make_registry(target=EvilTarget(evil_builder)), GOOD, sturdy)
     first, second, exact = operands(EVIL)
     assert registry.run(EVIL, first, second).kernel == GOOD
     flag.touch()
@@ -286,7 +269,7 @@ def test_after_every_kernel_has_failed_there_is_no_pick(
 ) -> None:
     flag = tmp_path / "flag"
     monkeypatch.setenv(FLAG, str(flag))
-    registry = make_registry(target=EvilTarget(evil_builder), kernels=[GOOD])
+    registry = ranking(make_registry(target=EvilTarget(evil_builder)), GOOD)
     first, second, _ = operands(EVIL)
     registry.run(EVIL, first, second)
     flag.touch()
@@ -302,7 +285,7 @@ def test_nothing_is_left_behind(
 ) -> None:
     from tile_oracle.registry import operands as module
 
-    registry = make_registry(target=EvilTarget(evil_builder), kernels=[GOOD])
+    registry = ranking(make_registry(target=EvilTarget(evil_builder)), GOOD)
     first, second, _ = operands(EVIL)
     (tmp_path / "shared").mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -325,7 +308,7 @@ def test_data_that_find_no_room_are_refused_in_one_line(
 ) -> None:
     from tile_oracle.registry import operands as module
 
-    registry = make_registry(target=EvilTarget(evil_builder), kernels=[GOOD])
+    registry = ranking(make_registry(target=EvilTarget(evil_builder)), GOOD)
     first, second, _ = operands(EVIL)
     monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path / "missing")
     monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path / "missing too"))
