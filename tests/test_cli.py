@@ -43,6 +43,9 @@ def test_scripts_may_use_the_earlier_names() -> None:
     earlier = "kernels portfolio search report history compare merge oracle import suggest"
     for name in f"{earlier} train evaluate features ship seal export predict".split():
         assert named_command(called_today([name, "--help"])) is not None, name
+    for name in ("model card", "model parity", "pool search", "card", "parity", "search"):
+        assert named_command(called_today([*name.split(), "x"])) is not None, name
+    assert called_today(["pool", "search", "x"]) == ["pick", "--search", "x"]
     assert called_today(["kernels", "kernels"]) == ["pool", "list", "kernels"]
     assert called_today(["problems", "train"]) == ["problems", "train"]
     assert run("kernels", "--help").stdout.startswith("usage: tile-oracle pool list ")

@@ -21,7 +21,7 @@ from tile_oracle.commands.json_output import json_text
 from tile_oracle.commands.table import COMMANDS, called_today, named_command
 from tile_oracle.record.dataset_file import write_dataset
 
-WITHOUT_TABLE = {"build", "night", "new", "model card", "model export", "runs import"}
+WITHOUT_TABLE = {"build", "night", "new", "runs import"}
 """Their output is files, text, and lines about the work."""
 
 PROBLEM = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"
@@ -61,7 +61,7 @@ FAST = [
         "picks_changed efficiency_percent verdict",
     ),
     Case("suggest part.parquet --model models/made_up --budget 3", "problem kernel rank"),
-    Case(f"search {PROBLEM} --model models/made_up --budget 40 --top 2", "best kernels model"),
+    Case(f"search {PROBLEM} --model models/made_up --budget 40 --top 2", "problem picks", lines=True),
     Case(f"predict {PROBLEM} --model models/made_up --top 2", "problem picks", lines=True),
     Case(f"pick {PROBLEM} --arch gfx950 --model models/made_up", "problem picks", lines=True),
 ]
@@ -71,8 +71,7 @@ SLOW = [
     ),
     Case(f"model parity models/made_up {PROBLEM} --kernels a.txt", "problems passed"),
     Case(
-        "tune forward-fp32-n1-c16-k16-i9x9-f3x3-p1 --target cpu --kernel-set tiny --most 1 --budget 1s "
-        "--tuned tuned",
+        "tune forward-fp32-n1-c16-k16-i9x9-f3x3-p1 --target cpu --kernel-set tiny --budget 1s --tuned tuned",
         "problem kernel measured",
         lines=True,
     ),

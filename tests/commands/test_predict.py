@@ -115,7 +115,7 @@ def test_a_named_model_says_how_many_of_the_candidates_it_was_trained_on(
 
 
 @pytest.mark.parametrize(
-    "command", [["model", "export", "-o", "out"], ["pool", "search", PROBLEM, "--model"]]
+    "command", [["model", "export", "-o", "out"], ["pick", "--search", PROBLEM, "--model"]]
 )
 def test_every_command_finds_a_model_of_ones_own_by_its_name(two_models: Path, command: list[str]) -> None:
     assert main([*command, "a_older"]) == 0

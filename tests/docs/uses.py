@@ -244,7 +244,7 @@ def suggests(column: Column) -> None:
 
 def searches(column: Column) -> None:
     words = ("--arch", column.arch, "--budget", "20", "--top", "1")
-    found = command("pool", "search", column.file, "--model", _MODEL, *words)
+    found = command("pick", column.file, "--search", "--model", _MODEL, *words)
     if column.source in (TRITON, LIBRARY) and not any(f"_{word}." in found for word in ("triton", "cudnn")):
         raise Failed("only kernels of rules are proposed")
 

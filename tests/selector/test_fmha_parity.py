@@ -52,7 +52,7 @@ def test_a_folder_of_attention_gets_one_true_line(model: Path, tmp_path: Path) -
     (folder / "feature_spec.json").write_text(json.dumps({**spec, "log_targets": ["tflops"], "params": {}}))
     said = "its 68 columns have no names in it, and what they mean stands in fmha_ml_heuristic.hpp alone"
     with pytest.raises(
-        ModelError, match=rf"\A[^\n]*{said}: `tile-oracle model parity MODEL --ck-tile DIR`[^\n]*\Z"
+        ModelError, match=rf"\A[^\n]*{said}: `tile-oracle model export MODEL --check --ck-tile DIR`[^\n]*\Z"
     ):
         Predictor.load(folder)
 

@@ -36,7 +36,7 @@ For everyone who wants to know how well the shipped models pick. `{COMMAND}` mak
 page from the models' folders.
 
 [Efficiencies](gate.md#from-measurements-to-efficiencies) are in percent. Numbers in [ ] are 95 % bootstrap
-intervals over the problems. *Top 3*: the best of the model's first three picks. `tile-oracle model card
+intervals over the problems. *Top 3*: the best of the model's first three picks. `tile-oracle model evaluate
 MODEL` has the figures by kind of problem; `model evaluate MODEL ORACLE` judges again.
 [Pickers side by side](pickers.md#on-286-products-of-an-h200) has other makers' on the same measurements."""
 

@@ -1,4 +1,4 @@
-"""`tile-oracle model evaluate`: how well a model picks, on recorded measurements."""
+"""`tile-oracle model evaluate`: how well a model picks, on recorded measurements or by its own folder."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tile_oracle.commands.json_output import STDOUT, put_json
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.evaluation.folder_model import Folders, pool_recorded
+from tile_oracle.evaluation.model_card import model_card
 from tile_oracle.files.output_place import refuse_unwritable
 from tile_oracle.judge.picker import Origin, Picker
 from tile_oracle.model.model_folder import read_spec
@@ -32,25 +33,31 @@ examples:
   tile-oracle model evaluate models/mine measured.parquet
   tile-oracle model evaluate models/mine measured.parquet --json figures.json
   tile-oracle model evaluate picks.csv measured.parquet          a published file of picks in place of a model
+  tile-oracle model evaluate grouped_conv_forward_bf16_sm_90     the card of a shipped model, as Markdown
 
 The figures are those of a session that replays the records; in [ ] are 95 % bootstrap intervals over the
-problems.
+problems. Without RECORDS the card is printed, which `model train --problem-set` writes into the folder: the
+model's measurements, devices and compilers, its figures by problem set and by kind of problem, its worst
+problems, and what lies outside of its training.
 """
 
 
 ABOUT = "Ranks the measured kernels of every recorded problem and compares picks with oracles."
 ARGUMENTS = (
     argument("model", "MODEL", "a model folder, a file of picks, or a picker (docs/pickers.md)"),
-    RECORDS,
+    replace(RECORDS, attributes={**RECORDS.attributes, "nargs": "*"}),
     argument("--worst", "N", "problems to show", type=int, default=10),
     json_file("all metrics"),
 )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the tables and writes the files. Raises RecordError, ModelError."""
+    """Prints the tables and writes the files, or prints the card. Raises HarnessError."""
     if Path(args.model).suffix == ".parquet":
         raise ModelError(f"{args.model} is no model: first the MODEL, then its RECORDS")
+    if not args.records:
+        print(model_card(folder_of_model(args.model)), end="")
+        return 0
     records = load_records(args.records)
     problems, name, picker = problems_of(records), Path(args.model).name, picker_for(args.model, records)
     folder = next(iter(picker.folders.values()), None)

@@ -1,18 +1,25 @@
-"""The kernels that `build` and `pool list` take: of a kernel source, or for the asked kinds of problems."""
+"""The kernels that a command takes: of a kernel source, for the asked kinds of problems, or of a model."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from tile_oracle.commands.kinds import asked_words, kinds_of
 from tile_oracle.compiling.kernel_source import KernelSource
-from tile_oracle.errors import BuildError
-from tile_oracle.kernel import Kernel
-from tile_oracle.pool import list_of_kernels
+from tile_oracle.errors import BuildError, ModelError, RuleError
+from tile_oracle.features.schemas import op_of_model
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.libraries.libraries import is_library_name
+from tile_oracle.model.model_folder import ModelSpec, read_spec
+from tile_oracle.model.store import no_model_there, read_manifest
+from tile_oracle.operation import operation_named
+from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.problem_set import load_problem_sets
+from tile_oracle.selector.solutions import SolutionNames, read_names
 
 
 def own_kernels(source: KernelSource, args: argparse.Namespace, where: KernelFilter | None) -> list[Kernel]:
@@ -63,3 +70,42 @@ def kinds_to_build(args: argparse.Namespace, listed: Sequence[Kind] = ()) -> lis
         problems = load_problem_sets(args.problem_set).problems
         return sorted({problem.kind for problem in problems}, key=kind_text)
     return kinds_of(args, defaults=True) if named or not listed else sorted(listed, key=kind_text)
+
+
+def kernels_to_export(
+    folder: Path, args: argparse.Namespace
+) -> tuple[Sequence[Kernel], SolutionNames | None]:
+    """Returns the candidates that --kernel-set, --kernels or the model's training names. Raises
+    HarnessError."""
+    if not folder.is_dir():
+        raise ModelError(no_model_there(folder))
+    if args.kernel_set is not None:
+        return _kernels_of_set(read_spec(folder), args.kernel_set), None
+    if args.kernels is not None:
+        names = SolutionNames.of_model(folder, read_names(args.kernels))
+        return names.candidates, names
+    return _trained_kernels(folder), None
+
+
+def _trained_kernels(folder: Path) -> list[Kernel]:
+    """In the order of the model's manifest; without the algorithms of libraries, since only the library says
+    which of them a problem has."""
+    names = [str(name) for name in read_manifest(folder).get("kernels") or ()]
+    if not names:
+        raise ModelError(f"{folder} does not record its kernels: name some with --kernels")
+    return [parse_kernel_name(name) for name in names if not is_library_name(name)]
+
+
+def _kernels_of_set(spec: ModelSpec, name: str) -> list[Kernel]:
+    """Returns the rule set's kernels for every kind of problem that the model is for."""
+    only: dict[str, tuple[str | int, ...]] = {
+        "dtype": (spec.dtype,),
+        "direction": (spec.direction,) if spec.direction else (),
+        "ndim": spec.ndims,
+    }
+    kinds = operation_named(op_of_model(spec.op_type)).kinds(only)
+    rules = load_rule_set(name)
+    covered = [kind for kind in kinds if rules.covers(kind, spec.arch)]
+    if not covered:
+        raise RuleError(f"kernel set {name} has no kernels for {kind_text(kinds[0])} on {spec.arch}")
+    return [kernel for kind in covered for kernel in pool_of_kind(kind, spec.arch, name)]

@@ -1,4 +1,4 @@
-"""`tile-oracle model parity`: whether a deployed picker picks what its model folder picks."""
+"""`tile-oracle model export --check`: whether a deployed picker picks what its model folder picks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from tile_oracle.commands.arguments import DEFAULT_KERNEL_SET, argument, json_flag, one_of
-from tile_oracle.commands.export import kernels_to_export
+from tile_oracle.commands.arguments import DEFAULT_KERNEL_SET
 from tile_oracle.commands.json_output import print_json
+from tile_oracle.commands.kernel_choice import kernels_to_export
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.model.store import folder_of_model, kernels_trained_on
@@ -19,54 +19,10 @@ from tile_oracle.selector.c_predictor import c_predictor_parity, what_is_read
 from tile_oracle.selector.ck_tile_parity import HEADER, ck_tile_parity
 from tile_oracle.selector.export import export_model
 from tile_oracle.selector.fmha_parity import fmha_parity, is_fmha
-from tile_oracle.selector.parity import MOST_PROBLEMS, Parity, own_export, problems_like
-
-EXAMPLES = f"""\
-examples:
-  tile-oracle model parity grouped_conv_forward_bf16_gfx950     the model against an export made now
-  tile-oracle model parity models/mine --export selector        against a folder that was exported before
-  tile-oracle model parity models/mine forward_validation_300 --export selector/forward_bf16_2d.selector
-  tile-oracle model parity gemm_universal_fp8_gfx950 --ck-tile ~/composablekernel --kernel-set default
-  tile-oracle model parity models/fmha_fwd_gfx950/model_tflops.lgbm --ck-tile ~/composablekernel
-  tile-oracle model parity models/fmha_bf16_gfx950 --c-predictor model_tflops_bf16.c
-
-Every score and pick of the whole pool is compared; the first that differ are named with both values.
-Without problems, up to {MOST_PROBLEMS} of the shipped sets are taken, in the model's data type. The status
-is 0 if all picks and scores are those of the model folder, else 1. docs/selector.md has more.
-"""
-
-ABOUT = (
-    "Asks a deployed picker and the model folder that it was made from for every kernel of a pool, and\n"
-    "compares features, scores and picks."
-)
-ARGUMENTS = (
-    argument("model", "MODEL", "model folder, or the name of a shipped model"),
-    argument("problems", "PROBLEM", "problem id, dimensions, a set's name or a file of problems", nargs="*"),
-    argument(
-        "--export", "PLACE", "what `model export` wrote: the folder, or a .selector file in it", type=Path
-    ),
-    argument(
-        "--ck-tile",
-        "DIR",
-        "compare with the dispatcher's C++ heuristic (ml_heuristic.hpp, or that of attention) in a checkout "
-        "of Composable Kernel",
-        type=Path,
-    ),
-    argument(
-        "--c-predictor",
-        "FILE",
-        "compare with a C file made from the model's trees, such as rocKE's; MODEL may be a LightGBM file",
-        type=Path,
-    ),
-    one_of(
-        argument("--kernel-set", "SET", "the pool: the kernels of a rule set (default: those trained on)"),
-        argument("--kernels", "FILE", "the pool: a file of kernel names, one per line"),
-    ),
-    json_flag("the counts and first differences"),
-)
+from tile_oracle.selector.parity import Parity, own_export, problems_like
 
 
-def run(args: argparse.Namespace) -> int:
+def check(args: argparse.Namespace) -> int:
     """Prints what differs; 1 if anything does. Raises HarnessError."""
     folder, problems = folder_of_model(args.model), problems_of_arguments(args.problems)
     if args.c_predictor is not None:

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from tile_oracle.commands.arguments import PROBLEMS, argument, flag, json_flag
+from tile_oracle.commands.arguments import PROBLEMS, argument, flag, json_flag, seed
 from tile_oracle.commands.open_registry import open_registry, outside_note, registry_arguments, say_models
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.program_table import AITER, winner, write_table
@@ -27,6 +27,7 @@ examples:
   tile-oracle pick forward_smoke --arch gfx950 --ck-tile ~/composable_kernel
   tile-oracle pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --predictions --top 5
   tile-oracle pick forward_smoke --predictions --model models/mine --kernels names.txt --json
+  tile-oracle pick gemm-bf16-rcr-m16-n4096-k4096 --search --model models/my_gemm
 
 A tuned result (`tile-oracle tune`) takes precedence over a model's prediction. With --arch, for an
 architecture that this machine need not have, only models pick.
@@ -46,6 +47,13 @@ ARGUMENTS = (
         "--predictions",
         "rank by the model alone, and show all that it predicts of each kernel: TFLOPS, latency, bandwidth",
     ),
+    flag(
+        "--search",
+        "the same of kernels that the architecture's rules allow, in the pool or not, which discrete "
+        "differential evolution finds",
+    ),
+    argument("--budget", "N", "kernels that --search predicts", type=int, default=500),
+    seed("--search: same seed, same kernels"),
     *registry_arguments(),
 )
 
@@ -54,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the picks; returns 1 when a problem has none. Raises HarnessError."""
     if args.top is not None and args.top < 1:
         raise ModelError("--top must be at least 1")
-    if args.predictions:
+    if args.predictions or args.search:
         from tile_oracle.commands.predict import show_predictions
 
         return show_predictions(args)

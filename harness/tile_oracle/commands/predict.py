@@ -11,6 +11,7 @@ from tile_oracle.commands.open_registry import open_registry, say_models
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
 from tile_oracle.errors import ModelError
+from tile_oracle.exploration.search import best_of, search
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.made_by import MadeBy, travel_note
@@ -42,7 +43,11 @@ def show_predictions(args: argparse.Namespace) -> int:
                 predictor = predictor.knowing(code)
                 toolchain = PrebuiltFolder(Path(args.build_dir)).facts.toolchain
                 travel = travel_note([folder], MadeBy.of_names(toolchain))
-            ranked = predictor.rank(problem, candidates.kernels)[: args.top or 10]
+            if args.search:
+                ranked = best_of(search(predictor, problem, args.budget, args.seed))
+            else:
+                ranked = predictor.rank(problem, candidates.kernels)
+            ranked = ranked[: args.top or 10]
             _print(predictor, problem, ranked, travel, args.json)
     return 0
 
@@ -52,9 +57,10 @@ def _print(
 ) -> None:
     arch, model = load_arch(predictor.spec.arch), predictor.folder.name
     refusals = {kernel.name: arch.problem_refusal(kernel, problem) for kernel, _ in ranked}
+    known = TrainingRange.of(predictor.folder)
+    unknown = {} if known is None else {one.name: known.kernel_outside(one.name) for one, _ in ranked}
     scores = predictor.ranker.orders_only
     said = _of_members(predictor, problem, [kernel for kernel, _ in ranked])
-    known = TrainingRange.of(predictor.folder)
     outside = () if known is None else known.problem_outside(problem)
     if as_json:
         picks = [
@@ -63,6 +69,7 @@ def _print(
                 "predicted_tflops": None if scores else tflops,
                 "members": {name: values[place] for name, (_, values) in said.items()},
                 "refusal": refusals[kernel.name],
+                "extrapolates": unknown.get(kernel.name) or None,
             }
             for place, (kernel, tflops) in enumerate(ranked)
         ]
@@ -78,6 +85,8 @@ def _print(
     for place, (kernel, tflops) in enumerate(ranked):
         reason = refusals[kernel.name]
         refused = f"  (refuses this problem: {reason})" if reason else ""
+        if why := unknown.get(kernel.name):
+            refused += f"  ({why})"
         more = ", ".join(f"{name} {values[place]:.4g} {unit}" for name, (unit, values) in said.items())
         first = "" if scores else f"{tflops:9.2f} TFLOPS  "
         print(f"{place + 1:>4}  {first}{kernel.name}{f'  [{more}]' if more else ''}{refused}")

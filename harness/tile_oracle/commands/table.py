@@ -70,7 +70,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         ),
         Command("new", "write a running example of an operation, or of kernels in Triton, to start from"),
         Command("pool portfolio", "choose the few kernels of a pool that come closest to all of them"),
-        Command("pool search", "search an architecture's kernels for those that a model expects to be fast"),
     ),
     "Measured runs": (
         Command("runs report", "make the report of a run again from its parquet files"),
@@ -93,10 +92,8 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "train a model that picks kernels, from recorded measurements; with --problem-set to ship it",
             own_progress=True,
         ),
-        Command("model evaluate", "judge a model's picks by recorded measurements"),
-        Command("model card", "show a model's data, figures, known failures, and what it has never seen"),
-        Command("model export", "write a model and its kernels as C++ sources that pick in microseconds"),
-        Command("model parity", "compare a deployed picker with its model folder: features, scores, picks"),
+        Command("model evaluate", "judge a model's picks by recorded measurements, or show its card"),
+        Command("model export", "write a model as C++ that picks in microseconds, or check what is deployed"),
     ),
     "Picks": (
         Command("pick", "pick the kernel for a problem: the tuned one, or by a model"),
@@ -112,12 +109,17 @@ GROUPS: dict[str, tuple[Command, ...]] = {
 COMMANDS = {one.name: one for group in GROUPS.values() for one in group}
 
 _EARLIER = {name.split()[-1]: name for name in COMMANDS} | {
-    "export": "model export",
+    "card": "model evaluate",
     "features": "pool list --features",
     "kernels": "pool list",
+    "model card": "model evaluate",
+    "model parity": "model export --check",
     "oracle": "runs merge --format oracle",
+    "parity": "model export --check",
+    "pool search": "pick --search",
     "predict": "pick --predictions",
     "seal": "doctor --seal",
+    "search": "pick --search",
     "ship": "model train",
 }
 """Earlier name of a command, which scripts may use -> what is meant today."""
@@ -125,9 +127,12 @@ _EARLIER = {name.split()[-1]: name for name in COMMANDS} | {
 
 def called_today(words: Sequence[str]) -> list[str]:
     """Returns the words of a command line, with an earlier name of a command replaced."""
-    first = words[0] if words else ""
     known = {name.split()[0] for name in COMMANDS}
-    return list(words) if first in known or first not in _EARLIER else [*_EARLIER[first].split(), *words[1:]]
+    for count in (2, 1):
+        named = " ".join(words[:count])
+        if named in _EARLIER and named not in known:
+            return [*_EARLIER[named].split(), *words[count:]]
+    return list(words)
 
 
 def named_command(words: Sequence[str]) -> Command | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tile_oracle.arch import Arch, load_arch
 from tile_oracle.errors import KernelError, ModelError
+from tile_oracle.judge.ranking import best_first
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operation import operation_named
@@ -25,16 +26,6 @@ _SCALE = 0.5
 _CROSSOVER = 0.5
 _MUTATION_TRIES = 20
 _MOST_TRIES = 60
-
-
-@dataclass(frozen=True)
-class Found:
-    """A kernel, its predicted TFLOPS, and whether the model was trained on measurements of it (None if the
-    model does not record its training data)."""
-
-    kernel: Kernel
-    predicted_tflops: float
-    measured: bool | None
 
 
 @dataclass(frozen=True)
@@ -103,11 +94,11 @@ def search(
     return scores
 
 
-def best_of(scores: Mapping[str, float], predictor: Predictor, count: int) -> list[Found]:
-    """Returns the best `count` kernels of a search, best first."""
-    known = predictor.measured_kernels
-    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
-    return [Found(parse_kernel_name(name), score, name in known if known else None) for name, score in ranked]
+def best_of(scores: Mapping[str, float]) -> list[tuple[Kernel, float]]:
+    """Returns the kernels of a search with their predicted TFLOPS, best first."""
+    names = list(scores)
+    order = best_first(list(scores.values()), names)
+    return [(parse_kernel_name(names[place]), scores[names[place]]) for place in order]
 
 
 def _draw(space: Space, random: np.random.Generator) -> list[int]:

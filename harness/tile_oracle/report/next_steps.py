@@ -31,7 +31,7 @@ def next_steps(data: ReportData) -> list[Step]:
         Step("to settle the verdict", command, "cannot-tell") for command in wording.settling(data.verdict)
     ]
     if data.export_differs:
-        found.append(Step("to see what differs", "tile-oracle model parity --help", "export-differs"))
+        found.append(Step("to see what differs", "tile-oracle model export --help", "export-differs"))
     if run.folder:
         records = shlex.quote(_from_here(run.folder))
         if data.efficiency.covered:

@@ -100,7 +100,7 @@ def schemas_of_model(op_type: str) -> tuple[FeatureSchema, ...]:
 
 _UNREAD = {
     "fmha_fwd": "its 68 columns have no names in it, and what they mean stands in fmha_ml_heuristic.hpp "
-    "alone: `tile-oracle model parity MODEL --ck-tile DIR` compares it with that header",
+    "alone: `tile-oracle model export MODEL --check --ck-tile DIR` compares it with that header",
     "fmha_bwd": "the names and codes of its columns are not published",
     "miopen_solver": "it chooses among MIOpen's solvers, and there are no kernels of them here",
 }
