@@ -100,15 +100,16 @@ class FastDevices(Engine):
 def makespan_s(durations_s: Sequence[Sequence[float]], devices: int, seed: int = 1) -> tuple[float, float]:
     """Seconds that a fleet takes for problems with these seconds a kernel, and the lower bound: the mean work
     of a device, or the longest kernel. The dispatcher decides, devices only take their time."""
-    from tile_oracle.measure.dispatcher import Assign, Dispatcher, Patience, Task, Withdraw
+    from tile_oracle.measure.dispatcher import Assign, Dispatcher, Task, Withdraw
 
     names = [[f"k{k}" for k in range(len(one))] for one in durations_s]
     order = list(range(len(durations_s)))
     random.Random(seed).shuffle(order)
-    tasks = [Task(f"p{n}", names[n], sum(durations_s[n])) for n in order]
-    dispatcher = Dispatcher(tasks, patience=Patience())
+    dispatcher = Dispatcher()
+    for n in order:
+        dispatcher.add(Task(f"p{n}", names[n], sum(durations_s[n])))
     for n in range(devices):
-        dispatcher.joined(f"d{n}", "H200", 0.0)
+        dispatcher.joined(f"d{n}")
     work: dict[str, tuple[int, int, list[str]]] = {}
     ends: list[tuple[float, int, str, int]] = []
     now, ticks = 0.0, 0

@@ -15,7 +15,6 @@ from tile_oracle.measure.dispatcher import (
     Assign,
     Blame,
     Dispatcher,
-    Patience,
     Task,
     Withdraw,
 )
@@ -27,7 +26,9 @@ class Fleet:
     def __init__(self, tasks: list[Task], *, in_order: bool = False) -> None:
         self.now = 0.0
         self.tasks = tasks
-        self.dispatcher = Dispatcher(tasks, in_order=in_order, patience=Patience(split_s=3.0, kind_s=60.0))
+        self.dispatcher = Dispatcher(in_order=in_order)
+        for task in tasks:
+            self.dispatcher.add(task)
         self.work: dict[str, Assign] = {}
         self.open: dict[str, list[str]] = {}
         self.counted: Counter[tuple[str, str]] = Counter()
@@ -47,9 +48,9 @@ class Fleet:
                 assert isinstance(order, Blame)
                 self.blamed.append((order.problem, order.kernel))
 
-    def join(self, device: str, kind: str = "H200") -> None:
+    def join(self, device: str) -> None:
         self.forget(device)
-        self.dispatcher.joined(device, kind, self.now)
+        self.dispatcher.joined(device)
 
     def forget(self, device: str) -> None:
         work = self.work.pop(device, None)
@@ -58,7 +59,7 @@ class Fleet:
 
     def die(self, device: str, *, died: bool = True) -> None:
         self.forget(device)
-        self.dispatcher.gone(device, self.now, died=died)
+        self.dispatcher.gone(device, died=died)
 
     def finish_one(self, device: str) -> None:
         work, left = self.work[device], self.open[device]
@@ -103,8 +104,8 @@ def tasks(*sizes: int) -> list[Task]:
     ]
 
 
-def again(fleet: Fleet, name: str, problem: str) -> None:
-    fleet.tasks.append(Task(name, (), again_of=problem))
+def again(fleet: Fleet, name: str) -> None:
+    fleet.tasks.append(Task(name, (), begun=True))
     fleet.dispatcher.add(fleet.tasks[-1])
 
 
@@ -118,9 +119,9 @@ class AnyFleet(RuleBasedStateMachine):
     def begin(self, sizes: list[int], in_order: bool) -> None:
         self.fleet = Fleet(tasks(*sizes), in_order=in_order)
 
-    @rule(device=st.sampled_from(DEVICES), kind=st.sampled_from(["H200", "MI355X"]))
-    def join(self, device: str, kind: str) -> None:
-        self.fleet.join(device, kind)
+    @rule(device=st.sampled_from(DEVICES))
+    def join(self, device: str) -> None:
+        self.fleet.join(device)
 
     @rule(device=st.sampled_from(DEVICES), died=st.booleans())
     def die(self, device: str, died: bool) -> None:
@@ -134,11 +135,9 @@ class AnyFleet(RuleBasedStateMachine):
     def orders(self) -> None:
         self.fleet.give_orders()
 
-    @precondition(lambda self: self.fleet.tasks)
-    @rule(data=st.data())
-    def time_again(self, data: st.DataObject) -> None:
-        task = data.draw(st.sampled_from(self.fleet.tasks))
-        again(self.fleet, f"again {len(self.fleet.tasks)}", task.problem)
+    @rule()
+    def time_again(self) -> None:
+        again(self.fleet, f"again {len(self.fleet.tasks)}")
 
     @precondition(lambda self: any(self.fleet.open.values()))
     @rule(data=st.data(), count=st.integers(1, 9))
@@ -234,22 +233,6 @@ def test_a_short_rest_is_not_worth_a_split() -> None:
     assert "idle" not in fleet.work
 
 
-def test_a_problem_stays_with_the_kind_that_began_it_until_that_kind_is_gone() -> None:
-    fleet = Fleet(tasks(5))
-    fleet.join("a", "H200")
-    fleet.give_orders()
-    fleet.finish_one("a")
-    fleet.join("b", "MI355X")
-    fleet.now = 100
-    fleet.die("a")
-    fleet.now += 60
-    fleet.give_orders()
-    assert not fleet.work
-    fleet.now += 1
-    fleet.give_orders()
-    assert fleet.work["b"].kernels == ("k1", "k2", "k3", "k4")
-
-
 def test_a_kernel_that_kills_devices_is_found_and_blamed_and_the_others_are_measured() -> None:
     fleet = Fleet(tasks(30))
     deaths = 0
@@ -326,45 +309,13 @@ def test_a_problem_is_added_once() -> None:
         fleet.dispatcher.add(Task("p0", ["k"]))
 
 
-def test_leaders_are_timed_again_by_the_device_that_measured_the_problem() -> None:
-    fleet = Fleet(tasks(2, 2))
-    fleet.join("a")
-    fleet.join("b")
-    fleet.finish_all()
-    for number, problem in enumerate(("p1", "p1", "p0")):
-        again(fleet, f"again {number}", problem)
-    fleet.give_orders()
-    assert {work.problem: work.device for work in fleet.work.values()} == {"again 0": "b", "again 2": "a"}
-    fleet.end("a")
-    fleet.give_orders()
-    assert "a" not in fleet.work
-    fleet.finish_all()
-    fleet.check_end()
-
-
-def test_what_waits_for_a_device_that_is_gone_goes_to_another_of_its_kind() -> None:
-    fleet = Fleet(tasks(2))
-    fleet.join("a")
-    fleet.finish_all()
-    fleet.join("other", "MI355X")
-    for number in range(3):
-        again(fleet, f"again {number}", "p0")
-    fleet.give_orders()
-    fleet.die("a", died=False)
-    fleet.give_orders()
-    assert "other" not in fleet.work
-    fleet.join("b")
-    fleet.finish_all()
-    fleet.check_end()
-
-
 def test_what_is_timed_again_begins_after_no_problem_does_and_may_be_forgotten_before() -> None:
     fleet = Fleet(tasks(2))
     fleet.join("a")
     fleet.finish_all()
     fleet.dispatcher.stop_new()
     for name in ("again 0", "again 1"):
-        again(fleet, name, "p0")
+        again(fleet, name)
     fleet.give_orders()
     assert fleet.work["a"].problem == "again 0"
     assert not fleet.dispatcher.forget("again 0")

@@ -20,7 +20,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.assignments import Ended, Row, Work
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_progress import DevicesProgress
-from tile_oracle.measure.dispatcher import Assign, Blame, Dispatcher, Patience, Task, Withdraw
+from tile_oracle.measure.dispatcher import Assign, Blame, Dispatcher, Task, Withdraw
 from tile_oracle.measure.engine import Engine, Event, Gone, Joined, Told
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.results import Results, not_run_again
@@ -94,17 +94,19 @@ class Driver:
         match: str = "",
         in_order: bool = False,
         deadline: float | None = None,
-        patience: Patience | None = None,
+        split_s: float = 3.0,
         no_device_s: float = _NO_DEVICE_S,
         in_turn: bool = False,
     ) -> None:
         """in_turn: the engine measures in the caller's thread, and a problem begins when one of its pairs is
-        asked for. match: the kind of the devices that are used, a name or a pattern with * and ?; "" for all.
-        in_order: problems begin in the order in which they are given, not the longest first. deadline: no
-        problem begins after this time on the monotonic clock."""
+        asked for. match: the kind of the devices that are used, a name or a pattern with * and ?; "" for that
+        of the first. in_order: problems begin in the order in which they are given, not the longest first.
+        deadline: no problem begins after this time on the monotonic clock. split_s: see Dispatcher."""
         self._engine, self._builds, self._log, self._questions = engine, builds, log, questions
         self._match, self._deadline = match, deadline
-        self._dispatcher = Dispatcher((), in_order=in_order, patience=patience)
+        self._dispatcher = Dispatcher(in_order=in_order, split_s=split_s)
+        self.kind = ""
+        """The kind of the devices; "" before one is there."""
         self._no_device_s = no_device_s
         self._in_turn = in_turn
         self._later: dict[str, ProblemTask] = {}
@@ -222,7 +224,7 @@ class Driver:
                 self._problems.setdefault(job.problem.id, _Problem(job.problem, {}, 1.0))
                 jobs[label := f"{job.problem.id} again {-self._numbers}"] = job
                 self._again[label] = job
-                self._dispatcher.add(Task(label, (), again_of=job.problem.id))
+                self._dispatcher.add(Task(label, (), begun=True))
             while waits := self._again.keys() & jobs.keys():
                 if time.monotonic() >= ends_s:
                     for label in waits:
@@ -236,11 +238,6 @@ class Driver:
         begins any more."""
         self._stops_new = True
         return problem in self._begun
-
-    @property
-    def kind(self) -> str:
-        """The kind of the first device that is there; "" before any is."""
-        return self._dispatcher.first_kind
 
     def all_notes(self) -> list[str]:
         """Returns what the user must know about devices and kernels."""
@@ -279,7 +276,7 @@ class Driver:
         """Handles what has happened and gives orders. now: seconds on the monotonic clock."""
         with self._state:
             for event in events:
-                self._handle(event, now)
+                self._handle(event)
             self._flush()
             self._take_asked()
             for label in self._builds.ready():
@@ -318,40 +315,43 @@ class Driver:
 
     # ---- events -----------------------------------------------------------------------------------------
 
-    def _handle(self, event: Event, now: float) -> None:
+    def _handle(self, event: Event) -> None:
         if isinstance(event, Told):
             for message in event.messages:
                 if isinstance(message, Row):
                     self._take_row(event.device, message)
                 else:
-                    self._end(event.device, message, now)
+                    self._end(event.device, message)
         elif isinstance(event, Joined):
-            self._join(event, now)
+            self._join(event)
         else:
-            self._leave(event, now)
+            self._leave(event)
 
-    def _join(self, event: Joined, now: float) -> None:
+    def _join(self, event: Joined) -> None:
         kind = event.opened.kind
-        if self._match and kind != self._match and not fnmatchcase(kind, self._match):
-            self._last_why = f"{event.device} is {kind}, not {self._match}"
-            self.progress.set_aside(event.device, kind, f"is {kind}, not {self._match}")
+        matches = not self._match or kind == self._match or fnmatchcase(kind, self._match)
+        if not matches or kind != (self.kind or kind):
+            why = f"is {kind}, not {self.kind if matches else self._match}"
+            self._last_why = f"{event.device} {why}"
+            self.progress.set_aside(event.device, kind, why)
             self._engine.drop(event.device, again=False)
             return
+        self.kind = kind
         if event.remote:
             self._remote.add(event.device)
         self.progress.joined(event.device, event.opened)
         if self._picks is None:
             self._picks = self._questions.picks(kind)
-        self._dispatcher.joined(event.device, kind, now)
+        self._dispatcher.joined(event.device)
         resumed, self._resumed = self._resumed, []
         for task in resumed:
             self._take_task(task)
 
-    def _leave(self, event: Gone, now: float) -> None:
+    def _leave(self, event: Gone) -> None:
         self._last_why = f"{event.device}: {event.why}"
         self.progress.gone(event.device, event.why)
         self._drop_finals(event.device)
-        self._dispatcher.gone(event.device, now, died=event.died)
+        self._dispatcher.gone(event.device, died=event.died)
 
     def _take_row(self, device: str, row: Row) -> None:
         if row.result.round >= ROUND_FINAL:
@@ -360,12 +360,12 @@ class Driver:
         elif self._dispatcher.finished(device, row.number, row.result.kernel.name):
             self._take(row)
 
-    def _end(self, device: str, message: Ended, now: float) -> None:
+    def _end(self, device: str, message: Ended) -> None:
         rows = self._rows.pop((device, message.number), [])
         if why := message.lost or message.failed:
             # It gets no more work, but may come back in a new process.
             self._losses[device] = self._losses.get(device, 0) + 1
-            self._leave(Gone(device, why, died=False), now)
+            self._leave(Gone(device, why, died=False))
             self.progress.set_aside(device, "", why)
             self._engine.drop(device, again=self._losses[device] < _MOST_LOSSES)
         elif self._dispatcher.ended(device, message.number):

@@ -19,7 +19,6 @@ from tile_oracle.libraries.offers import Offers, load_offers, offers_file, save_
 from tile_oracle.measure.assignments import DeviceSettings
 from tile_oracle.measure.builds import Builds, BuiltThere
 from tile_oracle.measure.device_progress import ASIDE, DeviceProgress
-from tile_oracle.measure.dispatcher import Patience
 from tile_oracle.measure.driver import Driver, ProblemTask, Questions
 from tile_oracle.measure.engine import Engine
 from tile_oracle.measure.host_devices import HostDevices
@@ -235,11 +234,11 @@ class LiveSession(Session):
             in_turn=self.in_turn,
             # In turn, a problem that a test has asked for begins.
             deadline=None if self.in_turn else self.deadline,
-            patience=Patience(split_s=split_s),
+            split_s=split_s,
         )
 
     def _open_engine(self, run: Run) -> tuple[Engine, Builds, float]:
-        """Returns what runs the devices, their binaries, and `Patience.split_s`."""
+        """Returns what runs the devices, their binaries, and the driver's split_s."""
         if self.options.fleet is not None and self.options.on_cluster:
             from tile_oracle.fleet.ray_engine import RayEngine
 
