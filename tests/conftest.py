@@ -42,9 +42,13 @@ def pytest_pycollect_makemodule() -> None:
 def _set_hypothesis_profile() -> None:
     from hypothesis import HealthCheck, settings
 
-    # No test hangs on how fast the machine is. Each run draws other examples.
+    # No test hangs on how fast the machine is, and every run draws the same examples, but the nightly one.
     settings.register_profile(
-        "tile_oracle", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+        "tile_oracle",
+        deadline=None,
+        max_examples=40,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize="TILE_ORACLE_NEW_EXAMPLES" not in os.environ,
     )
     settings.load_profile("tile_oracle")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import LONGEST_S, has_ended
 from tests.pytest_project import heed_ctrl_c
 from tests.warm_python import can_run_warm, run_warm
 
@@ -42,7 +43,7 @@ def test_a_fork_is_like_a_new_process(end: str, tmp_path: Path) -> None:
         preexec_fn=heed_ctrl_c,
         check=False,
     )
-    fork = run_warm("probe", [end], cwd=tmp_path, env=environment, timeout_s=60)
+    fork = run_warm("probe", [end], cwd=tmp_path, env=environment, timeout_s=LONGEST_S)
     assert (fork.returncode, fork.stdout) == (new.returncode, new.stdout)
     assert fork.stderr.splitlines()[:1] + fork.stderr.splitlines()[-1:] == [
         *new.stderr.splitlines()[:1],
@@ -54,9 +55,12 @@ def test_a_command_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     (tmp_path / "waits.py").write_text(
         "import os\nprint(os.getpid(), flush=True)\nos.read(os.pipe()[0], 1)\n"
     )
-    with pytest.raises(subprocess.TimeoutExpired) as raised:
-        run_warm("waits", [], cwd=tmp_path, env=os.environ, timeout_s=2)
-    assert not Path(f"/proc/{int(raised.value.stdout)}").exists()
+    printed, timeout_s = b"", 1.0
+    while not printed:  # it has begun
+        with pytest.raises(subprocess.TimeoutExpired) as raised:
+            run_warm("waits", [], cwd=tmp_path, env=os.environ, timeout_s=timeout_s)
+        printed, timeout_s = raised.value.stdout, 2 * timeout_s
+    assert has_ended(int(printed))
 
 
 def test_settings_of_the_interpreter_need_a_new_process() -> None:

@@ -74,7 +74,7 @@ def run_warm(
     if not in_time and read[ends[0]]:
         with suppress(ProcessLookupError):
             os.killpg(int(read[ends[0]]), signal.SIGKILL)
-        _read_on(read, time.monotonic() + 10)
+        _read_on(read, time.monotonic() + 300)
     for end in ends:
         os.close(end)
     status, stdout, stderr = read.values()

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+LONGEST_MS = 300_000
 Open = Callable[..., Any]
 """open_page(file, **options of Browser.new_context) -> Page. The page must raise no script error."""
 
@@ -36,7 +37,9 @@ def browser() -> Iterator[Any]:
     except ImportError:
         _missing("no playwright: pip install 'tile-oracle[dev]'")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox"], timeout=LONGEST_MS
+        )
         yield browser
         browser.close()
 
@@ -49,6 +52,7 @@ def open_page(browser: Any) -> Iterator[Open]:
     def opened(file: Path, **options: Any) -> Any:
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
         contexts.append(context)
+        context.set_default_timeout(LONGEST_MS)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
@@ -88,6 +92,14 @@ def serious_faults() -> Callable[[Any], list[str]]:
         ]
 
     return found
+
+
+def expect(what: Any) -> Any:
+    """Playwright's assertions on a page or a locator, which wait: what a click does comes later."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=LONGEST_MS)
+    return expect(what)
 
 
 def fits(page: Any) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Open, fits
+from tests.browser.conftest import Open, expect, fits
 from tests.browser.test_report_page import PHONE
 from tests.comparison.test_compare import PROBLEMS, compared, session
 from tests.history.made_runs import noisy_means, write_nights
@@ -60,10 +61,10 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_s_dot_and_name_lead_to_its_report(script: bool, history: Path, open_page: Open) -> None:
     page = open_page(history, java_script_enabled=script)
     page.locator("svg.chart").first.locator("a circle").last.click()
-    assert page.url.endswith("runs/night-0023/report.html")
+    expect(page).to_have_url(re.compile(r"runs/night-0023/report\.html$"))
     page.go_back()
     page.get_by_role("link", name="night-0005").last.click()
-    assert page.url.endswith("runs/night-0005/report.html")
+    expect(page).to_have_url(re.compile(r"runs/night-0005/report\.html$"))
 
 
 def test_a_long_history_prints_its_newest_runs(tmp_path: Path, open_page: Open, screenshots: Path) -> None:

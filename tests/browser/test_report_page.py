@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Open, fits
+from tests.browser.conftest import Open, expect, fits
 from tests.report.records_factory import some_problems, some_run
 from tile_oracle.judge.picker import Origin
 from tile_oracle.report.data import RunInfo, Scope, analyse
@@ -51,10 +51,12 @@ def test_a_heading_sorts_its_table(report: Path, open_page: Open) -> None:
     page = open_page(report)
     page.locator("#all-problems thead button", has_text="FLOP").last.focus()
     page.keyboard.press("Enter")
+    expect(page.locator("#all-problems [aria-sort=ascending]")).to_be_visible()
     flops = [_operations(text) for text in _column(page, "all-problems", 7)]
     assert flops == sorted(flops)
     assert len(set(flops)) > 1
     page.keyboard.press("Enter")
+    expect(page.locator("#all-problems [aria-sort=descending]")).to_be_visible()
     assert [_operations(text) for text in _column(page, "all-problems", 7)] == flops[::-1]
 
 
@@ -101,7 +103,7 @@ def test_enter_on_a_problem_opens_its_kernels(report: Path, open_page: Open, scr
     opener.focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog")
-    assert dialog.locator("h2").inner_text() == problem
+    expect(dialog.locator("h2")).to_have_text(problem)
     times = [
         float(text.replace(",", ""))
         for text in dialog.locator("table").last.locator("tbody td:nth-child(2)").all_inner_texts()
@@ -111,8 +113,8 @@ def test_enter_on_a_problem_opens_its_kernels(report: Path, open_page: Open, scr
     assert dialog.locator(".tag", has_text="oracle").count() == 1
     page.screenshot(path=screenshots / "report-drill-down.png")
     page.keyboard.press("Escape")
-    assert not dialog.is_visible()
-    assert page.evaluate("document.activeElement.textContent") == problem
+    expect(dialog).to_be_hidden()
+    expect(page.locator(":focus")).to_have_text(problem)
 
 
 def test_a_click_opens_a_problem_and_next_is_the_next_row(report: Path, open_page: Open) -> None:
@@ -120,27 +122,29 @@ def test_a_click_opens_a_problem_and_next_is_the_next_row(report: Path, open_pag
     page.locator("#all-problems tbody tr").first.locator("td").nth(1).click()
     dialog = page.get_by_role("dialog")
     rows = page.locator("#all-problems tbody .opens")
-    assert dialog.locator("h2").inner_text() == rows.nth(0).inner_text()
-    assert dialog.get_by_role("button", name="Previous").is_disabled()
+    expect(dialog.locator("h2")).to_have_text(rows.nth(0).inner_text())
+    expect(dialog.get_by_role("button", name="Previous")).to_be_disabled()
     dialog.get_by_role("button", name="Next").click()
-    assert dialog.locator("h2").inner_text() == rows.nth(1).inner_text()
+    expect(dialog.locator("h2")).to_have_text(rows.nth(1).inner_text())
     dots, axis = dialog.locator("table .interval-dot circle"), 4.0
     places = [float(dots.nth(n).get_attribute("cx")) for n in range(dots.count())]  # type: ignore[arg-type]
     assert places[0] == axis
     assert places == sorted(places)
     assert places[-1] > axis
     dialog.get_by_role("button", name="Close").click()
-    assert not dialog.is_visible()
+    expect(dialog).to_be_hidden()
 
 
 def test_an_address_names_the_open_problem(report: Path, open_page: Open) -> None:
     page = open_page(report)
-    problem = page.locator("#all-problems tbody .opens").nth(5).inner_text()
-    page.locator("#all-problems tbody .opens").nth(5).click()
+    opener = page.locator("#all-problems tbody .opens").nth(5)
+    problem = opener.inner_text()
+    opener.click()
+    expect(page).to_have_url(re.compile("#open="))
     address = page.url
     page.goto("about:blank")
     page.goto(address)
-    assert page.get_by_role("dialog").locator("h2").inner_text() == problem
+    expect(page.get_by_role("dialog").locator("h2")).to_have_text(problem)
 
 
 def test_problems_are_chosen_by_kind_and_a_link_of_the_summary_chooses(report: Path, open_page: Open) -> None:
@@ -153,10 +157,10 @@ def test_problems_are_chosen_by_kind_and_a_link_of_the_summary_chooses(report: P
     link.click()
     # The page hears of its new address some time after the click.
     chosen = page.locator(".filter").get_by_label("kind").locator("option:checked")
-    chosen.filter(has_text=re.compile(f"^{re.escape(link.inner_text())}$")).wait_for(state="attached")
+    expect(chosen).to_have_text(link.inner_text())
     assert 0 < page.locator("#all-problems tbody tr:not([hidden])").count() < 30
     page.locator("#answers a[href^='#open=']").click()
-    page.get_by_role("dialog").wait_for()
+    expect(page.get_by_role("dialog")).to_be_visible()
 
 
 def test_the_groups_stay_in_reach_and_are_folded_on_a_phone(report: Path, open_page: Open) -> None:
@@ -166,7 +170,7 @@ def test_the_groups_stay_in_reach_and_are_folded_on_a_phone(report: Path, open_p
     assert [text.strip() for text in groups.locator("> summary").all_inner_texts()] == names
     assert [groups.nth(n).get_attribute("open") is not None for n in range(4)] == [True, False, False, False]
     page.get_by_role("navigation").get_by_role("link", name="Kernels").click()
-    assert page.locator("#pool").is_visible()
+    expect(page.locator("#pool")).to_be_visible()
     page.wait_for_function("document.querySelector('nav').getBoundingClientRect().y === 0")
     without = open_page(report, **PHONE, java_script_enabled=False)
     assert without.locator("#all-problems").is_visible()
@@ -176,6 +180,7 @@ def test_the_drill_down_fits_a_phone(report: Path, open_page: Open, screenshots:
     page = open_page(report, **PHONE)
     page.get_by_role("link", name="Where").click()
     page.locator("#all-problems tbody .opens").first.click()
+    expect(page.get_by_role("dialog")).to_be_visible()
     page.screenshot(path=screenshots / "report-drill-down-phone.png")
     assert fits(page)
     assert page.evaluate("(d => d.scrollWidth <= d.clientWidth)(document.getElementById('drill'))")
@@ -188,6 +193,7 @@ def test_axe_finds_nothing_serious_in_the_drill_down(
     for scheme in ("light", "dark"):
         page = open_page(report, color_scheme=scheme)
         page.locator("#all-problems tbody .opens").first.click()
+        expect(page.get_by_role("dialog")).to_be_visible()
         assert serious_faults(page) == []
 
 
@@ -195,16 +201,16 @@ def test_terms_are_explained_on_hover_and_on_focus(report: Path, open_page: Open
     page = open_page(report)
     tip, term = page.locator("#tip"), page.locator(".hero a.term", has_text="P10")
     term.hover()
-    assert "10th percentile" in tip.inner_text()
+    expect(tip).to_contain_text("10th percentile")
     page.mouse.move(0, 0)
-    assert not tip.is_visible()
+    expect(tip).to_be_hidden()
     page.locator("#all-problems thead button", has_text="rank").focus()
     page.wait_for_function("scrollY > 0")
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    assert tip.is_visible()
-    assert "ranking" in tip.inner_text()
+    expect(tip).to_be_visible()
+    expect(tip).to_contain_text("ranking")
     page.keyboard.press("Escape")
-    assert not tip.is_visible()
+    expect(tip).to_be_hidden()
 
 
 def test_a_command_is_copied(report: Path, open_page: Open) -> None:
@@ -212,7 +218,7 @@ def test_a_command_is_copied(report: Path, open_page: Open) -> None:
     place = page.locator(".command").first
     command = place.locator("code").inner_text()
     place.get_by_role("button", name="Copy the command").click()
-    place.get_by_text("Copied").wait_for()
+    expect(place.get_by_text("Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == command
 
 
@@ -228,7 +234,7 @@ def test_no_table_of_the_page_is_wider_than_a_desktop(report: Path, open_page: O
 def test_a_term_leads_to_the_legend_without_a_script(report: Path, open_page: Open) -> None:
     page = open_page(report, java_script_enabled=False)
     page.locator(".hero a.term", has_text="P10").click()
-    assert page.url.endswith("#term-p10")
+    expect(page).to_have_url(re.compile("#term-p10$"))
 
 
 def test_print_shows_the_charts_and_no_filters(report: Path, open_page: Open, screenshots: Path) -> None:

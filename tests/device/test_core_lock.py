@@ -6,14 +6,13 @@ import fcntl
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import tile_oracle
+from tests.processes import wait_until
 from tile_oracle.device.turn_lock import GpuLock
 
 HOLDER = """
@@ -119,11 +118,7 @@ def test_a_process_yields_after_its_turn(tmp_path: Path, holders: list[Holder]) 
 
 def wait_until_waiting(folder: Path) -> None:
     """Waits until a process reports that it waits for a core."""
-    pause = threading.Event()
-    deadline = time.monotonic() + 60
-    while can_be_locked(folder, "cores.waiting") and time.monotonic() < deadline:
-        pause.wait(0.005)
-    assert not can_be_locked(folder, "cores.waiting")
+    wait_until(lambda: not can_be_locked(folder, "cores.waiting"))
 
 
 def can_be_locked(folder: Path, name: str) -> bool:

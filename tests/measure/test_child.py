@@ -14,6 +14,7 @@ from typing import cast
 
 import pytest
 
+from tests.processes import LONGEST_S, wait_until
 from tile_oracle.measure import child as child_module
 from tile_oracle.measure import live_worker
 from tile_oracle.measure.child import Child
@@ -40,6 +41,13 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Child]]:
         child.kill()
 
 
+def death_of(child: Child) -> str:
+    """How it ended, once it has: `Child.death` waits for ten seconds."""
+    with pytest.raises(ChannelClosed):
+        child.channel.receive(LONGEST_S)
+    return child.death()
+
+
 def test_only_the_end_of_long_output_is_kept(start: Callable[[str], Child]) -> None:
     """Far more than a pipe holds, to both streams: the process must not block, nor the parent's memory
     grow."""
@@ -48,7 +56,7 @@ def test_only_the_end_of_long_output_is_kept(start: Callable[[str], Child]) -> N
         "for i in range(4000): os.write(1 + i % 2, b'0123456789' * 100)\n"
         "os.write(2, b'the\\tvery \\x1b[31mend\\n\\0')\n"
     )
-    death = child.death()
+    death = death_of(child)
     assert death.startswith("exited with code 0; it printed: ")
     assert death.endswith("the very [31mend")
     assert len(death) < 450
@@ -58,7 +66,7 @@ def test_only_the_end_of_long_output_is_kept(start: Callable[[str], Child]) -> N
 
 def test_output_in_small_pieces_is_kept_up_to_the_bound(start: Callable[[str], Child]) -> None:
     child = start("import os\nfor i in range(30000): os.write(1, b'ab')\n")
-    assert child.death().endswith("abab")
+    assert death_of(child).endswith("abab")
     assert sum(map(len, child._tail)) <= 8192 + 65536
 
 
@@ -75,15 +83,20 @@ def test_output_in_small_pieces_is_kept_up_to_the_bound(start: Callable[[str], C
 )
 def test_the_end_of_a_process_is_reported(program: str, death: str, start: Callable[[str], Child]) -> None:
     child = start(program)
-    with pytest.raises(ChannelClosed):
-        child.channel.receive(30)
-    assert child.death() == death
+    assert death_of(child) == death
     assert child.ended
 
 
-def test_a_worker_quits_when_asked_and_closes_everything() -> None:
+def patient(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets it take its time to quit."""
+    wait = child._process.wait
+    monkeypatch.setattr(child._process, "wait", lambda timeout=None: wait(LONGEST_S))
+
+
+def test_a_worker_quits_when_asked_and_closes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     child = Child(None)
     before = child.pid
+    patient(child, monkeypatch)
     child.quit()
     assert child._process.returncode == 0  # it was not killed
     assert not Path(f"/proc/{before}").exists()
@@ -95,12 +108,13 @@ def test_a_worker_quits_when_asked_and_closes_everything() -> None:
 def test_an_unresponsive_process_is_killed(
     start: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    child = start("import signal, threading; signal.signal(15, signal.SIG_IGN); threading.Event().wait()")
+    child = start("import signal, threading; signal.signal(15, 1); print('deaf'); threading.Event().wait()")
+    wait_until(lambda: child.output_tail() == "deaf")
     real, waited = child._process.wait, list[float | None]()
 
     def wait(timeout: float | None = None) -> int:
         waited.append(timeout)
-        return real(0.1 if len(waited) == 1 else timeout)
+        return real(0.1 if len(waited) == 1 else LONGEST_S)
 
     monkeypatch.setattr(child._process, "wait", wait)
     child.quit()
@@ -110,19 +124,19 @@ def test_an_unresponsive_process_is_killed(
 
 
 def test_no_descriptors_stay_open() -> None:
-    def descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
+    def opened() -> set[object]:
+        found = {(one.name, one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.exists()}
+        return found | set(threading.enumerate())
 
-    threads, before = threading.active_count(), descriptors()
+    before = opened()
     for end in (Child.quit, Child.kill):
         end(Child(None))
-    assert descriptors() == before
-    assert threading.active_count() == threads
+    assert opened() <= before
 
 
 def test_numerical_libraries_of_the_worker_use_one_thread(start: Callable[[str], Child]) -> None:
     child = start("import os; print(os.environ['OMP_NUM_THREADS'], os.environ['OPENBLAS_NUM_THREADS'])")
-    assert child.death() == "exited with code 0; it printed: 1 1"
+    assert death_of(child) == "exited with code 0; it printed: 1 1"
 
 
 def test_an_unkillable_process_is_left_behind(
@@ -140,7 +154,7 @@ def test_an_unkillable_process_is_left_behind(
         patch.setattr(process, "wait", never)
         child.kill()
     assert waited == [child_module._DIES_WITHIN_S]
-    process.wait(timeout=20)
+    process.wait(LONGEST_S)
 
 
 def test_a_worker_leaves_no_core_file() -> None:
@@ -154,7 +168,7 @@ def test_a_worker_leaves_no_core_file() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
     child.channel.send({"do": "open", "device_module": "no_such_module", "timing": {}})
-    answer = child.channel.receive(60)
+    answer = child.channel.receive(LONGEST_S)
     limits = Path(f"/proc/{child.pid}/limits").read_text()
     child.kill()
     assert answer is not None

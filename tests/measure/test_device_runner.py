@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import wait_until
 from tests.pytest_project import KERNELS, PROBLEMS, Project
 from tile_oracle.errors import HarnessError
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -55,10 +55,7 @@ def built(target: Target, ship: Callable[[Shipment], Any]) -> Binaries:
     """The binaries of both kernels as a device of another machine gets them."""
     builds = Builds(target, ship)
     if not builds.want("both", PROBLEM, TWO):
-        end = time.monotonic() + 120
-        while not builds.ready():
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_until(builds.ready)
     assert builds.outstanding == 0
     assert builds.binaries(TWO, remote=False) == Binaries()
     return builds.binaries(TWO, remote=True)
@@ -110,10 +107,7 @@ def runner(cache: Path) -> Iterator[DeviceRunner]:
 def messages(runner: DeviceRunner) -> list[Message]:
     """Everything until the assignment has ended."""
     found: list[Message] = []
-    end = time.monotonic() + 120
-    while not (found and isinstance(found[-1], Ended)):
-        assert time.monotonic() < end
-        found += runner.take(1.0, 0.1)
+    wait_until(lambda: found.extend(runner.take(1.0, 0.1)) or (found and isinstance(found[-1], Ended)))
     return found
 
 

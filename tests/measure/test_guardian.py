@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import tile_oracle
+from tests.processes import LONGEST_S, wait_until
 from tile_oracle.errors import TargetError
 from tile_oracle.measure import child as child_module
 from tile_oracle.measure.child import Child, what_holds
@@ -24,7 +23,6 @@ from tile_oracle.measure.protocol import ChannelClosed
 LIMITS = Containment(namespaces=False, memory_bytes=0)
 SPACES = replace(LIMITS, namespaces=True)
 CAN_CONTAIN = "pid" in what_holds(SPACES)
-LONGEST_S = 30.0
 
 
 @pytest.fixture
@@ -43,14 +41,16 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Child]]:
         child.kill()
 
 
-def gone(mark: Path) -> bool:
-    """Whether no process has the file open. Not by process id, which differs between namespaces."""
-    deadline = time.monotonic() + LONGEST_S
-    while time.monotonic() < deadline:
-        if not any(_holds(folder, mark) for folder in Path("/proc").glob("[0-9]*")):
-            return True
-        threading.Event().wait(0.02)
-    return False
+def wait_until_nobody_has(mark: Path) -> None:
+    """Wait until no process has the file open. Not by process id, which differs between namespaces."""
+    wait_until(lambda: not any(_holds(folder, mark) for folder in Path("/proc").glob("[0-9]*")))
+
+
+def death_of(child: Child) -> str:
+    """How it ended, once it has: `Child.death` waits for ten seconds."""
+    with pytest.raises(ChannelClosed):
+        child.channel.receive(LONGEST_S)
+    return child.death()
 
 
 def _holds(process: Path, mark: Path) -> bool:
@@ -67,9 +67,10 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.setsid()
+        os.write(held, b"runs")
         while True: pass
     os._exit(0)
-time.sleep(0.2)
+while not os.fstat(held).st_size: time.sleep(0.01)
 {end}
 """
 
@@ -84,20 +85,18 @@ def test_a_daemon_with_a_session_of_its_own_does_not_outlive_the_worker(
     mark = tmp_path / "mark"
     child = start(BURNING.format(mark=str(mark), end=end), replace(LIMITS, namespaces=namespaces))
     if "kill" in end:
-        assert child.death() == "killed by SIGSEGV"
+        assert death_of(child) == "killed by SIGSEGV"
     else:
-        deadline = time.monotonic() + LONGEST_S
-        while not mark.exists() and time.monotonic() < deadline:
-            threading.Event().wait(0.02)
+        wait_until(lambda: mark.exists() and mark.stat().st_size)
         child.kill()
-    assert gone(mark)
+    wait_until_nobody_has(mark)
 
 
 @pytest.mark.parametrize("namespaces", [False, True])
 def test_the_guardian_reports_how_a_worker_ended(namespaces: bool, start: Callable[..., Child]) -> None:
     held = replace(LIMITS, namespaces=namespaces and CAN_CONTAIN)
-    assert start("raise SystemExit(3)", held).death() == "exited with code 3"
-    assert start("import os; os.abort()", held).death() == "killed by SIGABRT"
+    assert death_of(start("raise SystemExit(3)", held)) == "exited with code 3"
+    assert death_of(start("import os; os.abort()", held)) == "killed by SIGABRT"
 
 
 def test_endless_processes_are_stopped(start: Callable[..., Child], tmp_path: Path) -> None:
@@ -111,10 +110,8 @@ signal.pause()
 """
     mark = tmp_path / "mark"
     child = start(program.format(mark=str(mark)), replace(LIMITS, most_tasks=50))
-    with pytest.raises(ChannelClosed):
-        child.channel.receive(LONGEST_S)
-    assert "too many" in child.death()
-    assert gone(mark)
+    assert "too many" in death_of(child)
+    wait_until_nobody_has(mark)
 
 
 def test_memory_beyond_the_limit_ends_the_worker(start: Callable[..., Child]) -> None:
@@ -126,9 +123,7 @@ for _ in range(300):
 time.sleep(1000)
 """
     child = start(program, replace(LIMITS, memory_bytes=200 << 20))
-    with pytest.raises(ChannelClosed):
-        child.channel.receive(LONGEST_S)
-    assert "GiB of memory, too much" in child.death()
+    assert "GiB of memory, too much" in death_of(child)
 
 
 @pytest.mark.skipif(not CAN_CONTAIN, reason="no namespaces here")
@@ -145,7 +140,7 @@ try:
 except OSError as error:
     print(error.strerror)
 """
-    assert start(program, SPACES).death().endswith("it printed: alone Network is unreachable")
+    assert death_of(start(program, SPACES)).endswith("it printed: alone Network is unreachable")
 
 
 STOPPED = """
@@ -159,7 +154,7 @@ child_module.worker_command = lambda fd, _: [
 ]
 child = Child(None, Containment(namespaces=False, memory_bytes=0, stopped_s=0.4))
 try:
-    child.channel.receive(60)
+    child.channel.receive(300)
 except Exception:
     pass
 print(child.death(), child.stopped_the_harness)
@@ -182,8 +177,7 @@ for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches", "/proc
         pass
 os._exit(7)
 """
-    child = start(program, SPACES)
-    assert child.death() == "exited with code 7"
+    assert death_of(start(program, SPACES)) == "exited with code 7"
 
 
 def test_a_stopped_harness_continues_and_its_worker_is_killed() -> None:
@@ -195,7 +189,7 @@ def test_a_stopped_harness_continues_and_its_worker_is_killed() -> None:
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=LONGEST_S)
     finally:
         process.kill()
     assert output.decode().strip() == "ended by its guardian: it kept the harness from running True"
@@ -204,13 +198,11 @@ def test_a_stopped_harness_continues_and_its_worker_is_killed() -> None:
 def test_a_killed_guardian_takes_its_worker_with_it(start: Callable[..., Child], tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     child = start(BURNING.format(mark=str(mark), end="time.sleep(1000)"), LIMITS)
-    while not mark.exists():
-        threading.Event().wait(0.02)
-    threading.Event().wait(0.3)
+    wait_until(lambda: mark.exists() and mark.stat().st_size)
     os.kill(child._process.pid, signal.SIGKILL)
     assert child.death().startswith("killed by SIGKILL")
     child.kill()
-    assert gone(mark)
+    wait_until_nobody_has(mark)
 
 
 def test_the_containment_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.processes import LONGEST_S, has_ended, wait_until
 from tile_oracle.errors import DeviceMissingError, HarnessError
 from tile_oracle.measure import host_devices, other_processes
 from tile_oracle.measure.assignments import DeviceSettings
@@ -36,12 +36,9 @@ def open_devices() -> Iterator[Callable[..., HostDevices]]:
         one.close()
 
 
-def event(devices: HostDevices, limit_s: float = 120.0) -> Event:
+def event(devices: HostDevices) -> Event:
     """What happens next."""
-    end = time.monotonic() + limit_s
-    while not (found := devices.events(0.1)):
-        assert time.monotonic() < end
-    (one,) = found
+    (one,) = wait_until(lambda: devices.events(0.1))
     return one
 
 
@@ -72,14 +69,14 @@ def test_a_stopped_device_is_killed_and_replaced(
 ) -> None:
     devices = open_devices()
     event(devices)
-    monkeypatch.setattr(host_devices, "_LOOK_S", 0.2)
     stopped = pid(devices)
-    os.kill(stopped, signal.SIGSTOP)
-    gone = event(devices)
+    with monkeypatch.context() as patch:
+        patch.setattr(host_devices, "_LOOK_S", 0.2)
+        os.kill(stopped, signal.SIGSTOP)
+        gone = event(devices)
     assert isinstance(gone, Gone)
     assert "was stopped for 1 s and has been killed" in gone.why
-    with pytest.raises(ProcessLookupError):
-        os.kill(stopped, 0)
+    wait_until(lambda: has_ended(stopped))
     assert isinstance(event(devices), Joined)
 
 
@@ -97,8 +94,7 @@ def test_what_keeps_a_device_from_opening_is_the_sessions_error(
 def test_all_that_devices_have_told_is_handed_over_at_once(open_devices: Callable[..., HostDevices]) -> None:
     devices = open_devices("nowhere", 2)
     assert devices.events(0.0) == []
-    while devices._told.qsize() < 2:
-        time.sleep(0.01)
+    wait_until(lambda: devices._told.qsize() == 2)
     assert {gone.device for gone in devices.events(0.0) if isinstance(gone, Gone)} == {NAME, "device 1"}
 
 
@@ -109,10 +105,7 @@ def test_devices_end_with_their_session(open_devices: Callable[..., HostDevices]
     assert os.getsid(pid(devices)) == pid(devices), "Ctrl-C does not reach it"
     assert not is_stopped(pid(devices))
     os.kill(pid(devices), signal.SIGSTOP)
-    end = time.monotonic() + 20
-    while not (stopped := is_stopped(pid(devices))) and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_until(lambda: is_stopped(pid(devices)))
     os.kill(pid(devices), signal.SIGCONT)
-    assert stopped
     process._pipe.close()  # as when the session's process is killed
-    assert process._process.wait(20) == 0
+    assert process._process.wait(LONGEST_S) == 0

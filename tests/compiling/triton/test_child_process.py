@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from tests.processes import has_ended, wait_until
 
 _PARENT = """
 import sys
@@ -24,11 +25,11 @@ def _children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def _is_over(pid: int) -> bool:
+def _opened(fifo: Path) -> int | None:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
-    except FileNotFoundError:
-        return True
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # nobody reads it yet
+        return None
 
 
 def test_a_compiler_ends_when_its_session_is_killed(tmp_path: Path) -> None:
@@ -37,20 +38,11 @@ def test_a_compiler_ends_when_its_session_is_killed(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", _PARENT, str(unit), str(tmp_path)])
     try:
         # Opening a FIFO for writing succeeds only when a reader is there: the compiler's process.
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                writer = os.open(unit, os.O_WRONLY | os.O_NONBLOCK)
-                break
-            except OSError:
-                assert time.monotonic() < deadline, "the compiler never read its unit"
-                time.sleep(0.05)
+        writer = wait_until(lambda: _opened(unit))
         (child,) = _children(parent.pid)
-        assert not _is_over(child)
+        assert not has_ended(child)
         os.kill(parent.pid, signal.SIGKILL)
-        while not _is_over(child):
-            assert time.monotonic() < deadline, "the compiler outlived its session"
-            time.sleep(0.05)
+        wait_until(lambda: has_ended(child))
         os.close(writer)
     finally:
         parent.kill()
