@@ -21,6 +21,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
+from tests.processes import LONGEST_S
 from tests.warm_python import can_run_warm, run_warm
 
 SHORTLY = ("--kernel-budget", "1ms", "--samples", "5", "--settle-budget", "0")
@@ -45,6 +46,24 @@ def pytest_runtest_logfinish(nodeid):
     done.append(nodeid)
 '''
 """A plugin: with a budget of an hour a session ends after a problem, however slow the machine is."""
+
+HELD = '''
+"""Once enough pairs are reported, pytest waits before its next test until the file `go` is written."""
+import os
+import pytest
+
+left = [int(os.environ["HELD_AFTER"])]
+
+def pytest_runtest_logreport(report):
+    left[0] -= report.when == "call"
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logstart(nodeid):
+    if left[0] <= 0 and "PYTEST_XDIST_WORKER" not in os.environ:
+        open("go").read()
+        left[0] = 1 << 30
+'''
+"""A plugin: what a test does to a session happens before its end, however slow the test is."""
 
 PROBLEMS = (
     "forward-fp32-n1-c8-k8-i6x6-f3x3",
@@ -94,7 +113,7 @@ class Finished:
         return dict(pairs)
 
 
-def output_until(process: subprocess.Popen[str], tests: int) -> str:
+def _output_until(process: subprocess.Popen[str], tests: int) -> str:
     """Return the output of a run with -v until so many tests have been reported, one a line."""
     seen, reported = [], 0
     while reported < tests and (line := process.stdout.readline()):
@@ -106,7 +125,7 @@ def output_until(process: subprocess.Popen[str], tests: int) -> str:
 
 def end_of(process: subprocess.Popen[str], begin: str = "") -> Finished:
     """Wait for the end; begin: the output that has been read."""
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=LONGEST_S)
     return Finished(process.returncode, begin + output)
 
 
@@ -186,6 +205,21 @@ class Project:
             preexec_fn=heed_ctrl_c,
         )
 
+    def start_held(self, tests: int, *arguments: object) -> tuple[subprocess.Popen[str], str]:
+        """Start pytest with -v, until so many tests have been reported. Returns the process and its output so far.
+
+        It waits there for a signal, or for `let_go`.
+        """
+        self.write("held.py", HELD)
+        (self.folder / "go").unlink(missing_ok=True)
+        os.mkfifo(self.folder / "go")
+        process = self.start("-p", "held", *arguments, environment={"HELD_AFTER": str(tests)})
+        return process, _output_until(process, tests)
+
+    def let_go(self) -> None:
+        """Let the held session go on."""
+        (self.folder / "go").write_text("")
+
     def pytest(
         self, *arguments: object, cwd: Path | None = None, environment: Mapping[str, str] | None = None
     ) -> Finished:
@@ -197,12 +231,12 @@ class Project:
                 [str(one) for one in arguments],
                 cwd=cwd or self.folder,
                 env=self.environment | more,
-                timeout_s=300,
+                timeout_s=LONGEST_S,
                 together=True,
             )
             return Finished(done.returncode, done.stdout)
         process = self.start(*arguments, cwd=cwd, environment=environment)
-        output, _ = process.communicate(timeout=300)
+        output, _ = process.communicate(timeout=LONGEST_S)
         return Finished(process.returncode, output)
 
     # ---- what came of it ----

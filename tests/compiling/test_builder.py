@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import LONGEST_S, wait_until
 from tile_oracle.compiling import isa as isa_module
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.inspect import inspect_binary
@@ -49,6 +50,11 @@ class GatedToolchain:
 
     def forked(self, source: str, output: str) -> tuple[str, ...]:
         return ()
+
+
+def gated(first: str) -> GatedToolchain:
+    """Runs a line of the shell before each compilation."""
+    return GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", first))
 
 
 def everything_in(folder: Path) -> list[Path]:
@@ -216,7 +222,7 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(
 def test_a_killed_compiler_is_reported_and_not_cached(
     make_builder: MakeBuilder, make_kernel: MakeKernel
 ) -> None:
-    toolchain = GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", "kill -SEGV $$"))
+    toolchain = gated("kill -SEGV $$")
     with make_builder(toolchain=toolchain) as one, make_builder(toolchain=toolchain) as two:
         results = [one.need(make_kernel()), two.need(make_kernel())]
     assert [(result.status, result.cached) for result in results] == [("build_error", False)] * 2
@@ -290,15 +296,14 @@ def test_needed_kernels_compile_first(
         f"grep TO_TILE_M kernel.cpp >> {tmp_path}/order; "
         f"if grep -q 'TILE_M 1$' kernel.cpp; then echo > {tmp_path}/runs; cat {tmp_path}/go; fi"
     )
-    toolchain = GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", note))
+    toolchain = gated(note)
     with make_builder(toolchain=toolchain, jobs=1) as builder:
         futures = [builder.submit(make_kernel(tile_m)) for tile_m in (1, 2, 3, 4)]
         (tmp_path / "runs").read_text()
         assert builder.ended() == []
         needed = threading.Thread(target=builder.need, args=(make_kernel(4),))
         needed.start()
-        while [job.kernel.tile_m for job in builder._queue.waiting] != [4, 2, 3]:
-            threading.Event().wait(0.005)
+        wait_until(lambda: [job.kernel.tile_m for job in builder._queue.waiting] == [4, 2, 3])
         (tmp_path / "go").write_text("")
         for future in futures:
             future.result()
@@ -312,7 +317,7 @@ def test_closing_stops_compilers_and_drops_the_queue(
     make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
-    toolchain = GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", f"echo > {tmp_path}/pipe; sleep 1000"))
+    toolchain = gated(f"echo > {tmp_path}/pipe; sleep 1000")
     builder = make_builder(toolchain=toolchain, jobs=1)
     futures = [builder.submit(make_kernel(tile_m)) for tile_m in (1, 2, 3)]
     (tmp_path / "pipe").read_text()  # the first compiler runs
@@ -320,7 +325,7 @@ def test_closing_stops_compilers_and_drops_the_queue(
     builder.close()
     for future in (*futures, builder.submit(make_kernel(5))):
         with pytest.raises(BuildError, match="closed"):
-            future.result(timeout=10)
+            future.result(LONGEST_S)
     assert everything_in(builder.cache.folder) == []
 
 
@@ -335,8 +340,8 @@ def test_compilers_run_in_parallel(
         f"if [ $n = 1 ]; then echo > {tmp_path}/pipe1; cat {tmp_path}/pipe2; "
         f"else cat {tmp_path}/pipe1; echo > {tmp_path}/pipe2; fi"
     )
-    toolchain = GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", meet))
-    with make_builder(toolchain=toolchain, jobs=2, timeout_s=60) as builder:
+    toolchain = gated(meet)
+    with make_builder(toolchain=toolchain, jobs=2, timeout_s=LONGEST_S) as builder:
         futures = [builder.submit(make_kernel(tile_m)) for tile_m in (1, 2)]
         assert [future.result().status for future in futures] == ["ok", "ok"]
 
@@ -345,10 +350,8 @@ def test_compilers_yield_to_kernels(
     make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
     # The priority is set just after the start: wait for it.
-    toolchain = GatedToolchain(
-        find_toolchain("ziglang"), ("sh", "-c", f"until [ $(nice) = 10 ]; do :; done; nice > {tmp_path}/nice")
-    )
-    with make_builder(toolchain=toolchain, timeout_s=30) as builder:
+    toolchain = gated(f"until [ $(nice) = 10 ]; do :; done; nice > {tmp_path}/nice")
+    with make_builder(toolchain=toolchain, timeout_s=LONGEST_S) as builder:
         assert builder.need(make_kernel()).status == "ok"
     assert (tmp_path / "nice").read_text() == "10\n"
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
-import signal
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling.test_builder import gated
 from tests.samples import sampled
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.cache import BuildCache
@@ -26,10 +26,15 @@ from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.cache import BuildCache
 from tile_oracle.kernel import parse_kernel_name
 
-folder, include, jobs, *names = sys.argv[1:]
+folder, include, jobs, gate, *names = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.readline()
-with Builder(toolchain="ziglang", build_dir=Path(folder), include=Path(include), jobs=int(jobs)) as builder:
+toolchain = "ziglang"
+if gate:
+    from tests.compiling.test_builder import gated
+
+    toolchain = gated(gate)
+with Builder(toolchain=toolchain, build_dir=Path(folder), include=Path(include), jobs=int(jobs)) as builder:
     futures = [builder.submit(parse_kernel_name(name)) for name in names]
     results = [future.result() for future in futures]
     hashes = [result.binary.source_hash for result in results]
@@ -38,10 +43,16 @@ with Builder(toolchain="ziglang", build_dir=Path(folder), include=Path(include),
 """
 
 
-def start(folder: Path, include: Path, names: list[str], jobs: int = 1) -> subprocess.Popen[str]:
-    """A session that is up and waits for a line on its standard input."""
-    command = [sys.executable, "-c", SESSION, str(folder), str(include), str(jobs), *names]
-    session = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def start(
+    folder: Path, include: Path, names: list[str], jobs: int = 1, gate: str = ""
+) -> subprocess.Popen[str]:
+    """A session that is up and waits for a line on its standard input. gate: what each compilation runs
+    first."""
+    command = [sys.executable, "-c", SESSION, str(folder), str(include), str(jobs), gate, *names]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    session = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
     assert session.stdout.readline() == "ready\n"
     return session
 
@@ -70,35 +81,28 @@ def test_one_session_compiles_and_the_others_wait(
     assert kinds == sorted(["entry.json", "kernel.cpp", "kernel.so"] * 3)
 
 
-@pytest.mark.parametrize("seed", sampled(range(4), every=4))
+@pytest.mark.parametrize("ended", sampled([2, 0, 3], every=3))
 def test_a_killed_session_leaves_no_trace(
-    tmp_path: Path, include: Path, make_kernel: MakeKernel, seed: int
+    tmp_path: Path, include: Path, make_kernel: MakeKernel, ended: int
 ) -> None:
-    """Killed at a random moment of its compilations, first to last."""
-    # Enough text that a compilation takes long enough to be hit in the middle.
-    text = "".join(f"static int f{i}(int x) {{ return x * {i} + f{i - 1}(x); }}\n" for i in range(1, 4000))
-    headers = include / "grouped_conv.hpp"
-    headers.write_text(
-        headers.read_text()
-        + "static int f0(int x) { return x; }\n"
-        + text
-        + "int all(int x) { return f3999(x); }\n"
+    """Killed while the compiler of one of its kernels runs, the first to the last."""
+    kernels = [make_kernel(tile_m) for tile_m in range(30, 34)]
+    for pipe in ("runs", "never"):
+        os.mkfifo(tmp_path / pipe)
+    gate = (
+        f"grep -q 'TILE_M {30 + ended}$' kernel.cpp && echo > {tmp_path}/runs && cat {tmp_path}/never; true"
     )
-    names = [make_kernel(tile_m).name for tile_m in range(30, 36)]
-    session = start(tmp_path / "cache", include, names)
+    session = start(tmp_path / "cache", include, [kernel.name for kernel in kernels], gate=gate)
     go(session)
-    with pytest.raises(subprocess.TimeoutExpired):
-        session.wait(timeout=random.Random(seed).uniform(0.05, 0.8))
-    session.send_signal(signal.SIGKILL)
+    (tmp_path / "runs").read_text()
+    session.kill()
     session.communicate()
-    assert session.returncode == -signal.SIGKILL
-    with Builder(toolchain="ziglang", build_dir=tmp_path / "cache", include=include) as builder:
-        kernels = [make_kernel(tile_m) for tile_m in range(30, 36)]
+    with Builder(toolchain=gated("true"), build_dir=tmp_path / "cache", include=include) as builder:
         results = [builder.need(kernel) for kernel in kernels]
         found = builder.stats()
-    assert [result.status for result in results] == ["ok"] * 6
-    assert found.compiled >= 1
-    assert found.compiled + found.cached == 6
+    os.close(os.open(tmp_path / "never", os.O_RDWR))  # the compiler ends
+    assert [result.status for result in results] == ["ok"] * 4
+    assert (found.cached, found.compiled) == (ended, 4 - ended)
 
 
 def test_a_stopped_session_does_not_block_the_others(

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.measure.simulated_engine import KERNELS, PROBLEMS, SimulatedFleet, result
+from tests.processes import LONGEST_S
 from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError, NotBegunError, RecordError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.assignments import Ended
@@ -270,5 +271,5 @@ def test_a_question_that_waits_is_answered_when_the_fleet_ends() -> None:
     thread = threading.Thread(target=ask)
     thread.start()
     fleet.driver.abandon()
-    thread.join(timeout=10)
+    thread.join(LONGEST_S)
     assert len(caught) == 1

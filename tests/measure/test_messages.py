@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measure.simulated_engine import KERNELS, PROBLEMS
+from tests.processes import LONGEST_S
 from tile_oracle.measure.answer import measurement_of
 from tile_oracle.measure.messages import Conversation, checked
 from tile_oracle.measure.protocol import ChannelGarbled, WatchedChannel
@@ -149,7 +150,7 @@ def test_data_of_another_process_are_refused() -> None:
     channel = WatchedChannel(ours)
     with theirs:
         theirs.send(b'{"began":1}\n')
-        assert channel.receive(5) == {"began": 1}
+        assert channel.receive(LONGEST_S) == {"began": 1}
         child = os.fork()
         if child == 0:
             theirs.send(b'{"began":2}\n')
@@ -158,7 +159,7 @@ def test_data_of_another_process_are_refused() -> None:
         theirs.send(b'{"began":3}\n')
         assert channel.sender == os.getpid()
         with pytest.raises(ChannelGarbled):
-            channel.receive(5)
+            channel.receive(LONGEST_S)
     channel.close()
 
 

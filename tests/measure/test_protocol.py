@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.processes import LONGEST_S
 from tile_oracle.measure import protocol
 from tile_oracle.measure.protocol import Channel, ChannelClosed, ChannelGarbled, OwnChannel, WatchedChannel
 
@@ -50,7 +51,7 @@ def test_a_message_comes_through_both_ways(line: Line) -> None:
     sent = os.read(line.read_fd, 1 << 16)
     assert sent.count(b"\n") == 1
     line.write(sent)
-    assert line.channel.receive(5) == {"do": "run", "text": "ü\n\r\u2028\0"}
+    assert line.channel.receive(LONGEST_S) == {"do": "run", "text": "ü\n\r\u2028\0"}
 
 
 def test_a_torn_message_is_waited_for(line: Line) -> None:
@@ -66,7 +67,7 @@ def test_a_torn_message_is_waited_for(line: Line) -> None:
 def receive_all(channel: Channel) -> None:
     """Until something is raised."""
     while True:
-        channel.receive(5)
+        channel.receive(LONGEST_S)
 
 
 @pytest.mark.parametrize(
@@ -75,27 +76,27 @@ def receive_all(channel: Channel) -> None:
 def test_garbage_is_reported_after_earlier_messages(garbage: bytes, line: Line) -> None:
     writer = threading.Thread(target=line.write, args=(b'{"a":1}\n{"a":2}\n' + garbage + b'{"a":3}\n',))
     writer.start()
-    assert line.channel.receive(5) == {"a": 1}
-    assert line.channel.receive(5) == {"a": 2}
+    assert line.channel.receive(LONGEST_S) == {"a": 1}
+    assert line.channel.receive(LONGEST_S) == {"a": 2}
     for _ in range(2):
         with pytest.raises(ChannelGarbled):
             receive_all(line.channel)
-    writer.join(5)
+    writer.join()
 
 
 def test_an_endless_line_is_garbage(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "_MAX_LINE_BYTES", 1000)
     line.write(b"x" * 1001)
     with pytest.raises(ChannelGarbled):
-        line.channel.receive(5)
+        line.channel.receive(LONGEST_S)
 
 
 def test_messages_before_the_end_are_received(line: Line) -> None:
     line.write(b'{"a":1}\n{"torn"')
     line.hang_up()
-    assert line.channel.receive(5) == {"a": 1}
+    assert line.channel.receive(LONGEST_S) == {"a": 1}
     with pytest.raises(ChannelClosed):
-        line.channel.receive(5)
+        line.channel.receive(LONGEST_S)
     with pytest.raises(ChannelClosed):
         line.channel.send({})
 
@@ -128,7 +129,7 @@ def test_a_watched_channel_that_is_closed_sends_nothing() -> None:
 def test_a_copy_of_the_worker_neither_reads_commands_nor_answers() -> None:
     does: tuple[Callable[[OwnChannel], object], ...] = (
         lambda own: own.send({"a": 1}),
-        lambda own: own.receive(5),
+        lambda own: own.receive(LONGEST_S),
     )
     for act in does:
         (there, write_fd), (read_fd, here) = os.pipe(), os.pipe()
@@ -138,7 +139,7 @@ def test_a_copy_of_the_worker_neither_reads_commands_nor_answers() -> None:
             act(channel)
             os._exit(7)
         assert os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) == 0
-        assert channel.receive(5) == {"command": 1}
+        assert channel.receive(LONGEST_S) == {"command": 1}
         channel.send({"b": 2})
         assert os.read(read_fd, 100) == b'{"b":2}\n'
         channel.close()
@@ -159,7 +160,7 @@ def test_descriptors_above_1023_work() -> None:
     channel = Channel(high, write_fd)
     try:
         channel.send({"a": 1})
-        assert channel.receive(5) == {"a": 1}
+        assert channel.receive(LONGEST_S) == {"a": 1}
     finally:
         channel.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

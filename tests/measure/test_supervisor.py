@@ -290,7 +290,7 @@ def test_a_worker_killed_in_a_kernel_is_that_kernels_crash_only(
     assert next(sweep).ok
 
     def kill_once_it_runs() -> None:
-        wait_until(lambda: supervisor.live_worker.running == 1)
+        wait_until(lambda: supervisor.live_worker.running == 2)
         kill_worker(supervisor)
 
     killer = threading.Thread(target=kill_once_it_runs)

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests.pytest_project import PROBLEMS, QUICK, Project, children, end_of, output_until, twice
+from tests.pytest_project import PROBLEMS, QUICK, Project, children, end_of, twice
 
 PAIRS = 32
 """Four problems and the eight kernels of the set tiny."""
@@ -24,9 +24,9 @@ def kill_newest(process: subprocess.Popen[str], kind: str) -> None:
 @pytest.mark.parametrize("after", [1, 20])
 def test_another_device_measures_what_a_killed_one_had(after: int, project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
-    process = project.start("--problem-set", "four.csv", *QUICK, "-n2", "-v")
-    begin = output_until(process, after)
+    process, begin = project.start_held(after, "--problem-set", "four.csv", *QUICK, "-n2", "-v")
     kill_newest(process, "device_process")
+    project.let_go()
     done = end_of(process, begin)
     assert done.status == 0, done.output
     records = project.records()
@@ -41,9 +41,9 @@ def test_another_device_measures_what_a_killed_one_had(after: int, project: Proj
 def test_a_killed_worker_of_pytest_xdist_loses_no_measurement(project: Project) -> None:
     """Beside a project's own tests, all tests run in its workers."""
     project.write("test_own.py", "def test_own():\n    pass\n")
-    process = project.start("test_own.py", "--problem-set", "small.csv", *QUICK, "-n2", "-v")
-    begin = output_until(process, 4)
+    process, begin = project.start_held(4, "test_own.py", "--problem-set", "small.csv", *QUICK, "-n2", "-v")
     kill_newest(process, "sys.stdin.readline")
+    project.let_go()
     finished = end_of(process, begin)
     assert "INTERNALERROR" not in finished.output
     # A worker killed between two tests, or after its last, fails no test.

@@ -21,7 +21,6 @@ from tests.pytest_project import (
     Finished,
     Project,
     end_of,
-    output_until,
 )
 from tests.session.recorded import SET, Recorded
 from tile_oracle.judge.baseline_file import load_baseline, save_baseline
@@ -152,8 +151,7 @@ def test_a_spent_budget(project: Project, more: tuple[str, ...]) -> None:
 @pytest.mark.slow
 def test_ctrl_c_goes_on_and_accepts_nothing(project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
-    process = project.start(*MEASURED, "-v")
-    begin = output_until(process, 1)
+    process, begin = project.start_held(1, *MEASURED, "-v")
     process.send_signal(signal.SIGINT)
     done = end_of(process, begin)
     assert done.status == 2, done.output

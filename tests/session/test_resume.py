@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import select
 import signal
 import subprocess
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from datetime import UTC, datetime
 import pandas as pd
 import pytest
 
+from tests.processes import LONGEST_S, has_ended, wait_until
 from tests.pytest_project import (
     CLOCK_THAT_JUMPS,
     PROBLEMS,
@@ -40,13 +40,18 @@ def four(project: Project) -> Project:
     return project
 
 
-def passed_until(process: subprocess.Popen[str], count: int) -> list[str]:
+def passed_until(process: subprocess.Popen[str], count: int) -> set[str]:
     """The ids of the first `count` pairs that a run with -v reports; fewer if it ends earlier."""
-    seen: list[str] = []
+    seen: set[str] = set()
     while len(seen) < count and (line := process.stdout.readline()):
-        seen += re.findall(r"test_kernel\[(\S+)\] PASSED", line)
-        seen += re.findall(r"PASSED .*test_kernel\[(\S+)\]", line)
+        seen |= passed_in(line)
     return seen
+
+
+def passed_in(output: str) -> set[str]:
+    """The ids of the pairs that a run with -v reports as passed."""
+    found = re.findall(r"test_kernel\[(\S+)\] PASSED|PASSED .*test_kernel\[(\S+)\]", output)
+    return {before or after for before, after in found}
 
 
 def worker_of(process: subprocess.Popen[str]) -> int:
@@ -58,18 +63,6 @@ def worker_of(process: subprocess.Popen[str]) -> int:
 def pairs(records: pd.DataFrame) -> set[str]:
     short = records["kernel"].str.removeprefix("grouped_conv_forward_fp32_2d_")
     return set(records["problem"] + "-" + short)
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process ends by itself within ten seconds."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], 10)[0])
-    finally:
-        os.close(handle)
 
 
 # ---- recorded pairs are not measured again ----------------------------------------------------------
@@ -101,11 +94,9 @@ def test_a_named_run_is_not_resumed_with_other_settings(project: Project) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
 def test_a_second_session_on_a_run_is_refused(four: Project, more: tuple[str, ...]) -> None:
-    process = four.start(*SWEEP, *more)
-    passed_until(process, 1)
-    process.send_signal(signal.SIGSTOP)  # or it might end before the second one has begun
+    process, _ = four.start_held(1, *SWEEP, *more)
     second = four.pytest(*SWEEP)
-    process.send_signal(signal.SIGCONT)
+    four.let_go()
     assert second.status == 4
     assert f"is in use by another session (process {process.pid}): wait until it ends" in second.last
     assert "Traceback" not in second.output
@@ -118,8 +109,7 @@ def test_a_second_session_on_a_run_is_refused(four: Project, more: tuple[str, ..
 
 
 def test_an_interrupted_run_ends_cleanly_and_resumes(four: Project) -> None:
-    process = four.start(*SWEEP)
-    seen = passed_until(process, 3)
+    process, begin = four.start_held(3, *SWEEP)
     worker = worker_of(process)
     process.send_signal(signal.SIGINT)
     finished = end_of(process)
@@ -127,9 +117,9 @@ def test_an_interrupted_run_ends_cleanly_and_resumes(four: Project) -> None:
     assert "; stopped early: interrupted" in finished.output
     assert "KeyboardInterrupt" in finished.output
     assert "Traceback" not in finished.output
-    assert is_gone(worker)
+    wait_until(lambda: has_ended(worker))
     kept = four.records()
-    assert set(seen) <= pairs(kept)
+    assert passed_in(begin) <= pairs(kept)
     assert len(pairs(kept)) < ALL_PAIRS
     counts = four.pytest(*SWEEP).counts()
     assert counts["passed"] + counts.get("skipped", 0) == ALL_PAIRS
@@ -141,17 +131,16 @@ def test_an_interrupted_run_ends_cleanly_and_resumes(four: Project) -> None:
 
 @pytest.mark.slow
 def test_an_interrupted_distributed_run_ends_cleanly(four: Project) -> None:
-    process = four.start(*SWEEP, "-n2")
-    seen = passed_until(process, 3)
+    process, begin = four.start_held(3, *SWEEP, "-n2")
     workers = list(children(process.pid))
     process.send_signal(signal.SIGINT)
     finished = end_of(process)
     assert finished.status == 2
     assert finished.output.count("tile-oracle: four ===") == 1
     assert "; stopped early: interrupted" in finished.output
-    assert all(is_gone(pid) for pid in workers)
+    wait_until(lambda: all(map(has_ended, workers)))
     records = four.records()
-    assert set(seen) <= pairs(records)
+    assert passed_in(begin) <= pairs(records)
     # The workers had stopped before the report was written, so it has all records.
     assert f"4 problems, {len(pairs(records))} pairs measured" in finished.output
     assert twice(records).empty
@@ -188,13 +177,13 @@ def test_sigkill_loses_no_finished_pair(
     for number in random_numbers(moments, seed=f"{kill.__name__}{more}"):
         if process.poll() is not None:
             process = four.start(*SWEEP, *more)
-        reported |= set(passed_until(process, number))
+        reported |= passed_until(process, number)
         descendants = list(children(process.pid))
         kill(process)
         if kill is kill_pytest:
-            process.communicate(timeout=120)
-            assert all(is_gone(pid) for pid in descendants)
-    process.communicate(timeout=120)
+            process.communicate(timeout=LONGEST_S)
+            wait_until(lambda: all(map(has_ended, descendants)))
+    process.communicate(timeout=LONGEST_S)
     resumed_at = datetime.now(UTC)
     finished = four.pytest(*SWEEP, *more)
     assert "Traceback" not in finished.output

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from tests.pytest_project import PROBLEMS, Project, children, end_of, output_until, twice
+from tests.processes import has_ended, wait_until
+from tests.pytest_project import PROBLEMS, Project, children, end_of, twice
 
 SWEEP = (
     *("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget", "5ms", "--model", "none", "-v"),
@@ -26,8 +26,7 @@ def test_a_signal_seals_the_journals_and_prints_how_to_resume(
     number: signal.Signals, workers: tuple[str, ...], project: Project
 ) -> None:
     project.problem_set("four.csv", PROBLEMS)
-    process = project.start(*SWEEP, *workers)
-    begin = output_until(process, 5)
+    process, begin = project.start_held(5, *SWEEP, *workers)
     below = [*children(process.pid)]
     below += [one for pid in below for one in children(pid)]
     process.send_signal(number)
@@ -38,7 +37,7 @@ def test_a_signal_seals_the_journals_and_prints_how_to_resume(
     assert "--resume" in finished.output
     assert "Traceback" not in finished.output
     assert below
-    assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+    wait_until(lambda: all(map(has_ended, below)))
     assert not list(run.glob("measurements/.*"))
     rows = len(project.records(run))
     assert rows >= 5
@@ -54,13 +53,13 @@ def test_a_signal_seals_the_journals_and_prints_how_to_resume(
 @pytest.mark.slow
 def test_a_stopped_device_is_replaced(project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
-    process = project.start(*SWEEP, "-n2")
-    begin = output_until(process, 5)
+    process, begin = project.start_held(5, *SWEEP, "-n2")
     stopped = min(pid for pid, command in children(process.pid).items() if "device_process" in command)
     os.kill(stopped, signal.SIGSTOP)
+    project.let_go()
     finished = end_of(process, begin)
     assert finished.status == 0, finished.output[-3000:]
-    assert not Path(f"/proc/{stopped}").exists()
+    wait_until(lambda: has_ended(stopped))
     records = project.records()
     assert len(records[records["round"] == 0]) == PAIRS
     assert twice(records).empty
@@ -69,8 +68,7 @@ def test_a_stopped_device_is_replaced(project: Project) -> None:
 @pytest.mark.slow
 def test_ctrl_c_twice_ends_the_session_and_keeps_what_was_measured(project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
-    process = project.start(*SWEEP)
-    begin = output_until(process, 5)
+    process, begin = project.start_held(5, *SWEEP)
     process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(0.3)
