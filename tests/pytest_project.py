@@ -206,10 +206,8 @@ class Project:
         )
 
     def start_held(self, tests: int, *arguments: object) -> tuple[subprocess.Popen[str], str]:
-        """Start pytest with -v, until so many tests have been reported. Returns the process and its output so far.
-
-        It waits there for a signal, or for `let_go`.
-        """
+        """Start pytest with -v, until so many tests have been reported; it waits there for a signal, or for
+        `let_go`. Returns the process and its output so far."""
         self.write("held.py", HELD)
         (self.folder / "go").unlink(missing_ok=True)
         os.mkfifo(self.folder / "go")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -182,7 +183,8 @@ def test_sigkill_loses_no_finished_pair(
         kill(process)
         if kill is kill_pytest:
             process.communicate(timeout=LONGEST_S)
-            wait_until(lambda: all(map(has_ended, descendants)))
+            for one in descendants:
+                wait_until(partial(has_ended, one))
     process.communicate(timeout=LONGEST_S)
     resumed_at = datetime.now(UTC)
     finished = four.pytest(*SWEEP, *more)
