@@ -48,7 +48,7 @@ def pytest_runtest_logfinish(nodeid):
 """A plugin: with a budget of an hour a session ends after a problem, however slow the machine is."""
 
 HELD = '''
-"""Once enough pairs are reported, pytest waits before its next test until the file `go` is written."""
+"""Once enough pairs are reported, pytest waits before its next test until the writer of `go` closes it."""
 import os
 import pytest
 
@@ -60,8 +60,8 @@ def pytest_runtest_logreport(report):
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logstart(nodeid):
     if left[0] <= 0 and "PYTEST_XDIST_WORKER" not in os.environ:
-        open("go").read()
         left[0] = 1 << 30
+        open("go").read()
 '''
 """A plugin: what a test does to a session happens before its end, however slow the test is."""
 
@@ -212,11 +212,13 @@ class Project:
         (self.folder / "go").unlink(missing_ok=True)
         os.mkfifo(self.folder / "go")
         process = self.start("-p", "held", *arguments, environment={"HELD_AFTER": str(tests)})
-        return process, _output_until(process, tests)
+        begin = _output_until(process, tests)
+        self._go = (self.folder / "go").open("w")  # once pytest reads it
+        return process, begin
 
     def let_go(self) -> None:
         """Let the held session go on."""
-        (self.folder / "go").write_text("")
+        self._go.close()
 
     def pytest(
         self, *arguments: object, cwd: Path | None = None, environment: Mapping[str, str] | None = None
