@@ -51,6 +51,8 @@ class Arch:
     """The encoding of e4m3 that the matrix unit reads: ocp or fnuz; "" if the table does not state it."""
     fp8_sum_bits: Positive = 24
     """Bits of the significand in which instructions for fp8 add up products."""
+    mx_formats: bool = False
+    """Whether its matrix unit multiplies MX formats, with an e8m0 for each 32 elements."""
     most_threads: Positive = 1024
     listed_only: bool = True
     """Whether convolutions are limited to tile-oracle's family: listed waves and warp tiles, whole loads."""

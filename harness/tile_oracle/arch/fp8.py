@@ -1,19 +1,23 @@
-"""Whether an architecture can compute with fp8 operands."""
+"""Whether an architecture can compute with fp8 and fp4 operands."""
 
 from __future__ import annotations
 
 from tile_oracle.arch.table import load_arch
+from tile_oracle.operation import Kind
 
 _SUM_BITS = 24
 """Of fp32, in which the check of the operation gemm lets products of fp8 add up."""
 
 
-def fp8_refusal(dtype: str, arch: str) -> str | None:
-    """Returns why products of a data type cannot be checked on the architecture, or None: fp8 is OCP's."""
-    if not dtype.startswith("fp8"):
+def fp8_refusal(kind: Kind, arch: str) -> str | None:
+    """Returns why products of a kind cannot be checked on the architecture, or None. Formats are OCP's."""
+    dtype = kind.dtype
+    if not dtype.startswith(("fp8", "fp4")):
         return None
     found = load_arch(arch)
     why = f"dtype {dtype!r} has no code for {arch}: "
+    if kind.words.get("scale") == "mx" and not found.mx_formats:
+        return f"{dtype} with MX scales has no code for {arch}: its matrix unit does not multiply MX formats"
     if found.fp8_format == "fnuz":
         return (
             f"{why}operands are OCP's e4m3 or e5m2, and its matrix unit reads e4m3 as fnuz, in which the "

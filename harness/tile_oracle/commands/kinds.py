@@ -45,16 +45,19 @@ def kinds_of(args: argparse.Namespace, *, defaults: bool) -> list[Kind]:
     for name in asked:
         if name not in operation.kind_fields:
             raise RuleError(f"--{name} is not for --op {operation.name}: leave it out")
-    only = {}
+    only, usual = {}, []
     for name, values in operation.kind_fields.items():
         known = {str(value): value for value in values}
-        of_field = asked.get(name) or (
-            [operation.defaults.get(name, str(values[0]))] if defaults else [*known]
-        )
+        of_field = asked.get(name) or [*known]
         if unknown := [word for word in of_field if word not in known]:
             raise RuleError(f"--{name} {unknown[0]!r} is not one of {', '.join(known)}")
         only[name] = [known[word] for word in dict.fromkeys(of_field)]
-    return sorted(operation.kinds(only), key=lambda kind: _place(operation, kind))
+        if defaults and name not in asked:
+            usual.append((name, known[operation.defaults.get(name, str(values[0]))]))
+    kinds = operation.kinds(only)
+    for name, value in usual:
+        kinds = [kind for kind in kinds if kind.words[name] == value] or kinds
+    return sorted(kinds, key=lambda kind: _place(operation, kind))
 
 
 def _place(operation: Operation, kind: Kind) -> list[int]:

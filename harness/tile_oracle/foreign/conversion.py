@@ -28,7 +28,7 @@ TOLERANCE = 0.01
 """How far stated TFLOPS may be from operations / latency, and two stated times from each other."""
 BANDWIDTH_FACTOR = 4.0
 """How far a stated bandwidth may be from bytes / latency: programs count operands differently."""
-UNKNOWN_DEVICE = dict.fromkeys(("bf16", "fp16", "fp8", "fp32"), 1e16)
+UNKNOWN_DEVICE = {**dict.fromkeys(("bf16", "fp16", "fp8", "fp32"), 1e16), "fp4": 1e17}
 """Operations per second that no device reaches, for architectures whose peak is unknown."""
 LEAST_MS, LEAST_GPU_MS = 1e-5, 5e-4
 """Shorter times than a call, or than the launch of an empty kernel on a GPU, milliseconds."""

@@ -34,7 +34,7 @@ class Library:
 
     def takes(self, problem: Problem, arch: str) -> bool:
         """Returns whether the library computes problems of this operation on this target."""
-        if fp8_refusal(problem.dtype, arch) is not None:
+        if fp8_refusal(problem.kind, arch) is not None or problem.kind.words.get("scale") == "mx":
             return False
         return problem.op in self.ops and arch in self.archs
 

@@ -78,7 +78,8 @@ class Operation:
     plural: the plural in messages ("GEMMs").
     problem, kernel: the classes, whose fields are the columns of records. parse_kernel: full name -> kernel.
     kind_fields: the fields that a problem shares with its kernels, with all values. kind_words: their names
-    in messages. kind_format: format of a kind ("{direction} {dtype} {ndim}D"). kernel_prefix_format: start of
+    in messages. is_kind: whether there are problems with these values; None: with all.
+    kind_format: format of a kind ("{direction} {dtype} {ndim}D"). kernel_prefix_format: start of
     the full names of its kernels, before the short name.
     id_prefixes: prefixes of problem ids. short_names: pattern of the kernels' short names. Both are used to
     read pytest's test ids. id_pattern: pattern of a problem id.
@@ -126,6 +127,7 @@ class Operation:
     marks: tuple[str, ...]
     read_rules: Callable[[JsonTree, Mapping[str, JsonTree]], RuleBlock]
     refusals: Callable[[Arch, Any], Iterator[str]]
+    is_kind: Callable[[Mapping[str, Any]], bool] | None = None
     kind_words: str = ""
     kind_format: str = ""
     kernel_prefix_format: str = ""
@@ -257,7 +259,8 @@ class Operation:
     def kinds(self, only: Mapping[str, Sequence[str | int]]) -> list[Kind]:
         """Returns all kinds. `only` restricts the values of fields."""
         axes = [only.get(name) or known for name, known in self.kind_fields.items()]
-        return [Kind(self.name, tuple(zip(self.kind_fields, one, strict=True))) for one in product(*axes)]
+        found = [Kind(self.name, tuple(zip(self.kind_fields, one, strict=True))) for one in product(*axes)]
+        return [kind for kind in found if self.is_kind is None or self.is_kind(kind.words)]
 
     def kind_text(self, kind: Kind) -> str:
         """Returns a kind in words: forward bf16 2D."""

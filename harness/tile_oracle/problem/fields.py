@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 MAX_EXTENT = 2**31 - 1
 MAX_BYTES = 2**62
-ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp32": 4}
-"""Data type -> bytes of an element."""
+ELEMENT_BYTES = {
+    **{"bf16": 2, "fp16": 2, "fp32": 4},
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp4_e2m1", "e8m0"), 1),
+}
+"""Data type -> bytes of an element, of fp4 of a pair."""
 
 
 def whole_number(name: str, value: Any) -> int:

@@ -14,21 +14,24 @@ STORAGE: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(np.uint16),
     "fp16": np.dtype(np.float16),
     "fp32": np.dtype(np.float32),
-    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2"), np.dtype(np.uint8)),
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp4_e2m1", "e8m0"), np.dtype(np.uint8)),
 }
-"""NumPy has no bf16 and no fp8 (OCP's e4m3, which fp8 alone means, and e5m2): their bits are integers."""
+"""NumPy has no bf16, no fp8 (OCP's e4m3, which fp8 alone means, and e5m2), no e2m1 and no e8m0, the format of
+MX scales: their bits are integers. A byte holds two e2m1, the first in its lower half."""
 
 
 _NUMBERS: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
     **dict.fromkeys(("fp8", "fp8_e4m3"), np.dtype(ml_dtypes.float8_e4m3fn)),
     "fp8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "fp4_e2m1": np.dtype(ml_dtypes.float4_e2m1fn),
+    "e8m0": np.dtype(ml_dtypes.float8_e8m0fnu),
 }
-_LARGEST = {"fp8": 448.0, "fp8_e4m3": 448.0, "fp8_e5m2": 57344.0}
+_LARGEST = {"fp8": 448.0, "fp8_e4m3": 448.0, "fp8_e5m2": 57344.0, "fp4_e2m1": 6.0}
 
 
 def encode(values: Array, dtype: str) -> Array:
-    """Converts values to the dtype's storage format, rounding to nearest even; fp8 saturates."""
+    """Converts values to the dtype's storage format, rounding to nearest even; fp8 and fp4 saturate."""
     exact = values.astype(np.float32)
     if dtype == "fp32":
         return exact
@@ -38,11 +41,14 @@ def encode(values: Array, dtype: str) -> Array:
     if (largest := _LARGEST.get(dtype)) is not None:
         # GPUs saturate; ml_dtypes alone converts values out of range to NaN or infinity.
         exact = np.clip(exact, -largest, largest)
-    return exact.astype(_NUMBERS[dtype]).view(STORAGE[dtype])
+    stored: Array = exact.astype(_NUMBERS[dtype]).view(STORAGE[dtype])
+    return stored[..., ::2] | stored[..., 1::2] << 4 if dtype == "fp4_e2m1" else stored
 
 
 def numbers(stored: Array, dtype: str) -> Array:
-    """Returns a view of the stored values with a type that NumPy can compute with."""
+    """Returns a view of the stored values with a type that NumPy can compute with; of fp4 a copy."""
+    if dtype == "fp4_e2m1":
+        stored = np.stack((stored & 15, stored >> 4), axis=-1).reshape(*stored.shape[:-1], -1)
     return stored.view(_NUMBERS[dtype]) if dtype in _NUMBERS else stored
 
 

@@ -106,5 +106,5 @@ def cpu_peak_flops() -> dict[str, float]:
         vector = _MATRIX_FLOPS_A_CLOCK
     return {
         "fp32": vector * _FASTEST_CLOCK_HZ,
-        **dict.fromkeys(("bf16", "fp16", "fp8"), 2 * vector * _FASTEST_CLOCK_HZ),
+        **dict.fromkeys(("bf16", "fp16", "fp8", "fp4"), 2 * vector * _FASTEST_CLOCK_HZ),
     }

@@ -107,7 +107,7 @@ class Specifier:
         try:
             for kind in self._kinds():
                 view = self._declared.view(kind, self._arch)
-                if (why := fp8_refusal(kind.dtype, self._arch)) is not None:
+                if (why := fp8_refusal(kind, self._arch)) is not None:
                     self._leave_out(why)
                     continue
                 yield from self._of_kind(view)

@@ -147,7 +147,7 @@ def product_pool(
     *,
     logs: Sequence[str],
     tiles: Formula,
-    element_bytes: int,
+    element_bytes: Formula,
     sizes: tuple[Feature, ...] = tiles_of_product("N", "K"),
     fills: tuple[Feature, ...] = fills_of_product("N", "K"),
 ) -> FeatureSchema:
@@ -161,7 +161,7 @@ def product_pool(
         return log2_of(t.steps * t.tile_m * t.tile_n * t.tile_k)
 
     def traffic(t: FeatureTable) -> Array:
-        return log2_of(element_bytes * t.steps * (t.tile_m + t.tile_n) * t.tile_k)
+        return log2_of(element_bytes(t) * t.steps * (t.tile_m + t.tile_n) * t.tile_k)
 
     return pool_schema(
         f"{op}_pool_1",

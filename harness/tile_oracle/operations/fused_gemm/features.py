@@ -58,7 +58,7 @@ _POOL = product_pool(
     _WORDS,
     logs=("M", "N", "K", "batch", "flops", "bytes_total"),
     tiles=lambda t: t.batch * t.tiles_m * t.tiles_n * t.parts,
-    element_bytes=2,
+    element_bytes=lambda t: 2,
 )
 FEATURES = OperationFeatures(_OWN, pool=_POOL)
 """See tile_oracle.features.operation_features."""

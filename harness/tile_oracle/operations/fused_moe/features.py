@@ -47,7 +47,7 @@ _POOL = product_pool(
     _WORDS,
     logs=(*_SIZES, "pairs", "N", "K", "rows_of_expert", "active", "flops", "bytes_total"),
     tiles=lambda t: t.tiles_m * t.tiles_n,
-    element_bytes=2,
+    element_bytes=lambda t: 2,
     sizes=(
         Feature(
             "tiles_m",

@@ -40,7 +40,7 @@ def code_refusal(kernel: GemmKernel, arch: str) -> str | None:
     registers or too much LDS."""
     if kernel.dtype == "fp8" and kernel.layout != "rcr":
         return f"layout {kernel.layout!r} of fp8 has no code for GPUs: there is rcr"
-    if (why := fp8_refusal(kernel.dtype, arch)) is not None:
+    if (why := fp8_refusal(kernel.kind, arch)) is not None:
         return why
     return _too_many_registers(kernel, arch) or _too_much_lds(kernel, arch)
 

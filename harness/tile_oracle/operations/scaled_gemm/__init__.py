@@ -1,1 +1,1 @@
-"""Products of fp8 matrices with scales."""
+"""Products of fp8 and fp4 matrices with scales."""

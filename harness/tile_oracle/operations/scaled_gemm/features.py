@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Feature, FeatureSchema, given
+from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, given
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
 from tile_oracle.operations.scaled_gemm.problem import BLOCK, OPERAND_DTYPES, SCALES
 
 _WORDS = codes(dtype=OPERAND_DTYPES, scale=SCALES)
+
+
+def _bytes(t: FeatureTable) -> Array:
+    """Returns the bytes of an element of A or B."""
+    return np.where(t.dtype == _WORDS["dtype"]["fp4_e2m1"], 0.5, 1.0)
+
+
 _PROBLEM = (
     *(given(name, name) for name in ("M", "N", "K")),
-    Feature("is_e5m2", lambda t: t.dtype, "1 if A is e5m2"),
-    Feature("scales", lambda t: t.scale, "one scale a matrix: 0, a row: 1, a block: 2"),
+    Feature("is_e5m2", lambda t: t.dtype, "1 if A is e5m2, 2 if it is e2m1"),
+    Feature("scales", lambda t: t.scale, "one scale a matrix: 0, a row: 1, a block: 2, by MX: 3"),
     Feature("flops", lambda t: 2 * t.M * t.N * t.K, "floating-point operations"),
-    Feature("bytes_total", lambda t: (t.M + t.N) * t.K + 2 * t.M * t.N, "bytes of operands and result"),
+    Feature("bytes_total", lambda t: (t.M + t.N) * t.K * _bytes(t) + 2 * t.M * t.N, "bytes of A, B and C"),
     INTENSITY,
 )
 _OWN = FeatureSchema(
@@ -37,7 +44,7 @@ _POOL = product_pool(
     _WORDS,
     logs=("M", "N", "K", "flops", "bytes_total"),
     tiles=lambda t: t.tiles_m * t.tiles_n * t.parts,
-    element_bytes=1,
+    element_bytes=_bytes,
 )
 FEATURES = OperationFeatures(_OWN, pool=_POOL)
 """See tile_oracle.features.operation_features."""

@@ -2,7 +2,7 @@
 
 docs/scaled_gemm.md derives the sizes. All values are integers times powers of two, so small
 that the products of any 128 depths sum up to less than 2^14, which Hopper's fp8 instructions hold exactly,
-and all products to less than 2^24, which fp32 does.
+and all products to less than 2^24, which fp32 does. Where e8m0 scale 32 depths, they have the depths' powers.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ import numpy as np
 from tile_oracle.device.bounded_rows import Repeated, Rows
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.operations.bounded_worker import BoundedWorker, Integers, integers, launch_arguments, signs
-from tile_oracle.operations.scaled_gemm.problem import BLOCK, ScaledGemmProblem
+from tile_oracle.operations.scaled_gemm.problem import BLOCK, MX_BLOCK, ScaledGemmProblem
 from tile_oracle.problem.number_formats import Array, decode, encode
 
-_LARGEST = {"fp8_e4m3": (15, 8), "fp8_e5m2": (7, 15)}
-"""dtype -> largest integers of A and B: full significands of A, 128 products of both below 2^14."""
+_LARGEST = {"fp8_e4m3": (15, 8, 8), "fp8_e5m2": (7, 15, 15), "fp4_e2m1": (12, 12, 4)}
+"""dtype -> largest integers of A, B and the far B: full significands of A, 128 products of both below 2^14.
+Those of e2m1 count halves, and the far B's neighbours are e2m1, too."""
 _ROWS, _DEPTHS = (-4, 2), (-2, 2)
 """Exponents of the factors of rows and of depths: no value is subnormal or above 448."""
+_HALVES = -1
+_MX_DEPTHS = (-6, 6)
+"""Exponents of the factors of blocks of depths, in the scales of A; in those of B they are negated."""
 _SCALE, _FAR_SCALE = 3, 20
 """Largest exponent of a scale, and of one of the far operands. A block adds 0 or 1."""
 _PERIODS = (251, 127, 61, 31, 13, 7, 3)
@@ -38,7 +42,8 @@ _Args = launch_arguments("a b scale_a scale_b out workspace", "M N K")
 def _half(problem: ScaledGemmProblem) -> int:
     """Returns how many depths the far operands have twice, with opposite signs: whole blocks if there are
     two."""
-    return problem.K // (2 * BLOCK) * BLOCK or problem.K // 2
+    size = MX_BLOCK if problem.scale == "mx" else BLOCK
+    return problem.K // (2 * size) * size or problem.K // 2
 
 
 def _folded(values: Array, half: int, sign: int = 1) -> Array:
@@ -51,6 +56,19 @@ def _powers_of_depths(problem: ScaledGemmProblem) -> Integers:
     """Returns the exponents of the depths in A; in B they are negated."""
     random = np.random.default_rng(zlib.crc32(problem.id.encode()))
     return _folded(integers(random, _DEPTHS, problem.K), _half(problem))
+
+
+def _powers(problem: ScaledGemmProblem, random: np.random.Generator, rows: int, sign: int) -> Integers:
+    """Returns the exponents of elements: of rows, and those of the depths times `sign`."""
+    if problem.dtype == "fp4_e2m1":
+        return np.full((1, 1), _HALVES, np.int32)
+    return integers(random, _ROWS, (rows, 1)) + sign * _powers_of_depths(problem)
+
+
+def _powers_of_blocks(problem: ScaledGemmProblem) -> Integers:
+    """Returns the exponents of MX blocks of depths in the scales of A; in those of B they are negated."""
+    random = np.random.default_rng(zlib.crc32(problem.id.encode()))
+    return integers(random, _MX_DEPTHS, problem.operand_shapes[2][1])
 
 
 def _in_blocks(values: Array, size: int) -> Array:
@@ -66,13 +84,13 @@ class ScaledGemmInWorker(BoundedWorker):
         self, problem: ScaledGemmProblem, random: np.random.Generator, rows: int, *, far: bool
     ) -> Array:
         """Rows of A: uniform integers; far: a row's have one sign and are large, and the depths repeat."""
-        most, _ = _LARGEST[problem.dtype]
+        most, *_ = _LARGEST[problem.dtype]
         if far:
             values = integers(random, (most // 2 + 1, most), (rows, problem.K)) * signs(random, rows)
             _folded(values, _half(problem))
         else:
             values = integers(random, (-most, most), (rows, problem.K))
-        powers = integers(random, _ROWS, (rows, 1)) + _powers_of_depths(problem)
+        powers = _powers(problem, random, rows, 1)
         return encode(np.ldexp(values.astype(np.float32), powers), problem.operand_dtypes[0])
 
     def others(
@@ -81,7 +99,8 @@ class ScaledGemmInWorker(BoundedWorker):
         """B and the scales; far: repeated depths have opposite signs, and cancel up to -1, 0 or 1 each."""
         shape, of_a, of_b = problem.operand_shapes[1:-1]
         count, half = min(problem.N, (_MOST_VALUES // problem.K) | 1), 0
-        _, most = _LARGEST[problem.dtype]
+        _, *largest_of_b = _LARGEST[problem.dtype]
+        most = largest_of_b[far]
         values = integers(random, (-most, most), (count, problem.K))
         if far:
             half = _half(problem)
@@ -89,10 +108,20 @@ class ScaledGemmInWorker(BoundedWorker):
             values[:, :half] = integers(random, (2, most - 1), (count, half)) * of_row
             rest = integers(random, (-1, 1), (count, half))
             _folded(values, half, -1)[:, half : 2 * half] += rest
-        powers = integers(random, _ROWS, (count, 1)) - _powers_of_depths(problem)
+        powers = _powers(problem, random, count, -1)
         b = encode(np.ldexp(values.astype(np.float32), powers), problem.operand_dtypes[1])
         largest = _FAR_SCALE if far else _SCALE
         made = [Repeated(b, shape)]
+        if problem.scale == "mx":
+            of_depths = _powers_of_blocks(problem)
+            for one, rows_of_one, sign in (
+                (of_a, min(rows or problem.M, problem.M), 1),
+                (of_b, problem.N, -1),
+            ):
+                exponents = integers(random, (-largest, largest), (rows_of_one, 1)) + sign * of_depths
+                exponents += _folded(integers(random, (0, 1), exponents.shape), half // MX_BLOCK)
+                made.append(Repeated(encode(np.ldexp(np.float32(1), exponents), "e8m0"), one))
+            return made
         for one, count, axis in ((of_a, min(rows or problem.M, of_a[-1]), 0), (of_b, of_b[0], -1)):
             exponents = integers(random, (-largest, largest), count)
             if problem.scale == "block":
@@ -108,12 +137,14 @@ class ScaledGemmInWorker(BoundedWorker):
     ) -> tuple[Array, Array]:
         """Returns the exact values of some rows, rounded once, as both bounds."""
         of_a, of_b = problem.operand_dtypes
-        scale_a, scale_b = (one.whole() for one in others[1:])
-        if problem.scale == "block":
+        scale_a, scale_b = (decode(one.whole(), problem.scale_dtype) for one in others[1:])
+        if problem.scale == "mx":
+            scale_a = scale_a[rows]
+        elif problem.scale == "block":
             scale_a, scale_b = scale_a.T[rows], np.repeat(scale_b, BLOCK, axis=0)[: problem.N]
         else:
             scale_a, scale_b = scale_a[rows % len(scale_a), None], scale_b[:, None]
-        size = BLOCK if problem.scale == "block" else problem.K
+        size = problem.depth_of_scale
         a, b = (_in_blocks(decode(*one), size) for one in ((first, of_a), (others[0].values, of_b)))
         a *= scale_a.T[:, :, None]
         # (blocks, columns, rows): columns that B repeats have the same sums of each block.

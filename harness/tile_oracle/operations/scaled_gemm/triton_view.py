@@ -5,21 +5,21 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from tile_oracle.operation import Kind
-from tile_oracle.operations.scaled_gemm.problem import BLOCK, OPERAND_DTYPES, SCALES
+from tile_oracle.operations.scaled_gemm.problem import BLOCK, MX_BLOCK, OPERAND_DTYPES
 from tile_oracle.triton.expression import Number, cdiv
 from tile_oracle.triton.views import FIRST, FOURTH, OUT, SECOND, THIRD, Pointer, ProblemView
 
 
 class View(ProblemView):
-    """C = (A scale_a) (B scale_b)^T. M, N, K: extents. scale: tensor, row or block.
+    """C = (A scale_a) (B scale_b)^T. M, N, K: extents. scale: tensor, row, block or mx.
 
-    a (M, K), b (N, K), c (M, N): arrays by rows. scale_a, scale_b: fp32 arrays, for blocks of the shapes
-    (K / 128, M) and (N / 128, K / 128).
+    a (M, K), b (N, K), c (M, N): arrays by rows, e2m1 in pairs as uint8. scale_a, scale_b: fp32 arrays, for
+    blocks of the shapes (K / 128, M) and (N / 128, K / 128); for mx e8m0 as uint8, (M, K / 32), (N, K / 32).
     """
 
     op = "scaled_gemm"
     numbers = ("M", "N", "K")
-    kinds = MappingProxyType({"dtype": tuple(OPERAND_DTYPES), "scale": SCALES})
+    kinds = MappingProxyType({"dtype": ("fp8_e4m3", "fp8_e5m2"), "scale": ("tensor", "row", "block")})
     arrays = ("a", "b", "scale_a", "scale_b", "c")
 
     def __init__(self, kind: Kind, arch: str) -> None:
@@ -32,11 +32,13 @@ class View(ProblemView):
             "tensor": (1, 1),
             "row": (self.M, self.N),
             "block": (self.M * depth, cdiv(self.N, BLOCK) * depth),
+            "mx": (self.M * (self.K // MX_BLOCK), self.N * (self.K // MX_BLOCK)),
         }
-        self.a = Pointer(FIRST, of_a, self.M * self.K)
-        self.b = Pointer(SECOND, of_b, self.N * self.K)
+        row = self.K // 2 if self.dtype == "fp4_e2m1" else self.K
+        self.a = Pointer(FIRST, of_a, self.M * row)
+        self.b = Pointer(SECOND, of_b, self.N * row)
         self.scale_a, self.scale_b = (
-            Pointer(role, "fp32", count)
+            Pointer(role, "e8m0" if self.scale == "mx" else "fp32", count)
             for role, count in zip((THIRD, FOURTH), scales[self.scale], strict=True)
         )
         self.c = Pointer(OUT, self.result_dtype, self.M * self.N)
