@@ -10,6 +10,7 @@ from tile_oracle.errors import ProblemError, ProblemSetError, RecordError
 from tile_oracle.foreign.aiter import Winner, tuned_table
 from tile_oracle.foreign.importers import import_file
 from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.scaled_gemm.problem import ScaledGemmProblem
 from tile_oracle.problem_set import load_problem_set
 
 BLOCK_SCALED = """\
@@ -47,8 +48,8 @@ def test_each_layout_is_a_set_of_gemms(tmp_path: Path, text: str, problem: GemmP
 def test_tables_state_their_type_or_are_refused(tmp_path: Path) -> None:
     """By column, by the kernel's name, by the file's name; nothing is taken for fp8 or bf16 unsaid."""
     cases = [
-        ("blockscale_tuned_gemm", "cu_num,M,N,K,us,kernelName\n256,1,64,64,5,f4gemm_bf16_per1x32Fp4", "fp4"),
-        ("a4w4_untuned_gemm", "M,N,K\n1,64,64", "fp4"),
+        ("f8gemm_tuned_gemm", "cu_num,M,N,K,us,kernelName\n256,1,64,64,5,f8gemm_bf16_mxfp8fp4", "fp4"),
+        ("a4w4_untuned_gemm", "M,N,K,q_dtype_w\n1,64,64,torch.int8", "'mxfp4, int8'"),
         ("bf16_tuned_batched_gemm", "cu_num,B,M,N,K,us,kernelName\n80,x,1,64,64,5,x", "a batch: batch_count"),
         ("a8w8_tuned_gemm", "cu_num,M,N,K,us,kernelName\n80,1,64,64,5,a8w8_256x128", "neither a column"),
         ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,64,64,torch.int8", "'int8'"),
@@ -68,6 +69,56 @@ def test_tables_state_their_type_or_are_refused(tmp_path: Path) -> None:
         (tmp_path / f"{stem}.csv").write_text(text + "\n")
         found = load_problem_set(str(tmp_path / f"{stem}.csv")).problems
         assert found == (GemmProblem(dtype, "rcr", 1, 64, 64),)
+
+
+A4W4 = "a4w4_blockscale_256x64x128x128_16x16_16x16_8x32x1_8x32x1_1x32x1x8_8_2x2_intrawave_v3"
+F4GEMM = "_ZN5aiter41f4gemm_bf16_per1x32Fp4_BpreShuffle_64x128E"
+MX_TABLE = f"""\
+gfx,cu_num,M,N,K,kernelId,splitK,us,kernelName,tflops,bw,errRatio
+gfx950,256,16,512,1024,29,0,5.0,{F4GEMM},3.36,56.6,0.0
+gfx950,256,16,512,1024,0,0,6.0,{A4W4},2.8,47.1,0.0
+gfx950,256,32,512,1024,-1,0,nan,None,0,0,1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "dtype"),
+    [
+        ("a4w4_blockscale_untuned_gemm", "M,N,K\n1, 64, 96", "fp4_e2m1"),
+        ("blockscale_tuned", "cu_num,M,N,K,us,kernelName\n256,1,64,96,5,f4gemm_bf16_per1x32Fp4", "fp4_e2m1"),
+        ("a4w4_untuned_gemm", "M,N,K,q_dtype_w\n1,64,96,torch.float4_e2m1fn_x2", "fp4_e2m1"),
+        ("a8w8_bpreshuffle_mxfp8_untuned_gemm", "M,N,K,q_dtype_w\n1,64,96,mxfp8", "fp8_e4m3"),
+        (
+            "dsr1_mxfp8fp4_asm_tuned_gemm",
+            "gfx,M,N,K,outdtype,splitK,kernelName,us\n"
+            "gfx950,1,64,96,torch.bfloat16,8,f8gemm_bf16_mxfp8fp8_BpreShuffle_256x256,7.5",
+            "fp8_e4m3",
+        ),
+    ],
+)
+def test_mx_formats_are_scaled_products(tmp_path: Path, file: str, text: str, dtype: str) -> None:
+    (tmp_path / f"{file}.csv").write_text(text + "\n")
+    found = load_problem_set(str(tmp_path / f"{file}.csv"))
+    assert found.problems == (ScaledGemmProblem(dtype, "mx", 1, 64, 96),)
+
+
+def test_a_tuned_table_of_mx_is_records(tmp_path: Path) -> None:
+    path = tmp_path / "a4w4_blockscale_tuned_gemm.csv"
+    path.write_text(MX_TABLE)
+    found = import_file(path, "gfx950")
+    records = found.records
+    assert records["problem"].tolist() == ["scaled_gemm-fp4_e2m1-mx-m16-n512-k1024"] * 2
+    assert records["kernel"].tolist() == [
+        f"scaled_gemm_fp4_e2m1_mx_aiter.{F4GEMM}.kernelid=29.splitk=0",
+        f"scaled_gemm_fp4_e2m1_mx_aiter.{A4W4}.kernelid=0.splitk=0",
+    ]
+    assert records["latency_ms"].tolist() == pytest.approx([0.005, 0.006])
+    assert records["status"].tolist() == ["ok", "ok"]
+    assert dict(found.summary.refused) == {"the row names no kernel": 1}
+    path.write_text(MX_TABLE.replace(",1024,29", ",1000,29"))
+    assert "K = 1000 is no multiple of 32" in str(import_file(path, "gfx950").summary)
+    path.write_text(MX_TABLE.replace(",5.0,", ",0.0005,"))
+    assert "faster than the device can be" in str(import_file(path, "gfx950").summary)
 
 
 def test_the_rows_of_one_architecture_may_be_chosen(tmp_path: Path) -> None:
@@ -132,7 +183,7 @@ def test_a_tuned_table_is_records_of_one_kernel_a_shape(tmp_path: Path) -> None:
     assert found.records["latency_ms"].tolist()[:2] == pytest.approx([0.0079191] * 2)
     assert found.records["status"].tolist() == ["ok", "ok", "wrong"]
     assert dict(found.summary.refused) == {
-        "GEMMs do not support the data type 'fp4'": 1,
+        "GEMMs do not support the data type 'mxfp4, bf16'": 1,
         "gfx states another architecture": 1,
         "latency is not a positive number": 1,
         "bpreshuffle says that more than the operation is done": 1,

@@ -5,7 +5,8 @@ A is row-major and B is stored as N rows of K: layout rcr. The data type is that
 `q_dtype_a`; tables without such a column state it in the kernel's or in the file's name. A name of fp4, fp6,
 int8 or mixed types overrules them. `splitK` belongs to the kernel. Batches (`B`) are of fused_gemm. Scales,
 bias, another result type and a shuffled B are more than the product: lists of problems count such rows as
-plain products, and records refuse them.
+plain products, and records refuse them. a4w4 and mxfp8 are scaled products with MX scales: nothing more,
+since their tables tell no kernels for a shuffled B from others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tile_oracle.errors import ProblemError
 from tile_oracle.files.spreadsheet import safe_cell
 from tile_oracle.foreign.contract import MORE, UNUSED, Field, number_of
 from tile_oracle.foreign.dialect import GEMM_FIELDS
-from tile_oracle.foreign.entry import Entry, gemm_entry
+from tile_oracle.foreign.entry import MX, Entry, gemm_entry
 from tile_oracle.foreign.list_file import ListFile
 from tile_oracle.operations.fused_moe.problem import PRODUCTS, FusedMoeProblem
 from tile_oracle.operations.gemm.problem import GemmProblem
@@ -39,15 +40,23 @@ FILE = re.compile(r"(?:a\d+w\d+|a16w16|bf16|fp8|f4).*tuned.*(?:gemm|bmm)")
 _DTYPE_COLUMNS = ("dtype", "q_dtype_w", "q_dtype_a")
 _MIXED = re.compile(r"(?<![a-z0-9])a(\d+)w(\d+)")
 _DTYPE_IN_NAMES = (
-    (re.compile(r"a4w4|f4gemm|fp4"), "fp4"),
+    (re.compile(r"mxfp8fp8|mxf8_mxf8"), "mxfp8"),
+    (re.compile(r"a4w4|f4gemm"), "mxfp4"),
+    (re.compile(r"fp4"), "fp4"),
     (re.compile(r"a6w6|f6gemm|fp6"), "fp6"),
     (re.compile(r"int8|i8gemm"), "int8"),
+    (re.compile(r"mxfp8"), "mxfp8"),
     (re.compile(r"a8w8_?(?:blockscale|blkscale|mxscale)|fp8"), "fp8"),
     (re.compile(r"bf16"), "bf16"),
     (re.compile(r"fp16|f16"), "fp16"),
 )
 """Words in names of kernels and files, and their types. Other a8w8 kernels are of fp8 or int8."""
-_OVERRULES = frozenset({"fp4", "fp6", "int8"})
+_OVERRULES = frozenset({"mxfp4", "mxfp8", "fp4", "fp6", "int8"})
+_SAID_OF_MX = {
+    "mxfp4": {"mxfp4", "fp4", "fp4x2", "float4_e2m1fn_x2"},
+    "mxfp8": {"mxfp8", "fp8"},
+}
+"""What columns may state of a row with MX scales."""
 _MORE = (
     (re.compile(r"block_?scale|blkscale|mxscale|mxfp|per1x"), "scales of blocks"),
     (re.compile(r"rowwise|pertoken|a8w8(?!_?(?:block|blk))"), "scales of rows"),
@@ -89,11 +98,15 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
         us = row.get("us", "")
         stated = {name: cell for name, cell in row.items() if name not in ("b", "tflops", "us", "kernelname")}
         more = [what for pattern, what in _MORE if pattern.search(names)]
+        dtype = _dtype(row, names)
+        if dtype in MX:
+            more = []
+            stated = {name: cell for name, cell in stated.items() if name not in _DTYPE_COLUMNS}
         one = gemm_entry(
-            (_dtype(row, names), _LAYOUT, *(row[name] for name in "mnk")),
+            (dtype, _LAYOUT, *(row[name] for name in "mnk")),
             kernel=(
                 "aiter",
-                row.get("kernelname", ""),
+                row.get("kernelname", "").removeprefix("None"),
                 {name: row.get(name, "") for name in _OF_KERNEL},
             ),
             batch=row.get("b", ""),
@@ -135,12 +148,14 @@ def _tflops(row: Mapping[str, str]) -> dict[str, float]:
 
 def _dtype(row: Mapping[str, str], names: str) -> str:
     """Returns our name of a row's data type, or AITER's if we have none; "" if nothing states it."""
-    said = next((row[name] for name in _DTYPE_COLUMNS if row.get(name)), None)
+    stated = [dtype_named(row[name]) for name in _DTYPE_COLUMNS if row.get(name)]
     mixed = _MIXED.search(names)
     if mixed and mixed[1] != mixed[2]:
         return mixed[0]
     named = next((dtype for pattern, dtype in _DTYPE_IN_NAMES if pattern.search(names)), "")
-    return dtype_named(said) if said is not None and named not in _OVERRULES else named
+    found = stated[0] if stated and named not in _OVERRULES else named
+    denied = next((said for said in stated if said not in _SAID_OF_MX.get(found, {said})), "")
+    return f"{found}, {denied}" if denied else found
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from tile_oracle.kernel import kernel_from_row, parse_kernel_name
 from tile_oracle.kernel.named import NamedKernel, value_of
 from tile_oracle.operation import operation_named, operation_names, operation_of_columns
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GemmProblem
+from tile_oracle.operations.scaled_gemm.problem import ScaledGemmProblem
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem.dtype_words import dtype_named
 
@@ -121,6 +122,8 @@ def stated_entry(stated: Mapping[str, Any], times_ms: Sequence[Any], **figures: 
     return Entry(problem, kernel=named, times_ms=times_ms, figures=figures, stated=told)
 
 
+MX = {"mxfp4": "fp4_e2m1", "mxfp8": "fp8_e4m3"}
+"""What other programs call operands with MX scales, and their data types."""
 NO_DTYPE = "neither a column nor a name states the data type"
 
 
@@ -130,23 +133,29 @@ def gemm_entry(
     batch: str = "1",
     **further: Any,
 ) -> Entry:
-    """Returns the entry of a GEMM, or of a batch of some: (data type, layout, M, N, K) as texts, and the
-    source, function and configuration of its kernel. A name that no kernel can have is the reason why it
-    names none."""
+    """Returns the entry of a GEMM, of a batch of some, or of a product with MX scales: (data type, layout, M,
+    N, K) as texts, and the source, function and configuration of its kernel. A name that no kernel can have
+    is the reason why it names none."""
     dtype, layout, *sizes = problem
     ours = dtype_named(dtype) if dtype else ""
-    if ours not in GEMM_DTYPES:
+    if ours not in GEMM_DTYPES and ours not in MX:
         why = f"GEMMs do not support the data type {quoted(dtype)}" if dtype else NO_DTYPE
         return Entry(why=why, **further)
+    if ours in MX and (layout != "rcr" or batch not in ("", "1")):
+        return Entry(why=f"products of {ours} are of layout rcr, and no batches", **further)
     for name, cell in zip("MNK", sizes, strict=True):
         if not (cell.isdigit() and cell.isascii() and len(cell) < 20):
             why = f"{name} = {quoted(cell)} is not an integer; write digits only"
             return Entry(why=why, damaged=True, **further)
+    one: Problem | None
     try:
-        plain = GemmProblem(ours, layout, *map(int, sizes))
+        shape = tuple(map(int, sizes))
+        if ours in MX:
+            one, why = ScaledGemmProblem(MX[ours], "mx", *shape), ""
+        else:
+            one, why = batch_of(GemmProblem(ours, layout, *shape), batch)
     except ProblemError as error:
         return Entry(why=str(error)[:300], damaged=True, **further)
-    one, why = batch_of(plain, batch)
     return Entry(why=why, **further) if one is None else Entry(one, **kernel_of(one, *kernel), **further)
 
 
