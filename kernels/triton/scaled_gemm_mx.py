@@ -40,18 +40,22 @@ def product(
     of_a_at = i[:, None] * groups_of_row + group[None, :]
     of_b_at = j[:, None] * groups_of_row + group[None, :]
     sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for depth in range(begin, end, BLOCK_K):
-        left = (end - depth) // GROUP
+    for _ in range((end - begin) // BLOCK_K):
+        x, x_scales = tl.load(a + a_at), tl.load(of_a + of_a_at)
+        y, y_scales = tl.load(b + b_at), tl.load(of_b + of_b_at)
+        sums = tl.dot_scaled(x, x_scales, OF_A, y, y_scales, OF_B, sums)
+        a += BLOCK_K // PAIR
+        b += BLOCK_K // PAIR
+        of_a += BLOCK_K // GROUP
+        of_b += BLOCK_K // GROUP
+    left = (end - begin) % BLOCK_K // GROUP
+    if left > 0:
         scaled = (group < left)[None, :]
         x = tl.load(a + a_at, mask=(k < left * SIZE)[None, :], other=0.0)
         y = tl.load(b + b_at, mask=(k < left * SIZE)[:, None], other=0.0)
         x_scales = tl.load(of_a + of_a_at, mask=scaled, other=0)
         y_scales = tl.load(of_b + of_b_at, mask=scaled, other=0)
         sums = tl.dot_scaled(x, x_scales, OF_A, y, y_scales, OF_B, sums)
-        a += BLOCK_K // PAIR
-        b += BLOCK_K // PAIR
-        of_a += BLOCK_K // GROUP
-        of_b += BLOCK_K // GROUP
     return sums, m, n
 
 
@@ -66,9 +70,9 @@ def store(c_ptr, sums, m, n, M, N):
 
 # BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages
 TILES = (
-    *((256, 256, 128, 8, 2), (256, 128, 256, 8, 2), (128, 256, 256, 8, 2), (128, 128, 256, 4, 2)),
-    *((128, 64, 256, 4, 2), (64, 128, 256, 4, 2), (64, 64, 256, 4, 2), (32, 128, 256, 4, 2)),
-    *((32, 64, 256, 4, 2), (16, 128, 256, 4, 2), (16, 64, 256, 4, 2), (32, 64, 512, 4, 2)),
+    *((256, 128, 256, 8, 2), (128, 256, 256, 8, 2), (128, 128, 256, 4, 2), (128, 64, 256, 4, 2)),
+    *((64, 128, 256, 4, 2), (64, 64, 256, 4, 2), (32, 128, 256, 4, 2), (32, 64, 256, 4, 2)),
+    *((16, 128, 256, 4, 2), (16, 64, 256, 4, 2), (32, 64, 512, 4, 2)),
 )
 SPLIT = ((64, 64, 256, 4, 2), (32, 64, 256, 4, 2), (16, 64, 256, 4, 2))
 SPLITS = (2, 4, 8)

@@ -20,7 +20,7 @@ FUNCTIONS = {
     "fused_moe": (("experts", "experts_persistent"), ("experts_tma",)),
 }
 """Operation -> functions on both, and on sm_90 alone."""
-MX_FUNCTIONS, MX_SIZE = {"mx_tiles", "mx_split_k"}, 21
+MX_FUNCTIONS, MX_SIZE = {"mx_tiles", "mx_split_k"}, 20
 """Of scaled products with MX scales, which sm_90 has none of."""
 
 

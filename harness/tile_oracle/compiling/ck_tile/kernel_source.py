@@ -44,7 +44,7 @@ class CkTileSource(KernelSource):
         return self._missing[kernel]
 
     def unit(self, kernel: Kernel) -> str:
-        if (why := fp8_refusal(kernel.dtype, self.arch)) is not None:
+        if (why := fp8_refusal(kernel.kind, self.arch)) is not None:
             raise KernelError(why)
         if not self._with_races and (why := _race_of(kernel)) is not None:
             raise KernelError(why)

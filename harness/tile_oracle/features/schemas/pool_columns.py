@@ -147,7 +147,7 @@ def product_pool(
     *,
     logs: Sequence[str],
     tiles: Formula,
-    element_bytes: Formula,
+    element_bytes: Callable[[FeatureTable], Array | float],
     sizes: tuple[Feature, ...] = tiles_of_product("N", "K"),
     fills: tuple[Feature, ...] = fills_of_product("N", "K"),
 ) -> FeatureSchema:

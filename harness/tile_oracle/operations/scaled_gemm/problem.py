@@ -27,7 +27,7 @@ MOST_K = 65_536
 
 def is_kind(words: Mapping[str, Any]) -> bool:
     """Returns whether a data type has such scales."""
-    return words["dtype"] != "fp4_e2m1" or words["scale"] == "mx"
+    return bool(words["dtype"] != "fp4_e2m1" or words["scale"] == "mx")
 
 
 @dataclass(frozen=True)
