@@ -50,6 +50,7 @@ def test_tables_state_their_type_or_are_refused(tmp_path: Path) -> None:
     cases = [
         ("f8gemm_tuned_gemm", "cu_num,M,N,K,us,kernelName\n256,1,64,64,5,f8gemm_bf16_mxfp8fp4", "fp4"),
         ("a4w4_untuned_gemm", "M,N,K,q_dtype_w\n1,64,64,torch.int8", "'mxfp4, int8'"),
+        ("a4w4_batched_untuned_gemm", "B,M,N,K\n16,1,64,64", "layout rcr, and no batches"),
         ("bf16_tuned_batched_gemm", "cu_num,B,M,N,K,us,kernelName\n80,x,1,64,64,5,x", "a batch: batch_count"),
         ("a8w8_tuned_gemm", "cu_num,M,N,K,us,kernelName\n80,1,64,64,5,a8w8_256x128", "neither a column"),
         ("a8w8_untuned_gemm", "M,N,K,q_dtype_w\n1,64,64,torch.int8", "'int8'"),

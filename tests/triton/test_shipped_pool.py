@@ -53,6 +53,12 @@ SCALED = (
     ScaledGemmProblem("fp8_e5m2", "block", 40, 200, 304),
     ScaledGemmProblem("fp8_e4m3", "block", 5, 17, 300),
 )
+MX = (
+    ScaledGemmProblem("fp4_e2m1", "mx", 33, 144, 1056),
+    ScaledGemmProblem("fp4_e2m1", "mx", 5, 17, 32),
+    ScaledGemmProblem("fp8_e4m3", "mx", 9, 144, 544),
+    ScaledGemmProblem("fp8_e5m2", "mx", 40, 200, 512),
+)
 EXPERTS = (
     FusedMoeProblem("bf16", "gate_up", 40, 6, 2, 144, 80, zipf=100),
     FusedMoeProblem("bf16", "down", 19, 8, 4, 80, 144, hot=100),
@@ -104,9 +110,9 @@ def cases(source: TritonSource, kernels: Iterator[NamedKernel], problems: list[P
     ]
 
 
-def wrong_in_the_interpreter(told: list[Case], build_dir: Path) -> list[str]:
+def wrong_in_the_interpreter(told: list[Case], build_dir: Path, arch: str = "sm_90") -> list[str]:
     """The cases that `--target interpret` does not find right, with the reason."""
-    options = TargetOptions(build_dir=build_dir / "cache", isa="sm_90", sources=("triton",))
+    options = TargetOptions(build_dir=build_dir / "cache", isa=arch, sources=("triton",))
     target, _ = resolve_target("interpret", options)
     supervisor = Supervisor(target, SweepSettings())
     kernels: dict[Problem, list[NamedKernel]] = {}
@@ -325,6 +331,18 @@ def test_other_operations_are_right(hopper: TritonSource, tmp_path: Path, functi
 
 
 @pytest.mark.slow
+def test_products_of_mx_are_right(tmp_path: Path) -> None:
+    source = open_triton("gfx950", "")
+    told: list[Case] = []
+    for problem in MX:
+        pool = (one for one in source.pool(problem.kind) if isinstance(one, NamedKernel) and small(one))
+        found = cases(source, pool, [problem])
+        told += [(kernel, problem) for kernel in smallest_of_each_way([kernel for kernel, _ in found])]
+    assert {kernel.function for kernel, _ in told} == {"mx_tiles", "mx_split_k"}
+    assert not wrong_in_the_interpreter(told, tmp_path, "gfx950")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
 def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch: str) -> None:
     source = open_triton(arch, "")
@@ -343,7 +361,8 @@ def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch:
     scaled = source.pool(Kind.of("scaled_gemm", dtype="fp8_e5m2", scale="block"))
     experts = source.pool(Kind.of("fused_moe", dtype="bf16", product="down"))
     fused = source.pool(Kind.of("fused_gemm", dtype="bf16", layout="rcr", epilogue="bias_gelu"))
-    pool = (*products, *conv, *rows, *heads, *scaled, *experts, *fused)
+    mx = source.pool(Kind.of("scaled_gemm", dtype="fp4_e2m1", scale="mx"))
+    pool = (*products, *conv, *rows, *heads, *scaled, *mx, *experts, *fused)
     of_function = {
         kernel.function: kernel for kernel in pool if isinstance(kernel, NamedKernel) and small(kernel)
     }

@@ -12,8 +12,10 @@ from tile_oracle.cli import main
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.compiling.source_providers import open_kernel_source
+from tile_oracle.compiling.triton.kernel_source import shipped_file
 from tile_oracle.verify.verifier import verify_assembly
 
+MX = shipped_file().parent / "scaled_gemm_mx.py"
 ODD = Path(__file__).parent / "odd_gemm.py"
 SHIPPED = {
     "gemm": r"gemm_bf16_rcr_triton\.tiles\.BLOCK_K=64\.BLOCK_M=64\.BLOCK_N=64\..*num_stages=2\.num_warps=4",
@@ -75,6 +77,17 @@ def test_each_barrier_and_each_wait_for_copies_is_needed(
     assert waits
     for line, text in waits:
         assert verify_assembly(text).findings, f"wait of line {line}"
+
+
+@pytest.mark.slow
+def test_kernels_of_mx_have_no_findings(tmp_path: Path) -> None:
+    """What stages a tile of 16 rows of scales, which has fewer bytes than threads, is not proven."""
+    source = open_kernel_source("gfx950", f"triton={MX}")
+    for rows, proven in ((64, True), (16, False)):
+        name = rf"scaled_gemm_fp4_e2m1_mx_triton\.mx_tiles\..*BLOCK_M={rows}\.BLOCK_N=64\..*"
+        report = verify_assembly(_assembly(source, name, tmp_path))
+        assert report.findings == ()
+        assert (report.not_proven == ()) is proven
 
 
 @pytest.mark.slow
