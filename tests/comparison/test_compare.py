@@ -142,6 +142,8 @@ def test_all_that_changed_is_listed_everywhere() -> None:
             assert what in text.lower(), (form, what)
         for name in (lost, gained, KERNELS[2].short_name, KERNELS[4].short_name, failing):
             assert name in text.replace("\\", ""), (form, name)
+    cell = f'title="{PROBLEMS[0].id}">{PROBLEMS[0].title}<'
+    assert cell in comparison_html(found), "sizes are in words, the id is on hover"
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,11 @@ def test_what_is_outside_of_the_training_is_counted(
     outside = " problems lie outside the model's training range (C: "
     assert f"{len(wide)}{outside}" in capsys.readouterr().out
 
+    (tmp_path / "run" / "measurements").mkdir(parents=True)
+    for records_first in ("all.parquet", "run"):
+        assert main(["evaluate", str(tmp_path / records_first), str(tmp_path / "picks.csv")]) != 0
+        assert "is no model: first the MODEL, then its RECORDS" in capsys.readouterr().err
+
 
 def test_always_the_second_best(records: pd.DataFrame) -> None:
     found = evaluate("second", records, second_best(records))

@@ -86,7 +86,7 @@ def test_a_session_runs_from_a_folder(folder: Path) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     assert "4 problems, 12 pairs measured" in done.stdout
     assert "9 ok, 3 unsupported" in done.stdout
-    assert "a LightGBM model" in done.stdout
+    assert "LightGBM trees" in done.stdout
     (run_folder,) = (folder / "reports").iterdir()
     rows = pd.concat(map(pd.read_parquet, (run_folder / "measurements").glob("*.parquet")))
     assert set(rows["implementation"]) == {"triton"}

@@ -118,7 +118,9 @@ def test_marks_of_the_charts_are_numbered_and_listed(tmp_path: Path) -> None:
 def test_a_table_of_runs_has_units_in_its_heading(tmp_path: Path) -> None:
     write_run(tmp_path / "one", measure_s=6.0)
     assert main(["history", str(tmp_path)]) == 0
-    runs = (tmp_path / "history.html").read_text().partition("<h3>Runs</h3>")[2].partition("</table>")[0]
+    page = (tmp_path / "history.html").read_text()
+    assert "<figure>" not in page, "one run is no curve"
+    runs = page.partition("<h3>Runs</h3>")[2].partition("</table>")[0]
     assert "mean, %</th>" in runs
     assert ">95.00</td>" in runs
     assert ">0.50</td>" in runs
@@ -148,6 +150,7 @@ def test_changed_kernels_keep_all_fields_but_those_of_the_problem(tmp_path: Path
     row = page.partition("Problems that changed")[2].partition("<tbody>")[2].partition("</tr>")[0]
     text = re.sub(r"<wbr>", "", row)
     assert ">64x64x64_compv4_intrawave_v2x2x2</td>" in text
+    assert re.search(r'title="forward-bf16-[^"]+">\d+x\d+, \d+ to \d+, ', row), "sizes in words, ids on hover"
     assert ">64x64x64_compv5_intrawave_v4x4x4</td>" in text
     assert ">+3,000 %</td>" in text
 

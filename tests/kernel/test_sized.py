@@ -33,8 +33,8 @@ def test_names_of_every_kind_read_back(op: str) -> None:
         ("scaled_gemm_fp8_e4m3_row_columns5", "no scaled_gemm kernel with columns 5: it is one of 1, 4, 16"),
         ("softmax_int8_lanes4", "no softmax kernel with dtype 'int8': it is one of "),
         ("fused_gemm_bf16_rcr_relu_columns4", "no fused_gemm kernel with epilogue 'relu': it is one of none"),
-        ("attention_bf16_keys32", "not the name of a attention kernel; one looks like attention_bf16_d"),
-        ("rms_norm_bf16_lanes4_lanes4", "not the name of a rms_norm kernel; one looks like rms_norm_"),
+        ("attention_bf16_keys32", "not the name of a kernel of attention; one looks like attention_bf16_d"),
+        ("rms_norm_bf16_lanes4_lanes4", "not the name of a kernel of rms_norm; one looks like rms_norm_"),
     ],
 )
 def test_other_names_say_why(name: str, said: str) -> None:

@@ -33,7 +33,7 @@ def test_the_reserved_names_are_the_columns_of_every_record() -> None:
         (
             ("rows: int", "rows: float"),
             True,
-            "the field rows of SoftmaxProblem is a float: records have str, int",
+            "the field rows of SoftmaxProblem is of type float: records have str, int",
         ),
         (("", ""), False, "workers do not find the package row_softmax_operation: pip install -e its folder"),
     ],

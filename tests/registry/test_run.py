@@ -133,16 +133,16 @@ def test_the_callers_arrays_stay_as_they_are(registry: Registry) -> None:
 
 X, W, _ = operands(CONV)
 WRONG: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
-    ((X,), {}, "a forward problem takes x and w, not 1 by position"),
-    ((), {}, "a forward problem takes x and w, not nothing"),
-    ((X, W, X), {}, "a forward problem takes x and w, not 3 by position"),
-    ((), {"x": X, "dy": W}, "a forward problem takes x and w, not x, dy"),
-    ((X,), {"x": W}, "a forward problem takes x and w, not 1 by position, x"),
+    ((X,), {}, "a problem of forward takes x and w, not 1 by position"),
+    ((), {}, "a problem of forward takes x and w, not nothing"),
+    ((X, W, X), {}, "a problem of forward takes x and w, not 3 by position"),
+    ((), {"x": X, "dy": W}, "a problem of forward takes x and w, not x, dy"),
+    ((X,), {"x": W}, "a problem of forward takes x and w, not 1 by position, x"),
     ((X, W[:, :4]), {}, f"w has shape 1x4x3x3x8: {CONV.id} wants 1x5x3x3x8, axes G K/G Y X C/G"),
     ((X[0], W), {}, f"x has shape 7x6x1x8: {CONV.id} wants 1x7x6x1x8, axes N Hi Wi G C/G"),
     ((X.astype(np.float32), W), {}, f"x is float32: {CONV.id} wants uint16, the bits of bf16"),
     ((X.astype(">u2"), W), {}, f"x is uint16 of foreign byte order: {CONV.id} wants uint16"),
-    ((X.tolist(), W), {}, "x is a list: give a numpy array of uint16"),
+    ((X.tolist(), W), {}, "x is of type list: give a numpy array of uint16"),
     ((X, np.asfortranarray(W)), {}, "kernels read C order: give np.ascontiguousarray(w)"),
     ((np.broadcast_to(X[:, :1], X.shape), W), {}, "give np.ascontiguousarray(x)"),
 ]  # fmt: skip

@@ -19,7 +19,13 @@ from tile_oracle.report.answers import is_it_good, where_it_fails
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.hero import spots
 from tile_oracle.report.html import report_html
-from tile_oracle.report.lost_time import combined_name, losing_slices, lost_times, time_weighted_percent
+from tile_oracle.report.lost_time import (
+    combined_name,
+    losing_slices,
+    lost_times,
+    shares_by_kind,
+    time_weighted_percent,
+)
 from tile_oracle.report.next_steps import next_steps
 from tile_oracle.report.picker_figures import PickerFigures
 from tile_oracle.report.pictures import roofline
@@ -145,6 +151,13 @@ def test_kinds_are_combined_where_the_combination_loses_the_time() -> None:
     assert (first.name, first.problems) == ("1x1 with odd channels", 3)
     assert first.mean_percent == pytest.approx(80.0)
     assert first.lost_percent == pytest.approx(100.0 * 75 / 87)
+
+
+def test_a_kind_of_all_problems_has_all_of_the_lost_time() -> None:
+    """Sums of floats in another order were 99.999999 %, which is shown as 99.9."""
+    layers = [one.id for one in _layers(*(f"n{n}-c64-k64-i28x28-f1x1" for n in range(1, 200)))]
+    lost = _losing({layer: 0.1 * 1.37**place for place, layer in enumerate(layers)})
+    assert shares_by_kind(lost)["1x1"] == 100.0
 
 
 def test_kinds_that_lose_their_share_are_not_named() -> None:

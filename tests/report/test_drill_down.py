@@ -141,7 +141,7 @@ def test_reasons_are_shown_in_percent_of_the_time_or_as_scores() -> None:
     ]
     scored = dataclasses.replace(data, ranked_by=Origin("folder", "x", order_only=True))
     caption, columns, _ = _tables(scored)[-1]
-    assert caption == "Why the model ranks the pick above the oracle: by a score +0.300 higher"
+    assert caption == "Why the model ranks the pick above the oracle: by a score 0.300 higher"
     assert columns[3][0] == "adds to the score"
 
 

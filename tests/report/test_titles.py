@@ -1,11 +1,11 @@
-"""Names of problems for people, in the report's page."""
+"""Names of problems and kernels for people, in pages."""
 
 from __future__ import annotations
 
 import pytest
 
+from tile_oracle.pages.words import kernel_words, titles
 from tile_oracle.problem import problem_from_id
-from tile_oracle.report.wording import titles
 
 
 @pytest.mark.parametrize(
@@ -25,15 +25,43 @@ from tile_oracle.report.wording import titles
             "4,096 queries, 8,192 keys, 32 heads of 128 (8 of K, V), n2, causal",
         ),
         ("softmax-bf16-r4096-c128", "4,096 rows of 128"),
+        ("rms_norm-bf16-r8-c1024", "8 rows of 1,024"),
+        ("scaled_gemm-fp8_e4m3-block-m16-n4096-k7168", "16 x 4,096 x 7,168, scales by block"),
+        (
+            "fused_gemm-bf16-rcr-bias_gelu-m16-n4096-k1024-b32",
+            "16 x 4,096 x 1,024, rcr, bias_gelu, batch of 32",
+        ),
+        ("fused_gemm-bf16-rcr-none-m16-n96-k32", "16 x 96 x 32, rcr"),
+        (
+            "fused_moe-bf16-gate_up-t64-e8-k2-h4096-i14336-zipf100",
+            "gate_up, 64 tokens to 2 of 8 experts, 4,096 by 14,336, zipf 100",
+        ),
     ],
 )
 def test_a_problem_has_its_size_in_words(problem: str, title: str) -> None:
     assert problem_from_id(problem).title == title
-    assert titles([problem]) == [title]
+    assert titles([problem, "no id"]) == {problem: title}
 
 
-def test_problems_of_several_data_types_name_them() -> None:
-    assert titles(["softmax-bf16-r64-c128", "softmax-fp16-r64-c128"]) == [
-        "64 rows of 128, bf16",
-        "64 rows of 128, fp16",
-    ]
+def test_problems_of_several_directions_and_data_types_name_them() -> None:
+    plain = "3x3, 64 to 64, 8 x 8, n1"
+    assert titles([f"{one}-n1-c64-k64-i8x8-f3x3-p1" for one in ("forward-bf16", "bwd_data-fp16")]) == {
+        "forward-bf16-n1-c64-k64-i8x8-f3x3-p1": f"{plain}, forward, bf16",
+        "bwd_data-fp16-n1-c64-k64-i8x8-f3x3-p1": f"{plain}, bwd_data, fp16",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (
+            "triton.tma_warps.BLOCK_K=64.BLOCK_M=128.BLOCK_N=256.GROUP_M=8.MORE_N=0.REGISTERS=False.SWAP=True.num_stages=4",
+            "triton.tma_warps 128x256x64 GROUP_M=8 MORE_N=0 SWAP stages=4",
+        ),
+        ("triton.softmax_rows.BLOCK=1024.num_warps=4", "triton.softmax_rows BLOCK=1024 warps=4"),
+        ("cublaslt.a66.cluster=5.scale=0.5.tile=201", "cublaslt.a66 cluster=5 scale=0.5 tile=201"),
+        ("64x64x64_comp_async_intrawave_dsb_v4x4x4", "64x64x64_comp_async_intrawave_dsb_v4x4x4"),
+    ],
+)
+def test_a_kernel_of_settings_is_said_in_fewer_letters(name: str, shown: str) -> None:
+    assert kernel_words(name) == shown

@@ -101,7 +101,7 @@ def test_a_session_replays_judges_and_reports_them(make_project: Callable[[], Pr
     words = ("--oracle", str(path), "--run-name=one")
     first = project.pytest(*words, "--update-baseline")
     assert first.status == 0, first.output
-    assert "a LightGBM model" in first.output
+    assert "LightGBM trees" in first.output
     efficiency = project.verdict(project.folder / "reports" / "one")["efficiency"]
     assert isinstance(efficiency, dict)
     assert efficiency["mean_percent"] > 90
@@ -134,7 +134,7 @@ def test_a_trained_model_picks_among_their_configurations(
     report = pd.read_parquet(project.folder / "reports" / "one" / "selection.parquet")
     assert (report["pick_status"] == "ok").all(), "no pick is an excluded pair"
     unasked = project.pytest("--oracle", str(path), "--run-name=two")
-    assert "a LightGBM model" not in unasked.output, "the user's own model is found by itself"
+    assert "LightGBM trees" not in unasked.output, "the user's own model is found by itself"
 
 
 @pytest.mark.slow

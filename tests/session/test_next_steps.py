@@ -81,7 +81,9 @@ def test_a_replay_on_any_machine(recorded: Recorded, more: tuple[str, ...]) -> N
     """No device is here: nothing is tuned; everything is recorded: nothing is suggested."""
     done = recorded.project.pytest(*REPLAY, f"--baseline-dir=empty{len(more)}", *more)
     assert done.status == Outcome.NO_BASELINE == 10
-    assert "no baseline: there is no baseline for made_up" in " ".join(done.output.split())
+    assert "no baseline: there is none for this model, device and kernel pool" in " ".join(
+        done.output.split()
+    )
     assert "exit status 10: no baseline" in done.output
     found = try_all(recorded.project, done, expected={"accept these picks as the baseline", ANYWAY})
     assert found[ANYWAY].endswith(" --allow=no-baseline")

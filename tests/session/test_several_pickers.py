@@ -60,6 +60,7 @@ def test_all_are_judged_side_by_side_each_by_its_own_baseline(recorded: Recorded
     assert new.status == 10, new.output
     assert f"'{words[-1]}' --update-baseline" in new.output, "the command is quoted"
     assert "first: no baseline: not judged yet" in new.output
+    assert "no baseline (made_up, first, my picks (2), single): there is none for this model" in new.output
     accepted = recorded.project.pytest(*words, "--update-baseline", "--run-name=accepted", environment=env)
     assert accepted.status == 0, accepted.output
     folder = recorded.project.folder / "models"

@@ -45,6 +45,11 @@ SHAPE = ["N", "C", "K", "Hi", "Wi", "Y", "X"]
 LAYER = ["C", "K", "Y", "X"]
 
 
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the session that judges a model writes its report there
+
+
 def records_of(direction: str, problems: int, seed: int = 0, vgprs: int = 64) -> pd.DataFrame:
     """Synthetic measurements of a direction; vgprs: those of every binary."""
     kernels = [replace(kernel, direction=direction) for kernel in make_kernels()]
@@ -288,6 +293,7 @@ def test_a_model_is_called_shipped_only_if_the_session_that_judges_it_passes(
     old, new = f"{tmp_path}/old", f"{tmp_path}/new"
     assert main([*words, "-o", old, "--in-sample", "--recipe", "log_time", "--folds", "2"]) == 0
     assert f"shipped in {old} after " in capsys.readouterr().out
+    assert list((tmp_path / "reports").glob("*/report.html")), "the report is kept where it says"
     assert main([*words, "-o", new, "--warm-start", old, "--warm-trees", "3"]) == 13
     said = capsys.readouterr().out
     assert "shipped in" not in said

@@ -20,7 +20,7 @@ from tile_oracle.judge.picker import Origin, Picker
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.pickers.installed import picker_of
-from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.final import problems_of
 from tile_oracle.report.data import Extrapolating, Training
 from tile_oracle.report.terminal import evaluation_lines
@@ -53,7 +53,7 @@ ARGUMENTS = (
 
 def run(args: argparse.Namespace) -> int:
     """Prints the tables and writes the files, or prints the card. Raises HarnessError."""
-    if Path(args.model).suffix == ".parquet":
+    if Path(args.model).suffix == ".parquet" or measurements_folder(Path(args.model)).is_dir():
         raise ModelError(f"{args.model} is no model: first the MODEL, then its RECORDS")
     if not args.records:
         print(model_card(folder_of_model(args.model)), end="")

@@ -133,7 +133,7 @@ def _replay(problem_set: str, model: Path, oracle: Path, in_sample: bool) -> int
             f"--oracle={oracle.resolve()}",
             f"--model={model.resolve()}",
             f"--baseline-dir={model.resolve().parent}",
-            f"--report-dir={folder}/reports",
+            f"--report-dir={Path.cwd() / 'reports'}",
             "--update-baseline",
             *(("--allow=in-sample",) if in_sample else ()),
         ]

@@ -53,7 +53,7 @@ def _view(group: Group, root: Path, home: Path, place: int) -> dict[str, Any]:
         "css": _css(last),
         "steps": _steps(group),
         "no_step": no_step(group),
-        "charts": _charts(group, links),
+        "charts": _charts(group, links) if len(group.runs) > 1 else [],
         "marks": [
             (place, day(group.runs[at].when), text)
             for place, (at, text) in reversed(list(enumerate(_marks(group).items(), 1)))

@@ -43,7 +43,7 @@ class SizedKernel(FlatKernel):
             values = {**operation_named(cls.op).kind_fields, **cls.sizes}
             example = cls.from_row({name: one[0] for name, one in values.items()})
             raise KernelError(
-                f"{shortened(name)} is not the name of a {cls.op} kernel; one looks like {example.name}"
+                f"{shortened(name)} is not the name of a kernel of {cls.op}; one looks like {example.name}"
             )
         return cls.from_row(match.groupdict())
 

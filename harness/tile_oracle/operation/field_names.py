@@ -33,7 +33,7 @@ def check_fields(operation: Operation, where: str) -> None:
                     "`from __future__ import annotations`"
                 )
             if field.type not in _TYPES:
-                raise OperationError(f"{place} is a {field.type}: records have {', '.join(_TYPES)}")
+                raise OperationError(f"{place} is of type {field.type}: records have {', '.join(_TYPES)}")
             if field.name in RECORD_COLUMNS:
                 raise OperationError(f"{place} has the name of a column that all records have: rename it")
 

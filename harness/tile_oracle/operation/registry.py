@@ -102,7 +102,7 @@ def _installed(name: str) -> Operation:
         raise OperationError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from None
     if not isinstance(found, Operation):
         raise OperationError(
-            f"{where} is a {type(found).__name__}: it must be a tile_oracle.operation.Operation"
+            f"{where} is of type {type(found).__name__}: it must be a tile_oracle.operation.Operation"
         )
     if found.name != name:
         raise OperationError(f"{where} describes the operation {found.name!r}: both names must be the same")

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from tile_oracle.pages.words import LONGEST, one_line
+from tile_oracle.pages.words import LONGEST, kernel_words, one_line
 
 _HERE = Path(__file__).parent
 
@@ -60,6 +60,7 @@ def _environment(templates: Path, anchor: Callable[[str], str]) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["breakable"] = breakable
+    environment.filters["kernel_words"] = lambda name: kernel_words(one_line(name, LONGEST))
     environment.globals["anchor"] = anchor
     return environment
 

@@ -41,8 +41,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column. css: num, id (of a problem), name (of a kernel), plain (one line) or detail. hint: the
-    heading's tooltip."""
+    """A column. css: num, id (of a problem), name (of a kernel), plain (one line) or detail; pages show
+    ids and names in words, and themselves on hover. hint: the heading's tooltip."""
 
     heading: str
     css: str = ""
@@ -84,6 +84,12 @@ class Table:
         return len(self.rows) > self.PRINTED_ROWS
 
     @property
+    def titles(self) -> dict[str, str]:
+        """Id of a problem -> its size in words (words.titles), of the problems that the table names."""
+        places = [place for place, column in enumerate(self.columns) if column.css == "id"]
+        return words.titles(str(row[place].text) for row in self.rows for place in places)
+
+    @property
     def css(self) -> str:
         """The classes of the table."""
         kinds = (("sortable", self.sortable), ("narrow", self.narrow), ("long", self.is_long))
@@ -108,13 +114,7 @@ class Table:
         if not self.rows:
             return []
         head = [column.heading for column in self.columns]
-        body = [
-            [
-                words.one_line(_copied(cell, of.css), words.LONGEST)
-                for of, cell in zip(self.columns, row, strict=True)
-            ]
-            for row in self.rows[:most]
-        ]
+        body = [[words.one_line(cell.text, words.LONGEST) for cell in row] for row in self.rows[:most]]
         right = [place for place, column in enumerate(self.columns) if column.css == "num"]
         more = [f"and {len(self.rows) - most:,} more"] if len(self.rows) > most else []
         return [*text_table([head, *body], right_aligned=right), *more]
@@ -173,14 +173,8 @@ def code(foreign: object, limit: int = 400) -> str:
 
 
 def _markdown(cell: Cell, css: str) -> str:
-    shown = (code if css in ("id", "name") else text)(_copied(cell, css))
+    shown = (code if css in ("id", "name") else text)(cell.text)
     return ": ".join([shown, *([text(cell.note)] if cell.note else [])])
-
-
-def _copied(cell: Cell, css: str) -> object:
-    """Returns the text of a cell where nothing can be hovered over: a problem by its id, which commands
-    take."""
-    return cell.full if css == "id" and cell.full else cell.text
 
 
 def numbers(*headings: str) -> list[Column]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import pandas as pd
 
-from tile_oracle.errors import KernelError
+from tile_oracle.errors import KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.problem import problem_from_id
 
 DETAIL_CHARACTERS = 160
 LONGEST = 2000
@@ -113,3 +115,40 @@ def short_name(kernel: str) -> str:
         return parse_kernel_name(kernel).short_name
     except KernelError:
         return kernel
+
+
+def titles(problems: Iterable[str]) -> dict[str, str]:
+    """Id -> the problem's size in words, with its direction and data type where these differ; without
+    what is no id of a known operation."""
+    found = {}
+    for one in problems:
+        try:
+            found[one] = problem_from_id(one)
+        except ProblemError:
+            continue
+    kinds = {word: {one.kind.words.get(word) for one in found.values()} for word in ("direction", "dtype")}
+    differing = [word for word, values in kinds.items() if len(values) > 1]
+    return {
+        name: ", ".join(
+            [one.title, *(str(one.kind.words[word]) for word in differing if word in one.kind.words)]
+        )
+        for name, one in found.items()
+    }
+
+
+_SETTING = re.compile(r"[.](?=\w+=)")
+_TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
+
+
+def kernel_words(name: str) -> str:
+    """Returns a name of settings in fewer letters: `triton.tiles 128x256x64 GROUP_M=8 stages=4` for
+    `triton.tiles.BLOCK_K=64.BLOCK_M=128.BLOCK_N=256.GROUP_M=8.num_stages=4.SWAP=False`; others are kept."""
+    function, *given = _SETTING.split(name)
+    settings = dict(one.split("=", 1) for one in given)
+    tile = [settings.pop(one) for one in _TILE if one in settings]
+    shown = [
+        one.removeprefix("num_") if value == "True" else f"{one.removeprefix('num_')}={value}"
+        for one, value in settings.items()
+        if value != "False"
+    ]
+    return " ".join([function, *(["x".join(tile)] if tile else []), *shown])

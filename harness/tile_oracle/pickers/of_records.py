@@ -160,7 +160,7 @@ class OutOfFold(Picker):
 
         table = neighbour_predictions(with_texts(records), kernels)
         folds = f"{table['fold'].nunique()} folds, grouped by problem"
-        return table, Origin(OUT_OF_FOLD, "a nearest-neighbour model", folds)
+        return table, Origin(OUT_OF_FOLD, "nearest neighbours", folds)
 
     def _trained(self, kernels: Sequence[Kernel], records: pd.DataFrame) -> tuple[pd.DataFrame, Origin]:
         from tile_oracle.evaluation.folder_model import without_refused
@@ -171,5 +171,5 @@ class OutOfFold(Picker):
         table = out_of_fold(with_texts(records), self.arch, kernels)
         folds = f"{table.loc[table['fold'] >= 0, 'fold'].nunique()} folds, grouped by problem"
         scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
-        origin = Origin(OUT_OF_FOLD, "a LightGBM model", folds, order_only=scores)
+        origin = Origin(OUT_OF_FOLD, "LightGBM trees", folds, order_only=scores)
         return without_refused(table, records, self.arch), origin

@@ -148,7 +148,7 @@ class FlatProblem:
 
     @property
     def title(self) -> str:
-        """The size in words, for people; several problems may share it. By default the id."""
+        """The size in words, for people; several problems may share it. By default the id's end."""
         return self.id.removeprefix(f"{self.op}-")
 
     @property

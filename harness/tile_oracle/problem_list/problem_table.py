@@ -85,6 +85,8 @@ class ProblemTable:
     # ---- the header row ---------------------------------------------------------------------
 
     def _read_header(self, names: list[str]) -> None:
+        if len(apart := re.split(r"[\s;|]+", names[0])) > 1 == len(names):
+            raise self._file.error(f"{quoted(names[0])} is one column: write commas, {','.join(apart)[:60]}")
         operation = self._operation = operation_of_columns(names)
         known = (*operation.problem_fields, *operation.outputs, SOURCE_COLUMN, OP_COLUMN)
         further = [name for name in names if name not in known]
@@ -149,9 +151,11 @@ class ProblemTable:
                 given[name] = self._integer(name, cell)
         op = row.get(OP_COLUMN, operation.name)
         if op != operation.name:
+            known = f"known: {', '.join(operation_names())}"
+            if op not in operation_names():
+                raise self._file.error(f"unknown operation {quoted(op)}; {known}")
             raise self._file.error(
-                f"op = {quoted(op)} in a file of {operation.plural}; known: {', '.join(operation_names())} "
-                "(a file for each)"
+                f"op = {quoted(op)} in a file of {operation.plural}; {known} (a file for each)"
             )
         try:
             problem = operation.problem_of(given)

@@ -66,7 +66,7 @@ def taken_operands(
 ) -> tuple[Array, Array]:
     """Checks and returns both operands of a call, given by position or by name. Raises OperandError."""
     wanted = argument_names(problem)[:2]
-    which = f"a {_name(problem)} problem takes"
+    which = f"a problem of {_name(problem)} takes"
     unknown = [name for name in named if name not in wanted[len(positional) :]]
     if unknown or len(positional) + len(named) != 2:
         given = ", ".join((*(f"{len(positional)} by position" for _ in positional[:1]), *named))
@@ -86,7 +86,8 @@ def checked_operand(problem: Problem, name: str, value: object, shape: tuple[int
         raise OperandError(f"{problem.dtype} arrays cannot be given: there are {', '.join(STORAGE)}")
     bits = ", the bits of bf16 (tile_oracle.problem.number_formats.encode)" if problem.dtype == "bf16" else ""
     if not isinstance(value, np.ndarray):
-        raise OperandError(f"{name} is a {type(value).__name__}: give a numpy array of {storage.name}{bits}")
+        given = type(value).__name__
+        raise OperandError(f"{name} is of type {given}: give a numpy array of {storage.name}{bits}")
     if value.dtype != storage:
         foreign = "" if value.dtype.isnative else " of foreign byte order"
         raise OperandError(f"{name} is {value.dtype.name}{foreign}: {problem.id} wants {storage.name}{bits}")

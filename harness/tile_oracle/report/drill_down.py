@@ -74,13 +74,13 @@ class KernelRow:
 class DrillDown:
     """Kernels of problems.
 
-    problems: rows of the selection, in the order of the page. titles: of the problems. rows: of
+    problems: rows of the selection, in the order of the page. titles: id -> its words. rows: of
     each problem, fastest first. columns: of a problem's kernels. kernels: short names. facts: texts of the
     last columns, of each kernel. limits: of the device (pictures.limits).
     """
 
     problems: Sequence[Mapping[str, Any]]
-    titles: Sequence[str]
+    titles: Mapping[str, str]
     rows: Sequence[Sequence[KernelRow]]
     columns: Sequence[Column]
     kernels: Sequence[str]
@@ -113,7 +113,7 @@ class DrillDown:
         problems = wording.rows(selection)
         return cls(
             problems,
-            wording.titles([str(row["problem"]) for row in problems]),
+            words.titles(str(row["problem"]) for row in problems),
             [
                 _kernel_rows(rows[start:end], problem, has_intervals)
                 for problem, start, end in zip(problems, starts, starts[1:], strict=False)
@@ -152,12 +152,18 @@ def drill_data(data: ReportData) -> str:
         problems.append({**_about(data, down, place), "rows": kernels})
     document = {
         "columns": _columns(down.columns),
-        "kernels": down.kernels,
+        "kernels": [_in_words(name) for name in down.kernels],
         "facts": down.facts,
         "problems": problems,
     }
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _in_words(kernel: str) -> str | tuple[str, str]:
+    """Returns a kernel's name, after its words where these are shorter."""
+    shown = words.kernel_words(kernel)
+    return kernel if shown == kernel else (shown, kernel)
 
 
 def _more(row: KernelRow) -> list[str]:
@@ -205,7 +211,7 @@ def _about(data: ReportData, down: DrillDown, place: int) -> dict[str, Any]:
     tables = [] if reason is None else [_reason(reason, data.ranked_by.order_only, problem.op)]
     return {
         "id": str(row["problem"]),
-        "title": down.titles[place],
+        "title": down.titles[problem.id],
         "facts": [(name, text) for name, text in facts.items() if text],
         "tables": [*_difference(row), *tables],
         "left": " ".join(
@@ -259,7 +265,7 @@ def _reason(reason: PickReason, scores: bool, op: str) -> Part:
     ]
     if abs(rest) > 1e-9:
         rows.append(("all others", "", "", _share(rest, scores), ""))
-    whole = _share(reason.advantage, scores)
+    whole = _share(reason.advantage, scores).removeprefix("+")
     how = f"by a score {whole} higher" if scores else f"predicted {whole} faster"
     figures = numbers("pick", "oracle", "adds to the score" if scores else "adds")
     columns = [Column("feature"), *figures, Column("meaning", "note")]

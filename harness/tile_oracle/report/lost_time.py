@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -87,14 +88,14 @@ def losing_slices(lost: pd.DataFrame, most: int = 3) -> list[SliceLoss]:
 def shares_by_kind(lost: pd.DataFrame) -> dict[str, float]:
     """Kind of problem -> its share of the lost time, in percent; empty where no time is lost. Kinds
     overlap."""
-    total = float(lost["lost_us"].sum())
+    total = math.fsum(lost["lost_us"])
     if not total > 0:
         return {}
-    shares: dict[str, float] = {}
+    times: dict[str, list[float]] = {}
     for name, lost_us in zip(lost["problem"], lost["lost_us"], strict=True):
         for kind in slices_of(problem_from_id(str(name))):
-            shares[kind] = shares.get(kind, 0.0) + 100.0 * float(lost_us) / total
-    return shares
+            times.setdefault(kind, []).append(float(lost_us))
+    return {kind: 100.0 * (math.fsum(lost_us) / total) for kind, lost_us in times.items()}
 
 
 def _kinds(problems: Sequence[Problem]) -> dict[str, tuple[npt.NDArray[np.bool_], tuple[str, ...]]]:

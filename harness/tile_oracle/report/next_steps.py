@@ -9,6 +9,7 @@ from pathlib import Path
 from tile_oracle.judge.picker import FOLDER
 from tile_oracle.judge.selection import NOT_MEASURED, PICK_NOT_MEASURED
 from tile_oracle.judge.verdict import FAILED, IN_SAMPLE, NO_BASELINE, PASSED
+from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData, RunInfo
 from tile_oracle.report.lost_time import lost_times
@@ -74,11 +75,13 @@ def _of_picks(data: ReportData, records: str) -> list[Step]:
         for one in verdict.criteria
     )
     whole = data.scope.complete and data.efficiency.covered and verdict.state != IN_SAMPLE
-    lacking = data.baseline is None or any(one.state == NO_BASELINE for one in data.beside)
-    wanted = lacking or (verdict.state == PASSED and better)
+    lacking = [one.name for one in data.beside if one.state == NO_BASELINE]
+    wanted = data.baseline is None or lacking or (verdict.state == PASSED and better)
     if run.problem_set and whole and wanted and "--update-baseline" not in run.options:
         accepting = run.accepting or _accepting(run)
-        found.append(Step("to accept these picks as the baseline", accepting, "no-baseline"))
+        others = f"the picks of {words.listed(lacking)} as their baselines"
+        what = others if data.baseline is not None and lacking else "these picks as the baseline"
+        found.append(Step(f"to accept {what}", accepting, "no-baseline"))
     unmeasured = [data.not_covered.get(reason, ()) for reason in (NOT_MEASURED, PICK_NOT_MEASURED)]
     left = data.scope.unrecorded or data.scope.left  # what was left out by choice may be recorded
     if data.ranked_by.kind == FOLDER and any(unmeasured) and left and data.efficiency.covered:

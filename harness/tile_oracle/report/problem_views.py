@@ -107,8 +107,7 @@ def drill_cells(data: ReportData) -> dict[str, Cell]:
     """Problem -> the cell that opens its kernels."""
     down = drill_down_of(data)
     return {
-        str(row["problem"]): Cell(title, place=place, full=str(row["problem"]))
-        for place, (row, title) in enumerate(zip(down.problems, down.titles, strict=True))
+        str(row["problem"]): Cell(str(row["problem"]), place=place) for place, row in enumerate(down.problems)
     }
 
 

@@ -13,6 +13,7 @@ from tile_oracle.pages.tables import Block, Cell, Column, Made, Notes, Table, Vi
 from tile_oracle.record.final import records_op
 from tile_oracle.report import answers, wording
 from tile_oracle.report.data import ReportData
+from tile_oracle.report.drill_down import drill_down_of
 from tile_oracle.report.efficiency_views import choice, efficiency
 from tile_oracle.report.figures import EFFICIENCY, FOUND, efficiencies, figure_groups
 from tile_oracle.report.hero import hero_line
@@ -66,16 +67,19 @@ def _large(data: ReportData) -> list[tuple[str, str, str]]:
 def _answers(data: ReportData) -> View:
     return {
         "good": [_linked(one) for one in answers.is_it_good(data)],
-        "fails": [_linked(one) for one in answers.where_it_fails(data)],
+        "fails": [_linked(one, drill_down_of(data).titles) for one in answers.where_it_fails(data)],
         "commands": [(f"T{step.reason[1:]}", step.command) for step in next_steps(data)],
     }
 
 
-def _linked(sentence: str) -> Markup:
-    """With its links, and without line breaks between numbers and their unit."""
+def _linked(sentence: str, titles: Mapping[str, str] | None = None) -> Markup:
+    """With its links, and without line breaks between numbers and their unit. titles: of problems that it may
+    name."""
     text = str(escape(words.one_line(sentence, 1000)))
     for name, href in getattr(sentence, "links", ()):
-        link = Markup('<a href="{}">{}</a>').format(href, words.one_line(name, 1000))
+        shown = words.one_line((titles or {}).get(name, name), 1000)
+        hover = Markup(' title="{}"').format(name) if shown != name else ""
+        link = Markup('<a href="{}"{}>{}</a>').format(href, hover, shown)
         text = text.replace(str(escape(name)), str(link), 1)
     return Markup(re.sub(r"\(?[\d.,]+ %\)?[,.:]?", r'<span class="nowrap">\g<0></span>', text))
 

@@ -30,13 +30,6 @@ def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
     return name or "-"
 
 
-def titles(problems: Iterable[str]) -> list[str]:
-    """Returns the size of each problem in words, with its data type where that differs."""
-    found = [problem_from_id(one) for one in problems]
-    mixed = len({one.dtype for one in found}) > 1
-    return [f"{one.title}, {one.dtype}" if mixed else one.title for one in found]
-
-
 def kernel_on(failure: Failure) -> str:
     """Returns the short name of the kernel that failed; the problem's id has the other fields."""
     return one_line(failure.kernel).removeprefix(prefix_of(failure.problem))

@@ -20,7 +20,8 @@ def closing_lines(conclusion: Conclusion, allowed: frozenset[Outcome]) -> list[s
     for outcome in sorted(conclusion.outcomes - {Outcome.PASSED, Outcome.FAILED}, reverse=True):
         is_allowed = " (allowed)" if outcome in allowed else ""
         data = conclusion.of_outcome(outcome)
-        whose = f" ({data.ranked_by.name})" if data is not conclusion.data and data.ranked_by.name else ""
+        named = conclusion.named(outcome)
+        whose = f" ({', '.join(named)})" if named else ""
         lines.append(f"{outcome.words}{is_allowed}{whose}: {_REASONS.get(outcome, _meaning(outcome))(data)}")
         lines += _shown([step for step in next_steps(data) if step.about == outcome.option])
     return [part for line in lines for part in line.split("\n")]
@@ -58,10 +59,6 @@ def _meaning(outcome: Outcome) -> Callable[[ReportData], str]:
     return lambda data: MEANINGS[outcome]
 
 
-def _no_baseline(data: ReportData) -> str:
-    return f"there is no baseline for {data.ranked_by.name or 'this model'}, this device and kernel pool"
-
-
 def _incomplete(data: ReportData) -> str:
     if data.scope.stopped:
         return f"{words.one_line(data.scope.stopped)}; {words.count(data.scope.left, 'pair')} left"
@@ -86,7 +83,7 @@ def _why_nothing(data: ReportData) -> str:
 
 
 _REASONS: dict[Outcome, Callable[[ReportData], str]] = {
-    Outcome.NO_BASELINE: _no_baseline,
+    Outcome.NO_BASELINE: lambda data: "there is none for this model, device and kernel pool",
     Outcome.CANNOT_TELL: _cannot_tell,
     Outcome.IN_SAMPLE: lambda data: words.one_line(data.verdict.message, 400),
     Outcome.INCOMPLETE: _incomplete,

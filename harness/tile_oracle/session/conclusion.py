@@ -79,6 +79,11 @@ class Conclusion:
         found = frozenset[Outcome]().union(*self.of_each)
         return found - {Outcome.PASSED} or found
 
+    def named(self, outcome: Outcome) -> list[str]:
+        """Returns the pickers that have an outcome; none of a single one."""
+        each = zip(self.data.pickers, self.of_each, strict=False)
+        return [one.name for one, has in each if outcome in has] if len(self.of_each) > 1 else []
+
     def of_outcome(self, outcome: Outcome) -> ReportData:
         """Returns the report of the first picker that has an outcome."""
         reports = (self.data, *self.data.others)

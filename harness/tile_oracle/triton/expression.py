@@ -109,7 +109,7 @@ def tree_of(value: object) -> Tree:
         return value.tree
     if isinstance(value, int):
         return int(value)
-    raise ExpressionError(f"{value!r} is a {type(value).__name__}: an integer or an expression is needed")
+    raise ExpressionError(f"{value!r} is of type {type(value).__name__}: give an integer or an expression")
 
 
 def _made(name: str, *operands: object) -> Expression:

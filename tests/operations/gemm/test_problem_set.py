@@ -54,6 +54,12 @@ def test_a_set_comes_back_from_its_text(tmp_path: Path) -> None:
             "op,N,C,K,Hi,Wi,Y,X\ngemm,1,8,8,9,9,3,3\n",
             r"op = 'gemm' in a file of convolutions; known: grouped_conv, ",
         ),
+        (
+            "op,M,N,K\nlayer_norm,1,2,3\n",
+            r"mine.csv:2: unknown operation 'layer_norm'; known: grouped_conv, ",
+        ),
+        ("M N K\n1 2 3\n", r"mine.csv:1: 'M N K' is one column: write commas, M,N,K"),
+        ("M;N;K\n1;2;3\n", r"mine.csv:1: 'M;N;K' is one column: write commas, M,N,K"),
         ("M,N,K\n1,2,0\n", r"mine.csv:2: K = 0 is not an integer from 1"),
         ("M,N,K\n1,2,x\n", r"mine.csv:2: K = 'x' is not an integer"),
         ("layout,M,N,K\nrcc,1,2,3\n", r"layout 'rcc' is not one of"),

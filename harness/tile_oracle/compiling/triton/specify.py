@@ -315,8 +315,8 @@ def _passed(value: Any, name: str, place: str) -> tuple[str, Any]:
     if isinstance(value, float):
         return "fp32", value
     raise FileFailure(
-        f"{place}: {name} is a {type(value).__name__}: an argument is an array of the problem, a number or "
-        "an expression (tensor descriptors cannot be passed: make them in the kernel)"
+        f"{place}: {name} is of type {type(value).__name__}: an argument is an array of the problem, a "
+        "number or an expression (tensor descriptors cannot be passed: make them in the kernel)"
     )
 
 

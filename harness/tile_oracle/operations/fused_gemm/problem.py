@@ -50,6 +50,13 @@ class FusedGemmProblem(FlatProblem):
         return EPILOGUES[self.epilogue]
 
     @property
+    def title(self) -> str:
+        """`16 x 4,096 x 1,024, rcr, bias_gelu, batch of 32`: M, N, K, and what a plain product lacks."""
+        epilogue = f", {self.epilogue}" if self.epilogue != "none" else ""
+        batch = f", batch of {self.batch}" if self.batch != 1 else ""
+        return f"{self.M:,} x {self.N:,} x {self.K:,}, {self.layout}{epilogue}{batch}"
+
+    @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes of A, B, the bias and D, if there are any, and C in memory."""
         a, b = operands_in_memory(self.layout, *self.gemm_shape)

@@ -63,6 +63,16 @@ class FusedMoeProblem(FlatProblem):
         self._require_size()
 
     @property
+    def title(self) -> str:
+        """`gate_up, 64 tokens to 2 of 8 experts, 4,096 by 14,336, zipf 100`: the layer's sizes are hidden by
+        intermediate."""
+        experts = (
+            f"{self.tokens:,} token{'s' if self.tokens > 1 else ''} to {self.topk} of {self.experts} experts"
+        )
+        uneven = [f", {name} {value}" for name, value in (("zipf", self.zipf), ("hot", self.hot)) if value]
+        return f"{self.product}, {experts}, {self.hidden:,} by {self.intermediate:,}{''.join(uneven)}"
+
+    @property
     def pairs(self) -> int:
         """Pairs of a token and an expert of it: the rows of the product."""
         return self.tokens * self.topk

@@ -21,10 +21,13 @@ class RowProblem(FlatProblem):
 
     dtype: str
 
-    example_id: ClassVar[str] = "softmax-bf16-r64-c128"
     flops_per_element: ClassVar[int]
     weighted: ClassVar[bool] = False
     """Whether the second operand is a vector with one weight per column."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.example_id = f"{cls.op}-bf16-r64-c128"
 
     @property
     def height(self) -> int:

@@ -65,6 +65,11 @@ class ScaledGemmProblem(FlatProblem):
         self._require_size()
 
     @property
+    def title(self) -> str:
+        """`16 x 4,096 x 7,168, scales by block`: M, N, K and what a scale is of."""
+        return f"{self.M:,} x {self.N:,} x {self.K:,}, scales by {self.scale}"
+
+    @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
         """A, B, the scales of both, and the result; of e2m1 the pairs."""
         depth = -(-self.K // BLOCK)

@@ -146,7 +146,10 @@ const dot = (ratio, interval) => {
 const column = heading => data.columns.findIndex(one => one[0] === heading) - 1;
 const kernelsOf = it => tableOf(`Kernels of ${it.id}`, data.columns, it.rows.map(([kernel, ...rest]) => {
   const texts = rest.slice(0, data.columns.length - data.facts[kernel].length - 1), [tags, note] = rest.slice(texts.length);
-  const name = [breakable(data.kernels[kernel])], status = [texts.pop()];
+  const [shown, whole] = [data.kernels[kernel]].flat(), called = made("span");
+  called.append(breakable(shown));
+  if (whole) called.title = whole;
+  const name = [called], status = [texts.pop()];
   for (const tag of (tags ?? "").split(" ").filter(Boolean)) name.push(" ", made("span", tag, "tag"));
   const ratio = column("/ oracle"), drawn = dot(parseFloat(texts[ratio]), texts[column("95 %")] ?? "");
   if (drawn.length) texts[ratio] = [...drawn, texts[ratio]];
