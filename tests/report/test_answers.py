@@ -96,7 +96,8 @@ def test_the_session_s_own_command_accepts_its_picks() -> None:
     passed = replace(asked, baseline=accepted(data))
     assert reason not in _proposed(passed)
     other = PickerFigures("theirs", 2, 90.0, state=NO_BASELINE)
-    assert _proposed(replace(passed, beside=(other,)))[reason] == own
+    found = _proposed(replace(passed, beside=(other,)))
+    assert (found["to accept the picks of theirs as their baselines"], reason in found) == (own, False)
 
 
 def test_an_incomplete_run_is_not_accepted_but_goes_on() -> None:

@@ -128,7 +128,7 @@ def test_reasons_are_shown_in_percent_of_the_time_or_as_scores() -> None:
     reason = PickReason(0.30, (FeatureShare("outputs_per_wave", 3.0, 4.5, 0.20),))
     data = dataclasses.replace(data, reasons={problem: reason})
     caption, columns, rows = _tables(data)[-1]
-    assert caption == "Why the model ranks the pick above the oracle: predicted +35.0 % faster"
+    assert caption == "Why the model ranks the pick above the oracle: predicted 35.0 % faster"
     assert rows == [
         ["outputs_per_wave", "3", "4.5", "+22.1 %", "accumulators of a wave, elements"],
         ["all others", "", "", "+10.5 %", ""],

@@ -175,7 +175,7 @@ def test_wrong_and_missing_results_are_the_first_sentence() -> None:
     assert second.startswith(f"{sum(map(len, problems))} of 40 problems are not judged: ")
     shown = report_html(data).partition('<section id="answers"')[2]
     assert '<a href="#pairs">' in shown.partition("</p>")[0]
-    assert re.search(r'<a href="#open=(\S+)" title="\1">\dx\d, \d+ to \d+, ', shown), "a problem by its size"
+    assert re.search(r'<a href="#open=(\S+)" title="\1">[\dx]+, \d+ to \d+, ', shown), "a problem by its size"
     assert is_it_good(a_report(40, failures=0.0))[0].startswith("The picks reach")
 
 
