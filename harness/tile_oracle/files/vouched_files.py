@@ -77,7 +77,7 @@ def vouch_for(folder: Path, names: Iterable[str], error: type[HarnessError]) -> 
     Other entries are unchanged. A folder without a manifest, or with a manifest without digests, is left
     unchanged; `seal_folder` adds digests to it. Raises `error`.
     """
-    manifest = _manifest(folder, error)
+    manifest = manifest_of(folder, error)
     if manifest is not None and FILES in manifest:
         _write_manifest(folder, manifest, {**manifest[FILES], **_digests(folder, names, error)}, error)
 
@@ -164,7 +164,7 @@ def _voucher(path: Path, error: type[HarnessError]) -> tuple[str, Path] | None:
     none."""
     if path.name == MANIFEST_FILE:
         return None
-    manifest = _manifest(path.parent, error)
+    manifest = manifest_of(path.parent, error)
     listed = None if manifest is None else manifest.get(FILES)
     if listed is not None and path.name in listed:
         return listed[path.name], path.parent / MANIFEST_FILE
@@ -176,7 +176,7 @@ def _voucher(path: Path, error: type[HarnessError]) -> tuple[str, Path] | None:
     return None
 
 
-def _manifest(folder: Path, error: type[HarnessError]) -> dict[str, Any] | None:
+def manifest_of(folder: Path, error: type[HarnessError]) -> dict[str, Any] | None:
     """Returns the folder's manifest, checked; None if there is none."""
     path = folder / MANIFEST_FILE
     document = _document(path, error)
@@ -205,7 +205,7 @@ def _document(path: Path, error: type[HarnessError]) -> dict[str, Any] | None:
         return None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def _read(path: Path, mtime_ns: int, size: int, inode: int) -> dict[str, Any] | None:
     """Returns the JSON object in a file, None for another value. Raises HarnessError if its seal does not
     match."""

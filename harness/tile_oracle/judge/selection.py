@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import ModelError
+from tile_oracle.judge.pair_numbers import pair_numbers
 from tile_oracle.judge.ranking import Ranking
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
@@ -149,7 +150,10 @@ def _with_new_oracles(table: pd.DataFrame, ranked: pd.DataFrame, promoted: pd.Se
 
 
 def _with_measurements(frame: pd.DataFrame, final: pd.DataFrame) -> pd.DataFrame:
-    measured = final.reindex(columns=["problem", "kernel", *_MEASURED]).astype({"at_least_ms": "float64"})
+    pairs, wanted = pair_numbers(final, frame)
+    measured = final[[name for name in ("problem", "kernel", *_MEASURED) if name in final]]
+    measured = measured[np.isin(pairs, wanted)].reindex(columns=["problem", "kernel", *_MEASURED])
+    measured = measured.astype({"at_least_ms": "float64"})
     return frame.merge(measured, on=["problem", "kernel"], how="left", validate="one_to_one")
 
 

@@ -32,7 +32,14 @@ from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import object_in, without_seal
 from tile_oracle.files.user_file import read_bytes
-from tile_oracle.files.vouched_files import FILES, MANIFEST_FILE, check_bytes, sha256_of, vouched_manifest
+from tile_oracle.files.vouched_files import (
+    FILES,
+    MANIFEST_FILE,
+    check_bytes,
+    manifest_of,
+    sha256_of,
+    vouched_manifest,
+)
 from tile_oracle.foreign.formats import refusal
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
@@ -122,8 +129,7 @@ def folder_of_model(text: str | Path) -> Path:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Returns the folder's train_manifest.json, {} if it has none. Raises ModelError for a damaged one."""
-    path = folder / MANIFEST_FILE
-    return read_json(path) if path.is_file() else {}
+    return without_seal(manifest_of(folder, ModelError) or {})
 
 
 def kernels_trained_on(folder: Path) -> frozenset[str]:

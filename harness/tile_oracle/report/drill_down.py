@@ -93,7 +93,8 @@ class DrillDown:
         pick."""
         selection = in_order(data)
         table, names = _chosen(data, selection)
-        part = data.final[data.final["kernel"].isin(set(names))]
+        held = [FACTS[heading] for heading in _OF_PAIR if FACTS[heading] in data.final]
+        part = data.final[["kernel", *held]][data.final["kernel"].isin(names)]
         facts = {
             heading: [_fact(value) for value in of.reindex(names)]
             for heading, of in kernel_facts(part, _OF_PAIR).items()
@@ -350,10 +351,11 @@ def _chosen(data: ReportData, selection: pd.DataFrame) -> tuple[pd.DataFrame, li
     begins[1:] = (places[1:] != places[:-1]) | (group[1:] != group[:-1])
     nth = np.arange(len(order)) - np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
     each = min(_MOST_EACH, max(_LEAST_EACH, MOST_ROWS // max(len(selection), 1)))
-    named = final["kernel"].to_numpy(dtype=object)[order]
+    kernels, names_of = pd.factorize(final["kernel"])
+    number_of = {name: number for number, name in enumerate(names_of)}
     special = np.zeros(len(order), dtype=bool)
     for column in ("pick_kernel", "oracle_kernel"):
-        special |= named == selection[column].to_numpy(dtype=object)[places]
+        special |= kernels[order] == _places(selection[column], number_of)[places]
     failures = min(_MOST_FAILURES, each)
     kept = special | ((group == 0) & (nth < each)) | ((group == 1) & (nth < failures))
     chosen = final.iloc[order[kept]].reset_index(drop=True)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -96,17 +97,11 @@ def selection_bytes(data: ReportData) -> bytes:
     """Returns the selection as a parquet file, one row per problem: the columns of judge.selection.select,
     then the lists `ranking` (all ranked kernels, best first) and `ranking_predicted_tflops`, null without a
     model."""
-    table = data.selection.copy()
-    names, predicted = _rankings(data)
-    table["ranking"] = table["problem"].map(names).astype(object).where(table["problem"].isin(names), None)
-    table["ranking_predicted_tflops"] = (
-        table["problem"].map(predicted).astype(object).where(table["problem"].isin(predicted), None)
-    )
-    types = {"ranking": pa.list_(pa.string()), "ranking_predicted_tflops": pa.list_(pa.float64())}
+    table = data.selection
     arrays = {
-        name: pa.array(table[name], type=types.get(name) or _arrow_type(table[name]), from_pandas=True)
-        for name in table.columns
+        name: pa.array(table[name], type=_arrow_type(table[name]), from_pandas=True) for name in table.columns
     }
+    arrays["ranking"], arrays["ranking_predicted_tflops"] = _rankings(data)
     return table_bytes(pa.table(arrays), compression="zstd")
 
 
@@ -169,13 +164,17 @@ def _read_inputs(run_dir: Path) -> Inputs:
     )
 
 
-def _rankings(data: ReportData) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
-    if data.ranking_order is None:
-        return {}, {}
-    names, predicted = {}, {}
-    for problem, kernels, tflops in data.ranking_order.of_problems():
-        names[problem], predicted[problem] = kernels, tflops
-    return names, predicted
+def _rankings(data: ReportData) -> tuple[pa.Array, ...]:
+    """Returns the names and the predictions of each problem's ranked kernels, best first."""
+    order, problems = data.ranking_order, data.selection["problem"]
+    if order is None:
+        return tuple(pa.nulls(len(problems), pa.list_(kind)) for kind in (pa.string(), pa.float64()))
+    ends = pa.array([0, *np.cumsum(order.counts)], pa.int32())
+    names = pa.array(order.kernels, pa.string()).take(pa.array(order.kernel[order.rows]))
+    place = pd.Index(order.problems).get_indexer(problems.astype(object))
+    places = pa.array(place, mask=place < 0)
+    flat = (names, pa.array(order.predicted[order.rows], pa.float64()))
+    return tuple(pa.ListArray.from_arrays(ends, one).take(places) for one in flat)
 
 
 def _arrow_type(column: pd.Series) -> pa.DataType:

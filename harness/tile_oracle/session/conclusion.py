@@ -199,8 +199,9 @@ def _judged(
     all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
     planned = sum(selected.get(problem_id, 0) for problem_id in ids)
     measured = int((~own.duplicated(["problem", "kernel"])).sum())
-    never = sum(session.unrecorded(p, plan.asked(p)) for p in part.problems if selected.get(p.id))
-    unrecorded = min(never, max(0, planned - measured))
+    left = max(0, planned - measured)
+    asked = [problem for problem in part.problems if left and selected.get(problem.id)]
+    unrecorded = min(left, sum(session.unrecorded(one, plan.asked(one)) for one in asked))
     data = analyse(
         own,
         part.problems,
