@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import LONGEST_S
 from tests.pytest_project import heed_ctrl_c
 from tile_oracle.cli import main
 from tile_oracle.commands.table import COMMANDS, called_today, named_command
@@ -20,7 +21,7 @@ from tile_oracle.version import __version__
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tile_oracle.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=LONGEST_S)
 
 
 def test_help_shows_every_command_in_a_line() -> None:
@@ -161,7 +162,7 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
     )
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=LONGEST_S)
     assert process.returncode == 130
     assert errors == "interrupted: the same command starts again\n"
 

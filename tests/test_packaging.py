@@ -83,8 +83,6 @@ def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
     } <= names
     # The training data of shipped models are only needed to train them again, from a checkout.
     assert not [name for name in names if name.endswith(NOT_IN_THE_WHEEL)]
-    # A shipped model is 1 to 9 MB of trees, networks and oracles; the other parts are 3 MB together.
-    assert wheel.stat().st_size < 42e6
     assert not [name for name in names if name.startswith(("tools/", "tests/", "reports/", "benchmarks/"))]
 
 

@@ -46,7 +46,7 @@ def touch(size: int, *, flush: bool, offset: int, how: int, read_only: bool = Fa
         [sys.executable, "-c", TOUCH, *arguments],
         env=environment,
         capture_output=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (done.stdout == b"fine\n") == (done.returncode == 0)

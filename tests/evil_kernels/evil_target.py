@@ -1,7 +1,6 @@
 """A target whose kernels misbehave on demand: real code, really compiled, run by the real worker.
 
-Used by tests in this process, by scripts that tests start, and, replacing the target `cpu`
-(`stand_in_for_cpu`), by whole pytest sessions.
+Used by tests in this process and by scripts that tests start.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class EvilTarget(Target):
     def __init__(
         self,
         builder: Builder,
-        timeout_s: float = 2.0,
+        timeout_s: float = 60.0,
         binaries: dict[GroupedConvKernel, Path] | None = None,
     ) -> None:
         super().__init__("cpu", "cpu", [Compiled(builder)])
@@ -93,10 +92,3 @@ def evil_builder(folder: Path) -> Builder:
     return Builder(
         "cpu", toolchain="ziglang", build_dir=folder / "cache", include=make_include(folder / "include")
     )
-
-
-def stand_in_for_cpu(folder: Path, timeout_s: float = 2.0) -> None:
-    """From now on `--target cpu` of this process means the evil kernels, built below `folder`."""
-    from tile_oracle.targets import resolve
-
-    resolve.open_target = lambda arch, options: EvilTarget(evil_builder(folder), timeout_s)

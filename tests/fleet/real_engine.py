@@ -18,7 +18,7 @@ from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.targets import TargetOptions
 from tools.faults.ray_cluster import RayCluster
 
-LIMIT_S = 180.0
+LIMIT_S = 600.0
 
 
 @contextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.compiling.triton.conftest import COPY, HEAD
+from tests.processes import wait_until
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.fork_server import ForkServer
 from tile_oracle.compiling.process import CompilerProcesses
@@ -67,22 +67,20 @@ def test_a_fork_is_stopped_alone_and_all_end_with_the_server(copy_file: Path, tm
     (work / unit).write_text(source.unit(next(iter(source.description.units))))
     nothing = ("false",)  # what would be run where no fork is had
 
+    os.mkfifo(work / output)  # nobody reads it: the compiler does not end by itself
     stopped = CompilerProcesses().run(nothing, work, 0.01, start)
     assert "was stopped after" in stopped.log
-    assert not (work / output).exists()
 
+    (work / output).unlink()
     assert CompilerProcesses().run(nothing, work, 100.0, start).ok
     assert (work / output).stat().st_size
 
     (work / output).unlink()
-    os.mkfifo(work / output)  # nobody reads it: the compiler does not end by itself
+    os.mkfifo(work / output)
     with (work / "log").open("wb") as log:
         forked = start(work, log)
     assert forked is not None
     server.close()
     forked.wait_until_ended()
     assert forked.reap() == -9
-    ends = time.monotonic() + 30
-    while processes_of(str(work)):
-        assert time.monotonic() < ends
-        time.sleep(0.05)
+    wait_until(lambda: not processes_of(str(work)))
