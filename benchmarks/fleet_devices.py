@@ -44,7 +44,7 @@ class FastDevices(Engine):
     def __init__(self, count: int, batch: int = 20) -> None:
         self._batch = batch
         self._left: dict[str, tuple[Work, list[str]]] = {}
-        self._joined = [Joined(f"d{n}", Opened("H200", "driver", "host", n)) for n in range(count)]
+        self._joined = [Joined(f"d{n}", Opened("H200", "host")) for n in range(count)]
         self._row = some_rows(1)[0] | {"detail": ""}
         self._problems: dict[str, dict[str, Any]] = {}
 

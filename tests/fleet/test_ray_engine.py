@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.real_engine import cluster_of, engine_on, events_until, joined
-from tile_oracle.fleet import ray_engine
 from tile_oracle.fleet.ray_engine import token_hint
 from tile_oracle.measure.engine import Event, Gone
 
@@ -65,7 +64,6 @@ def test_another_device_takes_over_before_ray_notices_that_a_node_is_dead(
 @pytest.mark.slow
 def test_devices_that_failed_open_again_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one is wanted, two would take from each other the time to open."""
-    monkeypatch.setattr(ray_engine, "_OPENS_S", 1000.0)
     with cluster_of(2, monkeypatch) as cluster:
         fleet = engine_on(cluster, limit=1)
         (first,) = joined(events_until(fleet, joined))

@@ -87,7 +87,7 @@ class SimulatedEngine(Engine):
 
     def join(self, name: str, kind: str = "H200", slow: float = 1.0) -> None:
         self.devices[name] = SimulatedDevice(name, kind, slow=slow)
-        self.pending.append(Joined(name, Opened(kind, "driver", "host", 1)))
+        self.pending.append(Joined(name, Opened(kind, "host")))
 
     def kill(self, name: str, why: str = "killed", *, died: bool = True) -> None:
         if self.devices.pop(name, None) is not None:

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,8 +31,6 @@ _SILENT_LOOK_S, _SILENT_LOOKS = 1.0, 4
 _ANSWERS_S = 0.5
 _OPENING_LOOKS = 180
 _CLOSES_S = 10.0
-_OPENS_S = 10.0
-"""A device that failed and opens again for longer than this no longer holds its place."""
 
 
 class RayMissingError(HarnessError):
@@ -198,21 +195,12 @@ class RayEngine(OtherProcesses):
                 found += self._died(slot, "its node does not answer")
         due = [slot for slot in self._slots.values() if slot.is_due(now)]
         for slot in sorted(due, key=lambda slot: slot.deaths):
-            if not self._is_full(now):
+            if self._limit is None or self._in_use < self._limit:
                 if answers(slot.node):
                     self._start(slot, self._actor_on(slot))
                 else:
                     slot.restart_s = now + _LOOK_S
         return found
-
-    def _is_full(self, now: float) -> bool:
-        """Returns whether as many devices are in use as may be. One that failed and opens again holds its
-        place for a while only, since its node may be dying; at once, two would take from each other the time
-        to open."""
-        used = sum(slot.is_open for slot in self._slots.values())
-        opening = [slot for slot in self._slots.values() if slot.is_opening]
-        used += sum(not slot.deaths or now - slot.since_s < _OPENS_S for slot in opening)
-        return self._limit is not None and used >= self._limit
 
     def _devices_of(self, resources: dict[str, float]) -> int:
         """Returns the number of devices of a node: as it declares for the architecture, or its GPUs or
@@ -242,16 +230,6 @@ class RayEngine(OtherProcesses):
     @property
     def _in_use(self) -> int:
         return sum(slot.process is not None for slot in self._slots.values())
-
-    def _event(self, process: DeviceProcess, name: str, told: Answer | str) -> list[Event]:
-        slot = self._slots.get(name)
-        opens_again = (
-            slot is not None and slot.process is process and slot.deaths and isinstance(told, Opened)
-        )
-        if opens_again and self._is_full(time.monotonic() + _OPENS_S):
-            self.drop(name, again=True)  # another has taken its place
-            return []
-        return super()._event(process, name, told)
 
     def _lacks_binaries(self, slot: Slot, opened: Opened) -> bool:
         return self._slots[slot.name].remote or opened.cache != self._cache

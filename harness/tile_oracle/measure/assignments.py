@@ -97,7 +97,5 @@ class Opened(NamedTuple):
     it keeps binaries, "" if it keeps none."""
 
     kind: str
-    driver: str
     host: str
-    pid: int
     cache: str = ""

@@ -6,7 +6,6 @@ messages, so they never wait for a kernel.
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from collections import deque
@@ -122,9 +121,7 @@ class DeviceRunner:
             measuring = self._measuring = Measuring(supervisor, self._settings.run)
             device = supervisor.open()
             cache = "" if target.builder is None else str(target.builder.cache.folder)
-            self._opened.set_result(
-                Opened(device.name, device.driver, socket.gethostname(), os.getpid(), cache)
-            )
+            self._opened.set_result(Opened(device.name, socket.gethostname(), cache))
             while (work := self._next()) is not None:
                 number = work.number
                 shipments.take(work.binaries)

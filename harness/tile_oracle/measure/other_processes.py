@@ -50,11 +50,10 @@ class DeviceProcess(ABC):
 
 @dataclass
 class Slot:
-    """The place of a device. since_s: when its process was started."""
+    """The place of a device."""
 
     name: str
     process: DeviceProcess | None = None
-    since_s: float = 0.0
     is_open: bool = False
     deaths: int = 0
     restart_s: float = 0.0
@@ -81,7 +80,7 @@ class OtherProcesses(Engine, ABC):
         """Starts the processes that are due. Returns what is found out meanwhile."""
 
     def _start(self, slot: Slot, process: DeviceProcess) -> None:
-        slot.process, slot.is_open, slot.since_s = process, False, time.monotonic()
+        slot.process = process
         threading.Thread(target=self._listen, args=(process, slot.name), daemon=True).start()
 
     def events(self, wait_s: float) -> list[Event]:

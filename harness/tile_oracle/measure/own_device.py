@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator, Sequence
 
@@ -29,7 +28,7 @@ class OwnDevice(Engine):
         if not self._is_open:
             device = self._supervisor.open()
             self._is_open = True
-            return [Joined(_NAME, Opened(device.name, device.driver, socket.gethostname(), os.getpid()))]
+            return [Joined(_NAME, Opened(device.name, socket.gethostname()))]
         if self._going is None:
             return []
         going, self._going = self._going, None

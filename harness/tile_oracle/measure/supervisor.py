@@ -136,7 +136,7 @@ class Supervisor(WorkerLink):
             try:
                 self.ensure_worker()
                 files = map(str, (data.first, data.second, data.out))
-                self.live_worker.run(Apply(self.new_id(), str(binary), problem.as_row(), *files))
+                self.live_worker.run(Apply(next(self.ids), str(binary), problem.as_row(), *files))
                 answer = self.next_result(problem)
             except Lost as lost:
                 raise TargetError(f"target {self.target.name} cannot run anything: {lost}") from None
@@ -315,14 +315,14 @@ class Supervisor(WorkerLink):
                 if second_try and self.used:
                     self.drop()
                 self.ready(problem)
-                identity = self.new_id()
+                identity = next(self.ids)
                 path = result.binary.path
                 waiting.popleft()
                 best_ms = self._fastest_ms[0] if self._fastest_ms else None
                 lost_ms = None if kernel in self._all_checks else has_lost_ms(self._fastest_ms, self.settings)
                 self.live_worker.run(Run(identity, str(path), kernel.name, best_ms, lost_ms))
                 jobs[identity] = _Job(kernel, path, alone=not self.used)
-                self.use()
+                self.used = True
                 if second_try:
                     break
         finally:
@@ -424,7 +424,7 @@ class Supervisor(WorkerLink):
             built = self.target.build(leader.kernel).result()
             if built.binary is None:
                 continue
-            identity = self.new_id()
+            identity = next(self.ids)
             jobs[identity] = leader
             count = samples_a_pass(leader, self.settings)
             runs.append(Turn(identity, leader.kernel.name, str(built.binary.path), count))

@@ -89,27 +89,15 @@ class WorkerLink:
         self._good: list[tuple[Problem, Path]] = []
         """The last two good binaries, latest first, each with the problem that it ran on."""
         self._unexplained = 0
-        self._last_id = 0
-
-    def new_id(self) -> int:
-        """Returns a new identity for a run."""
-        self._last_id += 1
-        return self._last_id
+        self.used = False
+        """Whether the worker has been given a kernel that is not known to be good."""
+        self.ids = itertools.count(1)
+        """The identities of runs."""
 
     @property
     def is_busy(self) -> bool:
         """Whether results of the worker are outstanding."""
         return self._worker is not None and self._worker.is_busy
-
-    @property
-    def used(self) -> bool:
-        """Whether the worker has been given a kernel that is not known to be good."""
-        return self._worker is not None and self._worker.used
-
-    def use(self) -> None:
-        """Notes that the worker was given such a kernel."""
-        assert self._worker is not None
-        self._worker.used = True
 
     def ensure_worker(self) -> None:
         """Starts a worker if there is none. Raises Lost."""
@@ -183,7 +171,7 @@ class WorkerLink:
 
     def drop(self) -> None:
         """Kills the worker and forgets everything that was sent to it."""
-        worker, self._worker = self._worker, None
+        worker, self._worker, self.used = self._worker, None, False
         if worker is not None:
             worker.child.kill()
 
