@@ -28,12 +28,12 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Child]]:
     started: list[Child] = []
 
     def make(program: str) -> Child:
-        def command(fd: int, journals: Path | None) -> list[str]:
+        def command(fd: int) -> list[str]:
             return [sys.executable, "-c", program, str(fd)]
 
         with monkeypatch.context() as patch:
             patch.setattr(child_module, "worker_command", command)
-            started.append(Child(None))
+            started.append(Child())
         return started[-1]
 
     yield make
@@ -94,7 +94,7 @@ def patient(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_quits_when_asked_and_closes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    child = Child(None)
+    child = Child()
     before = child.pid
     patient(child, monkeypatch)
     child.quit()
@@ -130,7 +130,7 @@ def test_no_descriptors_stay_open() -> None:
 
     before = opened()
     for end in (Child.quit, Child.kill):
-        end(Child(None))
+        end(Child())
     assert opened() <= before
 
 
@@ -164,7 +164,7 @@ def test_a_worker_leaves_no_core_file() -> None:
         pytest.skip("no process of this machine writes one")
     resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
     try:
-        child = Child(None)
+        child = Child()
     finally:
         resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
     child.channel.send({"do": "open", "device_module": "no_such_module", "timing": {}})

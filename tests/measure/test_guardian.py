@@ -32,8 +32,8 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Child]]:
 
     def make(program: str, held: Containment) -> Child:
         with monkeypatch.context() as patch:
-            patch.setattr(child_module, "worker_command", lambda fd, _: [sys.executable, "-c", program])
-            started.append(Child(None, held))
+            patch.setattr(child_module, "worker_command", lambda fd: [sys.executable, "-c", program])
+            started.append(Child(held))
         return started[-1]
 
     yield make
@@ -149,10 +149,10 @@ from pathlib import Path
 from tile_oracle.measure import child as child_module
 from tile_oracle.measure.child import Child
 from tile_oracle.measure.containment import Containment
-child_module.worker_command = lambda fd, _: [
+child_module.worker_command = lambda fd: [
     sys.executable, "-c", f"import os, time; os.kill({os.getpid()}, 19); time.sleep(1000)"
 ]
-child = Child(None, Containment(namespaces=False, memory_bytes=0, stopped_s=0.4))
+child = Child(Containment(namespaces=False, memory_bytes=0, stopped_s=0.4))
 try:
     child.channel.receive(300)
 except Exception:

@@ -3,7 +3,7 @@
 tile_oracle.measure.supervisor starts it as `python -m tile_oracle.device.worker READ_FD WRITE_FD`. It
 receives commands and streams results. It announces each kernel before it runs it, so that a crash is blamed
 on the right kernel. It never outlives its parent: when the parent's end of the pipe closes, a watching thread
-seals the parent's journal and ends the process, whatever a kernel is doing.
+ends the process, whatever a kernel is doing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import resource
 import select
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,6 @@ from tile_oracle.record.attempts import AttemptSlot
 from tile_oracle.targets.base import DataFiles
 
 _IDLE_SECONDS = 0.25
-_SEAL_TRIES, _SEAL_WAIT_SECONDS = 40, 0.05
 
 
 class Worker:
@@ -333,36 +333,14 @@ def _timing_message(timing: Timing, with_samples: bool) -> dict[str, Any]:
     return message
 
 
-def _watch_parent(read_fd: int, journals: Path | None, worker: Worker) -> None:
-    """Ends this process when the parent is gone, after sealing the parent's journal."""
+def _watch_parent(read_fd: int, worker: Worker) -> None:
+    """Ends this process when the parent is gone."""
     poll = select.poll()
     poll.register(read_fd, 0)  # an empty event mask still reports a hang-up
     poll.poll()
     if os.environ.get(CONTAINED):
         worker.absolve()
-    _seal_and_exit(journals)
-
-
-_ending = threading.Lock()
-
-
-def _seal_and_exit(journals: Path | None) -> None:
-    """Seals the journals and exits. When both threads get here, the second waits for the first."""
-    with _ending:
-        if journals is not None and journals.is_dir():
-            _seal(journals)
-        os._exit(0)
-
-
-def _seal(journals: Path) -> None:
-    from tile_oracle.record.journal import JOURNAL_GLOB, seal_abandoned
-
-    pause = threading.Event()
-    for _ in range(_SEAL_TRIES):
-        # A dying parent's locks are released a moment after its pipes.
-        if seal_abandoned(journals) or not any(journals.glob(JOURNAL_GLOB)):
-            return
-        pause.wait(_SEAL_WAIT_SECONDS)
+    os._exit(0)
 
 
 def _leave_no_core() -> None:
@@ -372,16 +350,13 @@ def _leave_no_core() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Arguments: READ_FD WRITE_FD [JOURNALS]. Serves until told to quit."""
+    """Arguments: READ_FD WRITE_FD. Serves until told to quit."""
     read_fd, write_fd = int(arguments[0]), int(arguments[1])
-    journals = Path(arguments[2]) if len(arguments) > 2 else None
     _leave_no_core()
     worker = Worker(OwnChannel(read_fd, write_fd))
-    threading.Thread(target=_watch_parent, args=(read_fd, journals, worker), daemon=True).start()
-    try:
+    threading.Thread(target=_watch_parent, args=(read_fd, worker), daemon=True).start()
+    with suppress(ChannelClosed):
         worker.serve()
-    except ChannelClosed:
-        _seal_and_exit(journals)
     return 0
 
 

@@ -28,10 +28,9 @@ _MARK = "TILE_ORACLE_WORKER"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def worker_command(fd: int, journals: Path | None) -> list[str]:
+def worker_command(fd: int) -> list[str]:
     """Returns the command line of the worker, which the guardian starts."""
-    command = [sys.executable, "-P", "-m", "tile_oracle.device.worker", str(fd), str(fd)]
-    return command if journals is None else [*command, str(journals)]
+    return [sys.executable, "-P", "-m", "tile_oracle.device.worker", str(fd), str(fd)]
 
 
 class Child:
@@ -40,12 +39,12 @@ class Child:
     containment: how the worker is contained; by default by limits only.
     """
 
-    def __init__(self, journals: Path | None, containment: Containment | None = None) -> None:
+    def __init__(self, containment: Containment | None = None) -> None:
         held = containment or Containment(namespaces=False, memory_bytes=0)
         ours, theirs = socket.socketpair()
         to_guardian, self._control = os.pipe()
         self._verdict, from_guardian = os.pipe()
-        command = worker_command(theirs.fileno(), journals)
+        command = worker_command(theirs.fileno())
         guarded = {
             **held.settings(),
             "control": to_guardian,
@@ -209,7 +208,7 @@ class Child:
 def what_holds(containment: Containment) -> frozenset[str]:
     """Returns the namespaces that a guardian can make here: user, pid, net, ipc, proc. Starts a worker to
     find out."""
-    child = Child(None, containment)
+    child = Child(containment)
     child.quit()
     return child.contained
 

@@ -36,8 +36,8 @@ _NEW_NS, _NEW_IPC, _NEW_USER, _NEW_PID, _NEW_NET = 0x20000, 0x08000000, 0x100000
 _MS_NOSUID_NODEV_NOEXEC, _MS_REC_SLAVE = 2 | 4 | 8, 0x4000 | 0x80000
 _MS_BIND, _MS_REMOUNT_BIND_RDONLY = 0x1000, 0x20 | 0x1000 | 1
 _TICK_MS = 200
-_SEALS_WITHIN_S = 30.0
-"""Time for the worker to seal the journal after the harness is gone."""
+_ENDS_WITHIN_S = 30.0
+"""Time for the worker to note that it is not to blame, and to end, after the harness is gone."""
 _DIES_WITHIN_S = 50.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -207,9 +207,9 @@ class Guardian:
             if ended in ready:
                 return
             if self._control in ready:
-                if not os.read(self._control, 1):  # the harness is gone: the worker seals its journal
+                if not os.read(self._control, 1):  # the harness is gone
                     poll.unregister(self._control)
-                    poll.poll(1e3 * _SEALS_WITHIN_S)
+                    poll.poll(1e3 * _ENDS_WITHIN_S)
                 return
             if time.monotonic() - tick >= _TICK_MS / 1e3:
                 tick = time.monotonic()

@@ -146,7 +146,7 @@ class WorkerLink:
         options = dict(self.target.device_options())
         with disk_errors_as(Lost, "no worker process can be started"):
             containment = self._containment or containment_for(self.target.name, self._journals)
-            worker = self._worker = LiveWorker(Child(self._journals, containment))
+            worker = self._worker = LiveWorker(Child(containment))
         try:
             worker.ask(
                 Open(
